@@ -1,0 +1,51 @@
+# Everything sets itself up on a machine that has only Python 3.11 or newer and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Say what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name it: make PYTHON=python3.12 ..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+.PHONY: setup
+setup: $(STAMP) ## Make .venv and install everything into it
+
+.PHONY: demo
+demo: $(STAMP) ## Move messages both ways through a network that loses, repeats and cuts
+	$(BIN)/python -m samples.lossy_network
+
+.PHONY: test
+test: $(STAMP) ## Run all tests
+	$(BIN)/python -m pytest
+
+.PHONY: check
+check: $(STAMP) ## Check format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+.PHONY: mutants
+mutants: $(STAMP) ## Take out each guard in turn and see that a check fails
+	$(BIN)/python -m tests.mutation.run
+
+.PHONY: simulate
+simulate: $(STAMP) ## Simulate 1000 seeds
+	$(BIN)/mercury simulate --seeds 1000
+
+.PHONY: bench
+bench: $(STAMP) ## Measure
+	$(BIN)/python -m benchmarks.messages
+
+.PHONY: clean
+clean: ## Remove what was made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

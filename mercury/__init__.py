@@ -1,0 +1,114 @@
+"""WS-ReliableMessaging middleware with a transactional store: exactly once, in order, between two applications.
+
+The names here are the public ones; they are loaded when they are first used, so that a part of Mercury can be
+imported without the rest.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mercury.client.sender import Receipt, Sender
+    from mercury.engine.addresses import AddressPolicy
+    from mercury.engine.application import MessageContext
+    from mercury.errors import (
+        ApplicationFault,
+        ConfigurationError,
+        MercuryError,
+        Overloaded,
+        PayloadError,
+        ProtocolFault,
+        SequenceFailed,
+        StorageError,
+        TransportError,
+    )
+    from mercury.facade import Mercury
+    from mercury.service.definition import Service
+    from mercury.settings import Settings
+    from mercury.statemachine.policy import (
+        AcknowledgeAt,
+        DeliveryAssurance,
+        DestinationPolicy,
+        OnFailure,
+        SourcePolicy,
+    )
+    from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
+    from mercury.statemachine.retransmission import RetransmissionPolicy
+    from mercury.storage.api import Transaction
+    from mercury.wire.mapping import Attribute, Xml
+
+_WHERE = {
+    "AcknowledgeAt": "mercury.statemachine.policy",
+    "AddressPolicy": "mercury.engine.addresses",
+    "AddressingVersion": "mercury.statemachine.protocol",
+    "ApplicationFault": "mercury.errors",
+    "Attribute": "mercury.wire.mapping",
+    "ConfigurationError": "mercury.errors",
+    "DeliveryAssurance": "mercury.statemachine.policy",
+    "DestinationPolicy": "mercury.statemachine.policy",
+    "Mercury": "mercury.facade",
+    "MercuryError": "mercury.errors",
+    "MessageContext": "mercury.engine.application",
+    "OnFailure": "mercury.statemachine.policy",
+    "Overloaded": "mercury.errors",
+    "PayloadError": "mercury.errors",
+    "Protocol": "mercury.statemachine.protocol",
+    "ProtocolFault": "mercury.errors",
+    "Receipt": "mercury.client.sender",
+    "RetransmissionPolicy": "mercury.statemachine.retransmission",
+    "RmVersion": "mercury.statemachine.protocol",
+    "Sender": "mercury.client.sender",
+    "SequenceFailed": "mercury.errors",
+    "Service": "mercury.service.definition",
+    "Settings": "mercury.settings",
+    "SoapVersion": "mercury.statemachine.protocol",
+    "SourcePolicy": "mercury.statemachine.policy",
+    "StorageError": "mercury.errors",
+    "Transaction": "mercury.storage.api",
+    "TransportError": "mercury.errors",
+    "Xml": "mercury.wire.mapping",
+}
+
+__all__ = [
+    "AcknowledgeAt",
+    "AddressPolicy",
+    "AddressingVersion",
+    "ApplicationFault",
+    "Attribute",
+    "ConfigurationError",
+    "DeliveryAssurance",
+    "DestinationPolicy",
+    "Mercury",
+    "MercuryError",
+    "MessageContext",
+    "OnFailure",
+    "Overloaded",
+    "PayloadError",
+    "Protocol",
+    "ProtocolFault",
+    "Receipt",
+    "RetransmissionPolicy",
+    "RmVersion",
+    "Sender",
+    "SequenceFailed",
+    "Service",
+    "Settings",
+    "SoapVersion",
+    "SourcePolicy",
+    "StorageError",
+    "Transaction",
+    "TransportError",
+    "Xml",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'mercury' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,55 @@
+"""`mercury`: the command and its subcommands."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from mercury.cli import config, send, sequences, serve, simulate, tables
+from mercury.cli.output import UNUSABLE, notes
+from mercury.errors import ConfigurationError, PayloadError
+
+app = typer.Typer(
+    name="mercury",
+    help="WS-ReliableMessaging middleware: messages arrive exactly once, in order.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done; 1 tried, and it did not come out as it should; 2 could not be tried.",
+)
+app.command()(serve.serve)
+app.command()(send.send)
+app.add_typer(sequences.app, name="sequences")
+app.command()(simulate.simulate)
+app.command()(tables.tables)
+app.add_typer(config.app, name="config")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"mercury {version('mercury-rm')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """WS-ReliableMessaging middleware: messages arrive exactly once, in order."""
+
+
+def run() -> None:
+    """The entry point: what is wrong with the input becomes one line and exit code 2."""
+    try:
+        app()
+    except (ConfigurationError, PayloadError) as error:
+        notes().print(f"[red]error:[/red] {escape(str(error))}")
+        sys.exit(UNUSABLE)

@@ -1,0 +1,135 @@
+"""`mercury send`."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import sys
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from mercury.cli.config import ConfigFile
+from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_json
+from mercury.client.sender import Receipt, Sender
+from mercury.errors import ApplicationFault, MercuryError
+from mercury.facade import Mercury
+from mercury.settings import load
+from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
+
+#: Seconds between two looks at whether the message has arrived.
+LOOK = 0.02
+
+
+def send(
+    url: Annotated[str, typer.Argument(help="The endpoint, as http://host:port/services/name.")],
+    body: Annotated[str, typer.Option(help="XML of one element; @FILE reads a file, - reads standard input.")],
+    action: Annotated[str, typer.Option(help="wsa:Action of the message.")],
+    request: Annotated[bool, typer.Option("--request", help="Wait for the response and print it.")] = False,
+    wait: Annotated[bool, typer.Option(help="Wait until the message is acknowledged.")] = True,
+    timeout: Annotated[float, typer.Option(min=0.1, help="How long to wait, in seconds.")] = 30.0,
+    key: Annotated[str, typer.Option(help="Messages with the same URL and key share a sequence.")] = "cli",
+    correlation: Annotated[str | None, typer.Option(help="Kept with the message.")] = None,
+    rm: Annotated[RmVersion | None, typer.Option(help="The version of WS-ReliableMessaging.")] = None,
+    addressing: Annotated[AddressingVersion | None, typer.Option(help="The version of WS-Addressing.")] = None,
+    soap: Annotated[SoapVersion | None, typer.Option(help="The version of SOAP.")] = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Send one message reliably, and wait until it is acknowledged.
+
+    With --request the response goes to standard output. Exit code 1: it was not acknowledged (or answered) in time,
+    or the answer is a fault; 2: it could not be sent at all.
+    """
+    # What becomes of the one message is said here; the library's own log would say it twice.
+    logging.getLogger("mercury").setLevel(logging.CRITICAL)
+    settings = load(config)
+    chosen = settings.source.protocol
+    protocol = Protocol(soap or chosen.soap, addressing or chosen.addressing, rm or chosen.rm)
+    if not wait and settings.store == "memory:":
+        fail(UNUSABLE, "--no-wait needs a durable store: memory: is lost when this command ends")
+    payload = _read(body)
+    with Mercury(settings=settings) as mercury:
+        policy = dataclasses.replace(settings.source, protocol=protocol)
+        sender = mercury.to(url, key=key, policy=policy, listen=False)
+        deadline = time.monotonic() + timeout
+        if request:
+            future = sender.request(payload, action=action, correlation=correlation)
+            _answered(mercury, sender, future, deadline, output)
+            return
+        receipt = sender.send(payload, action=action, correlation=correlation)
+        if wait:
+            _acknowledged(mercury, sender, receipt, deadline)
+        value = {"message_id": receipt.message_id, "endpoint": url, "key": key, "acknowledged": wait}
+        show(output, value, lambda: console().print(f"{'acknowledged' if wait else 'stored'}: {receipt.message_id}"))
+        if wait:
+            _end(sender, deadline)
+
+
+def _read(body: str) -> bytes:
+    if body == "-":
+        return sys.stdin.buffer.read()
+    if not body.startswith("@"):
+        return body.encode()
+    try:
+        return Path(body[1:]).read_bytes()
+    except OSError as error:
+        fail(UNUSABLE, f"the body's file {body[1:]!r} can not be read: {error.strerror}")
+
+
+def _acknowledged(mercury: Mercury, sender: Sender, receipt: Receipt, deadline: float) -> None:
+    """Wait until nothing of the key waits any more; say what the trouble is while it lasts."""
+    told = ""
+    while sender.pending:
+        told = _say_trouble(mercury, sender, told)
+        if time.monotonic() >= deadline:
+            fail(FAILED, f"not acknowledged in time{_why(mercury, sender)}")
+        time.sleep(LOOK)
+    for letter in mercury.dead_letters():
+        if letter.message_id == receipt.message_id:  # another would be a response that nobody asked for
+            fail(FAILED, f"not delivered: {letter.reason}{_why(mercury, sender)}")
+
+
+def _answered(mercury: Mercury, sender: Sender, future: Future[bytes], deadline: float, output: Format) -> None:
+    told = ""
+    while not future.done():
+        told = _say_trouble(mercury, sender, told)
+        if time.monotonic() >= deadline:
+            fail(FAILED, f"not answered in time{_why(mercury, sender)}")
+        time.sleep(LOOK)
+    try:
+        response = future.result()
+    except ApplicationFault as fault:
+        if output is Format.JSON:
+            show_json({"fault": {"code": fault.code, "reason": fault.reason, "detail": fault.detail.decode()}})
+        _end(sender, deadline)
+        fail(FAILED, f"the answer is a fault: {fault.reason}" + (f" ({fault.code})" if fault.code else ""))
+    except MercuryError as error:
+        fail(FAILED, f"{error}{_why(mercury, sender)}")
+    show(output, {"response": response.decode()}, lambda: console().print(response.decode(), markup=False))
+    _end(sender, deadline)
+
+
+def _end(sender: Sender, deadline: float) -> None:
+    """End the sequence politely, as long as there is time."""
+    sender.close()
+    sender.wait(max(0.0, deadline - time.monotonic()))
+
+
+def _say_trouble(mercury: Mercury, sender: Sender, told: str) -> str:
+    """Tell a new trouble once, while it is being tried again."""
+    trouble = _why(mercury, sender)
+    if trouble and trouble != told:
+        notes().print(f"not through yet{escape(trouble)}; trying again")
+    return trouble or told
+
+
+def _why(mercury: Mercury, sender: Sender) -> str:
+    trouble = mercury.trouble_with(sender.endpoint)
+    errors = [status.last_error for status in sender.status() if status.last_error]
+    why = trouble or (errors[-1] if errors else "")
+    return f": {why}" if why else ""

@@ -1,0 +1,97 @@
+"""`mercury sequences`."""
+
+from __future__ import annotations
+
+import datetime
+import http.client
+import json
+import time
+from typing import Annotated, Any
+
+import typer
+
+from mercury.cli.output import FAILED, UNUSABLE, Format, Output, fail, show, show_table
+from mercury.engine.addresses import split_url
+from mercury.engine.transport import plain
+from mercury.service import paths
+
+app = typer.Typer(help="Sequences of a running process on this machine.", no_args_is_help=True)
+
+At = Annotated[str, typer.Option("--at", metavar="URL", help="The process, as http://host:port.")]
+DEFAULT_AT = "http://127.0.0.1:8000"
+
+
+@app.command("list")
+def list_sequences(at: At = DEFAULT_AT, output: Output = Format.TEXT) -> None:
+    """List the sequences that are remembered, on both sides."""
+    found = _ask(at)
+    headings = ("side", "identifier", "endpoint or service", "key", "state", "ranges", "waiting", "heard", "trouble")
+    rows = [_row(each) for each in found]
+    show(output, found, lambda: show_table(headings, rows, nothing="there are no sequences"))
+
+
+@app.command("show")
+def show_sequence(
+    identifier: Annotated[str, typer.Argument(help="The identifier, or an unmistakable part of it.")],
+    at: At = DEFAULT_AT,
+    output: Output = Format.TEXT,
+) -> None:
+    """Show everything that is known of one sequence."""
+    found = [each for each in _ask(at) if identifier in each["identifier"]]
+    exact = [each for each in found if each["identifier"] == identifier] or found
+    if not exact:
+        fail(FAILED, f"no sequence at {at} has the identifier {identifier}")
+    if len(exact) > 1:
+        fail(UNUSABLE, f"{len(exact)} sequences at {at} have {identifier} in their identifier; give more of it")
+    (one,) = exact
+    show(output, one, lambda: show_table(("property", "value"), _properties(one), nothing=""))
+
+
+def _ask(at: str) -> list[dict[str, Any]]:
+    """The status of a running process."""
+    parts = split_url(at)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.netloc, timeout=10.0)
+    try:
+        connection.request("GET", f"{paths.STATUS}/sequences")
+        reply = connection.getresponse()
+        body = reply.read()
+    except (OSError, http.client.HTTPException) as error:
+        fail(FAILED, f"nothing answers at {at}: {plain(error)}")
+    finally:
+        connection.close()
+    if reply.status == 403:
+        fail(FAILED, f"{at} gives its status to its own machine only")
+    if reply.status != 200:
+        fail(FAILED, f"{at} answers with HTTP status {reply.status}; is it a Mercury with a watch router?")
+    try:
+        found: list[dict[str, Any]] = json.loads(body)
+    except ValueError:
+        fail(FAILED, f"{at} answers, but not with a status; is it a Mercury?")
+    return found
+
+
+def _properties(status: dict[str, Any]) -> list[tuple[str, str]]:
+    shown = dict(status, ranges=_ranges(status))
+    for name in ("created_at", "last_heard"):
+        shown[name] = datetime.datetime.fromtimestamp(status[name], datetime.UTC).isoformat(" ", "seconds")
+    return [(name.replace("_", " "), str(value)) for name, value in shown.items()]
+
+
+def _ranges(status: dict[str, Any]) -> str:
+    return ", ".join(f"{low}-{high}" if low != high else str(low) for low, high in status["ranges"]) or "none"
+
+
+def _row(status: dict[str, Any]) -> tuple[str, ...]:
+    heard = f"{max(0, time.time() - status['last_heard']):.0f} s ago"
+    return (
+        status["side"],
+        status["identifier"] or "(not yet)",
+        status["endpoint"] or "(responses)",
+        status["key"],
+        status["state"],
+        _ranges(status),
+        str(status["waiting"]),
+        heard,
+        status["failure"] or status["last_error"],
+    )

@@ -1,0 +1,107 @@
+"""`mercury serve`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import logging
+import os
+import signal
+import sys
+import traceback
+from typing import Annotated, Any
+
+import typer
+
+from mercury.cli.config import ConfigFile
+from mercury.cli.logs import set_up_logs
+from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail
+from mercury.errors import MercuryError
+from mercury.settings import load
+
+log = logging.getLogger("mercury.cli")
+
+
+def serve(
+    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="A FastAPI application, or what makes one.")],
+    host: Annotated[str | None, typer.Option(help="The interface to listen at.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 = any that is free.")] = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Serve an application, until SIGTERM or Ctrl-C: then it finishes what is being done and ends.
+
+    APP is what `Mercury.app(...)` makes, or any FastAPI application that includes `Mercury.router(...)`.
+    """
+    from mercury.service.serving import bind, server_for
+
+    settings = load(config)
+    set_up_logs(settings.log)
+    app = _load(target)
+    listening = bind(settings.http.host if host is None else host, settings.http.port if port is None else port)
+
+    def tell() -> None:
+        if output is Format.JSON:
+            typer.echo(json.dumps({"url": listening.url, "pid": os.getpid()}))  # one line: more lines have no end
+        else:
+            console().print(f"serving {target} at {listening.url} (Ctrl-C ends it)")
+        sys.stdout.flush()
+
+    server = server_for(app, settings.http.shutdown_deadline, on_started=tell)
+
+    def end(*_: object) -> None:
+        """uvicorn ends in order at a signal and raises it once more; that is no death by signal."""
+        server.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    with contextlib.suppress(SystemExit):  # the application did not start; the log says why
+        server.run(sockets=[listening.socket])
+    if not server.started:
+        raise typer.Exit(FAILED)
+
+
+def _load(target: str) -> Any:
+    """The application that ``MODULE:APP`` names."""
+    from starlette.applications import Starlette
+
+    module_name, _, attribute = target.partition(":")
+    if not module_name or not attribute:
+        fail(UNUSABLE, f"{target!r} is not of the form MODULE:APP, for example shop.server:app")
+    sys.path.insert(0, "")
+    if module_name.startswith("."):
+        fail(UNUSABLE, f"{module_name!r} is not the whole name of a module")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        fail(UNUSABLE, f"there is no module {error.name!r} (looked for in the current folder and the environment)")
+    except MercuryError:
+        raise
+    except Exception as error:
+        fail(UNUSABLE, _failed(f"{module_name} can not be imported", error))
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            fail(UNUSABLE, f"module {module_name!r} has no {attribute!r}")
+        found = getattr(found, part)
+    if isinstance(found, Starlette):
+        return found
+    if not callable(found):
+        fail(UNUSABLE, f"{target} is a {type(found).__name__}, not an application")
+    try:
+        made = found()
+    except MercuryError:
+        raise
+    except Exception as error:
+        fail(UNUSABLE, _failed(f"{target}() failed", error))
+    if not isinstance(made, Starlette):
+        fail(UNUSABLE, f"{target}() makes a {type(made).__name__}, not an application")
+    return made
+
+
+def _failed(what: str, error: Exception) -> str:
+    """What to say of an application's own error; the whole trace is in the log at level DEBUG."""
+    log.debug(what, exc_info=error)
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if not isinstance(error, SyntaxError) else ""
+    return f"{what}: {type(error).__name__}: {error}{where}"

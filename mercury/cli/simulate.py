@@ -1,0 +1,81 @@
+"""`mercury simulate`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from mercury.cli.output import FAILED, Format, Output, console, notes, show
+
+if TYPE_CHECKING:
+    from mercury.simulation.run import SeedReport, Summary
+
+
+def simulate(
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 100,
+    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    messages: Annotated[int, typer.Option(min=1, help="Messages of each seed, at least.")] = 100,
+    processes: Annotated[int | None, typer.Option(min=1, help="Left out: one for each processor.")] = None,
+    trace: Annotated[bool, typer.Option(help="Print everything that happens in the one seed.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Run the protocol under a virtual clock and a seeded bad network, with crashes, and look for violations.
+
+    Each seed is a world of two to five nodes with the real engine, machines, codecs and in-memory store. The same
+    seed replays the same trace.
+    """
+    from mercury.simulation.run import Summary, run_seed
+
+    if trace:
+        out = console() if output is Format.TEXT else notes()
+        report = run_seed(seed, messages=messages, tell=lambda line: out.print(line, markup=False))
+        found = [report] if report.violations else []
+        summary = Summary.begin()
+        summary.add(report)
+    else:
+        summary, found = _run(range(seed, seed + seeds), messages, processes, progress=output is Format.TEXT)
+    value = {
+        "seeds": summary.seeds,
+        "messages": summary.messages,
+        "requests": summary.requests,
+        "crashes": summary.crashes,
+        "virtual_seconds": round(summary.virtual_seconds, 3),
+        "seconds": round(summary.seconds, 3),
+        "violations": summary.violations,
+        "found": [
+            {"seed": report.seed, "violations": list(report.violations)} for report in found if report.violations
+        ],
+    }
+    show(output, value, lambda: _tell(summary, found))
+    if summary.violations:
+        raise typer.Exit(FAILED)
+
+
+def _run(seeds: range, messages: int, processes: int | None, *, progress: bool) -> tuple[Summary, list[SeedReport]]:
+    from mercury.simulation.run import Summary, run_seeds
+
+    summary, found = Summary.begin(), []
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    err = notes()
+    with Progress(*columns, console=err, transient=True, disable=not (progress and err.is_terminal)) as bar:
+        task = bar.add_task("seeds", total=len(seeds))
+        for report in run_seeds(seeds, messages=messages, processes=processes):
+            summary.add(report)
+            if report.violations:
+                found.append(report)
+            bar.advance(task)
+    return summary, found
+
+
+def _tell(summary: Summary, found: list[SeedReport]) -> None:
+    out = console()
+    for report in found:
+        for violation in report.violations:
+            out.print(f"seed {report.seed}: {violation}", markup=False)
+    out.print(f"{summary.seeds} seeds, {summary.messages} messages, {summary.requests} requests on the wire")
+    out.print(f"{summary.crashes} crashes, {summary.virtual_seconds:.0f} virtual seconds in {summary.seconds:.1f} s")
+    out.print(f"{summary.violations} violations")
+    if found:
+        out.print(f"replay one with: mercury simulate --seed {found[0].seed} --trace")

@@ -1,0 +1,1 @@
+"""What an application calls to send."""

@@ -1,0 +1,87 @@
+"""Who waits in this process for a response, by the MessageID of the request."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from mercury.engine.application import FUTURE, Callback, MessageContext
+from mercury.errors import MercuryError, PayloadError, SequenceFailed
+from mercury.wire.envelope import Payload
+from mercury.wire.mapping import check_type, from_xml
+
+
+@dataclass(slots=True)
+class _Expected:
+    future: Future[Any]
+    wanted: type[Any]
+    namespace: str
+
+
+class Futures:
+    """Futures for responses. Safe to be used by many threads.
+
+    :param owner: names this process and no other.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self.callback_name = f"{FUTURE}{owner}"
+        self._mutex = threading.Lock()
+        self._expected: dict[str, _Expected] = {}
+
+    def expect(self, message_id: str, wanted: type[Any], namespace: str) -> tuple[Future[Any], str]:
+        """A future for the response to a request, and the callback name to store with the request.
+
+        :raises ConfigurationError: ``wanted`` is neither ``bytes`` nor a dataclass that can be read.
+        """
+        if wanted is not bytes:
+            check_type(wanted)
+        future: Future[Any] = Future()
+        with self._mutex:
+            self._expected[message_id] = _Expected(future, wanted, namespace)
+        return future, self.callback_name
+
+    def forget(self, message_id: str) -> None:
+        with self._mutex:
+            self._expected.pop(message_id, None)
+
+    def callback(self) -> Callback:
+        """The callback to register under `callback_name`."""
+
+        def consume(context: MessageContext, response: Payload | MercuryError) -> None:
+            # The future learns of it when the consumption is committed, not before.
+            context.transaction.after_commit(lambda: self._resolve(context.relates_to or "", response))
+
+        return consume
+
+    def died(self, message_id: str | None, reason: str) -> None:
+        """A message became a dead letter: whoever waits for its response waits in vain."""
+        with self._mutex:
+            expected = self._expected.pop(message_id or "", None)
+        if expected is not None and expected.future.set_running_or_notify_cancel():
+            expected.future.set_exception(SequenceFailed(f"no response will come: {reason}"))
+
+    def abandon(self, reason: str) -> None:
+        """Nobody will resolve what is open: this process ends."""
+        with self._mutex:
+            expected, self._expected = self._expected, {}
+        for each in expected.values():
+            if each.future.set_running_or_notify_cancel():
+                each.future.set_exception(SequenceFailed(reason))
+
+    def _resolve(self, message_id: str, response: Payload | MercuryError) -> None:
+        with self._mutex:
+            expected = self._expected.pop(message_id, None)
+        if expected is None or not expected.future.set_running_or_notify_cancel():
+            return
+        if isinstance(response, MercuryError):
+            expected.future.set_exception(response)
+        elif expected.wanted is bytes:
+            expected.future.set_result(response.xml)
+        else:
+            try:
+                expected.future.set_result(from_xml(response.xml, expected.wanted, expected.namespace))
+            except PayloadError as error:
+                expected.future.set_exception(error)

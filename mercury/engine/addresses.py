@@ -1,0 +1,93 @@
+"""Which addresses given by a peer may be connected to (WSA-08)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from mercury.errors import ConfigurationError
+from mercury.statemachine.messages import EndpointReference
+
+
+def split_url(url: str) -> SplitResult:
+    """The parts of an http(s) URL.
+
+    :raises ConfigurationError: it is no such URL.
+    """
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError
+        _ = parts.port
+    except ValueError:
+        raise ConfigurationError(f"not a URL to send to: {url!r} (http://host:port/path is needed)") from None
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class AddressPolicy:
+    """An allow-list for AcksTo, ReplyTo, FaultTo and Offer endpoints: nothing is allowed unless it is listed.
+
+    An entry is a URL prefix with a whole host: ``http://10.0.0.5:9000/`` allows everything below it,
+    ``http://partner.example`` any path on the scheme's own port, ``http://127.0.0.1:*`` any port. ``*`` alone allows
+    every http(s) address; only for endpoints that peers reach through a trusted network.
+    """
+
+    allowed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for entry in self.allowed:
+            if entry == "*":
+                continue
+            parts, _ = _entry(entry)
+            if "*" in parts.geturl() or parts.username is not None or parts.query or parts.fragment:
+                raise ConfigurationError(
+                    f"not an address to allow: {entry!r} (http://host:port/path with a whole host is needed; "
+                    "':*' stands for any port, '*' alone for every address)"
+                )
+
+    def allows(self, address: str) -> bool:
+        """Whether something may be posted to this address."""
+        try:
+            parts = split_url(address)
+        except ConfigurationError:
+            return False
+        if parts.username is not None:
+            return False
+        return any(entry == "*" or _matches(entry, parts) for entry in self.allowed)
+
+    def refusal(self, what: str, endpoint: EndpointReference | None) -> str | None:
+        """Why an endpoint reference is not used; ``None`` = it may be."""
+        if endpoint is None or not endpoint.addressable or self.allows(endpoint.address):
+            return None
+        return f"{what} {endpoint.address} is not in this endpoint's list of allowed addresses"
+
+
+def _entry(entry: str) -> tuple[SplitResult, bool]:
+    """The parts of an entry, and whether it allows any port."""
+    without_port = re.sub(r"^([^/]*//[^/?#]*):\*(?=[/?#]|$)", r"\1", entry)
+    return split_url(without_port), without_port != entry
+
+
+def _matches(entry: str, parts: SplitResult) -> bool:
+    allowed, any_port = _entry(entry)
+    if (allowed.scheme, allowed.hostname) != (parts.scheme, parts.hostname):
+        return False
+    if not any_port and _port(allowed) != _port(parts):
+        return False
+    path = allowed.path or "/"
+    below = parts.path == path or parts.path.startswith(path.rstrip("/") + "/")
+    return path == "/" or (below and not _climbs(parts.path))
+
+
+def _climbs(path: str) -> bool:
+    """Whether a server may take the path for one that is not below its beginning: ``/a/../b``, in any disguise."""
+    segments = (segment.partition(";")[0] for segment in re.split(r"[/\\]", unquote(path)))
+    return any(segment in (".", "..") for segment in segments)
+
+
+def _port(parts: SplitResult) -> int:
+    if parts.port is not None:
+        return parts.port
+    return 443 if parts.scheme == "https" else 80

@@ -1,0 +1,187 @@
+"""Carrying out what an RMSSequence asks for, inside the transaction that raised the event."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from mercury.engine.parts import Parts
+from mercury.statemachine import effects, events
+from mercury.statemachine.effects import Certainty, RmsEffect
+from mercury.statemachine.faults import Fault
+from mercury.statemachine.messages import IncompleteSequenceBehavior
+from mercury.statemachine.policy import SourcePolicy
+from mercury.storage.api import Transaction
+from mercury.storage.records import DeadLetter, Direction, InboundMessage, OutboundMessage, RmsRecord
+
+log = logging.getLogger("mercury.engine")
+
+#: Why messages died that the application did not wait for.
+ABANDONED = "the application ended the sequence without waiting for it"
+
+
+def apply_rms_effects(
+    tx: Transaction, parts: Parts, record: RmsRecord, asked: Iterable[RmsEffect], now: float
+) -> list[Fault]:
+    """Do in the store what the effects say; returns the faults to tell the peer.
+
+    The key of ``record`` is locked; the caller saves the record afterwards.
+    """
+    faults: list[Fault] = []
+    for effect in asked:
+        match effect:
+            case effects.Released(ranges=ranges):
+                tx.rms.acknowledge(record, ranges)
+                release_acknowledged(tx, record)
+            case effects.Moved(ranges=ranges) if record.machine.abandoned:
+                bury(tx, parts, tx.rms.take(record, ranges), ABANDONED, Certainty.NOT_DELIVERED, now)
+            case effects.Moved(ranges=ranges):
+                moved = tx.rms.unnumber(record, ranges)
+                # Their responses are the successor's business now.
+                unanswered = sum(row.expects_response and not row.answered for row in moved)
+                record.machine.handle(events.ResponseStored(unanswered), now, record.channel.policy)
+                log.info("%d messages move to a successor sequence", len(moved), extra=_about(record))
+            case effects.Failed():
+                _bury_outbound(tx, parts, record, effect, now)
+                record.ended_at = now
+            case effects.Ended():
+                record.ended_at = now
+                release_acknowledged(tx, record)
+                log.info("sequence ended", extra=_about(record))
+            case effects.RaiseFault(fault=fault):
+                faults.append(fault)
+            case effects.Numbered() | effects.Refused():
+                pass
+    return faults
+
+
+def release_acknowledged(tx: Transaction, record: RmsRecord) -> None:
+    """Let go of the rows that neither the wire nor a successor sequence can still need."""
+    machine = record.machine
+    if not machine.alive or machine.incomplete_behavior is IncompleteSequenceBehavior.NO_DISCARD:
+        tx.rms.release(record, machine.acknowledged.as_tuples())
+    elif not machine.kept(1):
+        upto = machine.acknowledged.first_missing() - 1
+        if machine.incomplete_behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+            upto = machine.last_number
+        tx.rms.release(record, ((1, upto),) if upto else ())
+
+
+def save_rms(tx: Transaction, record: RmsRecord) -> None:
+    """Save a sequence of a locked key; rows it held back for a successor are free once nothing can come late."""
+    record.holds = record.holds and holds_back(record)
+    tx.rms.save(record)
+
+
+def silence(policy: SourcePolicy) -> float:
+    """Seconds without a word after which a source with something to send just finds out whether anybody is there."""
+    return 2 * policy.retransmission.base
+
+
+def holds_back(record: RmsRecord) -> bool:
+    """Whether a successor sequence would overtake something of this one.
+
+    A response that has to be fetched counts: the server takes a successor for the end of this sequence.
+    """
+    machine = record.machine
+    to_fetch = machine.unanswered > 0 and record.channel.reply_to.anonymous and not machine.abandoned
+    return machine.alive and (machine.outstanding or to_fetch)
+
+
+def _bury_outbound(tx: Transaction, parts: Parts, record: RmsRecord, failed: effects.Failed, now: float) -> None:
+    reason = f"the sequence failed: {failed.reason.value}"
+    letters = []
+    for ranges, certainty in ((failed.not_delivered, Certainty.NOT_DELIVERED), (failed.unknown, Certainty.UNKNOWN)):
+        letters += bury(tx, parts, tx.rms.take(record, ranges), reason, certainty, now)
+    listener, key = parts.listener, record.channel.key
+    tx.after_commit(lambda: listener.sequence_failed(key.endpoint, key.name, failed.reason.value, len(letters)))
+    log.error("%s; %d messages are dead letters", reason, len(letters), extra=_about(record))
+
+
+def bury(
+    tx: Transaction,
+    parts: Parts,
+    rows: Sequence[OutboundMessage],
+    reason: str,
+    certainty: Certainty,
+    now: float,
+) -> list[DeadLetter]:
+    """Make dead letters of rows that were taken from the buffer. Ends of a sequence leave none."""
+    letters = [
+        DeadLetter(
+            id=parts.ids.new(),
+            direction=Direction.OUTBOUND,
+            reason=reason,
+            certainty=certainty,
+            dead_at=now,
+            message_id=row.message_id,
+            endpoint=row.channel.endpoint,
+            key=row.channel.key.name,
+            sequence=row.sequence_id,
+            number=row.number,
+            action=row.action,
+            payload=row.payload,
+            is_fault=row.is_fault,
+            correlation=row.correlation,
+            created_at=row.created_at,
+        )
+        for row in rows
+        if row.action
+    ]
+    _tell(tx, parts, letters)
+    return letters
+
+
+def bury_inbound(
+    tx: Transaction,
+    parts: Parts,
+    service: str | None,
+    messages: Iterable[InboundMessage],
+    reason: str,
+    now: float,
+) -> None:
+    """Make dead letters of messages that are never given to the application."""
+    letters = [
+        DeadLetter(
+            id=parts.ids.new(),
+            direction=Direction.INBOUND,
+            reason=reason,
+            certainty=Certainty.NOT_DELIVERED,
+            dead_at=now,
+            message_id=message.message_id,
+            endpoint=service or "",
+            sequence=message.sequence,
+            number=message.number,
+            action=message.action,
+            payload=message.payload,
+            is_fault=message.is_fault,
+            correlation=message.correlation,
+            created_at=message.received_at,
+        )
+        for message in messages
+    ]
+    _tell(tx, parts, letters)
+
+
+def _tell(tx: Transaction, parts: Parts, letters: list[DeadLetter]) -> None:
+    if not letters:
+        return
+    tx.dead_letters.add(letters)
+    listener = parts.listener
+    for letter in letters:
+        log.error(
+            "dead letter: %s (%s)",
+            letter.reason,
+            letter.certainty.value,
+            extra={"sequence": letter.sequence, "number": letter.number, "message_id": letter.message_id},
+        )
+
+    def tell() -> None:
+        for letter in letters:
+            listener.message_died(letter.message_id, letter.reason)
+
+    tx.after_commit(tell)
+
+
+def _about(record: RmsRecord) -> dict[str, object]:
+    return {"sequence": record.machine.identifier, "endpoint": record.channel.endpoint, "key": record.channel.key.name}

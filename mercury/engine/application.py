@@ -1,0 +1,87 @@
+"""What the engine knows of the application: which operations there are, and how one is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mercury.errors import MercuryError
+from mercury.statemachine.policy import DestinationPolicy
+from mercury.storage.api import Transaction
+from mercury.wire.envelope import Payload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageContext:
+    """What a handler or a callback may know of the message it is given."""
+
+    #: wsa:MessageID, the same at every repetition.
+    message_id: str | None
+    #: The identifier of the sequence, and the message's number in it.
+    sequence: str
+    number: int
+    #: 1 at the first try.
+    attempt: int
+    #: Where the sequence was made from: a host, as far as it is known.
+    peer: str
+    #: What the sender's application gave the message, where this side knows it (responses do).
+    correlation: str | None
+    action: str
+    #: The transaction in which the message is consumed. What is sent with it commits with the consumption.
+    transaction: Transaction
+    #: The request that a response answers.
+    relates_to: str | None = None
+    #: Other header blocks of the message, each standalone XML.
+    headers: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation of a service."""
+
+    name: str
+    action: str
+    #: ``None`` = one-way (in-only).
+    response_action: str | None
+    #: Consumes a request; returns the response's payload, or ``None`` for one-way.
+    call: Callable[[MessageContext, Payload], Payload | None]
+
+
+#: The prefix of callback names that stand for somebody who waits in one process, and in no other.
+FUTURE = "future:"
+
+#: Consumes a response, or the fault that came instead of one.
+Callback = Callable[[MessageContext, "Payload | MercuryError"], None]
+
+
+class Application(Protocol):
+    """The application as the engine sees it."""
+
+    def has_service(self, service: str) -> bool:
+        """Whether a service of this name is hosted."""
+
+    def operation(self, service: str, action: str, element: str) -> Operation | None:
+        """The operation an action or (failing that) the body element asks for."""
+
+    def policy(self, service: str | None) -> DestinationPolicy:
+        """How sequences at a service are treated; ``None`` = sequences of responses."""
+
+    def understands(self, service: str | None) -> frozenset[str]:
+        """Header blocks, in Clark notation, that the service understands beyond the protocols' own."""
+
+    def callback(self, name: str) -> Callback | None:
+        """What consumes a response, by its registered name."""
+
+
+class Listener(Protocol):
+    """Is told what the application should know. Calls come after the commit and must not block or fail."""
+
+    def sequence_failed(self, endpoint: str, key: str, reason: str, dead_letters: int) -> None:
+        """A sequence failed; its undelivered messages are dead letters."""
+
+    def peer_fault(self, endpoint: str, key: str, message_id: str | None, reason: str) -> None:
+        """The peer refuses a message; it goes on being sent."""
+
+    def message_died(self, message_id: str | None, reason: str) -> None:
+        """A message became a dead letter. Whoever waits for its response waits in vain."""

@@ -1,0 +1,243 @@
+"""Handling arrivals inside one transaction.
+
+A batch locks every row its arrivals need, once, in the order RMD then RMS; then it handles them one after the other
+in memory, and saves what changed at the end. What is to be said to the peers is only noted down in the drafts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TypeVar
+
+from mercury.engine.aftermath import apply_rms_effects, save_rms, silence
+from mercury.engine.destination import all_received, rows_for, save_rmd
+from mercury.engine.drafts import Draft
+from mercury.engine.exchange import Outgoing
+from mercury.engine.parts import Parts
+from mercury.statemachine import effects, events
+from mercury.statemachine.faults import Fault
+from mercury.statemachine.messages import (
+    CloseSequence,
+    CloseSequenceResponse,
+    CreateSequence,
+    SequenceAcknowledgement,
+    TerminateSequence,
+    TerminateSequenceResponse,
+)
+from mercury.statemachine.rms import RmsWork
+from mercury.storage.api import Transaction
+from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord, RmsRecord, SequenceKey
+
+log = logging.getLogger("mercury.engine.reception")
+
+T = TypeVar("T")
+
+
+class Batch:
+    """The rows of one transaction, and the handling of arrivals on them."""
+
+    def __init__(self, parts: Parts, tx: Transaction, now: float) -> None:
+        self.parts = parts
+        self.tx = tx
+        self.now = now
+        self.rmds: dict[str, RmdRecord] = {}
+        self._keys: dict[SequenceKey, list[RmsRecord]] = {}
+        self._buffers: dict[str, InvokerRecord | None] = {}
+        self._rows: list[InboundMessage] = []
+        self._new_rmds: list[RmdRecord] = []
+        self._new_rms: list[RmsRecord] = []
+        self._changed_rmds: dict[str, None] = {}
+        self._changed_rms: dict[str, RmsRecord] = {}
+        self._ended: list[RmdRecord] = []
+
+    # --- locking ---------------------------------------------------------------------------------------------------
+
+    def lock(self, drafts: Iterable[Draft]) -> None:
+        """Lock all rows that these arrivals may change."""
+        drafts = list(drafts)
+        self.rmds = self.tx.rmd.lock(_known(name for draft in drafts for name in self._rmds_of(draft)))
+        keys = dict.fromkeys(_known(key for draft in drafts for key in self._keys_of(draft)))
+        self.tx.rms.lock(keys)
+        self._keys = {key: self.tx.rms.records(key) for key in keys}
+
+    def lock_for(self, outgoing: Outgoing) -> None:
+        """Lock the rows that the success of a post may change."""
+        self.rmds = self.tx.rmd.lock(_known([outgoing.pair]))
+        keys = _known([outgoing.key])
+        self.tx.rms.lock(keys)
+        self._keys = {key: self.tx.rms.records(key) for key in keys}
+
+    def _rmds_of(self, draft: Draft) -> Iterable[str | None]:
+        envelope, request = draft.envelope, draft.arrival.request
+        if envelope.sequence is not None:
+            yield envelope.sequence.identifier
+        yield from (asked.identifier for asked in envelope.ack_requests)
+        match envelope.body:
+            case CreateSequence(acks_to=acks_to, follows=follows):
+                yield follows
+                if envelope.message_id is not None:
+                    yield self.tx.rmd.find_created(envelope.message_id, acks_to.address)
+            case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
+                yield identifier
+            case Fault() if request is not None:
+                yield request.rmd
+        if request is not None:
+            yield request.pair
+
+    def _keys_of(self, draft: Draft) -> Iterable[SequenceKey | None]:
+        envelope, request, rms = draft.envelope, draft.arrival.request, self.tx.rms
+        for acknowledgement in envelope.acknowledgements:
+            yield rms.key_of(identifier=acknowledgement.identifier)
+        if request is not None:
+            yield request.key
+        if envelope.relates_to is not None:
+            yield rms.key_of(create_message_id=envelope.relates_to)
+            yield rms.key_of_request(envelope.relates_to)
+        match envelope.body:
+            case CloseSequenceResponse(identifier=identifier) | TerminateSequenceResponse(identifier=identifier):
+                yield rms.key_of(identifier=identifier)
+            case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
+                ended = self.rmds.get(identifier)
+                if ended is None:
+                    yield rms.key_of(identifier=identifier)
+                elif ended.response_channel is not None:
+                    yield ended.response_channel.key
+            case CreateSequence(follows=follows):
+                before = self.rmds.get(follows or "")
+                if before is not None and before.response_channel is not None:
+                    yield before.response_channel.key
+            case Fault(identifier=named):
+                yield rms.key_of(identifier=named) if named else None
+
+    # --- rows ------------------------------------------------------------------------------------------------------
+
+    def rmd(self, draft: Draft, identifier: str) -> RmdRecord | None:
+        """The destination sequence that an arrival names; none in another version of WS-RM than its own (NS-18)."""
+        record = self.rmds.get(identifier)
+        return record if record is not None and record.protocol.rm is draft.protocol.rm else None
+
+    def records(self) -> Iterable[RmsRecord]:
+        return (record for records in self._keys.values() for record in records)
+
+    def rms_by_identifier(self, identifier: str) -> RmsRecord | None:
+        return next((record for record in self.records() if record.machine.identifier == identifier), None)
+
+    def rms_identifier_taken(self, identifier: str) -> bool:
+        """Whether a source sequence has this identifier already."""
+        return self.rms_by_identifier(identifier) is not None or self.tx.rms.key_of(identifier=identifier) is not None
+
+    def rms_by_id(self, record_id: str) -> RmsRecord | None:
+        return next((record for record in self.records() if record.id == record_id), None)
+
+    def buffer(self, identifier: str) -> InvokerRecord | None:
+        """The invoker buffer as committed."""
+        if identifier not in self._buffers:
+            self._buffers[identifier] = self.tx.invoker.read(identifier)
+        return self._buffers[identifier]
+
+    def raise_rms(self, record: RmsRecord, event: events.RmsInput) -> list[Fault]:
+        """Let a source sequence handle an event and do what it asks; returns the faults to tell the peer."""
+        heard = record.machine.last_heard
+        asked = record.machine.handle(event, self.now, record.channel.policy)
+        if record.machine.last_heard > heard + silence(record.channel.policy):
+            record.due = self.now  # somebody is there again: what was held back in the meantime is due
+        faults = apply_rms_effects(self.tx, self.parts, record, asked, self.now)
+        self.change_rms(record)
+        pair = self.rmds.get(record.offered or "")
+        over = not record.machine.alive and record.channel.reply_to.anonymous
+        if over and pair is not None and not pair.machine.tombstone:
+            # Without an address for the other side, the offered sequence ends with this one (RM-TRM-05).
+            self.raise_rmd(pair, all_received(pair))
+        return faults
+
+    def change_rms(self, record: RmsRecord) -> None:
+        """Save a record, and call the worker if there may be something to do before the next retransmission."""
+        self._changed_rms[record.id] = record
+        machine = record.machine
+        control = machine.work(record.channel.policy) not in (None, RmsWork.TRANSMIT)
+        unsent = machine.last_number > machine.highest_sent
+        if control or unsent or record.holds or not machine.alive or record.due is None:
+            record.due = self.now
+
+    def change_rmd(self, record: RmdRecord) -> None:
+        self._changed_rmds[record.identifier] = None
+
+    def raise_rmd(self, record: RmdRecord, event: events.RmdInput) -> tuple[effects.RmdEffect, ...]:
+        """Let a destination sequence handle an event; tells its buffer and returns what else it asks."""
+        asked = record.machine.handle(event, self.now, self.parts.application.policy(record.service))
+        self._rows += rows_for(record, asked)
+        if record.machine.tombstone and record not in self._ended:
+            self._ended.append(record)
+        self.change_rmd(record)
+        return asked
+
+    @property
+    def made(self) -> int:
+        """How many destination sequences this batch has made so far."""
+        return len(self._new_rmds)
+
+    def add_row(self, row: InboundMessage) -> None:
+        self._rows.append(row)
+
+    def add_rmd(self, record: RmdRecord, buffer: InvokerRecord) -> None:
+        self.rmds[record.identifier] = record
+        self._new_rmds.append(record)
+        self.tx.invoker.insert(buffer)
+        self._buffers[record.identifier] = buffer
+
+    def add_rms(self, record: RmsRecord) -> None:
+        self._keys.setdefault(record.channel.key, []).append(record)
+        self._new_rms.append(record)
+
+    def save(self) -> None:
+        """Write everything that changed."""
+        new = {record.identifier for record in self._new_rmds}
+        for record in self._new_rmds:
+            record.due = record.machine.next_due(self.parts.application.policy(record.service))
+            self.tx.rmd.insert(record)
+        for identifier in self._changed_rmds:
+            if identifier not in new:
+                save_rmd(self.tx, self.parts, self.rmds[identifier])
+        if self._rows:
+            self.tx.invoker.add(self._rows)
+        for rms in self._new_rms:
+            self.tx.rms.insert(rms)
+        new_rms = {record.id for record in self._new_rms}
+        for rms in self._changed_rms.values():
+            if rms.id not in new_rms:
+                save_rms(self.tx, rms)
+        for record in self._ended:
+            channel = record.response_channel
+            for rms in self._keys.get(channel.key, []) if channel is not None and channel.back_channel else []:
+                if rms.machine.alive:
+                    rms.due = self.now
+                    save_rms(self.tx, rms)
+
+    def acknowledge(self, draft: Draft, record: RmdRecord) -> None:
+        """Acknowledge on this exchange if that is where acknowledgements go; otherwise the worker posts them."""
+        if record.acks_to.anonymous and draft.arrival.request is None:
+            draft.acknowledge[record.identifier] = None
+
+    # --- after the commit ------------------------------------------------------------------------------------------
+
+    def acknowledgements(self, draft: Draft) -> tuple[SequenceAcknowledgement, ...]:
+        """What the back-channel of this arrival acknowledges: all that the transaction has made true."""
+        return tuple(self._acknowledgement(self.rmds[identifier]) for identifier in draft.acknowledge)
+
+    def final_acknowledgements(self, fault: Fault) -> tuple[SequenceAcknowledgement, ...]:
+        """RM11-SEQ-10: a fault about an ended or closed sequence says what was accepted of it."""
+        record = self.rmds.get(fault.identifier or "")
+        if record is None or not record.machine.final:
+            return ()
+        return (self._acknowledgement(record),)
+
+    def acknowledgement(self, identifier: str) -> tuple[SequenceAcknowledgement, ...]:
+        return (self._acknowledgement(self.rmds[identifier]),)
+
+    def _acknowledgement(self, record: RmdRecord) -> SequenceAcknowledgement:
+        return record.machine.acknowledgement(self.parts.application.policy(record.service))
+
+
+def _known(values: Iterable[T | None]) -> list[T]:
+    return [value for value in values if value is not None]

@@ -1,0 +1,214 @@
+"""Calling the application for one message: a handler for a request, a callback for a response."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from mercury.engine.aftermath import bury_inbound
+from mercury.engine.application import FUTURE, MessageContext, Operation
+from mercury.engine.lifecycle import response_channel
+from mercury.engine.parts import Parts
+from mercury.errors import ApplicationFault, MercuryError, TransientStorageError
+from mercury.statemachine.faults import FaultCode
+from mercury.statemachine.messages import EndpointReference
+from mercury.storage.api import Transaction
+from mercury.storage.records import Channel, InboundMessage, InvokerRecord, OutboundMessage, RmdRecord
+from mercury.wire.application_fault import read_application_fault, write_application_fault
+from mercury.wire.encode import fault_action
+from mercury.wire.envelope import Payload
+
+log = logging.getLogger("mercury.engine.invocation")
+
+
+class CallFailed(MercuryError):
+    """The application raised an error it did not mean for the client."""
+
+    def __init__(self, message: InboundMessage, attempt: int, error: Exception) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.message = message
+        #: Which try this was, from 1.
+        self.attempt = attempt
+
+
+class Call:
+    """One message on its way into the application."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        record: InvokerRecord,
+        request: RmdRecord | None,
+        message: InboundMessage,
+        attempt: int,
+        answered: Collection[str] = (),
+    ) -> None:
+        self._parts = parts
+        self._record = record
+        self._request = request
+        self._message = message
+        self._attempt = attempt
+        #: Requests of ours whose responses were consumed earlier in this transaction.
+        self._answered = answered
+        #: The request of ours whose response was consumed; its row may go, once the buffer is marked.
+        self.request: OutboundMessage | None = None
+        self._about = {
+            "sequence": message.sequence,
+            "number": message.number,
+            "message_id": message.message_id,
+            "attempt": attempt,
+        }
+
+    def make(self, tx: Transaction, now: float) -> Channel | None:
+        """Call the application in ``tx``, within the caller's savepoint. Returns the channel of the response.
+
+        :raises CallFailed: the application failed; nothing of what it did in ``tx`` may be kept.
+        :raises TransientStorageError: the store failed; it is not the message's fault.
+        """
+        if not self._message.action:
+            return None  # the empty last message of WS-RM 1.0 says nothing to the application
+        if self._record.service is None:
+            self._call_back(tx, now)
+            return None
+        operation = self._operation()
+        if operation is None:
+            raise CallFailed(self._message, self._attempt, LookupError(f"no operation for {self._message.action!r}"))
+        try:
+            response = self._handle(tx, operation)
+        except ApplicationFault as fault:
+            return self._refused(tx, operation, fault, now)
+        if operation.response_action is None:
+            return None
+        return self._respond(tx, operation.response_action, response or Payload(b""), now)
+
+    def drop(self, tx: Transaction, reason: str, now: float) -> Channel | None:
+        """The application never gets the message: a dead letter, and a fault so that nobody waits for a response."""
+        bury_inbound(tx, self._parts, self._record.service, [self._message], reason, now)
+        if self._record.service is None:
+            self.request = self._waiting_request(tx)  # whoever waited has been told of the dead letter
+            return None
+        operation = self._operation()
+        if operation is None or operation.response_action is None:
+            return None
+        return self._send_fault(tx, ApplicationFault("The request could not be processed.", code="Failed"), now)
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    def _operation(self) -> Operation | None:
+        service = self._record.service or ""
+        message = self._message
+        return self._parts.application.operation(service, message.action, message.element)
+
+    def _handle(self, tx: Transaction, operation: Operation) -> Payload | None:
+        """Run the handler in a savepoint of its own, so that an application fault undoes just its work."""
+        try:
+            with tx.savepoint():
+                return operation.call(self._context(tx), _payload(self._message))
+        except (ApplicationFault, TransientStorageError):
+            raise
+        except Exception as error:
+            log.exception("the handler of %s failed", operation.name, extra=self._about)
+            raise CallFailed(self._message, self._attempt, error) from error
+
+    def _refused(self, tx: Transaction, operation: Operation, fault: ApplicationFault, now: float) -> Channel | None:
+        """The handler's work is rolled back; the fault and the consumption of the request commit together."""
+        log.info("the handler of %s answers with a fault: %s", operation.name, fault, extra=self._about)
+        if operation.response_action is None:
+            reason = f"the handler refused it: {fault.reason}"
+            bury_inbound(tx, self._parts, self._record.service, [self._message], reason, now)
+            return None
+        return self._send_fault(tx, fault, now)
+
+    def _send_fault(self, tx: Transaction, fault: ApplicationFault, now: float) -> Channel | None:
+        request = self._request
+        if request is None:
+            return None
+        xml = write_application_fault(request.protocol.soap, fault)
+        protocol = request.protocol
+        action = fault_action(FaultCode.SENDER, protocol.soap, protocol.addressing, protocol.rm)
+        return self._respond(tx, action, Payload(xml, is_fault=True), now)
+
+    def _respond(self, tx: Transaction, action: str, response: Payload, now: float) -> Channel | None:
+        """Store the response on the response sequence, in the transaction that consumes the request."""
+        request, message = self._request, self._message
+        reply_to = message.reply_to
+        if request is None or (reply_to is not None and reply_to.none):
+            return None
+        channel = self._response_channel(request, reply_to)
+        if channel is None:
+            log.warning("a response has no way back", extra=self._about)
+            return None
+        tx.rms.append(
+            OutboundMessage(
+                message_id=self._parts.ids.new(),
+                channel=channel,
+                action=action,
+                payload=response.xml,
+                is_fault=response.is_fault,
+                to_parameters=reply_to.parameters if reply_to is not None else (),
+                relates_to=message.message_id,
+                correlation=message.correlation,
+                created_at=now,
+            )
+        )
+        return channel
+
+    def _response_channel(self, request: RmdRecord, reply_to: EndpointReference | None) -> Channel | None:
+        offered = request.response_channel
+        if offered is not None and (reply_to is None or not reply_to.addressable or not offered.back_channel):
+            return offered
+        if reply_to is not None and reply_to.addressable:
+            return response_channel(request, reply_to)
+        return None
+
+    # --- responses -------------------------------------------------------------------------------------------------
+
+    def _call_back(self, tx: Transaction, now: float) -> None:
+        """A response for the callback that its request named."""
+        message = self._message
+        row = self._waiting_request(tx)
+        if row is None:
+            bury_inbound(tx, self._parts, None, [message], "no request here waits for this response", now)
+            return
+        callback = self._parts.application.callback(row.callback) if row.callback else None
+        if callback is None and row.callback and not row.callback.startswith(FUTURE):
+            unknown = LookupError(f"no callback named {row.callback!r} is registered")
+            raise CallFailed(message, self._attempt, unknown)
+        if callback is None:
+            bury_inbound(tx, self._parts, None, [message], "who waited for this response is gone", now)
+        else:
+            result = read_application_fault(message.payload) if message.is_fault else _payload(message)
+            try:
+                with tx.savepoint():
+                    callback(self._context(tx), result)
+            except TransientStorageError:
+                raise
+            except Exception as error:
+                log.exception("the callback %s failed", row.callback, extra=self._about)
+                raise CallFailed(message, self._attempt, error) from error
+        self.request = row
+
+    def _waiting_request(self, tx: Transaction) -> OutboundMessage | None:
+        """The request that this response answers, unless it has been answered before."""
+        relates_to = self._message.relates_to
+        row = tx.rms.row(relates_to) if relates_to is not None and relates_to not in self._answered else None
+        return row if row is not None and row.expects_response else None
+
+    def _context(self, tx: Transaction) -> MessageContext:
+        message = self._message
+        return MessageContext(
+            message_id=message.message_id,
+            sequence=message.sequence,
+            number=message.number,
+            attempt=self._attempt,
+            peer=self._request.peer if self._request is not None else "",
+            correlation=message.correlation,
+            action=message.action,
+            transaction=tx,
+            relates_to=message.relates_to,
+            headers=message.headers,
+        )
+
+
+def _payload(message: InboundMessage) -> Payload:
+    return Payload(message.payload, message.element, message.is_fault)

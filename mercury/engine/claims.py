@@ -1,0 +1,64 @@
+"""Claims on sequences, kept for as long as this process works on them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from mercury.storage.api import Claim, StorageManager
+
+
+@dataclass(slots=True)
+class _Kept:
+    claim: Claim
+    renew_at: float
+    until: float
+
+
+class ClaimKeeper:
+    """Takes claims when they are first needed and prolongs those that are in use.
+
+    Safety never rests on this: every commit made under a claim is conditional on its epoch.
+
+    :param owner: names this process; never a host's name, and new at each start.
+    :param lease: seconds.
+    """
+
+    def __init__(self, store: StorageManager, owner: str, lease: float) -> None:
+        self._store = store
+        self._owner = owner
+        self._lease = lease
+        self._mutex = threading.Lock()
+        self._kept: dict[str, _Kept] = {}
+        #: How many may be kept before those that are over are looked for.
+        self._most = 1024
+
+    def take(self, resource: str, now: float) -> Claim | None:
+        """The claim on ``resource``; ``None`` while somebody else has it."""
+        with self._mutex:
+            kept = self._kept.get(resource)
+            if kept is not None and now < kept.renew_at:
+                return kept.claim
+        claim = self._store.claim(resource, self._owner, now, self._lease)
+        with self._mutex:
+            if claim is None:
+                self._kept.pop(resource, None)
+                return None
+            self._kept[resource] = _Kept(claim, now + self._lease / 2, now + self._lease)
+            if len(self._kept) > self._most:
+                self._kept = {name: kept for name, kept in self._kept.items() if kept.until > now}
+                self._most = max(1024, 2 * len(self._kept))
+        return claim
+
+    def lost(self, claim: Claim) -> None:
+        """A commit failed on this claim: ask the store again next time."""
+        with self._mutex:
+            self._kept.pop(claim.resource, None)
+
+    def release_all(self) -> None:
+        """Give everything back, for an orderly end."""
+        with self._mutex:
+            claims = [kept.claim for kept in self._kept.values()]
+            self._kept.clear()
+        for claim in claims:
+            self._store.release(claim)

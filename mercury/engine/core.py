@@ -1,0 +1,87 @@
+"""The engine: the parts put together, without threads, sockets or a clock."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from mercury.engine.application import Application, Listener
+from mercury.engine.claims import ClaimKeeper
+from mercury.engine.destination import DestinationWorker
+from mercury.engine.exchange import Answer, Arrival, Outgoing, Purpose, Waiting
+from mercury.engine.ids import Ids
+from mercury.engine.invocation import InvocationWorker
+from mercury.engine.parts import EngineSettings, Parts
+from mercury.engine.reception import Reception
+from mercury.engine.source import SourceWorker
+from mercury.errors import TransientStorageError
+from mercury.statemachine.protocol import RmVersion
+from mercury.storage.api import StorageManager
+from mercury.wire.envelope import HttpMessage
+
+log = logging.getLogger("mercury.engine")
+
+
+class Engine:
+    """Everything that happens at one node. Times are seconds since the epoch, given by the caller.
+
+    ``source``, ``destination`` and ``invocation`` are workers with ``run_once(now)``; their posts are carried out by
+    the caller, who tells the result by `answered` or `failed`.
+    """
+
+    def __init__(
+        self, *, store: StorageManager, application: Application, listener: Listener, ids: Ids, settings: EngineSettings
+    ) -> None:
+        claims = ClaimKeeper(store, ids.new(), settings.lease)
+        self._parts = Parts(
+            store=store, application=application, listener=listener, ids=ids, settings=settings, claims=claims
+        )
+        self._reception = Reception(self._parts)
+        self.source = SourceWorker(self._parts)
+        self.destination = DestinationWorker(self._parts)
+        self.invocation = InvocationWorker(self._parts)
+
+    def receive(self, arrivals: Sequence[Arrival], now: float) -> list[Answer]:
+        """Handle what arrived, all in one transaction; one answer each, in the same order. Never raises."""
+        return self._reception.receive(arrivals, now)
+
+    def respond(self, waiting: Waiting) -> HttpMessage | None:
+        """The response that an exchange waits for, if it is there by now."""
+        return self._reception.respond(waiting)
+
+    def answered(self, outgoing: Outgoing, reply: HttpMessage, now: float) -> Arrival | None:
+        """A post was answered. Returns what the answer brought, to be given to `receive`.
+
+        :param reply: any status; one that carries no envelope counts as not arrived unless it is 2xx (HTTP-02).
+        """
+        if 200 <= reply.status < 300 and _ends_by_acceptance(outgoing):
+            self._reception.end_accepted(outgoing, now)
+        if not reply.body:
+            if reply.status >= 300:
+                self.failed(outgoing, f"HTTP status {reply.status}", now)
+            return None
+        return Arrival(http=reply, url=outgoing.url, peer=outgoing.url, request=outgoing)
+
+    def failed(self, outgoing: Outgoing, error: str, now: float) -> None:
+        """A post did not get through, as far as is known. What it said is said again when it is due."""
+        log.info(
+            "%s to %s failed: %s",
+            outgoing.purpose.value,
+            outgoing.url,
+            error,
+            extra={"record": outgoing.record_id, "sequence": outgoing.rmd, "number": outgoing.number},
+        )
+        if outgoing.purpose is Purpose.ACKNOWLEDGEMENT and outgoing.rmd is not None:
+            try:
+                self.destination.acknowledgement_failed(outgoing.rmd, now)
+            except TransientStorageError as busy:
+                log.warning("an acknowledgement is not repeated: %s", busy, extra={"sequence": outgoing.rmd})
+
+    def stop(self) -> None:
+        """Give all claims back."""
+        self._parts.claims.release_all()
+
+
+def _ends_by_acceptance(outgoing: Outgoing) -> bool:
+    """WS-RM 1.0: TerminateSequence is one-way; that the transport took it settles the end (RM10-TRM-04)."""
+    return outgoing.purpose is Purpose.TERMINATE and outgoing.envelope.rm is RmVersion.RM10

@@ -1,0 +1,154 @@
+"""The RMDSequenceWorker: acknowledgements to addresses, expiry, and the end of tombstones (figure 3-14)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from mercury.engine import envelopes
+from mercury.engine.exchange import Outgoing, Purpose, Step
+from mercury.engine.parts import Parts
+from mercury.statemachine import effects, events
+from mercury.statemachine.tables import InvokerState
+from mercury.storage.api import Topic, Transaction
+from mercury.storage.records import InboundKind, InboundMessage, RmdRecord
+
+log = logging.getLogger("mercury.engine.destination")
+
+#: Seconds before an acknowledgement that could not be delivered is tried again: at first, and at most.
+ACK_RETRY, ACK_RETRY_CAP = 1.0, 60.0
+
+
+class DestinationWorker:
+    """Works on the sequences that are received here."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def run_once(self, now: float) -> Step:
+        """Do what is due. Returns the acknowledgements to post, now that what they say is committed."""
+        step = Step()
+        due = self._parts.store.due_rmd(now, self._parts.settings.sequence_batch)
+        if not due:
+            return step
+        with self._parts.store.transaction() as tx:
+            ended = [record for record in tx.rmd.lock(due).values() if self._work(tx, record, step, now)]
+            wake_response_channels(tx, ended, now)
+        return step
+
+    def next_due(self) -> float | None:
+        """When `run_once` has something to do at the latest, if nothing new happens."""
+        return self._parts.store.next_due(Topic.RMD)
+
+    def acknowledgement_failed(self, identifier: str, now: float) -> None:
+        """An acknowledgement could not be delivered: it is due again, later each time.
+
+        To a source that repeats its messages this is not needed; to one that fetches responses over a back-channel
+        it is, because such a response is never sent unasked.
+        """
+        with self._parts.store.transaction() as tx:
+            for record in tx.rmd.lock([identifier]).values():
+                repeat_acknowledgement(record, now)
+                self._save(tx, record)
+
+    def _work(self, tx: Transaction, record: RmdRecord, step: Step, now: float) -> bool:
+        """Returns whether the sequence has just ended."""
+        policy = self._parts.application.policy(record.service)
+        machine = record.machine
+        if machine.ended_at is not None:
+            if machine.ended_at + policy.tombstone <= now:
+                self._forget(tx, record)
+            else:
+                self._save(tx, record)
+            return False
+        asked = machine.handle(events.Tick(), now, policy)
+        if effects.Forget() in asked:
+            tx.invoker.delete(record.identifier)
+            tx.rmd.delete(record.identifier)
+            return True
+        if machine.tombstone:
+            log.warning("sequence ended by its time", extra={"sequence": record.identifier})
+            tx.invoker.add(rows_for(record, asked))
+        if machine.ack_due is not None and machine.ack_due <= now:
+            step.posts.append(self._acknowledge(record, now))
+        step.progress += 1
+        self._save(tx, record)
+        return machine.tombstone
+
+    def _acknowledge(self, record: RmdRecord, now: float) -> Outgoing:
+        policy = self._parts.application.policy(record.service)
+        acknowledgement = record.machine.acknowledgement(policy)
+        record.machine.handle(events.AckSent(), now, policy)
+        return Outgoing(
+            url=record.acks_to.address,
+            envelope=envelopes.acknowledgement_alone(
+                record.protocol, record.acks_to, self._parts.ids.new(), (acknowledgement,)
+            ),
+            purpose=Purpose.ACKNOWLEDGEMENT,
+            rmd=record.identifier,
+        )
+
+    def _save(self, tx: Transaction, record: RmdRecord) -> None:
+        save_rmd(tx, self._parts, record)
+
+    def _forget(self, tx: Transaction, record: RmdRecord) -> None:
+        buffer = tx.invoker.read(record.identifier)
+        if buffer is not None and buffer.machine.state is InvokerState.DONE:
+            tx.invoker.delete(record.identifier)
+        tx.rmd.delete(record.identifier)
+
+
+def repeat_acknowledgement(record: RmdRecord, now: float) -> None:
+    """An acknowledgement was not taken: the next one is due later each time."""
+    if record.machine.tombstone:
+        return
+    record.ack_failures += 1
+    record.machine.ack_due = now + min(ACK_RETRY * 2 ** min(record.ack_failures, 16), ACK_RETRY_CAP)
+
+
+def save_rmd(tx: Transaction, parts: Parts, record: RmdRecord) -> None:
+    """Save a locked sequence with the time at which something is due next."""
+    if not record.acks_to.addressable:
+        record.machine.ack_due = None  # RM-ACK-10: only ever on the back-channel of the sequence's own messages
+    record.due = record.machine.next_due(parts.application.policy(record.service))
+    tx.rmd.save(record)
+
+
+def rows_for(record: RmdRecord, asked: Iterable[effects.RmdEffect]) -> list[InboundMessage]:
+    """What the invoker buffer is to be told of the sequence's end."""
+    rows = []
+    for effect in asked:
+        match effect:
+            case effects.EndKnown(number=number):
+                rows.append(InboundMessage(sequence=record.identifier, number=number, kind=InboundKind.END))
+            case effects.CutBuffer():
+                rows.append(InboundMessage(sequence=record.identifier, number=0, kind=InboundKind.CUT))
+            case _:
+                pass
+    return rows
+
+
+def all_received(record: RmdRecord) -> events.TerminateReceived:
+    """The end of an offered sequence whose other side can not tell it: what is here is all there is."""
+    return events.TerminateReceived(record.machine.received.highest or None)
+
+
+def end_offered(tx: Transaction, parts: Parts, record: RmdRecord, now: float) -> None:
+    """End a locked sequence together with the one that offered it (RM-TRM-05)."""
+    if record.machine.tombstone:
+        return
+    asked = record.machine.handle(all_received(record), now, parts.application.policy(record.service))
+    tx.invoker.add(rows_for(record, asked))
+    save_rmd(tx, parts, record)
+
+
+def wake_response_channels(tx: Transaction, ended: Iterable[RmdRecord], now: float) -> None:
+    """Request sequences ended: response sequences without an address end with them (RM-TRM-05)."""
+    channels = [record.response_channel for record in ended]
+    keys = [channel.key for channel in channels if channel is not None and channel.back_channel]
+    tx.rms.lock(keys)
+    for key in keys:
+        for response in tx.rms.records(key):
+            if response.machine.alive:
+                response.due = now
+                tx.rms.save(response)

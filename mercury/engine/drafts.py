@@ -1,0 +1,55 @@
+"""One arrival, and what is to be answered to it once everything is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mercury.engine.exchange import Arrival, Waiting
+from mercury.statemachine.faults import Fault, FaultCode
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
+from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion
+from mercury.wire.envelope import Envelope
+
+#: Writes a reply, given where it goes and its MessageID.
+Reply = Callable[[EndpointReference, str], Envelope]
+
+
+class Draft:
+    """One arrival and what is to be answered."""
+
+    def __init__(self, arrival: Arrival, envelope: Envelope) -> None:
+        self.arrival = arrival
+        self.envelope = envelope
+        self.protocol = _protocol_of(arrival, envelope)
+        #: Where a reply goes (WSA-01): absent means the back-channel.
+        self.reply_to = envelope.reply_to or ANONYMOUS_ENDPOINT
+        #: Where a fault goes; the back-channel unless the address is allowed.
+        self.fault_to = ANONYMOUS_ENDPOINT
+        self.fault: Fault | None = None
+        self.reply: Reply | None = None
+        self.waiting: Waiting | None = None
+        #: Destination sequences to acknowledge on the back-channel.
+        self.acknowledge: dict[str, None] = {}
+
+    def anew(self) -> Draft:
+        """The same arrival with nothing decided."""
+        return Draft(self.arrival, self.envelope)
+
+
+def unknown_sequence(identifier: str) -> Fault:
+    """FLT-02"""
+    return Fault(
+        code=FaultCode.UNKNOWN_SEQUENCE,
+        reason="The identifier names no sequence that is known here.",
+        identifier=identifier,
+    )
+
+
+def _protocol_of(arrival: Arrival, envelope: Envelope) -> Protocol:
+    """The versions to answer in: the envelope's own, completed by what its request was written in."""
+    asked = arrival.request.envelope if arrival.request is not None else None
+    addressing = envelope.addressing or (asked.addressing if asked else None) or AddressingVersion.WSA10
+    rm = envelope.rm or (asked.rm if asked else None)
+    if rm is None:
+        rm = RmVersion.RM10 if addressing is AddressingVersion.WSA200408 else RmVersion.RM11
+    return Protocol(envelope.soap, addressing, rm)

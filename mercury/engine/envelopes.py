@@ -1,0 +1,202 @@
+"""The envelopes that Mercury sends, each built from what is committed."""
+
+from __future__ import annotations
+
+from mercury.statemachine.faults import Fault
+from mercury.statemachine.messages import (
+    ANONYMOUS_ENDPOINT,
+    AckRequested,
+    CloseSequence,
+    CreateSequence,
+    EndpointReference,
+    IncompleteSequenceBehavior,
+    Offer,
+    SequenceAcknowledgement,
+    SequenceHeader,
+    TerminateSequence,
+)
+from mercury.statemachine.protocol import Protocol, RmVersion
+from mercury.storage.records import OutboundMessage, RmsRecord
+from mercury.wire import ns
+from mercury.wire.encode import fault_action
+from mercury.wire.envelope import EMPTY, Body, Envelope, Payload
+from mercury.wire.ns import RmMessage
+
+Acknowledgements = tuple[SequenceAcknowledgement, ...]
+
+
+def _envelope(
+    protocol: Protocol,
+    action: str,
+    to: EndpointReference,
+    message_id: str,
+    body: Body,
+    *,
+    reply_to: EndpointReference | None = None,
+    relates_to: str | None = None,
+    sequence: SequenceHeader | None = None,
+    acknowledgements: Acknowledgements = (),
+    ack_requests: tuple[AckRequested, ...] = (),
+    headers: tuple[bytes, ...] = (),
+) -> Envelope:
+    return Envelope(
+        soap=protocol.soap,
+        addressing=protocol.addressing,
+        rm=protocol.rm,
+        action=action,
+        to=to,
+        message_id=message_id,
+        reply_to=reply_to,
+        relates_to=relates_to,
+        sequence=sequence,
+        acknowledgements=acknowledgements,
+        ack_requests=ack_requests,
+        headers=headers,
+        body=body,
+    )
+
+
+def create_sequence(
+    record: RmsRecord,
+    acknowledgements: Acknowledgements = (),
+    behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD,
+) -> Envelope:
+    """CreateSequence; repeated with the same MessageID and offer (RM-CS-13).
+
+    :param behavior: what this side does with an offered sequence that ends with a gap.
+    """
+    channel, policy = record.channel, record.channel.policy
+    offer = None
+    if record.offered is not None:
+        # RM-CS-09: one and the same address for AcksTo, ReplyTo and the offer's endpoint.
+        endpoint = channel.reply_to if policy.protocol.rm is RmVersion.RM11 else None
+        offer = Offer(
+            identifier=record.offered, endpoint=endpoint, expires=policy.expires, incomplete_behavior=behavior
+        )
+    body = CreateSequence(acks_to=channel.reply_to, expires=policy.expires, offer=offer, follows=record.follows)
+    return _envelope(
+        policy.protocol,
+        ns.rm_action(policy.protocol.rm, RmMessage.CREATE_SEQUENCE),
+        EndpointReference(channel.endpoint),
+        record.create_message_id,
+        body,
+        reply_to=channel.reply_to,
+        acknowledgements=acknowledgements,
+    )
+
+
+def message(
+    record: RmsRecord,
+    row: OutboundMessage,
+    *,
+    to: EndpointReference | None = None,
+    ask: bool = False,
+    acknowledgements: Acknowledgements = (),
+) -> Envelope:
+    """A message of a sequence. At every transmission its number, MessageID and body are the same (RM-SEQ-04).
+
+    :param to: the endpoint; left out, the channel's own with the row's reference parameters.
+    :param ask: add AckRequested.
+    """
+    protocol = record.channel.policy.protocol
+    identifier = record.machine.identifier or ""
+    bare = is_bare_last(row)
+    return _envelope(
+        protocol,
+        ns.rm_action(protocol.rm, RmMessage.LAST_MESSAGE) if bare else row.action,
+        to or EndpointReference(record.channel.endpoint, row.to_parameters),
+        row.message_id,
+        Payload(row.payload, is_fault=row.is_fault) if row.payload else EMPTY,
+        reply_to=record.channel.reply_to if row.relates_to is None else None,
+        relates_to=row.relates_to,
+        sequence=SequenceHeader(identifier, row.number or 0, row.last and protocol.rm is RmVersion.RM10),
+        acknowledgements=acknowledgements,
+        ack_requests=(AckRequested(identifier),) if ask else (),
+        headers=row.headers,
+    )
+
+
+def is_bare_last(row: OutboundMessage) -> bool:
+    """WS-RM 1.0: the empty message that only says which number is the last (RM10-SEQ-08)."""
+    return row.last and not row.action
+
+
+def close_sequence(record: RmsRecord, message_id: str, acknowledgements: Acknowledgements) -> Envelope:
+    """CloseSequence, WS-RM 1.1 only. Carries the acknowledgement of the paired sequence (ST-W02)."""
+    machine = record.machine
+    body = CloseSequence(machine.identifier or "", machine.last_number or None)
+    return _ending(record, RmMessage.CLOSE_SEQUENCE, message_id, body, acknowledgements)
+
+
+def terminate_sequence(record: RmsRecord, message_id: str, acknowledgements: Acknowledgements) -> Envelope:
+    """TerminateSequence. Carries the acknowledgement of the paired sequence (ST-W02)."""
+    machine = record.machine
+    last = (machine.last_number or None) if machine.rm is RmVersion.RM11 else None
+    body = TerminateSequence(machine.identifier or "", last)
+    return _ending(record, RmMessage.TERMINATE_SEQUENCE, message_id, body, acknowledgements)
+
+
+def _ending(
+    record: RmsRecord, name: RmMessage, message_id: str, body: Body, acknowledgements: Acknowledgements
+) -> Envelope:
+    protocol = record.channel.policy.protocol
+    return _envelope(
+        protocol,
+        ns.rm_action(protocol.rm, name),
+        EndpointReference(record.channel.endpoint),
+        message_id,
+        body,
+        reply_to=record.channel.reply_to,
+        acknowledgements=acknowledgements,
+    )
+
+
+def acknowledgement_alone(
+    protocol: Protocol, to: EndpointReference, message_id: str, acknowledgements: Acknowledgements
+) -> Envelope:
+    """A stand-alone SequenceAcknowledgement (ACT-06)."""
+    action = ns.rm_action(protocol.rm, RmMessage.SEQUENCE_ACKNOWLEDGEMENT)
+    return _envelope(protocol, action, to, message_id, EMPTY, acknowledgements=acknowledgements)
+
+
+def answer(
+    protocol: Protocol,
+    name: RmMessage,
+    body: Body,
+    *,
+    to: EndpointReference,
+    message_id: str,
+    relates_to: str | None,
+    acknowledgements: Acknowledgements = (),
+) -> Envelope:
+    """The answer to a protocol message."""
+    return _envelope(
+        protocol,
+        ns.rm_action(protocol.rm, name),
+        to,
+        message_id,
+        body,
+        relates_to=relates_to,
+        acknowledgements=acknowledgements,
+    )
+
+
+def fault(
+    protocol: Protocol,
+    fault: Fault,
+    *,
+    to: EndpointReference = ANONYMOUS_ENDPOINT,
+    message_id: str,
+    relates_to: str | None,
+    acknowledgements: Acknowledgements = (),
+) -> Envelope:
+    """A fault, with the final acknowledgement where one belongs to it."""
+    return _envelope(
+        protocol,
+        fault_action(fault.code, protocol.soap, protocol.addressing, protocol.rm),
+        to,
+        message_id,
+        fault,
+        relates_to=relates_to,
+        acknowledgements=acknowledgements,
+    )

@@ -1,0 +1,100 @@
+"""What goes to the wire and what comes from it, as values."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from mercury.statemachine.protocol import Protocol
+from mercury.storage.records import SequenceKey
+from mercury.wire.envelope import Envelope, HttpMessage
+
+
+class Purpose(enum.Enum):
+    """Why something is posted."""
+
+    CREATE = "CreateSequence"
+    MESSAGE = "message"
+    CLOSE = "CloseSequence"
+    TERMINATE = "TerminateSequence"
+    ACKNOWLEDGEMENT = "SequenceAcknowledgement"
+    #: The answer to a request whose ReplyTo is an address. Posted once: the peer's repetition brings it again.
+    ANSWER = "answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """One envelope to post, decided upon by a committed transaction."""
+
+    url: str
+    envelope: Envelope
+    purpose: Purpose
+    #: The source sequence it belongs to.
+    key: SequenceKey | None = None
+    record_id: str | None = None
+    number: int | None = None
+    #: The destination sequence it belongs to.
+    rmd: str | None = None
+    #: The offered sequence, when its life follows this one's (anonymous pairs).
+    pair: str | None = None
+
+    @property
+    def slot(self) -> tuple[str, str, int]:
+        """Two with the same slot say the same: while one waits, the other is not needed."""
+        return (self.purpose.value, self.record_id or self.rmd or self.envelope.message_id or "", self.number or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """One HTTP message that came in."""
+
+    http: HttpMessage
+    #: The service whose endpoint it came to; ``None`` = the endpoint for responses, or a back-channel.
+    service: str | None = None
+    #: The URL it came to.
+    url: str = ""
+    #: Where it came from, for the log.
+    peer: str = ""
+    #: It is the reply to this.
+    request: Outgoing | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """The response that may still go out on this exchange."""
+
+    #: MessageID of the request.
+    message_id: str
+    #: The request's sequence.
+    sequence: str
+    protocol: Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What to do about an arrival, now that everything is committed."""
+
+    #: The reply, unless ``waiting`` brings a better one in time.
+    http: HttpMessage
+    waiting: Waiting | None = None
+    posts: tuple[Outgoing, ...] = ()
+
+
+@dataclass(slots=True)
+class Step:
+    """What one ``run_once`` did."""
+
+    posts: list[Outgoing] = field(default_factory=list)
+    #: Sequences worked on.
+    progress: int = 0
+    #: MessageIDs of requests whose responses can now go out on a back-channel.
+    responses: list[str] = field(default_factory=list)
+
+    def add(self, other: Step) -> None:
+        self.posts += other.posts
+        self.progress += other.progress
+        self.responses += other.responses
+
+
+#: Accepted, nothing to say.
+ACCEPTED = HttpMessage(b"", "", None, 202)

@@ -1,0 +1,27 @@
+"""Identifiers and chance: arguments of the engine, so that a simulation can replay them."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from typing import Protocol
+
+
+class Ids(Protocol):
+    """Where identifiers and random numbers come from."""
+
+    def new(self) -> str:
+        """An absolute URI that was never used before and can not be guessed (SEC-04)."""
+
+    def chance(self) -> float:
+        """A random number, 0 <= n < 1."""
+
+
+class RandomIds:
+    """UUIDs of version 4, and the operating system's randomness."""
+
+    def new(self) -> str:
+        return f"urn:uuid:{uuid.uuid4()}"
+
+    def chance(self) -> float:
+        return secrets.randbelow(1 << 53) / (1 << 53)

@@ -1,0 +1,297 @@
+"""The InvokerBufferWorker: gives messages to the application, each once and in order (figure 3-15).
+
+Under ExactlyOnce the handler runs first, in the transaction; then one conditional statement marks the delivery
+(transactions.md, 9). A handler that fails is rolled back to its message's savepoint; the messages before it commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+
+from mercury.engine.aftermath import bury_inbound
+from mercury.engine.call import Call, CallFailed
+from mercury.engine.destination import save_rmd
+from mercury.engine.exchange import Step
+from mercury.engine.parts import Parts, PutOff
+from mercury.errors import Conflict, StorageError, TransientStorageError
+from mercury.statemachine import effects, events
+from mercury.statemachine.invoker import BEHIND_A_GAP
+from mercury.statemachine.messages import IncompleteSequenceBehavior
+from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy, OnFailure
+from mercury.statemachine.tables import InvokerState
+from mercury.storage.api import Claim, Topic, Transaction
+from mercury.storage.records import (
+    Channel,
+    InboundKind,
+    InboundMessage,
+    InvokerRecord,
+    OutboundKind,
+    OutboundMessage,
+    RmdRecord,
+)
+
+log = logging.getLogger("mercury.engine.invocation")
+
+
+@dataclass(slots=True)
+class _Run:
+    """One transaction's part of one buffer."""
+
+    record: InvokerRecord
+    request: RmdRecord | None
+    policy: DestinationPolicy
+    markers: list[InboundMessage] = field(default_factory=list)
+    messages: list[InboundMessage] = field(default_factory=list)
+    #: Numbers that are never given to the application, with the reason.
+    dropped: list[tuple[int, str]] = field(default_factory=list)
+    consumed: list[int] = field(default_factory=list)
+    #: Requests of ours whose responses were consumed.
+    requests: list[OutboundMessage] = field(default_factory=list)
+    failure: CallFailed | None = None
+
+    def drop(self, asked: Iterable[effects.Dropped]) -> None:
+        self.dropped += ((number, effect.reason) for effect in asked for number in effect.numbers)
+
+    def remember(self, channel: Channel | None) -> None:
+        """A response went this way; the channel ends with the requests."""
+        if channel is not None and channel not in self.record.response_channels:
+            self.record.response_channels = (*self.record.response_channels, channel)
+
+    @property
+    def at_most_once(self) -> bool:
+        return self.policy.assurance is DeliveryAssurance.AT_MOST_ONCE
+
+
+class InvocationWorker:
+    """Works on invoker buffers, one at a time under its claim. Several threads may use one worker."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._mutex = threading.Lock()
+        self._busy: set[str] = set()
+        self._put_off = PutOff()
+
+    def run_once(self, now: float) -> Step:
+        """Invoke what is due of one buffer after the other."""
+        step = Step()
+        sequences = self._parts.store.due_invoker(now, self._parts.settings.sequence_batch)
+        for sequence in sequences:
+            if self._put_off.waits(sequence, now):
+                continue
+            with self._alone(sequence) as alone:
+                claim = self._parts.claims.take(f"invoker {sequence}", now) if alone else None
+                if claim is not None:
+                    step.progress += self._work(sequence, claim, now)
+        return step
+
+    def next_due(self) -> float | None:
+        """When a failing handler is to be tried again."""
+        return self._parts.store.next_due(Topic.INVOKER)
+
+    @contextmanager
+    def _alone(self, sequence: str) -> Iterator[bool]:
+        """The claim belongs to the process; within it one thread works on a buffer."""
+        with self._mutex:
+            alone = sequence not in self._busy
+            self._busy.add(sequence)
+        try:
+            yield alone
+        finally:
+            if alone:
+                with self._mutex:
+                    self._busy.discard(sequence)
+
+    def _work(self, sequence: str, claim: Claim, now: float) -> int:
+        limit = self._parts.settings.invoke_batch
+        while True:
+            try:
+                return self._run(sequence, claim, now, limit)
+            except Conflict as error:
+                self._parts.claims.lost(claim)
+                log.info("a run is given up: %s", error, extra={"sequence": sequence})
+                return 0
+            except TransientStorageError as error:
+                # It never counts as an attempt: the run is repeated message by message, then left for later.
+                log.warning("a run is repeated: %s", error, extra={"sequence": sequence})
+                if limit == 1:
+                    return 0
+                limit = 1
+            except Exception:
+                log.exception("a buffer can not be worked on", extra={"sequence": sequence})
+                self._put_off.add(sequence, now)
+                return 0
+
+    # --- one run ---------------------------------------------------------------------------------------------------
+
+    def _run(self, sequence: str, claim: Claim, now: float, limit: int) -> int:
+        with self._parts.store.transaction() as tx:
+            tx.guard(claim)
+            run = self._load(tx, sequence, limit)
+            if run is None:
+                return 0
+            assurance = run.policy.assurance if run.messages else DeliveryAssurance.EXACTLY_ONCE
+            if assurance is DeliveryAssurance.EXACTLY_ONCE:
+                self._call_all(run, tx, now)
+                self._settle(tx, run, now)
+                self._end_responses(tx, run, now)
+        if assurance is DeliveryAssurance.AT_LEAST_ONCE:
+            with self._parts.store.transaction() as tx:
+                self._call_all(run, tx, now)
+            with self._parts.store.transaction() as tx:
+                tx.guard(claim)
+                self._settle(tx, run, now)
+                self._end_responses(tx, run, now)
+        elif assurance is DeliveryAssurance.AT_MOST_ONCE:
+            with self._parts.store.transaction() as tx:
+                tx.guard(claim)
+                run.consumed = [message.number for message in run.messages]
+                self._settle(tx, run, now)
+            self._call_marked(run, now)
+        return 1
+
+    def _call_marked(self, run: _Run, now: float) -> None:
+        """AtMostOnce: the messages are marked, so nothing is tried again; only a crash here goes unreported."""
+        try:
+            with self._parts.store.transaction() as tx:
+                self._call_all(run, tx, now)
+                _consume_requests(tx, run)
+                self._end_responses(tx, run, now)
+        except StorageError as error:
+            log.warning("a run is lost: %s", error, extra={"sequence": run.record.sequence})
+            run.requests.clear()
+            with self._parts.store.transaction() as tx:
+                for message in run.messages:
+                    self._drop(tx, run, message, f"given up: {error}", now)
+                _consume_requests(tx, run)
+                self._end_responses(tx, run, now)
+
+    def _load(self, tx: Transaction, sequence: str, limit: int) -> _Run | None:
+        """Read the buffer and let its machine see what has come since."""
+        record = tx.invoker.read(sequence)
+        if record is None:
+            return None
+        machine = record.machine
+        run = _Run(record, tx.rmd.read(sequence), self._parts.application.policy(record.service))
+        run.markers = tx.invoker.markers(sequence)
+        numbers = _relevant(tx, run, limit)
+        # Only the highest can be the last; the bodies of a long buffer are not needed to see what is releasable.
+        bodies = tx.invoker.messages(sequence, [*numbers[: limit + 1], *numbers[-1:]])
+        for number in numbers:
+            last = number in bodies and bodies[number].last
+            run.drop(machine.handle(events.MessageBuffered(number=number, last=last)))
+        for marker in run.markers:
+            event = events.LastKnown(marker.number) if marker.kind is InboundKind.END else events.Cut()
+            run.drop(machine.handle(event))
+        releasable = list(islice(machine.releasable(), limit))
+        bodies |= tx.invoker.messages(sequence, [number for number in releasable if number not in bodies])
+        run.messages = [bodies[number] for number in releasable]
+        return run if run.messages or run.markers or run.dropped else None
+
+    def _call_all(self, run: _Run, tx: Transaction, now: float) -> None:
+        """Call the application for each message of the run, up to the first that has to be tried again."""
+        for index, message in enumerate(run.messages):
+            attempt = run.record.attempts + 1 if index == 0 else 1
+            answered = {request.message_id for request in run.requests}
+            call = Call(self._parts, run.record, run.request, message, attempt, answered)
+            try:
+                with tx.savepoint():
+                    channel = call.make(tx, now)
+            except CallFailed as failure:
+                skips = run.policy.on_failure is OnFailure.SKIP and failure.attempt >= run.policy.max_attempts
+                if not skips and not run.at_most_once:
+                    run.failure = failure
+                    return
+                channel = call.drop(tx, f"given up: {failure}", now)
+            run.remember(channel)
+            run.consumed.append(message.number)
+            if call.request is not None:
+                run.requests.append(call.request)
+
+    def _drop(self, tx: Transaction, run: _Run, message: InboundMessage, reason: str, now: float) -> None:
+        """The application never gets this message, nor does it come again."""
+        answered = {request.message_id for request in run.requests}
+        call = Call(self._parts, run.record, run.request, message, 1, answered)
+        run.remember(call.drop(tx, reason, now))
+        if call.request is not None:
+            run.requests.append(call.request)
+
+    def _settle(self, tx: Transaction, run: _Run, now: float) -> None:
+        """Mark what was consumed, in the transaction that consumed it."""
+        record, machine = run.record, run.record.machine
+        run.drop(machine.handle(events.Delivered(tuple(run.consumed))))
+        passed = [*run.consumed, *(number for number, _ in run.dropped)]
+        if run.policy.acknowledge_at is AcknowledgeAt.DELIVERY and passed:
+            self._acknowledge(tx, record.sequence, passed, now)
+        self._bury_dropped(tx, run, now)
+        self._note_failure(run, now)
+        tx.invoker.mark(record, consumed=passed, markers=run.markers)
+        _consume_requests(tx, run)
+        if machine.state is InvokerState.DONE and run.request is None:
+            tx.invoker.delete(record.sequence)  # its sequence was forgotten while the application was slow
+
+    def _end_responses(self, tx: Transaction, run: _Run, now: float) -> None:
+        """ "Ends of pairs": everything is delivered and every response is stored."""
+        if run.record.machine.state is not InvokerState.DONE:
+            return
+        for channel in run.record.response_channels:
+            end = OutboundMessage(
+                message_id=self._parts.ids.new(), channel=channel, kind=OutboundKind.END, created_at=now
+            )
+            tx.rms.append(end)
+
+    def _bury_dropped(self, tx: Transaction, run: _Run, now: float) -> None:
+        rows = tx.invoker.messages(run.record.sequence, [number for number, _ in run.dropped])
+        for number, reason in run.dropped:
+            if number not in rows or not rows[number].action:
+                continue
+            if reason == BEHIND_A_GAP:
+                # Its source was told that it is discarded: it may well come again, so nobody is answered.
+                bury_inbound(tx, self._parts, run.record.service, [rows[number]], reason, now)
+            else:
+                self._drop(tx, run, rows[number], reason, now)
+
+    def _note_failure(self, run: _Run, now: float) -> None:
+        record = run.record
+        if run.failure is None:
+            record.attempts, record.retry_at, record.last_error = 0, None, None
+            return
+        record.attempts = run.failure.attempt
+        record.last_error = str(run.failure)
+        record.retry_at = now + run.policy.redelivery.delay(record.attempts, self._parts.ids.chance())
+
+    def _acknowledge(self, tx: Transaction, sequence: str, numbers: Iterable[int], now: float) -> None:
+        policy = self._parts.application.policy
+        for request in tx.rmd.lock([sequence]).values():
+            ranges = tuple((number, number) for number in numbers)
+            request.machine.handle(events.Consumed(ranges), now, policy(request.service))
+            save_rmd(tx, self._parts, request)
+
+
+def _consume_requests(tx: Transaction, run: _Run) -> None:
+    """The requests whose responses were consumed wait no longer.
+
+    :raises Conflict: another response to one of them was consumed meanwhile.
+    """
+    tx.rms.lock({request.channel.key for request in run.requests})
+    for request in run.requests:
+        row = tx.rms.row(request.message_id)
+        if row is None or not row.expects_response:
+            raise Conflict(f"{request.message_id} was answered meanwhile")
+        tx.rms.consumed(request.message_id)
+    run.requests.clear()
+
+
+def _relevant(tx: Transaction, run: _Run, limit: int) -> list[int]:
+    """The numbers that the machine has to see: with a cut all, otherwise the lowest ones and one more."""
+    machine, sequence = run.record.machine, run.record.sequence
+    cut = any(marker.kind is InboundKind.CUT for marker in run.markers)
+    if cut or machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+        return list(tx.invoker.numbers(sequence).numbers())
+    if machine.in_order and not machine.may_skip_gaps:
+        return list(tx.invoker.numbers(sequence, machine.next, machine.next + limit).numbers())
+    return list(islice(tx.invoker.numbers(sequence).numbers(), limit + 1))

@@ -1,0 +1,347 @@
+"""The life of sequences: made, closed, terminated; as destination and as source."""
+
+from __future__ import annotations
+
+import logging
+
+from mercury.engine import envelopes
+from mercury.engine.batch import Batch
+from mercury.engine.drafts import Draft, Reply, unknown_sequence
+from mercury.statemachine import effects, events
+from mercury.statemachine.faults import Fault, FaultCode, Ranges
+from mercury.statemachine.invoker import InvokerBuffer
+from mercury.statemachine.messages import (
+    CloseSequence,
+    CloseSequenceResponse,
+    CreateSequence,
+    CreateSequenceResponse,
+    EndpointReference,
+    MakeConnection,
+    Offer,
+    TerminateSequence,
+    TerminateSequenceResponse,
+)
+from mercury.statemachine.policy import SourcePolicy
+from mercury.statemachine.protocol import RmVersion
+from mercury.statemachine.rmd import RMDSequence
+from mercury.statemachine.rms import RMSSequence
+from mercury.storage.records import Channel, InvokerRecord, RmdRecord, RmsRecord, Role, SequenceKey
+from mercury.wire import ns
+from mercury.wire.envelope import Envelope
+from mercury.wire.ns import RmMessage
+
+log = logging.getLogger("mercury.engine.lifecycle")
+
+#: Seconds after which a response sequence that nothing ended ends by itself.
+RESPONSE_IDLE = 86400.0
+
+
+# --- CreateSequence ------------------------------------------------------------------------------------------------
+
+
+def create(batch: Batch, draft: Draft, body: CreateSequence) -> None:
+    """CreateSequence: make a sequence, or give the same answer again to a repetition (RM-CS-13)."""
+    message_id = draft.envelope.message_id
+    if message_id is None:  # RM-CS-02
+        draft.fault = Fault(
+            code=FaultCode.ADDRESSING_HEADER_REQUIRED, reason="CreateSequence needs a MessageID.", subject="MessageID"
+        )
+        return
+    reason = _unfit(batch, draft, body)
+    if reason is not None:
+        draft.fault = _refused(reason)
+        return
+    source = (message_id, body.acks_to.address)
+    known = (each for each in batch.rmds.values() if (each.create_message_id, each.acks_to.address) == source)
+    record = next(known, None)
+    if record is not None:
+        if not record.machine.tombstone:
+            draft.reply = _created_reply(batch, draft, record)
+        return
+    if batch.tx.rmd.open_count() + batch.made >= batch.parts.settings.max_sequences:
+        draft.fault = _refused("too many sequences are open; try again later", busy=True)
+        return
+    record = _make(batch, draft, body, message_id)
+    _carry_on(batch, body.follows)
+    draft.reply = _created_reply(batch, draft, record)
+    log.info("sequence created", extra={"sequence": record.identifier, "service": record.service})
+
+
+def _unfit(batch: Batch, draft: Draft, body: CreateSequence) -> str | None:
+    """Why no sequence can be made of this, nor a repetition of it answered."""
+    addresses = batch.parts.settings.addresses
+    if draft.arrival.request is not None:
+        return "a reply is no place for CreateSequence"
+    if not draft.protocol.legal:
+        return f"this pair of versions is not spoken here: {draft.protocol}"
+    if body.acks_to.none:
+        return "AcksTo must be an address where acknowledgements can go"  # RM-CS-05
+    return (
+        addresses.refusal("AcksTo", body.acks_to)
+        or addresses.refusal("ReplyTo", draft.reply_to)
+        or addresses.refusal("the offer's Endpoint", body.offer.endpoint if body.offer else None)
+    )
+
+
+def _refused(reason: str, *, busy: bool = False) -> Fault:
+    return Fault(
+        code=FaultCode.CREATE_SEQUENCE_REFUSED,
+        reason=f"The sequence is not made: {reason}.",
+        sender=not busy,
+        busy=busy,
+    )
+
+
+def _make(batch: Batch, draft: Draft, body: CreateSequence, message_id: str) -> RmdRecord:
+    parts, now, service = batch.parts, batch.now, draft.arrival.service
+    policy = parts.application.policy(service)
+    identifier = parts.ids.new()
+    expires = _shorter(body.expires, policy.max_expires)
+    record = RmdRecord(
+        machine=RMDSequence(
+            identifier=identifier,
+            rm=draft.protocol.rm,
+            last_heard=now,
+            expires_at=None if expires is None else now + expires,
+        ),
+        protocol=draft.protocol,
+        acks_to=body.acks_to,
+        created_at=now,
+        service=service,
+        create_message_id=message_id,
+        to=_own_address(draft),
+        peer=draft.arrival.peer,
+    )
+    if body.offer is not None:
+        record.response_channel = _accept(batch, draft, body.offer, body.acks_to, record)
+    channels = (record.response_channel,) if record.response_channel else ()
+    buffer = InvokerRecord(
+        sequence=identifier,
+        machine=InvokerBuffer.for_policy(policy, draft.protocol.rm),
+        service=service,
+        follows=body.follows,
+        response_channels=channels,
+    )
+    batch.add_rmd(record, buffer)
+    return record
+
+
+def _accept(batch: Batch, draft: Draft, offer: Offer, acks_to: EndpointReference, record: RmdRecord) -> Channel | None:
+    """Take the offered sequence for responses; ``None`` refuses it by leaving Accept out (RM-CS-07)."""
+    # WS-RM 1.0 has no Offer/Endpoint: responses go where replies and acknowledgements go.
+    endpoint = offer.endpoint or (draft.reply_to if draft.reply_to.addressable else acks_to)
+    if endpoint.none or record.service is None or batch.rms_identifier_taken(offer.identifier):
+        return None
+    channel = response_channel(record, endpoint)
+    expires_at = None if offer.expires is None else batch.now + offer.expires
+    machine = RMSSequence.offered(record.protocol.rm, offer.identifier, expires_at, batch.now)
+    machine.incomplete_behavior = offer.incomplete_behavior
+    batch.add_rms(
+        RmsRecord(
+            id=batch.parts.ids.new(),
+            channel=channel,
+            machine=machine,
+            created_at=batch.now,
+            create_message_id=batch.parts.ids.new(),
+        )
+    )
+    return channel
+
+
+def response_channel(request: RmdRecord, endpoint: EndpointReference) -> Channel:
+    """The channel for responses to the requests of a destination sequence."""
+    return Channel(
+        key=SequenceKey(endpoint.address, f"response/{request.identifier}"),
+        policy=SourcePolicy(
+            protocol=request.protocol, offer=False, idle_timeout=RESPONSE_IDLE if endpoint.addressable else None
+        ),
+        reply_to=EndpointReference(request.to),
+        role=Role.RESPONSE,
+        pair=request.identifier,
+    )
+
+
+def _created_reply(batch: Batch, draft: Draft, record: RmdRecord) -> Reply:
+    policy = batch.parts.application.policy(record.service)
+    expires_at = record.machine.expires_at
+    accepted = EndpointReference(record.to) if record.response_channel is not None else None
+    body = CreateSequenceResponse(
+        identifier=record.identifier,
+        expires=None if expires_at is None else max(0.0, expires_at - batch.now),
+        incomplete_behavior=policy.behavior,
+        accept_acks_to=accepted,
+    )
+    return _reply(draft, RmMessage.CREATE_SEQUENCE_RESPONSE, body)
+
+
+def _carry_on(batch: Batch, follows: str | None) -> None:
+    """The source has opened a successor: nothing more comes of the sequence before it."""
+    before = batch.rmds.get(follows or "")
+    if before is not None and not before.machine.tombstone:
+        batch.raise_rmd(before, events.TerminateReceived(before.machine.last_number))
+
+
+def _own_address(draft: Draft) -> str:
+    to = draft.envelope.to
+    return to.address if to is not None and to.addressable else draft.arrival.url
+
+
+def _shorter(asked: float | None, most: float | None) -> float | None:
+    times = [time for time in (asked, most) if time is not None]
+    return min(times) if times else None
+
+
+# --- CreateSequenceResponse ----------------------------------------------------------------------------------------
+
+
+def created(batch: Batch, draft: Draft, body: CreateSequenceResponse) -> None:
+    """CreateSequenceResponse: the sequence may start; with Accept, so may the offered one."""
+    relates_to, request = draft.envelope.relates_to, draft.arrival.request
+    record = next((known for known in batch.records() if known.create_message_id == relates_to), None)
+    if record is None and relates_to is None and request is not None and request.record_id is not None:
+        record = batch.rms_by_id(request.record_id)
+    if record is None or record.machine.identifier is not None or not record.machine.alive:
+        return
+    if batch.rms_identifier_taken(body.identifier):
+        log.warning("an identifier was given twice; the second is ignored", extra={"sequence": body.identifier})
+        return
+    expires_at = None if body.expires is None else batch.now + body.expires
+    batch.raise_rms(
+        record,
+        events.Created(identifier=body.identifier, expires_at=expires_at, incomplete_behavior=body.incomplete_behavior),
+    )
+    if body.accept_acks_to is not None and record.offered is not None:
+        _open_offered(batch, record, record.offered, body.accept_acks_to)
+    log.info("sequence started", extra={"sequence": body.identifier, "endpoint": record.channel.endpoint})
+
+
+def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: EndpointReference) -> None:
+    channel, policy = record.channel, batch.parts.application.policy(None)
+    if acks_to.addressable and acks_to.address != channel.endpoint:
+        refused = batch.parts.settings.addresses.refusal("Accept/AcksTo", acks_to)
+        if refused is not None:
+            log.warning("%s: acknowledgements go to the endpoint instead", refused)
+            acks_to = EndpointReference(channel.endpoint)
+    record.offer_accepted = True
+    expires = channel.policy.expires
+    batch.add_rmd(
+        RmdRecord(
+            machine=RMDSequence(
+                identifier=identifier,
+                rm=channel.policy.protocol.rm,
+                last_heard=batch.now,
+                expires_at=None if expires is None else batch.now + expires,
+            ),
+            protocol=channel.policy.protocol,
+            acks_to=acks_to,
+            created_at=batch.now,
+        ),
+        InvokerRecord(sequence=identifier, machine=InvokerBuffer.for_policy(policy, channel.policy.protocol.rm)),
+    )
+
+
+# --- CloseSequence and TerminateSequence ---------------------------------------------------------------------------
+
+
+def end(batch: Batch, draft: Draft, body: CloseSequence | TerminateSequence) -> None:
+    """CloseSequence or TerminateSequence, from the source or (for our own sequences) from the destination."""
+    record, source = batch.rmd(draft, body.identifier), batch.rms_by_identifier(body.identifier)
+    unsafe = batch.parts.settings.addresses.refusal("ReplyTo", draft.reply_to)
+    if record is None and (source is None or source.machine.rm is not draft.protocol.rm):
+        draft.fault = unknown_sequence(body.identifier)  # RM11-TRM-03
+    elif unsafe is not None:
+        reason = f"The answer could not be sent: {unsafe}."
+        draft.fault = Fault(code=FaultCode.SENDER, reason=reason, identifier=body.identifier)
+    elif record is not None:
+        _end_received(batch, draft, record, body)
+    elif source is not None:
+        _end_by_destination(batch, draft, source, body)
+
+
+def _end_received(batch: Batch, draft: Draft, record: RmdRecord, body: CloseSequence | TerminateSequence) -> None:
+    closes = isinstance(body, CloseSequence)
+    received = events.CloseReceived if closes else events.TerminateReceived
+    for effect in batch.raise_rmd(record, received(body.last_message_number)):
+        if isinstance(effect, effects.RaiseFault):
+            draft.fault = effect.fault
+            return
+    if record.machine.rm is RmVersion.RM10:
+        return  # RM10-TRM-04: one-way
+    answer = CloseSequenceResponse(body.identifier) if closes else TerminateSequenceResponse(body.identifier)
+    name = RmMessage.CLOSE_SEQUENCE_RESPONSE if closes else RmMessage.TERMINATE_SEQUENCE_RESPONSE
+    draft.reply = _reply(draft, name, answer, batch.acknowledgement(record.identifier))  # RM11-ACK-08
+
+
+def _end_by_destination(batch: Batch, draft: Draft, source: RmsRecord, body: CloseSequence | TerminateSequence) -> None:
+    """RM11-CLS-03, RM11-TRM-02: its final acknowledgement is its last word, handled with the header blocks."""
+    if isinstance(body, TerminateSequence):
+        # After the last word this settles the end; without one it fails what is not acknowledged.
+        gone = Fault(code=FaultCode.SEQUENCE_TERMINATED, reason="ended by the destination", identifier=body.identifier)
+        batch.raise_rms(source, events.FaultReceived(gone))
+    if source.machine.rm is RmVersion.RM10:
+        return
+    if isinstance(body, CloseSequence):
+        draft.reply = _reply(draft, RmMessage.CLOSE_SEQUENCE_RESPONSE, CloseSequenceResponse(body.identifier))
+    else:
+        draft.reply = _reply(draft, RmMessage.TERMINATE_SEQUENCE_RESPONSE, TerminateSequenceResponse(body.identifier))
+
+
+def ended(batch: Batch, draft: Draft, body: CloseSequenceResponse | TerminateSequenceResponse) -> None:
+    """CloseSequenceResponse or TerminateSequenceResponse: the end is told."""
+    source = batch.rms_by_identifier(body.identifier)
+    if source is None:
+        return
+    if isinstance(body, CloseSequenceResponse):
+        batch.raise_rms(source, events.Finished(_final_ranges(draft, body.identifier)))
+        return
+    batch.raise_rms(source, events.Settled())
+
+
+def _final_ranges(draft: Draft, identifier: str) -> Ranges | None:
+    for acknowledgement in draft.envelope.acknowledgements:
+        if acknowledgement.identifier == identifier and acknowledgement.final:
+            return acknowledgement.ranges
+    return None
+
+
+def _reply(
+    draft: Draft,
+    name: RmMessage,
+    body: CreateSequenceResponse | CloseSequenceResponse | TerminateSequenceResponse,
+    acknowledgements: envelopes.Acknowledgements = (),
+) -> Reply:
+    protocol, relates_to = draft.protocol, draft.envelope.message_id
+
+    def write(to: EndpointReference, message_id: str) -> Envelope:
+        return envelopes.answer(
+            protocol,
+            name,
+            body,
+            to=to,
+            message_id=message_id,
+            relates_to=relates_to,
+            acknowledgements=acknowledgements,
+        )
+
+    return write
+
+
+# --- WS-MakeConnection ---------------------------------------------------------------------------------------------
+
+
+def make_connection(body: MakeConnection) -> Fault:
+    """MC-03. This endpoint hands out no messages by MakeConnection."""
+    if body.unsupported:
+        return Fault(
+            code=FaultCode.UNSUPPORTED_SELECTION,
+            reason="The selection is not understood.",
+            sender=False,
+            subject=body.unsupported[0],
+        )
+    if body.address is None and body.identifier is None:
+        return Fault(code=FaultCode.MISSING_SELECTION, reason="Nothing is selected.", sender=False)
+    return Fault(
+        code=FaultCode.ACTION_NOT_SUPPORTED,
+        reason="This endpoint hands out no messages by MakeConnection.",
+        subject=ns.MAKE_CONNECTION_ACTION,
+    )

@@ -1,0 +1,170 @@
+"""Messages of a sequence, and messages that belong to none."""
+
+from __future__ import annotations
+
+from mercury.engine.batch import Batch
+from mercury.engine.drafts import Draft, unknown_sequence
+from mercury.engine.exchange import Waiting
+from mercury.statemachine import effects, events
+from mercury.statemachine.faults import Fault, FaultCode
+from mercury.statemachine.messages import NONE, IncompleteSequenceBehavior, SequenceHeader
+from mercury.statemachine.protocol import RmVersion
+from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord
+from mercury.wire import ns
+from mercury.wire.envelope import Payload
+from mercury.wire.ns import RmMessage
+
+
+def sequenced(batch: Batch, draft: Draft, header: SequenceHeader, body: Payload) -> None:
+    """A message with a Sequence header block."""
+    record = batch.rmd(draft, header.identifier)
+    if record is None or not _right_place(draft, record):
+        draft.fault = unknown_sequence(header.identifier)
+        return
+    duplicate = header.message_number in record.machine.received
+    refusal = None if duplicate or record.machine.final else _refusal(batch, draft, record, header, body)
+    if refusal is not None:
+        draft.fault = refusal
+        return
+    asked = batch.raise_rmd(record, events.MessageReceived(number=header.message_number, last=header.last))
+    for effect in asked:
+        match effect:
+            case effects.Accept(number=number, last=last):
+                _accept(batch, draft, record, body, number, last)
+            case effects.RaiseFault(fault=fault):
+                draft.fault = fault
+            case _:
+                pass
+    batch.acknowledge(draft, record)
+    message_id = draft.envelope.message_id
+    if record.service is not None and message_id is not None and draft.reply_to.anonymous and draft.fault is None:
+        # Whether the operation answers at all is known when it was called; the store is asked for a response.
+        operation = batch.parts.application.operation(record.service, draft.envelope.action, body.name)
+        if operation is not None and operation.response_action is not None:
+            draft.waiting = Waiting(message_id=message_id, sequence=record.identifier, protocol=draft.protocol)
+
+
+def bare(draft: Draft, body: Payload) -> None:
+    """A message outside any sequence: this endpoint takes none (FLT-08)."""
+    if draft.arrival.request is not None:
+        return  # a reply that says nothing in the protocol's terms
+    action = draft.envelope.action
+    if not body.xml or action.startswith(tuple(ns.RM_VERSION)):
+        draft.fault = _not_supported(draft)  # ACT-12
+        return
+    draft.fault = Fault(
+        code=FaultCode.WSRM_REQUIRED if draft.protocol.rm is RmVersion.RM11 else FaultCode.SENDER,
+        reason="This endpoint takes messages by WS-ReliableMessaging only.",
+    )
+
+
+def _right_place(draft: Draft, record: RmdRecord) -> bool:
+    """A sequence lives at the endpoint it was made at; what comes back on a connection belongs to any."""
+    return draft.arrival.request is not None or draft.arrival.service == record.service
+
+
+def _refusal(batch: Batch, draft: Draft, record: RmdRecord, header: SequenceHeader, body: Payload) -> Fault | None:
+    """Why a new message is not taken. Nothing is acknowledged then, so it comes again."""
+    if _is_bare_last(draft, body):
+        return None
+    application, envelope = batch.parts.application, draft.envelope
+    if record.service is None:
+        waits = envelope.relates_to is not None and batch.tx.rms.key_of_request(envelope.relates_to) is not None
+        # A stranger leaves nothing here. Who was asked before is not refused, or it would repeat this for ever:
+        # what nobody waits for becomes a dead letter.
+        if not waits and record.create_message_id is not None and not record.machine.received:
+            return _not_supported(draft, "no request here waits for this response")
+    else:
+        operation = application.operation(record.service, envelope.action, body.name)
+        if operation is None:
+            return _not_supported(draft)
+        if operation.response_action is not None:
+            no_way = _no_way_back(batch, draft, record)
+            if no_way is not None:
+                return no_way
+    buffer = batch.buffer(record.identifier)
+    if buffer is None or _moves_the_rest(record, buffer, header.message_number):
+        return None
+    waiting = record.machine.received.count - buffer.machine.passed.count
+    if waiting >= application.policy(record.service).max_backlog:
+        return Fault(
+            code=FaultCode.RECEIVER,
+            reason="Too many messages wait for the application; send it again later.",
+            sender=False,
+            identifier=record.identifier,
+            busy=True,
+        )
+    return None
+
+
+def _moves_the_rest(record: RmdRecord, buffer: InvokerRecord, number: int) -> bool:
+    """What everything else waits for is taken whatever waits, or nothing would ever move again."""
+    if buffer.machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+        return number == record.machine.received.first_missing()  # nothing moves before all of it is here
+    return number == buffer.machine.next
+
+
+def _no_way_back(batch: Batch, draft: Draft, record: RmdRecord) -> Fault | None:
+    """A request whose response could never be sent is refused while its sender listens."""
+    envelope, reply_to = draft.envelope, draft.reply_to
+    if envelope.message_id is None:
+        return Fault(
+            code=FaultCode.ADDRESSING_HEADER_REQUIRED,
+            reason="A request that is to be answered needs a MessageID.",
+            subject="MessageID",
+        )
+    if reply_to.address == NONE:
+        return None
+    if reply_to.anonymous:
+        offered = record.response_channel
+        if offered is not None and offered.back_channel:
+            return None
+        why = "an anonymous ReplyTo needs a sequence offered for the responses"
+    else:
+        refused = batch.parts.settings.addresses.refusal("ReplyTo", reply_to)
+        if refused is None:
+            return None
+        why = refused
+    return Fault(code=FaultCode.SENDER, reason=f"The response could not be sent: {why}.", identifier=record.identifier)
+
+
+def _accept(batch: Batch, draft: Draft, record: RmdRecord, body: Payload, number: int, last: bool) -> None:
+    envelope = draft.envelope
+    row = batch.tx.rms.row(envelope.relates_to) if record.service is None and envelope.relates_to else None
+    batch.add_row(
+        InboundMessage(
+            sequence=record.identifier,
+            number=number,
+            last=last,
+            message_id=envelope.message_id,
+            action="" if _is_bare_last(draft, body) else envelope.action,
+            payload=body.xml,
+            element=body.name,
+            is_fault=body.is_fault,
+            headers=envelope.headers,
+            relates_to=envelope.relates_to,
+            reply_to=envelope.reply_to,
+            fault_to=envelope.fault_to,
+            received_at=batch.now,
+            correlation=row.correlation if row is not None else None,
+        )
+    )
+    if row is None or envelope.relates_to is None:
+        return
+    before = batch.tx.rms.answered(envelope.relates_to)
+    request = batch.rms_by_id(before.sequence_id or "") if before is not None else None
+    if before is not None and not before.answered and request is not None:
+        batch.raise_rms(request, events.ResponseStored())
+
+
+def _is_bare_last(draft: Draft, body: Payload) -> bool:
+    """RM10-SEQ-08: the empty last message must not reach the application."""
+    rm = draft.protocol.rm
+    return rm is RmVersion.RM10 and not body.xml and draft.envelope.action == ns.rm_action(rm, RmMessage.LAST_MESSAGE)
+
+
+def _not_supported(draft: Draft, why: str = "no operation of this endpoint has this action") -> Fault:
+    action = draft.envelope.action
+    return Fault(
+        code=FaultCode.ACTION_NOT_SUPPORTED, reason=f"The action {action!r} is not supported: {why}.", subject=action
+    )

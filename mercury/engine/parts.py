@@ -1,0 +1,66 @@
+"""What every part of the engine shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mercury.engine.addresses import AddressPolicy
+from mercury.engine.claims import ClaimKeeper
+from mercury.wire.scan import Limits
+
+if TYPE_CHECKING:
+    from mercury.engine.application import Application, Listener
+    from mercury.engine.ids import Ids
+    from mercury.storage.api import StorageManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """What an engine may be told. Times are seconds."""
+
+    limits: Limits = field(default_factory=Limits)
+    addresses: AddressPolicy = field(default_factory=AddressPolicy)
+    #: Destination sequences that may be open at once; above it CreateSequence is refused as busy.
+    max_sequences: int = 10_000
+    #: Messages of one key that may wait to be acknowledged; above it `send` raises `Overloaded`.
+    max_outbound_backlog: int = 1_000_000
+    #: Rows that get a number in one transaction.
+    number_batch: int = 256
+    #: Messages of one sequence that are invoked in one transaction.
+    invoke_batch: int = 50
+    #: Sequences that one ``run_once`` looks at.
+    sequence_batch: int = 64
+    #: How long a claim on a sequence lasts unless it is prolonged.
+    lease: float = 30.0
+    #: How long a response sequence without an address outlives the request sequence while it is not acknowledged.
+    back_channel_grace: float = 60.0
+
+
+class PutOff:
+    """Work that failed for a reason nobody foresaw is left alone for a moment, so that the rest goes on."""
+
+    def __init__(self, pause: float = 1.0) -> None:
+        self._pause = pause
+        self._until: dict[str, float] = {}
+
+    def add(self, name: str, now: float) -> None:
+        self._until[name] = now + self._pause
+
+    def waits(self, name: str, now: float) -> bool:
+        until = self._until.get(name)
+        if until is not None and until <= now:
+            self._until.pop(name, None)
+        return until is not None and until > now
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """The engine's surroundings, given by whoever builds it."""
+
+    store: StorageManager
+    application: Application
+    listener: Listener
+    ids: Ids
+    settings: EngineSettings
+    claims: ClaimKeeper

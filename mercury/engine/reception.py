@@ -1,0 +1,193 @@
+"""Receiving: everything that waits is decoded, handled in one transaction, and answered after its commit.
+
+The committer calls `Reception.receive` with all arrivals that wait together, so that many messages share a commit
+(transactions.md, 1). Nothing that a peer could take for an acknowledgement leaves `receive` before the commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from mercury.engine import envelopes
+from mercury.engine.batch import Batch
+from mercury.engine.drafts import Draft
+from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Outgoing, Purpose, Waiting
+from mercury.engine.handling import handle
+from mercury.engine.parts import Parts
+from mercury.engine.refusal import refuse_undecodable, with_status
+from mercury.errors import TransientStorageError
+from mercury.statemachine import events
+from mercury.statemachine.faults import Fault, FaultCode
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT
+from mercury.wire.decode import decode
+from mercury.wire.encode import encode, fault_status
+from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
+
+log = logging.getLogger("mercury.engine.reception")
+
+BUSY = Fault(code=FaultCode.RECEIVER, reason="The store is busy; send it again later.", sender=False, busy=True)
+BROKEN = Fault(code=FaultCode.RECEIVER, reason="The message could not be processed.", sender=False)
+
+
+class Reception:
+    """Turns arrivals into answers."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def receive(self, arrivals: Sequence[Arrival], now: float) -> list[Answer]:
+        """Handle all arrivals in one transaction; returns one answer each, in their order.
+
+        Never raises for what a peer sent. If the transaction fails, each arrival is tried in one of its own, and
+        what still fails is answered with a fault that makes the peer send it again.
+        """
+        answers: list[Answer | None] = [None] * len(arrivals)
+        drafts: list[tuple[int, Draft]] = []
+        for index, arrival in enumerate(arrivals):
+            try:
+                drafts.append((index, Draft(arrival, self._decode(arrival))))
+            except Undecodable as error:
+                answers[index] = self._undecodable(arrival, error)
+        if drafts:
+            for (index, _), answer in zip(drafts, self._commit([draft for _, draft in drafts], now), strict=True):
+                answers[index] = answer
+        return [answer for answer in answers if answer is not None]
+
+    def respond(self, waiting: Waiting) -> HttpMessage | None:
+        """The response that waits for an exchange like this one, if it is there by now (HTTP-05)."""
+        with self._parts.store.transaction() as tx:
+            row = tx.rms.response_to(waiting.message_id)
+            if row is None or row.sequence_id is None or not row.channel.back_channel:
+                return None
+            if row.channel.pair != waiting.sequence:
+                return None  # somebody else's, whose MessageID is the same
+            records = tx.rms.peek(row.channel.key)
+            request = tx.rmd.read(waiting.sequence)
+        record = next((known for known in records if known.id == row.sequence_id), None)
+        if record is None:
+            return None
+        acknowledgements: envelopes.Acknowledgements = ()
+        if request is not None:
+            policy = self._parts.application.policy(request.service)
+            acknowledgements = (request.machine.acknowledgement(policy),)  # HTTP-06
+        return encode(envelopes.message(record, row, ask=True, acknowledgements=acknowledgements))
+
+    def end_accepted(self, outgoing: Outgoing, now: float) -> None:
+        """The transport took a TerminateSequence that has no answer (WS-RM 1.0)."""
+        if outgoing.key is None or outgoing.record_id is None:
+            return
+        try:
+            with self._parts.store.transaction() as tx:
+                batch = Batch(self._parts, tx, now)
+                batch.lock_for(outgoing)
+                record = batch.rms_by_id(outgoing.record_id)
+                if record is not None:
+                    batch.raise_rms(record, events.Settled())
+                    batch.save()
+        except TransientStorageError as error:
+            log.warning("an end is told again: %s", error, extra={"endpoint": outgoing.url})
+
+    # --- the transaction -------------------------------------------------------------------------------------------
+
+    def _commit(self, drafts: list[Draft], now: float) -> list[Answer]:
+        try:
+            batch = self._handle(drafts, now)
+        except Exception as error:
+            if len(drafts) > 1:
+                return [answer for draft in drafts for answer in self._commit([draft.anew()], now)]
+            return [self._failed(drafts[0], error)]
+        return [self._answer_or_fault(draft, batch) for draft in drafts]
+
+    def _handle(self, drafts: list[Draft], now: float) -> Batch:
+        with self._parts.store.transaction() as tx:
+            batch = Batch(self._parts, tx, now)
+            batch.lock(drafts)
+            for draft in drafts:
+                handle(batch, draft)
+            batch.save()
+        return batch
+
+    def _failed(self, draft: Draft, error: Exception) -> Answer:
+        about = {"message_id": draft.envelope.message_id}
+        if isinstance(error, TransientStorageError):
+            log.warning("an arrival is not taken now: %s", error, extra=about)
+            return self._faulted(draft, BUSY)
+        log.exception("an arrival could not be handled", extra=about)
+        return self._faulted(draft, BROKEN)
+
+    # --- answers ---------------------------------------------------------------------------------------------------
+
+    def _answer_or_fault(self, draft: Draft, batch: Batch) -> Answer:
+        try:
+            return self._answer(draft, batch)
+        except Exception:
+            # It is committed: the peer says it again, and is answered as to a repetition.
+            log.exception("an answer could not be written", extra={"message_id": draft.envelope.message_id})
+            return Answer(http=HttpMessage(b"", "", None, 500))
+
+    def _answer(self, draft: Draft, batch: Batch) -> Answer:
+        """What was decided, put into envelopes. The transaction is over."""
+        if draft.fault is not None:
+            return self._faulted(draft, draft.fault, batch)
+        if draft.arrival.request is not None:
+            return Answer(http=ACCEPTED, posts=self._replies_by_post(draft))
+        if draft.reply is not None:
+            return self._replied(draft)
+        acknowledgements = batch.acknowledgements(draft)
+        if not acknowledgements:
+            return Answer(http=ACCEPTED, waiting=draft.waiting)
+        alone = envelopes.acknowledgement_alone(
+            draft.protocol, ANONYMOUS_ENDPOINT, self._parts.ids.new(), acknowledgements
+        )
+        return Answer(http=encode(alone), waiting=draft.waiting)
+
+    def _replied(self, draft: Draft) -> Answer:
+        posts = self._replies_by_post(draft)
+        if posts:
+            return Answer(http=ACCEPTED, posts=posts)
+        assert draft.reply is not None
+        return Answer(http=encode(draft.reply(ANONYMOUS_ENDPOINT, self._parts.ids.new())))
+
+    def _replies_by_post(self, draft: Draft) -> tuple[Outgoing, ...]:
+        """A reply whose ReplyTo is an address is posted there, once: the request's repetition brings it again."""
+        to = draft.reply_to
+        if draft.reply is None or to is None or not to.addressable:
+            return ()
+        envelope = draft.reply(to, self._parts.ids.new())
+        return (Outgoing(url=to.address, envelope=envelope, purpose=Purpose.ANSWER),)
+
+    def _faulted(self, draft: Draft, fault: Fault, batch: Batch | None = None) -> Answer:
+        about = {"message_id": draft.envelope.message_id, "sequence": fault.identifier}
+        log.info("answered with fault %s: %s", fault.code.value, fault.reason, extra=about)
+        if draft.arrival.request is not None:
+            return Answer(http=ACCEPTED)  # a fault about a reply has nowhere to go; the peer's repetition shows it
+        acknowledgements = batch.final_acknowledgements(fault) if batch is not None else ()
+        to = draft.fault_to if batch is not None and draft.fault_to.addressable else ANONYMOUS_ENDPOINT
+        envelope = envelopes.fault(
+            draft.protocol,
+            fault,
+            to=to,
+            message_id=self._parts.ids.new(),
+            relates_to=draft.envelope.message_id,
+            acknowledgements=acknowledgements,
+        )
+        if to.addressable and not fault.busy:
+            return Answer(http=ACCEPTED, posts=(Outgoing(url=to.address, envelope=envelope, purpose=Purpose.ANSWER),))
+        return Answer(http=with_status(encode(envelope), fault_status(fault, draft.protocol.soap)))
+
+    def _undecodable(self, arrival: Arrival, error: Undecodable) -> Answer:
+        log.info("not an envelope to act upon: %s", error, extra={"message_id": error.message_id})
+        if arrival.request is not None:
+            return Answer(http=ACCEPTED)
+        return Answer(http=refuse_undecodable(error, self._parts.ids))
+
+    def _decode(self, arrival: Arrival) -> Envelope:
+        http = arrival.http
+        return decode(
+            http.body,
+            http.content_type,
+            http.soap_action,
+            limits=self._parts.settings.limits,
+            understands=self._parts.application.understands(arrival.service),
+        )

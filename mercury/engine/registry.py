@@ -1,0 +1,86 @@
+"""The application's registrations, as the engine asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mercury.engine.application import Callback, Operation
+from mercury.errors import ConfigurationError
+from mercury.statemachine.policy import DestinationPolicy
+
+
+@dataclass(slots=True)
+class _Hosted:
+    operations: dict[str, Operation]
+    policy: DestinationPolicy
+    understands: frozenset[str]
+
+
+@dataclass(slots=True)
+class Registry:
+    """Services by name and callbacks by name. Filled before anything runs; implements `Application`."""
+
+    #: For services that bring no policy of their own, and for responses.
+    default_policy: DestinationPolicy = field(default_factory=DestinationPolicy)
+    _services: dict[str, _Hosted] = field(default_factory=dict)
+    _callbacks: dict[str, Callback] = field(default_factory=dict)
+
+    def add_service(
+        self,
+        name: str,
+        operations: Iterable[Operation],
+        *,
+        policy: DestinationPolicy | None = None,
+        understands: Iterable[str] = (),
+    ) -> None:
+        """Host a service.
+
+        :raises ConfigurationError: the name or an action is taken.
+        """
+        if name in self._services:
+            raise ConfigurationError(f"two services are named {name!r}")
+        by_action: dict[str, Operation] = {}
+        for operation in operations:
+            if operation.action in by_action:
+                raise ConfigurationError(f"service {name!r} has two operations with the action {operation.action!r}")
+            by_action[operation.action] = operation
+        self._services[name] = _Hosted(by_action, policy or self.default_policy, frozenset(understands))
+
+    def add_callback(self, name: str, callback: Callback) -> None:
+        """Register what consumes responses by this name.
+
+        :raises ConfigurationError: the name is taken.
+        """
+        if name in self._callbacks:
+            raise ConfigurationError(f"two callbacks are named {name!r}")
+        self._callbacks[name] = callback
+
+    def drop_callback(self, name: str) -> None:
+        """Forget a callback; one that is not there is passed over."""
+        self._callbacks.pop(name, None)
+
+    # --- what the engine asks ------------------------------------------------------------------------------------
+
+    def has_service(self, service: str) -> bool:
+        return service in self._services
+
+    def operation(self, service: str, action: str, element: str) -> Operation | None:
+        hosted = self._services.get(service)
+        if hosted is None:
+            return None
+        if action:
+            return hosted.operations.get(action)
+        local = element.rpartition("}")[2]
+        return next((known for known in hosted.operations.values() if known.name == local), None)
+
+    def policy(self, service: str | None) -> DestinationPolicy:
+        hosted = self._services.get(service) if service is not None else None
+        return hosted.policy if hosted is not None else self.default_policy
+
+    def understands(self, service: str | None) -> frozenset[str]:
+        hosted = self._services.get(service) if service is not None else None
+        return hosted.understands if hosted is not None else frozenset()
+
+    def callback(self, name: str) -> Callback | None:
+        return self._callbacks.get(name)

@@ -1,0 +1,86 @@
+"""Faults that arrive: about a sequence, about an acknowledgement, or about a message."""
+
+from __future__ import annotations
+
+import logging
+
+from mercury.engine.batch import Batch
+from mercury.engine.destination import repeat_acknowledgement
+from mercury.engine.drafts import Draft
+from mercury.engine.exchange import Purpose
+from mercury.statemachine import events
+from mercury.statemachine.faults import ABOUT_A_SEQUENCE, OF_RM, Fault, FaultCode, Ranges
+from mercury.storage.records import RmsRecord
+
+log = logging.getLogger("mercury.engine.reception")
+
+
+def faulted(batch: Batch, draft: Draft, fault: Fault) -> None:
+    """Act on a fault. It is never answered (FLT-14)."""
+    request = draft.arrival.request
+    if request is not None and request.purpose is Purpose.ACKNOWLEDGEMENT:
+        _about_acknowledgement(batch, request.rmd, fault)
+        return
+    record = _source(batch, draft, fault)
+    if record is None:
+        log.info("a fault about nothing that is known here: %s", fault.reason, extra={"fault": fault.code.value})
+        return
+    record.last_error = f"{fault.code.value}: {fault.reason}"
+    log.warning(
+        "the peer answers with fault %s: %s",
+        fault.code.value,
+        fault.reason,
+        extra={"sequence": record.machine.identifier, "number": request.number if request else None},
+    )
+    if fault.code in OF_RM:
+        batch.raise_rms(record, events.FaultReceived(fault, _final_ranges(draft, record, fault)))
+        return
+    batch.change_rms(record)
+    if fault.busy:
+        return
+    listener, key = batch.parts.listener, record.channel.key
+    about, reason = draft.envelope.relates_to, record.last_error
+    batch.tx.after_commit(lambda: listener.peer_fault(key.endpoint, key.name, about, reason))
+
+
+def _about_acknowledgement(batch: Batch, identifier: str | None, fault: Fault) -> None:
+    """ST-D12, ST-D13: a source that does not know its own sequence will send nothing more of it."""
+    record = batch.rmds.get(identifier or "")
+    if record is None:
+        return
+    if fault.code in (FaultCode.UNKNOWN_SEQUENCE, FaultCode.SEQUENCE_TERMINATED) and record.machine.used:
+        record.machine.expires_at = batch.now
+        batch.raise_rmd(record, events.Tick())
+        return
+    log.warning("an acknowledgement was refused: %s", fault.reason, extra={"sequence": identifier})
+    if fault.code not in ABOUT_A_SEQUENCE:
+        repeat_acknowledgement(record, batch.now)  # the other side could not take it now
+        batch.change_rmd(record)
+
+
+def _source(batch: Batch, draft: Draft, fault: Fault) -> RmsRecord | None:
+    """The source sequence a fault is about: by its detail, by what it answers, or by the message it relates to."""
+    if fault.identifier is not None:
+        named = batch.rms_by_identifier(fault.identifier)
+        if named is not None or fault.code in ABOUT_A_SEQUENCE:
+            return named  # about an acknowledgement that rode along, it must not fail the sequence it rode on
+    request = draft.arrival.request
+    if request is not None and request.record_id is not None:
+        return batch.rms_by_id(request.record_id)
+    relates_to = draft.envelope.relates_to
+    if relates_to is None:
+        return None
+    for record in batch.records():
+        if record.create_message_id == relates_to:
+            return record
+    row = batch.tx.rms.row(relates_to)
+    return batch.rms_by_id(row.sequence_id or "") if row is not None else None
+
+
+def _final_ranges(draft: Draft, record: RmsRecord, fault: Fault) -> Ranges | None:
+    """WS-RM 1.0 has no Final: what comes with the fault that ends a sequence is the last word."""
+    last_word = fault.code is FaultCode.SEQUENCE_TERMINATED
+    for acknowledgement in draft.envelope.acknowledgements:
+        if acknowledgement.identifier == record.machine.identifier and (acknowledgement.final or last_word):
+            return acknowledgement.ranges
+    return None

@@ -1,0 +1,322 @@
+"""Threads around an engine: one committer, loops for the workers, and senders.
+
+Everything that may block for long has a thread of its own kind: handlers run in the invokers, the network is waited
+for in the senders, and the committer does nothing but handle what arrives, as much as waits in one transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mercury.engine.core import Engine
+from mercury.engine.exchange import Answer, Arrival, Outgoing, Step, Waiting
+from mercury.engine.parking import Parking
+from mercury.engine.transport import Transport
+from mercury.errors import Overloaded, TransportError
+from mercury.storage.api import StorageManager, Topic
+from mercury.wire.encode import encode
+from mercury.wire.envelope import HttpMessage
+from mercury.wire.media import read_content_type
+from mercury.wire.scan import Refused
+
+log = logging.getLogger("mercury.runtime")
+
+#: Seconds before work that could not be done is tried again.
+AGAIN = 0.05
+
+#: Called once with the answer to an arrival, from the committer's thread.
+OnAnswer = Callable[[Answer], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeSettings:
+    """How many threads there are, and how much may wait. Times are seconds."""
+
+    #: Arrivals that may wait for the committer; above it they are refused as busy.
+    queue: int = 1024
+    #: Arrivals that one transaction takes at most.
+    batch: int = 256
+    senders: int = 16
+    invokers: int = 4
+    #: How often the workers look for work that no event announced.
+    poll: float = 1.0
+
+    def __post_init__(self) -> None:
+        if min(self.queue, self.batch, self.senders, self.invokers) < 1 or self.poll <= 0:
+            raise ValueError("queue, batch, senders and invokers must be at least 1, and poll above 0")
+
+
+class Worker(Protocol):
+    """One of the engine's workers."""
+
+    def run_once(self, now: float) -> Step: ...
+
+    def next_due(self) -> float | None: ...
+
+
+class Runtime:
+    """Runs an engine until it is stopped.
+
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: StorageManager,
+        transport: Transport,
+        settings: RuntimeSettings,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.parking = Parking(engine)
+        self._engine = engine
+        self._transport = transport
+        self._settings = settings
+        self._clock = clock
+        self._arrivals: queue.Queue[tuple[Arrival, OnAnswer | None] | None] = queue.Queue(settings.queue)
+        self._senders = _Senders(self)
+        self._loops = [
+            _Loop("mercury-rms", Topic.RMS, engine.source, self, settings.poll),
+            _Loop("mercury-rmd", Topic.RMD, engine.destination, self, settings.poll),
+            *(
+                _Loop(f"mercury-invoker-{number}", Topic.INVOKER, engine.invocation, self, settings.poll)
+                for number in range(settings.invokers)
+            ),
+        ]
+        self._committer = threading.Thread(target=self._commit, name="mercury-committer", daemon=True)
+        self._stopping = threading.Event()
+        self._started = False
+        #: Endpoints whose last exchange failed, with the reason.
+        self.troubles: dict[str, str] = {}
+        store.listen(self._committed)
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start all threads."""
+        self._started = True
+        self._committer.start()
+        self._senders.start(self._settings.senders)
+        for loop in self._loops:
+            loop.start()
+
+    def stop(self, deadline: float) -> None:
+        """End all threads: what is being done is finished, nothing new is begun.
+
+        :param deadline: seconds to wait at most; what runs longer is abandoned, as in a crash: nothing is lost.
+        """
+        if not self._started or self._stopping.is_set():
+            return
+        until = time.monotonic() + deadline
+        self._stopping.set()
+        for loop in self._loops:
+            loop.stop()
+        self.parking.release_all()
+        self._senders.stop()
+        for thread in [*self._loops, *self._senders.threads]:
+            thread.join(max(0.0, until - time.monotonic()))
+        self._arrivals.put(None)
+        self._committer.join(max(0.0, until - time.monotonic()))
+        late = [t.name for t in (*self._loops, *self._senders.threads, self._committer) if t.is_alive()]
+        if late:
+            log.warning("still busy after %.0f s, left behind: %s", deadline, ", ".join(late))
+        self._engine.stop()
+        self._transport.close()
+
+    @property
+    def running(self) -> bool:
+        """Whether every thread that should run does."""
+        threads = [self._committer, *self._loops, *self._senders.threads]
+        return self._started and not self._stopping.is_set() and all(thread.is_alive() for thread in threads)
+
+    # --- what comes in ---------------------------------------------------------------------------------------------
+
+    def submit(self, arrival: Arrival, on_answer: OnAnswer | None = None) -> None:
+        """Queue an arrival for the committer.
+
+        :raises Overloaded: the queue is full, or the runtime stops; nothing was taken.
+        """
+        if self._stopping.is_set() and on_answer is not None:
+            raise Overloaded("this endpoint is stopping; send it again later")
+        try:
+            self._arrivals.put_nowait((arrival, on_answer))
+        except queue.Full:
+            raise Overloaded("too much waits to be stored; send it again later") from None
+
+    def respond_later(self, waiting: Waiting, on_response: Callable[[HttpMessage | None], None]) -> Callable[[], None]:
+        """Call ``on_response`` once the response is there; returns what cancels that."""
+        return self.parking.park(waiting, on_response)
+
+    def _commit(self) -> None:
+        """The committer: everything that waits, in one transaction."""
+        while True:
+            first = self._arrivals.get()
+            if first is None:
+                return
+            waiting = [first]
+            while len(waiting) < self._settings.batch:
+                try:
+                    more = self._arrivals.get_nowait()
+                except queue.Empty:
+                    break
+                if more is None:
+                    self._arrivals.put(None)
+                    break
+                waiting.append(more)
+            answers = self._engine.receive([arrival for arrival, _ in waiting], self._clock())
+            for (_, on_answer), answer in zip(waiting, answers, strict=True):
+                self.post(list(answer.posts))
+                if on_answer is not None:
+                    on_answer(answer)
+
+    # --- what goes out ---------------------------------------------------------------------------------------------
+
+    def post(self, posts: list[Outgoing]) -> None:
+        """Hand over to the senders."""
+        for outgoing in posts:
+            self._senders.put(outgoing)
+
+    def exchange(self, outgoing: Outgoing) -> None:
+        """One HTTP exchange, in a sender's thread."""
+        try:
+            reply = self._transport.post(outgoing.url, encode(outgoing.envelope))
+        except TransportError as error:
+            self.troubles[outgoing.url] = str(error)
+            self._engine.failed(outgoing, str(error), self._clock())
+            return
+        trouble = _trouble_with(reply)
+        if trouble is None:
+            self.troubles.pop(outgoing.url, None)
+        else:
+            self.troubles[outgoing.url] = f"{outgoing.url}: {trouble}"
+            reply = HttpMessage(b"", "", None, reply.status)  # somebody's error page is no answer (HTTP-02)
+        arrival = self._engine.answered(outgoing, reply, self._clock())
+        if arrival is None:
+            return
+        # A reply may wait as long as the committer needs: this is what slows the senders down to its pace.
+        while not self._stopping.is_set():
+            try:
+                self._arrivals.put((arrival, None), timeout=self._settings.poll)
+                return
+            except queue.Full:
+                continue
+
+    def turn(self, worker: Worker) -> int:
+        """One turn of a worker."""
+        step = worker.run_once(self._clock())
+        self.post(step.posts)
+        self.parking.arrived(step.responses)
+        return step.progress
+
+    def now(self) -> float:
+        return self._clock()
+
+    def _committed(self, topics: frozenset[Topic]) -> None:
+        for loop in self._loops:
+            if loop.topic in topics:
+                loop.wake()
+
+
+def _trouble_with(reply: HttpMessage) -> str | None:
+    """Why a reply says nothing in the protocol's terms; ``None`` = it may, or it need not."""
+    trouble = f"HTTP status {reply.status}" if reply.status >= 300 else None
+    if not reply.body:
+        return trouble
+    try:
+        read_content_type(reply.content_type)
+    except Refused:
+        return trouble or f"HTTP status {reply.status}, but with {reply.content_type}: that is no SOAP endpoint"
+    return None
+
+
+class _Loop(threading.Thread):
+    """Turns the crank of one worker: when a commit made work, when something is due, and now and then."""
+
+    def __init__(self, name: str, topic: Topic, worker: Worker, runtime: Runtime, poll: float) -> None:
+        super().__init__(name=name, daemon=True)
+        self.topic = topic
+        self._worker = worker
+        self._runtime = runtime
+        self._poll = poll
+        self._called = threading.Event()
+        self._ended = False
+
+    def wake(self) -> None:
+        self._called.set()
+
+    def stop(self) -> None:
+        self._ended = True
+        self._called.set()
+
+    def run(self) -> None:
+        while not self._ended:
+            self._called.clear()
+            try:
+                progress = self._runtime.turn(self._worker)
+                wait = 0.0 if progress else self._pause()
+            except Exception:
+                log.exception("%s failed; it goes on", self.name)
+                wait = self._poll
+            if wait:
+                self._called.wait(wait)
+
+    def _pause(self) -> float:
+        """How long to wait after a turn that found nothing to do."""
+        due = self._worker.next_due()
+        if due is None:
+            return self._poll
+        remaining = due - self._runtime.now()
+        # What is due already was tried just now: somebody else works on it, or the store could not.
+        return min(self._poll, remaining if remaining > 0 else AGAIN)
+
+
+class _Senders:
+    """Threads that post. Of two posts that say the same only one waits."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.threads: list[threading.Thread] = []
+        self._runtime = runtime
+        self._queue: queue.Queue[Outgoing | None] = queue.Queue()
+        self._mutex = threading.Lock()
+        self._queued: set[tuple[str, str, int]] = set()
+
+    def start(self, count: int) -> None:
+        for number in range(count):
+            thread = threading.Thread(target=self._run, name=f"mercury-sender-{number}", daemon=True)
+            self.threads.append(thread)
+            thread.start()
+
+    def put(self, outgoing: Outgoing) -> None:
+        with self._mutex:
+            if outgoing.slot in self._queued:
+                return
+            self._queued.add(outgoing.slot)
+        self._queue.put(outgoing)
+
+    def stop(self) -> None:
+        """Forget what waits: it is due again after the next start."""
+        while True:
+            try:
+                self._queue.get_nowait()
+            except queue.Empty:
+                break
+        for _ in self.threads:
+            self._queue.put(None)
+
+    def _run(self) -> None:
+        while True:
+            outgoing = self._queue.get()
+            if outgoing is None:
+                return
+            with self._mutex:
+                self._queued.discard(outgoing.slot)
+            try:
+                self._runtime.exchange(outgoing)
+            except Exception:
+                log.exception("posting to %s failed; it is posted again when due", outgoing.url)

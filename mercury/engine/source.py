@@ -1,0 +1,325 @@
+"""The RMSSequenceWorker: create, number, transmit, retransmit, close, terminate (figure 3-14).
+
+Everything is decided in a transaction and returned as posts; the posts leave after its commit. So a number is on the
+wire only when it is stored, and a crash in between is a message lost on the wire.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from mercury.engine import envelopes
+from mercury.engine.aftermath import (
+    ABANDONED,
+    apply_rms_effects,
+    bury,
+    holds_back,
+    release_acknowledged,
+    save_rms,
+    silence,
+)
+from mercury.engine.destination import end_offered
+from mercury.engine.exchange import Outgoing, Purpose, Step
+from mercury.engine.parts import Parts, PutOff
+from mercury.errors import Conflict, TransientStorageError
+from mercury.statemachine import effects, events
+from mercury.statemachine.effects import Certainty
+from mercury.statemachine.messages import SequenceAcknowledgement
+from mercury.statemachine.protocol import RmVersion
+from mercury.statemachine.rms import RMSSequence, RmsWork
+from mercury.storage.api import Claim, Topic, Transaction
+from mercury.storage.records import Channel, OutboundKind, OutboundMessage, RmdRecord, RmsRecord, Role, SequenceKey
+from mercury.wire.envelope import Envelope
+
+log = logging.getLogger("mercury.engine.source")
+
+#: Ended sequences of one key that are remembered at most: a key that is used now and then has many in a day.
+TOMBSTONES = 16
+
+
+class SourceWorker:
+    """Works on the sequences of this side's messages, one key at a time under its claim."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._put_off = PutOff()
+
+    def run_once(self, now: float) -> Step:
+        """Do what is due. Returns what is to be posted, now that it is committed."""
+        step = Step()
+        keys = self._parts.store.due_rms(now, self._parts.settings.sequence_batch)
+        for key in keys:
+            if self._put_off.waits(str(key), now):
+                continue
+            claim = self._parts.claims.take(f"rms {key}", now)
+            if claim is None:
+                continue
+            try:
+                step.add(self._work(key, claim, now))
+            except Conflict:
+                self._parts.claims.lost(claim)
+            except TransientStorageError as error:
+                log.warning("a sequence is left for later: %s", error, extra={"key": str(key)})
+            except Exception:
+                log.exception("a sequence can not be worked on", extra={"key": str(key)})
+                self._put_off.add(str(key), now)
+        return step
+
+    def next_due(self) -> float | None:
+        """When `run_once` has something to do at the latest, if nothing new happens."""
+        return self._parts.store.next_due(Topic.RMS)
+
+    def _work(self, key: SequenceKey, claim: Claim, now: float) -> Step:
+        work = _KeyWork(self._parts, key, now)
+        with self._parts.store.transaction() as tx:
+            tx.guard(claim)
+            work.do(tx)
+        return work.step
+
+
+class _KeyWork:
+    """One transaction's work on one key."""
+
+    def __init__(self, parts: Parts, key: SequenceKey, now: float) -> None:
+        self.parts = parts
+        self.key = key
+        self.now = now
+        self.step = Step(progress=1)
+
+    def do(self, tx: Transaction) -> None:
+        pairs = self._lock_pairs(tx)
+        tx.rms.lock([self.key])
+        records = tx.rms.records(self.key)
+        for record in records:
+            if record.machine.alive:
+                self._handle(tx, record, events.Tick())
+        self._number(tx, records)
+        for index, record in enumerate(records):
+            self._advance(tx, record, records[index - 1] if index else None)
+            if not record.machine.alive and record.offered in pairs:
+                end_offered(tx, self.parts, pairs[record.offered], self.now)
+            crowded = index < len(records) - TOMBSTONES and not record.machine.unanswered
+            if record.ended_at is not None and (crowded or self._buried(record)):
+                self._forget(tx, record)
+            else:
+                save_rms(tx, record)
+
+    def _lock_pairs(self, tx: Transaction) -> dict[str, RmdRecord]:
+        """The offered sequences that end when this key's sequences do: nobody can tell their end (RM-TRM-05)."""
+        known = tx.rms.peek(self.key)
+        return tx.rmd.lock(
+            record.offered
+            for record in known
+            if record.offered is not None
+            and record.offer_accepted
+            and record.machine.alive
+            and record.channel.reply_to.anonymous
+        )
+
+    # --- numbering -------------------------------------------------------------------------------------------------
+
+    def _number(self, tx: Transaction, records: list[RmsRecord]) -> None:
+        """Give numbers to the rows that wait, in order of insertion."""
+        rows = tx.rms.unnumbered(self.key, self.parts.settings.number_batch)
+        numbered: dict[str, list[OutboundMessage]] = {}
+        done: list[OutboundMessage] = []
+        for place, row in enumerate(rows):
+            current = records[-1] if records and records[-1].machine.alive else None
+            if row.kind is OutboundKind.ABANDON:
+                self._keep_numbers(tx, records, numbered)  # what it gives up is looked for by number
+            if row.kind is not OutboundKind.MESSAGE and self._end(tx, row, current):
+                done.append(row)
+                continue
+            if current is None or not current.machine.takes_messages:
+                if current is not None and holds_back(current):
+                    current.holds = True  # its successor starts when nothing of this one can come late
+                    self._keep_numbers(tx, records, numbered)
+                    done += self._abandon(tx, rows[place:], records)
+                    break
+                if row.channel.back_channel:
+                    done.append(row)
+                    why = "the client ended its sequence before the response was there"
+                    bury(tx, self.parts, [row], why, Certainty.NOT_DELIVERED, self.now)
+                    continue
+                current = self._create(tx, row.channel, records)
+            if self._assign(tx, row, current):
+                numbered.setdefault(current.id, []).append(row)
+                if current.channel.back_channel and row.relates_to is not None:
+                    self.step.responses.append(row.relates_to)
+        tx.rms.discard(done)
+        self._keep_numbers(tx, records, numbered)
+
+    def _keep_numbers(
+        self, tx: Transaction, records: list[RmsRecord], numbered: dict[str, list[OutboundMessage]]
+    ) -> None:
+        for record in records:
+            if record.id in numbered:
+                tx.rms.number(record, numbered.pop(record.id))
+                if record.channel.back_channel:
+                    # Any request may fetch it from now on.
+                    self._handle(tx, record, events.Transmitted(record.machine.last_number))
+
+    def _end(self, tx: Transaction, row: OutboundMessage, current: RmsRecord | None) -> bool:
+        """Carry out the application's end. False: it is a message that takes a number (WS-RM 1.0)."""
+        if current is None or not current.machine.last_number:
+            if current is not None:
+                self._handle(tx, current, events.End(abandon=row.kind is OutboundKind.ABANDON))
+            return True  # ending a key that was never used does nothing
+        numbered = current.machine.rm is RmVersion.RM10 and row.kind is OutboundKind.END
+        if numbered and not current.channel.back_channel and current.machine.takes_messages:
+            row.last = True
+            return False
+        self._handle(tx, current, events.End(abandon=row.kind is OutboundKind.ABANDON))
+        return True
+
+    def _abandon(self, tx: Transaction, rows: list[OutboundMessage], records: list[RmsRecord]) -> list[OutboundMessage]:
+        """An abandonment does not wait for what it abandons. Returns the rows that it has done with."""
+        ends = [place for place, row in enumerate(rows) if row.kind is OutboundKind.ABANDON]
+        gone = rows[: ends[-1] + 1] if ends else []
+        bury(tx, self.parts, gone, ABANDONED, Certainty.NOT_DELIVERED, self.now)
+        for record in records if gone else ():
+            self._handle(tx, record, events.End(abandon=True))
+        return gone
+
+    def _create(self, tx: Transaction, channel: Channel, records: list[RmsRecord]) -> RmsRecord:
+        record = RmsRecord(
+            id=self.parts.ids.new(),
+            channel=channel,
+            machine=RMSSequence.start(channel.policy.protocol.rm, self.now),
+            created_at=self.now,
+            create_message_id=self.parts.ids.new(),
+            offered=self.parts.ids.new() if channel.policy.offer and channel.role is Role.REQUEST else None,
+        )
+        if records:
+            records[-1].holds = False
+        tx.rms.insert(record)
+        records.append(record)
+        return record
+
+    def _assign(self, tx: Transaction, row: OutboundMessage, record: RmsRecord) -> bool:
+        asked = self._handle(tx, record, events.Number(last=row.last, expects_response=row.expects_response))
+        for effect in asked:
+            if isinstance(effect, effects.Numbered):
+                row.sequence_id = record.id
+                row.number = effect.number
+                row.due = self.now
+                return True
+        return False
+
+    # --- transmitting ----------------------------------------------------------------------------------------------
+
+    def _advance(self, tx: Transaction, record: RmsRecord, before: RmsRecord | None) -> None:
+        """Post what is due of one sequence and find out when something is due next.
+
+        :param before: the sequence that this one carries on.
+        """
+        if before is not None and record.machine.identifier is None:
+            record.follows = before.machine.identifier
+        times: list[float | None] = []
+        if record.machine.alive and not record.channel.back_channel:
+            times.append(self._transmit(tx, record))
+            self._control(tx, record, before)
+        elif record.machine.alive:
+            self._settle_back_channel(tx, record)
+        times.append(record.machine.next_due(record.channel.policy, posts=not record.channel.back_channel))
+        if record.ended_at is not None:
+            times.append(record.ended_at + record.channel.policy.tombstone)
+        record.due = min((at for at in times if at is not None), default=None)
+
+    def _transmit(self, tx: Transaction, record: RmsRecord) -> float | None:
+        machine, policy = record.machine, record.channel.policy
+        if machine.identifier is None or machine.abandoned:
+            return None
+        rows = tx.rms.unsettled(record, policy.window)
+        if rows and rows[0].attempts >= 2 and machine.last_heard < self.now - silence(policy):
+            rows = rows[:1]  # nothing comes back: one message finds out as well as a whole window (FC-03)
+        due = [row for row in rows if row.due <= self.now]
+        for row in due:
+            if not row.acknowledged and policy.retransmission.exhausted(row.attempts, self.now - row.created_at):
+                self._handle(tx, record, events.GaveUp())
+                return None
+        if due:
+            self._handle(tx, record, events.Transmitted(max(row.number or 0 for row in due)))
+        for row in due:
+            row.attempts += 1
+            row.due = self.now + policy.retransmission.delay(row.attempts, self.parts.ids.chance())
+            ask = row.attempts > 1 or row is due[-1]
+            pair = self._pair_acknowledgement(tx, record) if envelopes.is_bare_last(row) else ()
+            envelope = envelopes.message(record, row, ask=ask, acknowledgements=pair)
+            self._post(record, envelope, Purpose.MESSAGE, row.number)
+        tx.rms.transmitted(due)
+        return min((row.due for row in rows), default=None)
+
+    def _control(self, tx: Transaction, record: RmsRecord, before: RmsRecord | None) -> None:
+        machine, policy = record.machine, record.channel.policy
+        work = machine.work(policy)
+        if work in (None, RmsWork.TRANSMIT) or machine.control_due > self.now:
+            return
+        if work is RmsWork.CREATE:
+            over = policy.retransmission.exhausted(machine.control_attempts, self.now - record.created_at)
+        else:
+            over = machine.control_attempts >= policy.end_attempts
+        if over:
+            self._handle(tx, record, events.GaveUp())
+            return
+        delay = policy.retransmission.delay(machine.control_attempts + 1, self.parts.ids.chance())
+        self._handle(tx, record, events.ControlSent(self.now + delay))
+        if work is RmsWork.CREATE:
+            # The destination takes a successor for the end of the pair before it: say now what arrived of that.
+            last_word = self._pair_acknowledgement(tx, before) if before is not None else ()
+            behavior = self.parts.application.policy(None).behavior  # what becomes of the offered sequence's gaps
+            self._post(record, envelopes.create_sequence(record, last_word, behavior), Purpose.CREATE)
+            return
+        pair = self._pair_acknowledgement(tx, record)
+        if work is RmsWork.CLOSE:
+            self._post(record, envelopes.close_sequence(record, self.parts.ids.new(), pair), Purpose.CLOSE)
+        else:
+            self._post(record, envelopes.terminate_sequence(record, self.parts.ids.new(), pair), Purpose.TERMINATE)
+
+    def _settle_back_channel(self, tx: Transaction, record: RmsRecord) -> None:
+        """Without an address nothing can be told; the end of the request sequence ends this one (RM-TRM-05)."""
+        request = tx.rmd.read(record.channel.pair) if record.channel.pair else None
+        if request is None or request.machine.tombstone:
+            self._handle(tx, record, events.End())
+            self._handle(tx, record, events.Settled())
+            if record.machine.alive and record.machine.expires_at is None:
+                record.machine.expires_at = self.now + self.parts.settings.back_channel_grace
+
+    def _pair_acknowledgement(self, tx: Transaction, record: RmsRecord) -> envelopes.Acknowledgements:
+        pair = record.offered if record.offer_accepted else record.channel.pair
+        found = tx.rmd.read(pair) if pair else None
+        if found is None or not found.machine.used:
+            return ()
+        # It is the last one there will be: everything that is stored counts, consumed or not.
+        return (SequenceAcknowledgement(found.identifier, found.machine.received.as_tuples()),)
+
+    # --- within ----------------------------------------------------------------------------------------------------
+
+    def _handle(self, tx: Transaction, record: RmsRecord, event: events.RmsInput) -> tuple[effects.RmsEffect, ...]:
+        asked = record.machine.handle(event, self.now, record.channel.policy)
+        apply_rms_effects(tx, self.parts, record, asked, self.now)
+        return asked
+
+    def _post(self, record: RmsRecord, envelope: Envelope, purpose: Purpose, number: int | None = None) -> None:
+        follows_end = record.offer_accepted and record.channel.reply_to.anonymous
+        self.step.posts.append(
+            Outgoing(
+                url=record.channel.endpoint,
+                envelope=envelope,
+                purpose=purpose,
+                key=record.channel.key,
+                record_id=record.id,
+                number=number,
+                pair=record.offered if follows_end else None,
+            )
+        )
+
+    def _buried(self, record: RmsRecord) -> bool:
+        return record.ended_at is not None and record.ended_at + record.channel.policy.tombstone <= self.now
+
+    def _forget(self, tx: Transaction, record: RmsRecord) -> None:
+        """The tombstone's time is over; requests that were never answered do not vanish with it."""
+        release_acknowledged(tx, record)
+        left = tx.rms.take(record, ((1, max(1, record.machine.last_number)),))
+        bury(tx, self.parts, left, "no response came before the sequence was forgotten", Certainty.UNKNOWN, self.now)
+        tx.rms.delete(record)

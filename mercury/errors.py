@@ -1,0 +1,102 @@
+"""The one tree of errors Mercury raises.
+
+::
+
+    MercuryError
+    ├── ConfigurationError        a setting, an option or a registration is wrong; the text says what to change
+    ├── PayloadError              a body can not be turned into XML, or XML into the type that was asked for
+    ├── SequenceError
+    │   ├── SequenceEnded         the sequence takes no more messages
+    │   └── SequenceFailed        the sequence failed; its messages became dead letters
+    ├── StorageError
+    │   ├── TransientStorageError the same work may succeed when it is done again
+    │   │   └── Conflict          somebody else changed the row first, or the claim was lost
+    │   └── CapabilityError       the store can not do what was asked of it
+    ├── TransportError            the other side could not be reached, or did not answer in time
+    ├── Overloaded                a queue is full; nothing was stored; try again later
+    ├── ProtocolFault             a SOAP fault: ours to send, or the peer's answer; carries the `Fault`
+    └── ApplicationFault          a handler refuses a request on purpose; it travels reliably to the client
+
+Local mistakes are ``ConfigurationError`` and ``PayloadError``; what a peer did wrong is ``ProtocolFault``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mercury.statemachine.faults import Fault
+
+
+class MercuryError(Exception):
+    """Base of every error that Mercury raises on purpose."""
+
+
+class ConfigurationError(MercuryError):
+    """A setting, an option or a registration is wrong. The text says which one and what to do."""
+
+
+class PayloadError(MercuryError):
+    """A body is not well-formed XML, or does not fit the type it should have."""
+
+
+class SequenceError(MercuryError):
+    """A sequence can not do what was asked."""
+
+
+class SequenceEnded(SequenceError):
+    """The sequence takes no more messages."""
+
+
+class SequenceFailed(SequenceError):
+    """The sequence failed. Its undelivered messages became dead letters."""
+
+
+class StorageError(MercuryError):
+    """The store failed. Nothing of the transaction is kept."""
+
+
+class TransientStorageError(StorageError):
+    """The store failed in a way that may pass. The transaction was rolled back and may be repeated as it was."""
+
+
+class Conflict(TransientStorageError):
+    """A conditional change found another value than it expected, or the claim it was made under is lost."""
+
+
+class CapabilityError(StorageError):
+    """The store does not have the capability that was asked for. Nothing was written."""
+
+
+class TransportError(MercuryError):
+    """A peer could not be reached, or broke the exchange off. Nothing is known about what it received."""
+
+
+class Overloaded(MercuryError):
+    """A queue or a backlog is full. Nothing was stored; the same may be tried again later."""
+
+
+class ProtocolFault(MercuryError):
+    """A SOAP fault. ``fault`` has all that is needed to write it on the wire or to act on it."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
+
+
+class ApplicationFault(MercuryError):
+    """Raised by a handler to refuse a request on purpose; a callback or a future receives it as its error.
+
+    The handler's work is rolled back; the fault and the consumption of the request commit together, and the
+    fault is carried reliably on the response sequence.
+
+    :param reason: text for people.
+    :param code: a short name for programs, without blanks; it travels in the fault's detail.
+    :param detail: XML of one element with more, or empty.
+    """
+
+    def __init__(self, reason: str, *, code: str = "", detail: bytes = b"") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.code = code
+        self.detail = detail

@@ -1,0 +1,358 @@
+"""`Mercury`: the parts put together for one process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mercury.client.futures import Futures
+from mercury.client.sender import Sender
+from mercury.client.status import SequenceStatus, destination_status, status_of
+from mercury.engine.addresses import AddressPolicy, split_url
+from mercury.engine.core import Engine
+from mercury.engine.ids import Ids, RandomIds
+from mercury.engine.registry import Registry
+from mercury.engine.runtime import Runtime
+from mercury.engine.transport import HttpTransport, Transport
+from mercury.errors import ConfigurationError, MercuryError, StorageError
+from mercury.service import paths
+from mercury.service.definition import DEFAULT_NAMESPACE, Service, read_callback
+from mercury.settings import Settings, check_address
+from mercury.settings import load as load_settings
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
+from mercury.statemachine.policy import SourcePolicy
+from mercury.storage.api import StorageManager, Transaction
+from mercury.storage.opening import open_store
+from mercury.storage.records import Channel, DeadLetter, SequenceKey
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter, FastAPI
+
+    from mercury.service.serving import BackgroundServer
+
+log = logging.getLogger("mercury")
+
+#: Is told what happened to sequences and messages; see `Mercury.on_error`.
+ErrorCallback = Callable[[str, dict[str, str]], None]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Mercury:
+    """Reliable messages for one process: the client's side, the server's side, or both.
+
+    :param store: the store's URL, ``memory:``; left out, the settings'.
+    :param address: where peers reach this process, ``http://host:port``; left out, nothing is posted here, and
+        acknowledgements and responses come back on the connections of requests.
+    :param allow: addresses that peers may name for acknowledgements, responses and faults, as URL prefixes; see
+        `AddressPolicy`. Nothing is allowed unless it is listed.
+    :param settings: left out, environment variables over ``mercury.toml`` over defaults.
+    :raises ConfigurationError: a setting or a parameter is wrong.
+
+    Register services and callbacks first, then use it as a context manager, by `start` and `stop`, or as the lifespan
+    of a FastAPI application.
+    """
+
+    def __init__(
+        self,
+        store: str | StorageManager | None = None,
+        *,
+        address: str | None = None,
+        allow: Iterable[str] | None = None,
+        settings: Settings | None = None,
+        transport: Transport | None = None,
+        ids: Ids | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        settings = settings or load_settings()
+        address = settings.address if address is None else address
+        if address is not None:
+            settings = replace(settings, address=check_address(address))
+        if allow is not None:
+            engine = replace(settings.engine, addresses=AddressPolicy(tuple(allow)))
+            settings = replace(settings, engine=engine)
+        self.settings = settings
+        self.ids: Ids = ids or RandomIds()
+        self.clock = clock
+        store = store if store is not None else settings.store
+        self.store: StorageManager = open_store(store) if isinstance(store, str) else store
+        self.futures = Futures(self.ids.new())
+        self._registry = Registry(default_policy=settings.destination)
+        self._registry.add_callback(self.futures.callback_name, self.futures.callback())
+        self._services: list[Service] = []
+        self._error_callbacks: list[ErrorCallback] = []
+        self._transport: Transport = transport or HttpTransport(
+            timeout=settings.http.timeout, max_reply=settings.engine.limits.max_bytes
+        )
+        self._runtime: Runtime | None = None
+        self._server: BackgroundServer | None = None
+        self._mutex = threading.Lock()
+        self._stopped = False
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    def to(
+        self,
+        url: str,
+        *,
+        key: str = "default",
+        namespace: str = DEFAULT_NAMESPACE,
+        policy: SourcePolicy | None = None,
+        listen: bool | None = None,
+    ) -> Sender:
+        """A sender for an endpoint.
+
+        :param url: the endpoint's ``http(s)`` URL.
+        :param key: the internal key: messages with the same URL and key share a sequence.
+        :param namespace: of bodies and actions that are made from dataclasses.
+        :param policy: protocol versions, retransmission, window and so on; left out, the settings'.
+        :param listen: whether acknowledgements and responses are posted to this process's ``address``; left out,
+            they are if it has one.
+        :raises ConfigurationError: the URL is none, the versions do not go together, or there is no address.
+        """
+        if split_url(url).username is not None:
+            raise ConfigurationError("a user's name and password can not be part of the URL to send to")
+        policy = policy or self.settings.source
+        if not policy.protocol.legal:
+            raise ConfigurationError(f"these versions do not go together: {policy.protocol}")
+        listens = self.settings.address is not None if listen is None else listen
+        if listens and self.settings.address is None:
+            raise ConfigurationError("to listen, Mercury needs an address: Mercury(..., address='http://host:port')")
+        reply_to = EndpointReference(f"{self.settings.address}{paths.RESPONSES}") if listens else ANONYMOUS_ENDPOINT
+        return Sender(self, Channel(key=SequenceKey(url, key), policy=policy, reply_to=reply_to), namespace)
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """One unit of work: everything sent with it is stored together when it is left normally, else nothing."""
+        return self.store.transaction()
+
+    def callback(self, name: str) -> Callable[[Function], Function]:
+        """Register a function that consumes responses, under a name that outlives the process; a decorator.
+
+        :raises ConfigurationError: the name is taken, or the function's types say nothing that can be read.
+        """
+
+        def register(function: Function) -> Function:
+            self._registry.add_callback(name, read_callback(function))
+            return function
+
+        return register
+
+    def on_error(self, function: ErrorCallback) -> ErrorCallback:
+        """Register what is told of failed sequences, refused messages and dead letters; a decorator.
+
+        It is called with the kind (``sequence_failed``, ``peer_fault``, ``dead_letter``) and the details, after the
+        commit, in a thread of Mercury's.
+        """
+        self._error_callbacks.append(function)
+        return function
+
+    # --- serving ---------------------------------------------------------------------------------------------------
+
+    def add_service(self, service: Service) -> None:
+        """Host a service in this process.
+
+        :raises ConfigurationError: it has no operation, or its name is taken.
+        """
+        service.register_with(self._registry)
+        self._services.append(service)
+
+    def router(self, *services: Service) -> APIRouter:
+        """A FastAPI router with the endpoints of services and the one for responses; hosts the services.
+
+        Without services, the router of those that `add_service` has added.
+        """
+        from mercury.service.host import service_router
+
+        for service in services:
+            self.add_service(service)
+        return service_router(self, services or self._services)
+
+    def app(self, *services: Service) -> FastAPI:
+        """A FastAPI application that hosts services and nothing else: endpoints, health and status."""
+        from mercury.service.host import application, watch_router
+
+        return application("Mercury", [self.router(*services), watch_router(self)], self.lifespan)
+
+    def watch_router(self) -> APIRouter:
+        """A FastAPI router with ``/healthz``, ``/readyz`` and the status, for an application of one's own."""
+        from mercury.service.host import watch_router
+
+        return watch_router(self)
+
+    def lifespan(self, app: FastAPI) -> AbstractAsyncContextManager[None]:
+        """The lifespan of a FastAPI application: starts with it, and stops with it in an orderly way."""
+        from mercury.service.host import lifespan_of
+
+        # An HTTP server has let its exchanges end before it says so here: half of the time is taken to be gone.
+        deadline = self.settings.http.shutdown_deadline / 2
+        return lifespan_of(self.start, partial(self.stop, deadline))(app)
+
+    def listen(self, *services: Service, host: str = "127.0.0.1", port: int = 0) -> str:
+        """Serve in a thread of this process and start: for clients that listen, and for small servers.
+
+        :param host: the interface; it is also the host in ``address`` unless the settings have one.
+        :param port: 0 = any that is free.
+        :returns: the URL it is reached at. `stop` ends it.
+        :raises ConfigurationError: nothing can listen there.
+        """
+        from mercury.service.serving import BackgroundServer
+
+        server = BackgroundServer(host, port)
+        if self.settings.address is None:
+            self.settings = replace(self.settings, address=server.url)
+        server.start(self.app(*services), self.settings.http.shutdown_deadline)
+        self._server = server
+        return server.url
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start to send, receive and invoke. Started twice is started once.
+
+        :raises MercuryError: it was stopped before: make a new one.
+        """
+        with self._mutex:
+            if self._stopped:
+                raise MercuryError("this Mercury was stopped; make a new one")
+            if self._runtime is not None:
+                return
+            engine = Engine(
+                store=self.store,
+                application=self._registry,
+                listener=_Listener(self.futures, self._error_callbacks),
+                ids=self.ids,
+                settings=self.settings.engine,
+            )
+            self._runtime = Runtime(engine, self.store, self._transport, self.settings.runtime, self.clock)
+            self._runtime.start()
+
+    def stop(self, deadline: float | None = None) -> None:
+        """Stop in an orderly way: what is being done is finished, nothing new is begun.
+
+        Nothing is lost that is in a durable store; what ends with another store is counted in the log.
+
+        :param deadline: seconds to wait at most; left out, the settings'.
+        """
+        with self._mutex:
+            server, self._server = self._server, None
+        if server is not None:
+            server.stop()
+        with self._mutex:
+            runtime, self._runtime = self._runtime, None
+            stopped, self._stopped = self._stopped, True
+        if runtime is not None:
+            runtime.stop(self.settings.http.shutdown_deadline if deadline is None else deadline)
+        if stopped:
+            return
+        self.futures.abandon("no response will come to this future: Mercury was stopped")
+        if not self.store.capabilities.durable:
+            self._count_losses()
+        self.store.close()
+
+    def _count_losses(self) -> None:
+        waiting = {"source": 0, "destination": 0}
+        for status in self.sequences():
+            waiting[status.side] += status.waiting
+        if any(waiting.values()):
+            text = (
+                "lost with the store, which ends with the process: %d sent and not done, %d received and not consumed"
+            )
+            log.warning(text, waiting["source"], waiting["destination"])
+
+    def __enter__(self) -> Mercury:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def running_runtime(self) -> Runtime | None:
+        """The threads, while they run."""
+        return self._runtime
+
+    def trouble_with(self, url: str) -> str | None:
+        """Why the last exchange with an endpoint failed; ``None`` when it did not."""
+        runtime = self._runtime
+        return runtime.troubles.get(url) if runtime is not None else None
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    def sequences(self) -> list[SequenceStatus]:
+        """All sequences that are remembered, on both sides."""
+        with self.store.transaction() as tx:
+            sources = [status_of(record, tx.rms.backlog(record.channel.key)) for record in tx.rms.all()]
+            return sources + [destination_status(record, tx.invoker.read(record.identifier)) for record in tx.rmd.all()]
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Messages that could not be delivered, the oldest first."""
+        with self.store.transaction() as tx:
+            return tx.dead_letters.all()
+
+    def readiness(self) -> dict[str, str]:
+        """Each part and what is wrong with it; ``ok`` where nothing is."""
+        runtime = self._runtime
+        workers = "ok" if runtime is not None and runtime.running else "not running"
+        try:
+            with self.store.transaction() as tx:
+                tx.rmd.open_count()
+            store = "ok"
+        except StorageError as error:
+            store = str(error)
+        return {"workers": workers, "store": store}
+
+    # --- what the parts ask ----------------------------------------------------------------------------------------
+
+    def has_callback(self, name: str) -> bool:
+        return self._registry.callback(name) is not None
+
+    @property
+    def max_outbound_backlog(self) -> int:
+        return self.settings.engine.max_outbound_backlog
+
+    @property
+    def max_request_bytes(self) -> int:
+        return self.settings.engine.limits.max_bytes
+
+    @property
+    def receive_timeout(self) -> float:
+        return self.settings.http.receive_timeout
+
+    @property
+    def back_channel_wait(self) -> float:
+        return self.settings.http.back_channel_wait
+
+
+class _Listener:
+    """Tells the futures and the application's error callbacks."""
+
+    def __init__(self, futures: Futures, callbacks: list[ErrorCallback]) -> None:
+        self._futures = futures
+        self._callbacks = callbacks
+
+    def sequence_failed(self, endpoint: str, key: str, reason: str, dead_letters: int) -> None:
+        details = {"endpoint": endpoint, "key": key, "reason": reason, "dead_letters": str(dead_letters)}
+        self._tell("sequence_failed", details)
+
+    def peer_fault(self, endpoint: str, key: str, message_id: str | None, reason: str) -> None:
+        details = {"endpoint": endpoint, "key": key, "message_id": message_id or "", "reason": reason}
+        self._tell("peer_fault", details)
+
+    def message_died(self, message_id: str | None, reason: str) -> None:
+        self._futures.died(message_id, reason)
+        self._tell("dead_letter", {"message_id": message_id or "", "reason": reason})
+
+    def _tell(self, kind: str, details: dict[str, str]) -> None:
+        for callback in self._callbacks:
+            try:
+                callback(kind, details)
+            except Exception:
+                log.exception("an error callback failed")

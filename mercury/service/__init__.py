@@ -1,0 +1,1 @@
+"""What hosts: services of typed functions, the SOAP endpoint, and the FastAPI application around them."""

@@ -1,0 +1,188 @@
+"""The SOAP endpoint: an ASGI callable that turns HTTP requests into arrivals and answers into replies.
+
+It stands beside the FastAPI routes and is not one of them: a route costs three times as much (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Protocol
+
+from mercury.engine.exchange import Answer, Arrival, Waiting
+from mercury.engine.ids import Ids
+from mercury.engine.refusal import refuse, with_status
+from mercury.engine.runtime import Runtime
+from mercury.errors import Overloaded
+from mercury.statemachine.faults import Fault, FaultCode
+from mercury.wire.envelope import HttpMessage
+
+log = logging.getLogger("mercury.endpoint")
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Host(Protocol):
+    """What an endpoint needs of the process it stands in."""
+
+    @property
+    def ids(self) -> Ids: ...
+
+    @property
+    def running_runtime(self) -> Runtime | None:
+        """The runtime, while it runs."""
+
+    @property
+    def max_request_bytes(self) -> int: ...
+
+    @property
+    def receive_timeout(self) -> float:
+        """Seconds that a request's body may take to arrive."""
+
+    @property
+    def back_channel_wait(self) -> float:
+        """Seconds that an exchange is held open for its response."""
+
+
+class Endpoint:
+    """Where messages for one service arrive, or (without one) responses to this process's own requests."""
+
+    def __init__(self, host: Host, service: str | None) -> None:
+        self._host = host
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise TypeError(f"a SOAP endpoint speaks HTTP, not {scope['type']}")
+        headers = _headers(scope)
+        if scope["method"] != "POST":
+            await _send_text(send, 405, "This is a SOAP endpoint: messages are posted to it.\n", (("allow", "POST"),))
+            return
+        try:
+            reply = await self._reply(scope, headers, receive)
+        except _Refused as refused:
+            content_type = headers.get("content-type", "")
+            reply = with_status(refuse(refused.fault, content_type, self._host.ids), refused.status)
+        await _send(send, reply)
+
+    async def _reply(self, scope: Scope, headers: dict[str, str], receive: Receive) -> HttpMessage:
+        encoding = headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):
+            raise _Refused(415, f"The Content-Encoding {encoding} is not taken.")
+        body = await self._body(headers, receive)
+        runtime = self._host.running_runtime
+        if runtime is None:
+            raise _Refused(503, "This endpoint is not running; send it again later.", busy=True)
+        arrival = Arrival(
+            http=HttpMessage(body, headers.get("content-type", ""), headers.get("soapaction")),
+            service=self._service,
+            url=f"{scope.get('scheme', 'http')}://{headers.get('host', '')}{scope.get('path', '')}",
+            peer=_peer(scope),
+        )
+        answer = await _answer(runtime, arrival)
+        if answer.waiting is None or not self._host.back_channel_wait:
+            return answer.http
+        return await _response(runtime, answer.waiting, self._host.back_channel_wait) or answer.http
+
+    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
+        """The request's body, refused as soon as it is known to be too long, or too slow (C3: slow senders)."""
+        limit = self._host.max_request_bytes
+        announced = headers.get("content-length", "")
+        if announced.isdecimal() and int(announced) > limit:
+            raise _Refused(413, f"The message is longer than {limit} bytes.")
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._host.receive_timeout):
+                while True:
+                    event = await receive()
+                    if event["type"] == "http.disconnect":
+                        raise _Refused(400, "The request broke off.")
+                    piece = event.get("body", b"")
+                    size += len(piece)
+                    if size > limit:
+                        raise _Refused(413, f"The message is longer than {limit} bytes.")
+                    pieces.append(piece)
+                    if not event.get("more_body", False):
+                        return b"".join(pieces)
+        except TimeoutError:
+            raise _Refused(408, "The request took too long to arrive.") from None
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, reason: str, *, busy: bool = False) -> None:
+        super().__init__(reason)
+        self.status = status
+        code = FaultCode.RECEIVER if busy else FaultCode.SENDER
+        self.fault = Fault(code=code, reason=reason, sender=not busy, busy=busy)
+
+
+async def _answer(runtime: Runtime, arrival: Arrival) -> Answer:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Answer] = loop.create_future()
+    try:
+        runtime.submit(arrival, lambda answer: _resolve(loop, future, answer))
+    except Overloaded as error:
+        raise _Refused(503, str(error), busy=True) from error
+    return await future
+
+
+async def _response(runtime: Runtime, waiting: Waiting, seconds: float) -> HttpMessage | None:
+    """Hold the exchange for its response (HTTP-05); ``None`` = it did not come in time."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[HttpMessage | None] = loop.create_future()
+    cancel = await asyncio.to_thread(runtime.respond_later, waiting, lambda found: _resolve(loop, future, found))
+    try:
+        async with asyncio.timeout(seconds):
+            return await future
+    except TimeoutError:
+        return None
+    finally:
+        cancel()
+
+
+def _resolve(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value: object) -> None:
+    """Set a future's result from another thread; a peer that has gone meanwhile needs none."""
+
+    def resolve() -> None:
+        if not future.done():
+            future.set_result(value)
+
+    # The loop may be closed when the process ends while an exchange is held.
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(resolve)
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _peer(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+async def _send(send: Send, message: HttpMessage) -> None:
+    headers = [("content-length", str(len(message.body)))]
+    if message.body:
+        headers.append(("content-type", message.content_type))
+    if message.status in (408, 413):
+        headers.append(("connection", "close"))
+    if message.status == 503:
+        headers.append(("retry-after", "1"))
+    await _send_raw(send, message.status, headers, message.body)
+
+
+async def _send_text(send: Send, status: int, text: str, headers: Iterable[tuple[str, str]]) -> None:
+    body = text.encode()
+    every = [*headers, ("content-type", "text/plain; charset=utf-8"), ("content-length", str(len(body)))]
+    await _send_raw(send, status, every, body)
+
+
+async def _send_raw(send: Send, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})

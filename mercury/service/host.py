@@ -1,0 +1,97 @@
+"""FastAPI around the endpoints: routers, health, and a whole application for those who have none."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import JSONResponse
+from starlette.routing import Route
+
+from mercury.client.status import SequenceStatus
+from mercury.service import paths
+from mercury.service.definition import Service
+from mercury.service.endpoint import Endpoint, Host
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+#: Who may ask for the status.
+LOOPBACK = ("127.0.0.1", "::1")
+
+
+class Watched(Protocol):
+    """What health and status need to know."""
+
+    def readiness(self) -> dict[str, str]:
+        """Each part and what is wrong with it; ``ok`` where nothing is."""
+
+    def sequences(self) -> list[SequenceStatus]:
+        """All sequences that are remembered."""
+
+
+def service_router(host: Host, services: Iterable[Service]) -> APIRouter:
+    """The endpoints of services, and the one for responses to this process's own requests."""
+    router = APIRouter()
+    for service in services:
+        router.routes.append(Route(f"{paths.SERVICES}/{service.name}", Endpoint(host, service.name)))
+    router.routes.append(Route(paths.RESPONSES, Endpoint(host, None)))
+    return router
+
+
+def watch_router(watched: Watched) -> APIRouter:
+    """``/healthz``: the process lives. ``/readyz``: it can take messages; 503 with the reasons when it can not.
+
+    The status of all sequences is given to this machine only: asked directly, not through a proxy.
+    """
+    router = APIRouter()
+
+    @router.get("/healthz")
+    def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @router.get("/readyz")
+    def readyz() -> JSONResponse:
+        parts = watched.readiness()
+        ready = all(state == "ok" for state in parts.values())
+        return JSONResponse({"status": "ok" if ready else "not ready", **parts}, 200 if ready else 503)
+
+    @router.get(f"{paths.STATUS}/sequences")
+    def sequences(request: Request) -> JSONResponse:
+        direct = request.client is not None and request.client.host in LOOPBACK
+        named = urlsplit(f"//{request.headers.get('host', '')}").hostname in (*LOOPBACK, "localhost")
+        if not direct or not named or "x-forwarded-for" in request.headers:
+            return JSONResponse({"error": "the status is for this machine only"}, 403)
+        return JSONResponse([dataclasses.asdict(status) for status in watched.sequences()])
+
+    return router
+
+
+def application(
+    title: str,
+    routers: Iterable[APIRouter],
+    lifespan: Lifespan,
+) -> FastAPI:
+    """A FastAPI application that is nothing but these routers."""
+    app = FastAPI(title=title, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    for router in routers:
+        app.include_router(router)
+    return app
+
+
+def lifespan_of(start: Callable[[], None], stop: Callable[[], None]) -> Lifespan:
+    """A lifespan that starts and stops something synchronous, outside the event loop's thread."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        await asyncio.to_thread(start)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(stop)
+
+    return lifespan

@@ -1,0 +1,103 @@
+"""Serving with uvicorn: in a thread of the process, or as the process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import uvicorn
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from mercury.errors import ConfigurationError
+
+#: Seconds to wait for a server to take connections.
+START_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A bound socket and the URL it is reached at."""
+
+    socket: socket.socket
+    url: str
+
+
+def bind(host: str, port: int) -> Listening:
+    """Bind a socket at once, so that the URL is known before anything runs.
+
+    :param port: 0 = any that is free.
+    :raises ConfigurationError: nothing can listen there.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise ConfigurationError(f"nothing can listen at {host}:{port}: {error.strerror}") from error
+    shown = f"[{host}]" if ":" in host else host
+    return Listening(bound, f"http://{shown}:{bound.getsockname()[1]}")
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, which also tells when it takes connections."""
+
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_started()
+
+
+def server_for(app: ASGIApp, shutdown_deadline: float, on_started: Callable[[], None] = lambda: None) -> Server:
+    """uvicorn around an application; logs go where the application's go.
+
+    :param shutdown_deadline: seconds for an orderly stop: half for the exchanges, half for the application.
+    """
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, timeout_graceful_shutdown=max(1, int(shutdown_deadline / 2))
+    )
+    return Server(config, on_started)
+
+
+class BackgroundServer:
+    """uvicorn in a thread of the process.
+
+    :raises ConfigurationError: nothing can listen there.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._listening = bind(host, port)
+        self.url = self._listening.url
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, app: FastAPI, shutdown_deadline: float) -> None:
+        """Start to serve, and wait until connections are taken.
+
+        :raises ConfigurationError: the application does not start.
+        """
+        self._server = server = server_for(app, shutdown_deadline)
+        self._thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [self._listening.socket]}, name="mercury-http", daemon=True
+        )
+        self._thread.start()
+        give_up = time.monotonic() + START_TIMEOUT
+        while not server.started:
+            if not self._thread.is_alive() or time.monotonic() > give_up:
+                raise ConfigurationError("the HTTP server did not start; its log says why")
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        """Stop in an orderly way and free the port."""
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join()
+        self._listening.socket.close()

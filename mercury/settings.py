@@ -1,0 +1,285 @@
+"""Settings: environment variables over a TOML file over defaults.
+
+Every setting is a field of a frozen dataclass below `Settings`. A field's name in a TOML file is its path
+(``[source] window = 8``), in the environment the same path in capitals (``MERCURY_SOURCE_WINDOW=8``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import enum
+import math
+import os
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from mercury.engine.addresses import split_url
+from mercury.engine.parts import EngineSettings
+from mercury.engine.runtime import RuntimeSettings
+from mercury.errors import ConfigurationError
+from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
+
+#: The file that is read when it exists and none is named.
+DEFAULT_FILE = "mercury.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """The HTTP side. Times are seconds."""
+
+    #: Where `mercury serve` listens.
+    host: str = "127.0.0.1"
+    port: int = 8000
+    #: How long an exchange with a peer may take.
+    timeout: float = 30.0
+    #: How long the body of a request may take to arrive.
+    receive_timeout: float = 30.0
+    #: How long an exchange is held open for its response when the client does not listen.
+    back_channel_wait: float = 2.0
+    #: How long an orderly stop may take.
+    shutdown_deadline: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """Where the log goes is the application's business; this is what `mercury serve` does with it."""
+
+    #: DEBUG, INFO, WARNING or ERROR.
+    level: str = "INFO"
+    #: ``text`` or ``json``.
+    format: str = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that can be set, with its default."""
+
+    #: The store's URL: ``memory:`` (lost with the process).
+    store: str = "memory:"
+    #: Where peers reach this process, as ``http://host:port``; without it, nothing is ever posted here, and
+    #: acknowledgements and responses come back on the connections of requests.
+    address: str | None = None
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+    #: For sequences to other endpoints, unless the application says otherwise.
+    source: SourcePolicy = field(default_factory=SourcePolicy)
+    #: For sequences at services that have no policy of their own.
+    destination: DestinationPolicy = field(default_factory=DestinationPolicy)
+    log: LogSettings = field(default_factory=LogSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One effective setting."""
+
+    path: str
+    value: object
+    #: ``default``, the file's name, or the variable's name.
+    origin: str
+
+    @property
+    def shown(self) -> str:
+        """The value for people: passwords in URLs are masked."""
+        if self.value is None:
+            return ""
+        if isinstance(self.value, enum.Enum):
+            return str(self.value.value)
+        if isinstance(self.value, tuple):
+            return ", ".join(masked(str(item)) for item in self.value)
+        return masked(str(self.value))
+
+
+def masked(text: str) -> str:
+    """``text`` with the passwords of URLs in it made unreadable: rather too much of a strange URL than too little."""
+    text = re.sub(r"(://[^/@:\s]*):\S*@", r"\1:***@", text)
+    return re.sub(r"(?i)([?&][^=&\s]*(?:pass|secret|token)[^=&\s]*=)[^&\s]*", r"\1***", text)
+
+
+def variable(path: str) -> str:
+    """The environment variable of a setting."""
+    return "MERCURY_" + path.upper().replace(".", "_")
+
+
+def load(file: Path | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+    """The effective settings. See `explain` for the parameters and errors."""
+    settings: Settings = _build(Settings, {each.path: each.value for each in explain(file, environment)}, "")
+    return settings
+
+
+def explain(file: Path | None = None, environment: Mapping[str, str] | None = None) -> list[Setting]:
+    """The effective settings one by one, each with where it comes from.
+
+    :param file: a TOML file; left out, the one that ``MERCURY_CONFIG`` names, or ``mercury.toml`` if it is there.
+    :param environment: left out, the process's.
+    :raises ConfigurationError: the file or a variable can not be read, is of the wrong type, or sets what there is
+        not; the text names it and says what is wanted.
+    """
+    environment = os.environ if environment is None else environment
+    read_from, values = _read_file(file, environment)
+    leaves = dict(_leaves(Settings(), ""))
+    unknown = sorted(set(values) - set(leaves))
+    if unknown:
+        raise ConfigurationError(f"{read_from}: there is no setting {unknown[0]!r}{_nearest(unknown[0], leaves)}")
+    known = {variable(path) for path in leaves} | {"MERCURY_CONFIG"}
+    strange = sorted(name for name in environment if name.startswith("MERCURY_") and name not in known)
+    for name in strange:
+        # Other variables of this prefix belong to other tools of ours, or are mistakes: only the latter resemble.
+        guess = _nearest(name, dict.fromkeys(sorted(known)))
+        if guess:
+            raise ConfigurationError(f"there is no setting {name}{guess}")
+    settings = []
+    for path, (kind, default) in leaves.items():
+        value, origin = default, "default"
+        if variable(path) in environment:
+            value, origin = _from_text(environment[variable(path)], kind, variable(path)), variable(path)
+        elif path in values:
+            value, origin = _from_toml(values[path], kind, f"{read_from}: {path}"), read_from
+        if path == "address" and isinstance(value, str):
+            value = check_address(value)
+        settings.append(Setting(path, value, origin))
+    _build(Settings, {setting.path: setting.value for setting in settings}, "")
+    return settings
+
+
+# --- the fields ----------------------------------------------------------------------------------------------------
+
+
+def _leaves(defaults: Any, prefix: str) -> Iterator[tuple[str, tuple[Any, object]]]:
+    """Every field below a dataclass object that is not one itself: its path, type and default."""
+    hints = typing.get_type_hints(type(defaults))
+    for each in dataclasses.fields(defaults):
+        value, path = getattr(defaults, each.name), prefix + each.name
+        if dataclasses.is_dataclass(value):
+            yield from _leaves(value, path + ".")
+        else:
+            yield path, (hints[each.name], value)
+
+
+def _build(cls: type[Any], values: Mapping[str, object], prefix: str) -> Any:
+    hints = typing.get_type_hints(cls)
+    arguments: dict[str, object] = {}
+    for each in dataclasses.fields(cls):
+        kind, path = hints[each.name], prefix + each.name
+        nested = dataclasses.is_dataclass(kind) and isinstance(kind, type)
+        arguments[each.name] = _build(kind, values, path + ".") if nested else values[path]
+    try:
+        return cls(**arguments)
+    except ValueError as error:
+        raise ConfigurationError(f"{prefix.rstrip('.') or 'settings'}: {error}") from error
+
+
+def _nearest(name: str, known: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1, 0.8)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+# --- the file ------------------------------------------------------------------------------------------------------
+
+
+def _read_file(file: Path | None, environment: Mapping[str, str]) -> tuple[str, dict[str, object]]:
+    if file is None:
+        named = environment.get("MERCURY_CONFIG")
+        file = Path(named) if named else Path(DEFAULT_FILE)
+        if not named and not file.exists():
+            return "", {}
+    try:
+        with file.open("rb") as stream:
+            return str(file), dict(_flat(tomllib.load(stream), ""))
+    except OSError as error:
+        raise ConfigurationError(f"the settings file {file} can not be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file} is not TOML: {error}") from error
+
+
+def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+# --- values --------------------------------------------------------------------------------------------------------
+
+
+def _from_text(text: str, kind: Any, where: str) -> object:
+    kind, optional = _optional(kind)
+    if optional and text.strip().lower() in ("", "none"):
+        return None
+    if typing.get_origin(kind) is tuple:
+        return tuple(item.strip() for item in text.split(",") if item.strip())
+    if kind is bool:
+        known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        return _choice(known, text.strip().lower(), where)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return _choice({str(member.value): member for member in kind}, text.strip(), where)
+    try:
+        value = kind(text)
+    except ValueError:
+        value = None
+    if value is None or _not_finite(value):
+        raise ConfigurationError(f"{where}: {text!r} is not {_NAMES.get(kind, kind.__name__)}")
+    return cast(object, value)
+
+
+def _from_toml(value: object, kind: Any, where: str) -> object:
+    kind, optional = _optional(kind)
+    if optional and value in ("", "none"):
+        return None
+    if typing.get_origin(kind) is tuple:
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        raise ConfigurationError(f"{where}: a list of texts is wanted")
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return _choice({str(member.value): member for member in kind}, str(value), where)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not kind or _not_finite(value):
+        raise ConfigurationError(f"{where}: {value!r} is not {_NAMES.get(kind, kind.__name__)}")
+    return value
+
+
+def _not_finite(value: object) -> bool:
+    """NaN or infinity: nothing that is set by it could be relied on."""
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+_NAMES: Mapping[type, str] = types.MappingProxyType(
+    {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+)
+
+
+def _optional(kind: Any) -> tuple[Any, bool]:
+    members = typing.get_args(kind)
+    if types.NoneType in members and typing.get_origin(kind) in (typing.Union, types.UnionType):
+        (inner,) = (member for member in members if member is not types.NoneType)
+        return inner, True
+    return kind, False
+
+
+def _choice(known: Mapping[str, object], text: str, where: str) -> object:
+    if text not in known:
+        raise ConfigurationError(f"{where}: {text!r} is none of {', '.join(known)}")
+    return known[text]
+
+
+def check_address(address: str) -> str:
+    """A settings' ``address`` without a trailing slash.
+
+    :raises ConfigurationError: it is not ``http://host:port``.
+    """
+    try:
+        parts = split_url(address)
+    except ConfigurationError:
+        parts = None
+    if parts is None or parts.username is not None or parts.query or parts.fragment:
+        raise ConfigurationError(f"address: {masked(address)!r} is not of the form http://host:port")
+    return address.rstrip("/")

@@ -1,0 +1,117 @@
+"""The applications of a simulation: what they do commits with the transaction that does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from mercury.engine.application import MessageContext, Operation
+from mercury.engine.registry import Registry
+from mercury.errors import ApplicationFault, MercuryError
+from mercury.simulation.scenario import Flow, Scenario
+from mercury.storage.api import Transaction
+from mercury.wire.envelope import Payload
+
+SERVICE = "ledger"
+ONE_WAY, TWO_WAY = "urn:simulation:Note", "urn:simulation:Ask"
+#: Every so many requests the handler refuses on purpose.
+REFUSES_EVERY = 13
+
+
+def body(key: str, number: int) -> bytes:
+    """The body of a message: its key and number, and text that is awkward to carry."""
+    text = "ä&amp;\t]]&gt;" * (number % 5)
+    return f'<e:entry xmlns:e="urn:e" key="{key}" n="{number}"><e:t>{text}</e:t></e:entry>'.encode()
+
+
+def refuses(number: int) -> bool:
+    return number % REFUSES_EVERY == 0
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What the applications of one node have committed: it survives a crash of the node."""
+
+    #: key -> how many messages of it were sent.
+    sent: dict[str, int] = field(default_factory=dict)
+    #: key -> the bodies that were handled, in order.
+    handled: dict[str, list[bytes]] = field(default_factory=dict)
+    #: key -> number of the request -> the responses that were consumed for it.
+    answers: dict[str, dict[int, list[str]]] = field(default_factory=dict)
+    #: What was told to the application's error callback.
+    told: list[str] = field(default_factory=list)
+
+
+class SimulatedApplication:
+    """Handlers and callbacks of one node, over its ledger."""
+
+    def __init__(self, scenario: Scenario, ledger: Ledger, chance: Random, *, healed: bool) -> None:
+        self._faults = scenario.node
+        self._ledger = ledger
+        self._chance = chance
+        self.healed = healed
+        self.registry = Registry(default_policy=scenario.destination)
+        operations = (
+            Operation(name="Note", action=ONE_WAY, response_action=None, call=self._note),
+            Operation(name="Ask", action=TWO_WAY, response_action=TWO_WAY + "Response", call=self._ask),
+        )
+        self.registry.add_service(SERVICE, operations)
+        self.registry.add_callback("answer", self._answer)
+
+    def _note(self, context: MessageContext, payload: Payload) -> Payload | None:
+        self._stumble()
+        self._write(context.transaction, payload.xml)
+        return None
+
+    def _ask(self, context: MessageContext, payload: Payload) -> Payload:
+        self._stumble()
+        self._write(context.transaction, payload.xml)
+        if refuses(_number(payload.xml)):
+            raise ApplicationFault("no", code="Refused")  # what was written must be undone with it
+        return Payload(b"<answer>" + payload.xml + b"</answer>")
+
+    def _answer(self, context: MessageContext, response: Payload | MercuryError) -> None:
+        self._stumble()
+        key, _, number = (context.correlation or "").rpartition("/")
+        text = response.xml.decode() if isinstance(response, Payload) else f"fault {getattr(response, 'code', '')}"
+        ledger = self._ledger.answers.setdefault(key, {})
+        context.transaction.after_commit(lambda: ledger.setdefault(int(number), []).append(text))
+
+    def _write(self, tx: Transaction, xml: bytes) -> None:
+        handled = self._ledger.handled.setdefault(_key(xml), [])
+        tx.after_commit(lambda: handled.append(xml))
+
+    def _stumble(self) -> None:
+        if not self.healed and self._chance.random() < self._faults.handler_fails:
+            raise RuntimeError("a handler stumbled")
+
+    # --- Listener --------------------------------------------------------------------------------------------------
+
+    def sequence_failed(self, endpoint: str, key: str, reason: str, dead_letters: int) -> None:
+        self._ledger.told.append(f"failed {endpoint} {key}: {reason}, {dead_letters} dead letters")
+
+    def peer_fault(self, endpoint: str, key: str, message_id: str | None, reason: str) -> None:
+        """Faults come and go here; what matters is whether everything arrives."""
+
+    def message_died(self, message_id: str | None, reason: str) -> None:
+        self._ledger.told.append(f"dead letter {message_id}: {reason}")
+
+
+def expected_handled(flow: Flow, sent: int) -> list[bytes]:
+    """What the server's ledger must hold when everything of a flow has arrived."""
+    numbers = range(1, sent + 1)
+    return [body(flow.key, number) for number in numbers if not (flow.in_out and refuses(number))]
+
+
+def expected_answer(flow: Flow, number: int) -> str:
+    if refuses(number):
+        return "fault Refused"
+    return f"<answer>{body(flow.key, number).decode()}</answer>"
+
+
+def _key(xml: bytes) -> str:
+    return xml.split(b'key="', 1)[1].split(b'"', 1)[0].decode()
+
+
+def _number(xml: bytes) -> int:
+    return int(xml.split(b' n="', 1)[1].split(b'"', 1)[0])

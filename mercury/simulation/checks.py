@@ -1,0 +1,122 @@
+"""What must never happen, looked at while it could happen, and what must have happened at the end."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mercury.engine.exchange import Outgoing
+from mercury.simulation.application import Ledger, expected_answer, expected_handled, refuses
+from mercury.simulation.scenario import Flow
+from mercury.statemachine.messages import SequenceAcknowledgement, SequenceHeader
+from mercury.statemachine.ranges import RangeSet
+from mercury.statemachine.tables import InvokerState
+from mercury.storage.memory import MemoryStore
+from mercury.wire.decode import decode
+from mercury.wire.envelope import Envelope, HttpMessage
+
+
+class Seen(Protocol):
+    """A node as the checks see it."""
+
+    host: str
+    ledger: Ledger
+    store: MemoryStore
+
+
+class Checks:
+    """Collects violations. None is expected."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+
+    def violated(self, text: str) -> None:
+        if len(self.violations) < 100:
+            self.violations.append(text)
+
+    # --- while it runs ---------------------------------------------------------------------------------------------
+
+    def posted(self, node: Seen, outgoing: Outgoing) -> None:
+        """Nothing leaves before it is committed."""
+        self._on_wire(node, outgoing.envelope)
+
+    def replied(self, node: Seen, http: HttpMessage) -> None:
+        if b"Sequence" in http.body:
+            self._on_wire(node, decode(http.body, http.content_type, http.soap_action))
+
+    def _on_wire(self, node: Seen, envelope: Envelope) -> None:
+        for acknowledgement in envelope.acknowledgements:
+            self._acknowledged(node, acknowledgement)
+        if envelope.sequence is not None:
+            self._sent(node, envelope.sequence, envelope.message_id)
+
+    def _acknowledged(self, node: Seen, acknowledgement: SequenceAcknowledgement) -> None:
+        record = node.store.rmd.records.get(acknowledgement.identifier)
+        received = record.machine.received if record is not None else RangeSet()
+        for low, high in acknowledgement.ranges:
+            if not received.covers(low, high):
+                self.violated(
+                    f"{node.host} acknowledges {low}..{high} of {acknowledgement.identifier}, not committed: {received}"
+                )
+
+    def _sent(self, node: Seen, header: SequenceHeader, message_id: str | None) -> None:
+        found = node.store.rms.by_message_id.get(message_id or "")
+        row = node.store.rms.keys[found[0]].rows[found[1]] if found else None
+        if row is not None and row.number != header.message_number:
+            self.violated(f"{node.host} sends {message_id} as {header.message_number}, committed as {row.number}")
+        key = node.store.rms.by_identifier.get(header.identifier)
+        records = node.store.rms.keys[key].records if key is not None else []
+        known = [record for record in records if record.machine.identifier == header.identifier]
+        if not known or known[0].machine.last_number < header.message_number:
+            self.violated(f"{node.host} sends number {header.message_number} of {header.identifier}, not committed")
+
+    def step(self, flow: Flow, server: Seen) -> None:
+        """In order, without holes, without repeats, unaltered: at every moment, not only at the end."""
+        handled = server.ledger.handled.get(flow.key, [])
+        expected = expected_handled(flow, flow.messages)
+        if handled != expected[: len(handled)]:
+            where = next(i for i, (a, b) in enumerate(zip([*handled, b""], [*expected, b""], strict=False)) if a != b)
+            got = handled[where] if where < len(handled) else b""
+            self.violated(f"{flow.key}: at place {where + 1} the server has {got[:60]!r}")
+
+    # --- at the end ------------------------------------------------------------------------------------------------
+
+    def everything_arrived(self, flow: Flow, client: Seen, server: Seen) -> None:
+        sent = client.ledger.sent.get(flow.key, 0)
+        handled = server.ledger.handled.get(flow.key, [])
+        expected = expected_handled(flow, sent)
+        if handled != expected:
+            self.violated(f"{flow.key}: {len(handled)} of {len(expected)} messages were handled")
+        if not flow.in_out:
+            return
+        answers = client.ledger.answers.get(flow.key, {})
+        for number in range(1, sent + 1):
+            got = answers.get(number, [])
+            if got != [expected_answer(flow, number)]:
+                kind = "a fault" if refuses(number) else "an answer"
+                self.violated(f"{flow.key}: request {number} should have {kind} once, has {got}")
+
+    def everything_ended(self, node: Seen) -> None:
+        for record in node.store.rmd.records.values():
+            if not record.machine.tombstone:
+                self.violated(f"{node.host}: destination sequence {record.identifier} did not end: {record.machine}")
+            self._spells(node, record.machine.state.value, record.machine.predicate())
+        for buffer in node.store.invoker.buffers.values():
+            if buffer.record.machine.state is not InvokerState.DONE or buffer.rows:
+                self.violated(f"{node.host}: buffer {buffer.record.sequence} is not done: {buffer.record}")
+        for data in node.store.rms.keys.values():
+            for source in data.records:
+                if source.machine.alive:
+                    self.violated(f"{node.host}: source sequence did not end: {source.channel.key} {source.machine}")
+                if source.machine.failure is not None:
+                    self.violated(f"{node.host}: source sequence failed: {source.channel.key} {source.machine}")
+                else:
+                    self._spells(node, source.machine.state.value, source.machine.predicate())
+            if data.rows:
+                rows = [row.message_id for row in data.rows.values()][:3]
+                self.violated(f"{node.host}: {len(data.rows)} rows are left, {rows}")
+        for letter in node.store.dead_letters.values():
+            self.violated(f"{node.host}: a dead letter: {letter.reason} ({letter.message_id})")
+
+    def _spells(self, node: Seen, state: str, predicate: str) -> None:
+        if state != predicate:
+            self.violated(f"{node.host}: state {state}, but the counters say {predicate}")

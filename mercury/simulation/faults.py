@@ -1,0 +1,92 @@
+"""A store that crashes or fails around commits, by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from mercury.errors import TransientStorageError
+from mercury.simulation.scenario import NodeFaults
+from mercury.storage.api import Capabilities, Claim, Topic
+from mercury.storage.memory import MemoryStore
+from mercury.storage.memory.store import MemoryTransaction
+from mercury.storage.records import SequenceKey
+
+
+class SimulatedCrash(BaseException):
+    """The process is gone. Not an `Exception`: nothing may handle it."""
+
+
+class _FaultyTransaction:
+    """Leaves the real transaction the way the faults have it."""
+
+    def __init__(self, store: FaultyStore, inner: MemoryTransaction) -> None:
+        self._store = store
+        self._inner = inner
+
+    def __enter__(self) -> MemoryTransaction:
+        return self._inner.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._store.leave(self._inner, error)
+
+
+class FaultyStore:
+    """The in-memory store, with crashes before and after commits and commits that fail."""
+
+    capabilities = Capabilities(durable=True)
+
+    def __init__(self, inner: MemoryStore, faults: NodeFaults, chance: Random) -> None:
+        self.inner = inner
+        self._faults = faults
+        self._chance = chance
+        #: Cleared when the world heals.
+        self.faulty = True
+        #: Events the tables rule out, locks out of order: found by the code itself, and swallowed by nobody.
+        self.defects: list[str] = []
+
+    def transaction(self) -> _FaultyTransaction:
+        return _FaultyTransaction(self, self.inner.transaction())
+
+    def leave(self, inner: MemoryTransaction, error: BaseException | None) -> None:
+        """The end of a transaction, and what may go wrong around it."""
+        if isinstance(error, AssertionError):
+            self.defects.append(f"{type(error).__name__}: {error}")
+        mishap: BaseException | None = None
+        if error is None and self._happens(self._faults.crash_before_commit):
+            mishap = SimulatedCrash()
+        elif error is None and self._happens(self._faults.commit_fails):
+            mishap = TransientStorageError("the commit failed")
+        left_with = error or mishap
+        inner.__exit__(type(left_with) if left_with else None, left_with, None)
+        if mishap is not None:
+            raise mishap
+        if error is None and self._happens(self._faults.crash_after_commit):
+            raise SimulatedCrash
+
+    def _happens(self, likely: float) -> bool:
+        return self.faulty and likely > 0 and self._chance.random() < likely
+
+    def due_rmd(self, now: float, limit: int) -> list[str]:
+        return self.inner.due_rmd(now, limit)
+
+    def due_invoker(self, now: float, limit: int) -> list[str]:
+        return self.inner.due_invoker(now, limit)
+
+    def due_rms(self, now: float, limit: int) -> list[SequenceKey]:
+        return self.inner.due_rms(now, limit)
+
+    def next_due(self, topic: Topic) -> float | None:
+        return self.inner.next_due(topic)
+
+    def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
+        return self.inner.claim(resource, owner, now, lease)
+
+    def release(self, claim: Claim) -> None:
+        self.inner.release(claim)
+
+    def listen(self, listener: Callable[[frozenset[Topic]], None]) -> None:
+        self.inner.listen(listener)
+
+    def close(self) -> None:
+        self.inner.close()

@@ -1,0 +1,119 @@
+"""The network between nodes: HTTP exchanges that get lost, doubled, late, or cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mercury.simulation.scenario import NetworkFaults
+from mercury.simulation.world import World
+from mercury.wire.envelope import HttpMessage
+
+OnReply = Callable[[HttpMessage], None]
+OnError = Callable[[str], None]
+
+
+class Reachable(Protocol):
+    """A node as the network sees it."""
+
+    up: bool
+
+    def arrives(self, http: HttpMessage, path: str, reply: OnReply) -> None:
+        """A request has come in; ``reply`` is called once, or never."""
+
+
+@dataclass(slots=True)
+class _Exchange:
+    on_reply: OnReply
+    on_error: OnError
+    over: bool = False
+
+    def reply(self, http: HttpMessage) -> None:
+        if not self.over:
+            self.over = True
+            self.on_reply(http)
+
+    def error(self, text: str) -> None:
+        if not self.over:
+            self.over = True
+            self.on_error(text)
+
+
+class Network:
+    """Carries requests and replies. Heals when told to."""
+
+    def __init__(self, world: World, faults: NetworkFaults) -> None:
+        self._world = world
+        self._faults = faults
+        self._nodes: dict[str, Reachable] = {}
+        self._cut: set[frozenset[str]] = set()
+        self.healed = False
+        #: Requests put on the wire, repetitions included.
+        self.requests = 0
+
+    def join(self, host: str, node: Reachable) -> None:
+        self._nodes[host] = node
+
+    def plan_partitions(self, horizon: float) -> None:
+        """Cut pairs off at random times within ``horizon`` seconds."""
+        hosts = sorted(self._nodes)
+        for _ in range(self._faults.partitions):
+            pair = frozenset(self._world.random.sample(hosts, 2))
+            start = self._world.random.uniform(0, horizon)
+            length = self._world.random.uniform(0.5, self._faults.partition_length)
+            self._world.after(start, lambda pair=pair: self._cut.add(pair))  # type: ignore[misc]
+            self._world.after(start + length, lambda pair=pair: self._cut.discard(pair))  # type: ignore[misc]
+
+    def heal(self) -> None:
+        """From now on every message arrives, soon, once."""
+        self.healed = True
+        self._cut.clear()
+
+    def post(self, source: str, url: str, http: HttpMessage, on_reply: OnReply, on_error: OnError) -> None:
+        """One HTTP exchange. Exactly one of the two is called, at some later time."""
+        host, _, path = url.removeprefix("http://").partition("/")
+        exchange = _Exchange(on_reply, on_error)
+        self._world.after(self._faults.timeout, lambda: exchange.error("timed out"))
+        if self._happens(self._faults.lose_request):
+            return
+        self._carry(source, host, path, http, exchange)
+        if self._happens(self._faults.duplicate):
+            self._carry(source, host, path, http, _Exchange(_ignore_reply, _ignore_error))
+
+    def _carry(self, source: str, host: str, path: str, http: HttpMessage, exchange: _Exchange) -> None:
+        self.requests += 1
+        pair = frozenset((source, host))
+
+        def arrive() -> None:
+            node = self._nodes.get(host)
+            if node is None or not node.up:
+                exchange.error("connection refused")
+            elif pair not in self._cut:
+                node.arrives(http, path, back)
+
+        def back(reply: HttpMessage) -> None:
+            if pair not in self._cut and not self._happens(self._faults.lose_reply):
+                self._world.after(self._delay(), lambda: exchange.reply(reply))
+
+        self._world.after(self._delay(), arrive)
+
+    def _delay(self) -> float:
+        random = self._world.random
+        if self.healed:
+            return random.uniform(0.0005, 0.005)
+        delay = random.expovariate(1 / self._faults.delay)
+        if random.random() < self._faults.late:
+            delay += random.uniform(0, self._faults.lateness)
+        return delay
+
+    def _happens(self, likely: float) -> bool:
+        return not self.healed and likely > 0 and self._world.random.random() < likely
+
+
+def _ignore_reply(_reply: HttpMessage) -> None:
+    """Nobody waits for the reply to a doubled request."""
+
+
+def _ignore_error(_error: str) -> None:
+    """Nor for its failure."""

@@ -1,0 +1,310 @@
+"""One node: the real engine over a store that survives crashes, driven by events."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+from mercury.engine.addresses import AddressPolicy
+from mercury.engine.core import Engine
+from mercury.engine.exchange import Answer, Arrival, Outgoing, Step, Waiting
+from mercury.engine.parts import EngineSettings
+from mercury.errors import TransientStorageError
+from mercury.simulation.application import ONE_WAY, SERVICE, TWO_WAY, Ledger, SimulatedApplication, body
+from mercury.simulation.checks import Checks
+from mercury.simulation.faults import FaultyStore, SimulatedCrash
+from mercury.simulation.network import Network, OnReply
+from mercury.simulation.scenario import Flow, Scenario
+from mercury.simulation.world import World
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
+from mercury.storage.api import Topic
+from mercury.storage.memory import MemoryStore
+from mercury.storage.records import Channel, OutboundKind, OutboundMessage, SequenceKey
+from mercury.wire.encode import encode
+from mercury.wire.envelope import HttpMessage
+
+
+class Worker(Protocol):
+    """One of the engine's workers."""
+
+    def run_once(self, now: float) -> Step: ...
+
+
+class SeededIds:
+    """`Ids` that a seed replays."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+
+    def new(self) -> str:
+        return f"urn:uuid:{self._chance.getrandbits(128):032x}"
+
+    def chance(self) -> float:
+        return self._chance.random()
+
+
+@dataclass(slots=True)
+class _Parked:
+    waiting: Waiting
+    http: HttpMessage
+    reply: OnReply
+
+
+@dataclass(slots=True)
+class _Life:
+    """What a crash takes away."""
+
+    engine: Engine
+    store: FaultyStore
+    application: SimulatedApplication
+    workers: dict[Topic, Worker]
+    arrivals: list[tuple[Arrival, OnReply | None]] = field(default_factory=list)
+    parked: dict[int, _Parked] = field(default_factory=dict)
+    #: Which workers a commit has called for.
+    called: set[Topic] = field(default_factory=set)
+    work_at: float | None = None
+    receiving: bool = False
+
+
+class Node:
+    """A host of the simulated network."""
+
+    def __init__(self, number: int, world: World, network: Network, scenario: Scenario, checks: Checks) -> None:
+        self.host = f"node{number}"
+        self.ledger = Ledger()
+        self.store = MemoryStore()
+        self.up = False
+        self.crashes = 0
+        self._number = number
+        self._world = world
+        self._network = network
+        self._scenario = scenario
+        self._checks = checks
+        self._chance = Random(world.random.getrandbits(64))  # noqa: S311  replayable on purpose
+        self._healed = False
+        self._parking = 0
+        self._life: _Life | None = None
+        network.join(self.host, self)
+
+    # --- life and death --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin with what is committed, or begin again."""
+        self.store = self.store.crashed()
+        store = FaultyStore(self.store, self._scenario.node, self._chance)
+        store.defects = self._checks.violations
+        store.faulty = not self._healed
+        application = SimulatedApplication(self._scenario, self.ledger, self._chance, healed=self._healed)
+        engine = Engine(
+            store=store,
+            application=application.registry,
+            listener=application,
+            ids=SeededIds(self._chance),
+            settings=EngineSettings(addresses=AddressPolicy(("*",)), lease=5.0, number_batch=7, invoke_batch=5),
+        )
+        workers: dict[Topic, Worker] = {
+            Topic.RMS: engine.source,
+            Topic.RMD: engine.destination,
+            Topic.INVOKER: engine.invocation,
+        }
+        life = _Life(engine, store, application, workers, called=set(Topic))
+        store.listen(lambda topics: self._committed(life, topics))
+        self._life = life
+        self.up = True
+        self._world.log(f"{self.host} starts")
+        self._plan_work(0.0)
+
+    def crash(self) -> None:
+        """Everything but committed state is gone; the node comes back after a while."""
+        if not self.up:
+            return
+        self.crashes += 1
+        self.up = False
+        self._life = None
+        self._world.log(f"{self.host} crashes")
+        downtime = 0.1 if self._healed else self._world.random.uniform(0.05, self._scenario.node.downtime)
+        self._world.after(downtime, self.start)
+
+    def heal(self) -> None:
+        self._healed = True
+        if self._life is not None:
+            self._life.store.faulty = False
+            self._life.application.healed = True
+
+    # --- the application sends -------------------------------------------------------------------------------------
+
+    def send(self, flow: Flow) -> None:
+        """Send the next message of a flow, if the node is up; the ledger and the message commit together."""
+        life = self._life
+        if life is None:
+            return
+        number = self.ledger.sent.get(flow.key, 0) + 1
+        channel = self._channel(flow)
+        row = OutboundMessage(
+            message_id=f"urn:{flow.key}:{number}",
+            channel=channel,
+            action=TWO_WAY if flow.in_out else ONE_WAY,
+            payload=body(flow.key, number),
+            expects_response=flow.in_out,
+            callback="answer" if flow.in_out else None,
+            correlation=f"{flow.key}/{number}",
+            created_at=self._world.now,
+        )
+        rows = [row]
+        if number in flow.ends_after or number == flow.messages:
+            end_id = f"urn:{flow.key}:end{number}"
+            rows.append(OutboundMessage(message_id=end_id, channel=channel, kind=OutboundKind.END))
+        try:
+            with life.store.transaction() as tx:
+                for each in rows:
+                    tx.rms.append(each)
+                tx.after_commit(lambda: self.ledger.sent.__setitem__(flow.key, number))
+        except TransientStorageError:
+            return
+        except SimulatedCrash:
+            self.crash()
+
+    def _channel(self, flow: Flow) -> Channel:
+        back = EndpointReference(f"http://{self.host}/responses") if flow.listening else ANONYMOUS_ENDPOINT
+        endpoint = f"http://node{flow.server}/{SERVICE}"
+        return Channel(key=SequenceKey(endpoint, flow.key), policy=flow.policy, reply_to=back)
+
+    # --- the network brings ----------------------------------------------------------------------------------------
+
+    def arrives(self, http: HttpMessage, path: str, reply: OnReply) -> None:
+        url = f"http://{self.host}/{path}"
+        self._enqueue(Arrival(http=http, service=SERVICE if path == SERVICE else None, url=url), reply)
+
+    def _enqueue(self, arrival: Arrival, reply: OnReply | None) -> None:
+        life = self._life
+        if life is None:
+            return
+        life.arrivals.append((arrival, reply))
+        if not life.receiving:
+            life.receiving = True
+            waits = self._world.random.random() < self._scenario.batching
+            self._world.after(self._world.random.uniform(0, 0.2) if waits else 0.0, lambda: self._receive(life))
+
+    def _receive(self, life: _Life) -> None:
+        """What the committer does: everything that waits, in one transaction."""
+        if life is not self._life:
+            return
+        waiting, life.arrivals, life.receiving = life.arrivals, [], False
+        try:
+            answers = life.engine.receive([arrival for arrival, _ in waiting], self._world.now)
+        except SimulatedCrash:
+            self.crash()
+            return
+        for (_, reply), answer in zip(waiting, answers, strict=True):
+            self._checks.replied(self, answer.http)
+            self._post(life, list(answer.posts))
+            if reply is not None:
+                self._reply(life, answer, reply)
+
+    def _reply(self, life: _Life, answer: Answer, reply: OnReply) -> None:
+        if answer.waiting is None:
+            reply(answer.http)
+            return
+        self._parking += 1
+        place = self._parking
+        life.parked[place] = _Parked(answer.waiting, answer.http, reply)
+        self._world.after(self._scenario.back_channel_wait, lambda: self._unpark(life, place, final=True))
+        self._unpark(life, place, final=False)
+
+    def _unpark(self, life: _Life, place: int, *, final: bool) -> None:
+        parked = life.parked.get(place)
+        if life is not self._life or parked is None:
+            return
+        try:
+            response = life.engine.respond(parked.waiting)
+        except TransientStorageError:
+            response = None
+        except SimulatedCrash:
+            self.crash()
+            return
+        if response is not None or final:
+            del life.parked[place]
+            if response is not None:
+                self._checks.replied(self, response)
+            parked.reply(response or parked.http)
+
+    # --- the workers -----------------------------------------------------------------------------------------------
+
+    def _committed(self, life: _Life, topics: frozenset[Topic]) -> None:
+        if life is self._life:
+            life.called |= topics
+            self._plan_work(self._world.random.uniform(0, 0.002))
+
+    def _plan_work(self, delay: float) -> None:
+        life, at = self._life, self._world.now + delay
+        if life is None or (life.work_at is not None and life.work_at <= at):
+            return
+        life.work_at = at
+        self._world.at(at, lambda: self._work(life, at))
+
+    def _work(self, life: _Life, at: float) -> None:
+        """A turn of every worker that was called or has something due, in an order that chance decides."""
+        if life is not self._life or life.work_at != at:
+            return
+        life.work_at = None
+        now = self._world.now
+        called, life.called = life.called, set()
+        topics = [topic for topic in Topic if topic in called or self._due_at(life, topic) <= now]
+        self._chance.shuffle(topics)
+        try:
+            for topic in topics:
+                self._post(life, life.workers[topic].run_once(now).posts)
+        except TransientStorageError:
+            life.called |= set(topics)
+            self._plan_work(0.01)
+            return
+        except SimulatedCrash:
+            self.crash()
+            return
+        if Topic.RMS in topics:
+            for place in list(life.parked):
+                self._unpark(life, place, final=False)
+        earliest = min(self._due_at(life, topic) for topic in Topic)
+        if earliest < math.inf and self._life is life:
+            self._plan_work(max(0.01, earliest - now))
+
+    @staticmethod
+    def _due_at(life: _Life, topic: Topic) -> float:
+        due = life.store.next_due(topic)
+        return math.inf if due is None else due
+
+    # --- posting ---------------------------------------------------------------------------------------------------
+
+    def _post(self, life: _Life, posts: list[Outgoing]) -> None:
+        for outgoing in posts:
+            self._checks.posted(self, outgoing)
+            self._world.log(f"{self.host} posts {outgoing.purpose.value} {outgoing.number or ''} to {outgoing.url}")
+            self._network.post(
+                self.host,
+                outgoing.url,
+                encode(outgoing.envelope),
+                lambda http, outgoing=outgoing: self._answered(life, outgoing, http),  # type: ignore[misc]
+                lambda error, outgoing=outgoing: self._failed(life, outgoing, error),  # type: ignore[misc]
+            )
+
+    def _answered(self, life: _Life, outgoing: Outgoing, http: HttpMessage) -> None:
+        if life is not self._life:
+            return
+        self._world.log(f"{self.host} is answered {http.status}, {len(http.body)} bytes")
+        try:
+            arrival = life.engine.answered(outgoing, http, self._world.now)
+        except SimulatedCrash:
+            self.crash()
+            return
+        if arrival is not None:
+            self._enqueue(arrival, None)
+
+    def _failed(self, life: _Life, outgoing: Outgoing, error: str) -> None:
+        if life is not self._life:
+            return
+        try:
+            life.engine.failed(outgoing, error, self._world.now)
+        except SimulatedCrash:
+            self.crash()

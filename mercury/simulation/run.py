@@ -1,0 +1,179 @@
+"""Running seeds: a safety phase with faults, then a healed phase in which everything must end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from mercury.simulation.checks import Checks
+from mercury.simulation.network import Network
+from mercury.simulation.node import Node
+from mercury.simulation.scenario import Flow, Scenario, scenario_of
+from mercury.simulation.world import EPOCH, World
+
+#: Virtual seconds: how long faults go on at most, and how long the healed world may take.
+FAULTY_PHASE, HEALED_PHASE = 400.0, 3000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedReport:
+    """What one seed showed."""
+
+    seed: int
+    messages: int
+    #: Requests put on the wire.
+    requests: int
+    crashes: int
+    virtual_seconds: float
+    events: int
+    violations: tuple[str, ...]
+    #: The same for the same trace.
+    digest: str
+
+
+class Simulation:
+    """One seed."""
+
+    def __init__(self, scenario: Scenario, tell: Callable[[str], None] | None = None) -> None:
+        self.scenario = scenario
+        self.world = World(scenario.seed)
+        self.world.tell = tell
+        self.checks = Checks()
+        self.network = Network(self.world, scenario.network)
+        self.nodes = [Node(number, self.world, self.network, scenario, self.checks) for number in range(scenario.nodes)]
+
+    def run(self) -> SeedReport:
+        """Run both phases and look at the end."""
+        for line in self.scenario.describe():
+            self.world.log(line)
+        for node in self.nodes:
+            node.start()
+        self.network.plan_partitions(FAULTY_PHASE / 4)
+        for flow in self.scenario.flows:
+            self._send(flow)
+        self.world.run(EPOCH + FAULTY_PHASE, lambda: self._all_sent() and self._all_handled())
+        self._check_flows()
+        self._heal()
+        self.world.run(self.world.now + HEALED_PHASE, self._quiet)
+        self._check_flows()
+        self._check_end()
+        return self._report()
+
+    def _send(self, flow: Flow) -> None:
+        client = self.nodes[flow.client]
+
+        def again() -> None:
+            client.send(flow)
+            if client.ledger.sent.get(flow.key, 0) < flow.messages:
+                pace = 0.001 if self.network.healed else flow.pace
+                self.world.after(self.world.random.expovariate(1 / pace), again)
+
+        self.world.after(0.0, again)
+
+    def _heal(self) -> None:
+        self.world.log("healed")
+        self.network.heal()
+        for node in self.nodes:
+            node.heal()
+
+    def _all_sent(self) -> bool:
+        flows = self.scenario.flows
+        return all(self.nodes[flow.client].ledger.sent.get(flow.key, 0) == flow.messages for flow in flows)
+
+    def _all_handled(self) -> bool:
+        handled = sum(len(bodies) for node in self.nodes for bodies in node.ledger.handled.values())
+        return handled >= 0.9 * sum(flow.messages for flow in self.scenario.flows)
+
+    def _quiet(self) -> bool:
+        """Whether nothing is left to do, so that the healed phase may be cut short."""
+        if not self._all_sent():
+            return False
+        probe = Checks()
+        for node in self.nodes:
+            probe.everything_ended(node)
+        return not probe.violations and all(node.up for node in self.nodes)
+
+    def _check_flows(self) -> None:
+        for flow in self.scenario.flows:
+            self.checks.step(flow, self.nodes[flow.server])
+
+    def _check_end(self) -> None:
+        for flow in self.scenario.flows:
+            self.checks.everything_arrived(flow, self.nodes[flow.client], self.nodes[flow.server])
+        for node in self.nodes:
+            self.checks.everything_ended(node)
+            for told in node.ledger.told:
+                self.checks.violated(f"{node.host} was told: {told}")
+
+    def _report(self) -> SeedReport:
+        return SeedReport(
+            seed=self.scenario.seed,
+            messages=sum(node.ledger.sent.get(flow.key, 0) for flow in self.scenario.flows for node in self.nodes),
+            requests=self.network.requests,
+            crashes=sum(node.crashes for node in self.nodes),
+            virtual_seconds=self.world.elapsed,
+            events=self.world.events,
+            violations=tuple(self.checks.violations),
+            digest=self.world.digest(),
+        )
+
+
+def run_seed(seed: int, *, messages: int = 100, tell: Callable[[str], None] | None = None) -> SeedReport:
+    """Run one seed. ``tell`` gets every line of the trace."""
+    logger = logging.getLogger("mercury")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)  # the faults are meant; their reports would drown everything
+    try:
+        return Simulation(scenario_of(seed, messages=messages), tell).run()
+    finally:
+        logger.setLevel(before)
+
+
+def _run_seed(arguments: tuple[int, int]) -> SeedReport:
+    seed, messages = arguments
+    return run_seed(seed, messages=messages)
+
+
+def run_seeds(seeds: Iterable[int], *, messages: int = 100, processes: int | None = None) -> Iterator[SeedReport]:
+    """Run many seeds, as many at once as there are processors; reports come in the order of the seeds."""
+    processes = processes or len(os.sched_getaffinity(0))
+    work = [(seed, messages) for seed in seeds]
+    if processes == 1 or len(work) == 1:
+        yield from map(_run_seed, work)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(_run_seed, work, chunksize=4)
+
+
+@dataclass(slots=True)
+class Summary:
+    """Many seeds together."""
+
+    seeds: int = 0
+    messages: int = 0
+    requests: int = 0
+    crashes: int = 0
+    virtual_seconds: float = 0.0
+    violations: int = 0
+    _started: float = 0.0
+
+    @classmethod
+    def begin(cls) -> Summary:
+        return cls(_started=time.perf_counter())
+
+    def add(self, report: SeedReport) -> None:
+        self.seeds += 1
+        self.messages += report.messages
+        self.requests += report.requests
+        self.crashes += report.crashes
+        self.virtual_seconds += report.virtual_seconds
+        self.violations += len(report.violations)
+
+    @property
+    def seconds(self) -> float:
+        """Real seconds since `begin`."""
+        return time.perf_counter() - self._started

@@ -1,0 +1,181 @@
+"""What one seed stands for: who talks to whom in which dialect, and what goes wrong on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from mercury.statemachine.policy import (
+    AcknowledgeAt,
+    DestinationPolicy,
+    SourcePolicy,
+)
+from mercury.statemachine.protocol import ALL_PROTOCOLS
+from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkFaults:
+    """How bad the network is while it is bad. Chances are per exchange, times virtual seconds."""
+
+    lose_request: float = 0.0
+    lose_reply: float = 0.0
+    duplicate: float = 0.0
+    #: Mean of the exponential delay of each direction.
+    delay: float = 0.01
+    #: Chance that a message is late, and by up to how much: this is what reorders.
+    late: float = 0.0
+    lateness: float = 1.0
+    #: Times at which a pair of nodes is cut off from each other, and for how long at most.
+    partitions: int = 0
+    partition_length: float = 20.0
+    #: A sender waits so long for a reply.
+    timeout: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFaults:
+    """What goes wrong in the nodes."""
+
+    #: Chance per commit of a crash just before it, and just after it.
+    crash_before_commit: float = 0.0
+    crash_after_commit: float = 0.0
+    #: Chance that a commit fails without a crash.
+    commit_fails: float = 0.0
+    #: How long a node stays down at most.
+    downtime: float = 10.0
+    #: Chance that a handler or callback raises an error it does not mean.
+    handler_fails: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """The messages of one internal key."""
+
+    client: int
+    server: int
+    key: str
+    messages: int
+    policy: SourcePolicy
+    listening: bool
+    in_out: bool
+    #: Mean virtual seconds between sends.
+    pace: float
+    #: After how many messages the application ends the sequence, to go on with a successor.
+    ends_after: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Everything that is decided by the seed before anything happens."""
+
+    seed: int
+    nodes: int
+    flows: tuple[Flow, ...]
+    network: NetworkFaults
+    node: NodeFaults
+    destination: DestinationPolicy
+    #: Chance that several arrivals wait together for one commit.
+    batching: float
+    back_channel_wait: float
+    lines: list[str] = field(default_factory=list)
+
+    def describe(self) -> list[str]:
+        """The whole scenario, for a person who replays a seed."""
+        shown = [f"seed {self.seed}, {self.nodes} nodes", str(self.network), str(self.node), str(self.destination)]
+        return shown + [str(flow) for flow in self.flows]
+
+
+def scenario_of(seed: int, *, messages: int = 100) -> Scenario:
+    """The scenario of a seed. At least ``messages`` messages are sent in it, all flows together."""
+    chance = Random(seed)  # noqa: S311  replayable on purpose
+    nodes = chance.choice((2, 2, 2, 3, 3, 4, 5))
+    quiet = chance.random() < 0.1
+    network = _network(chance) if not quiet else NetworkFaults()
+    faults = NodeFaults(
+        crash_before_commit=chance.choice((0.0, 0.0, 0.003, 0.01)),
+        crash_after_commit=chance.choice((0.0, 0.0, 0.003, 0.01)),
+        commit_fails=chance.choice((0.0, 0.01, 0.05)),
+        downtime=chance.uniform(0.5, 20.0),
+        handler_fails=chance.choice((0.0, 0.02, 0.1)),
+    )
+    return Scenario(
+        seed=seed,
+        nodes=nodes,
+        flows=_flows(chance, nodes, messages),
+        network=network,
+        node=faults if not quiet else NodeFaults(),
+        destination=_destination(chance),
+        batching=chance.choice((0.0, 0.3, 0.8)),
+        back_channel_wait=chance.choice((0.0, 0.05, 1.0)),
+    )
+
+
+def _network(chance: Random) -> NetworkFaults:
+    return NetworkFaults(
+        lose_request=chance.choice((0.0, 0.05, 0.2, 0.35)),
+        lose_reply=chance.choice((0.0, 0.05, 0.2, 0.35)),
+        duplicate=chance.choice((0.0, 0.1, 0.3)),
+        delay=chance.choice((0.001, 0.02, 0.2)),
+        late=chance.choice((0.0, 0.1, 0.3)),
+        lateness=chance.choice((0.5, 5.0, 30.0)),
+        partitions=chance.choice((0, 0, 1, 3)),
+        partition_length=chance.uniform(1.0, 40.0),
+        timeout=chance.choice((2.0, 5.0, 10.0)),
+    )
+
+
+def _destination(chance: Random) -> DestinationPolicy:
+    return DestinationPolicy(
+        acknowledge_at=chance.choice((AcknowledgeAt.ACCEPTANCE, AcknowledgeAt.ACCEPTANCE, AcknowledgeAt.DELIVERY)),
+        acknowledgement_interval=chance.choice((0.0, 0.1, 0.5)),
+        acknowledge_every=chance.choice((1, 4, 16)),
+        max_ranges=chance.choice((2, 8, 512)),
+        max_backlog=chance.choice((3, 20, 10_000)),
+        redelivery=Backoff(base=0.2, cap=2.0),
+        # Longer than anything can be on its way here, and than a whole run.
+        tombstone=100_000.0,
+        inactivity_timeout=50_000.0,
+    )
+
+
+def _flows(chance: Random, nodes: int, messages: int) -> tuple[Flow, ...]:
+    count = chance.choice((1, 2, 2, 3, 4))
+    flows = []
+    for index in range(count):
+        client, server = chance.sample(range(nodes), 2)
+        share = -(-messages // count)
+        ends = tuple(sorted(chance.sample(range(1, share), min(share - 1, chance.choice((0, 0, 1, 3))))))
+        policy = SourcePolicy(
+            protocol=chance.choice(ALL_PROTOCOLS),
+            retransmission=RetransmissionPolicy(base=chance.choice((0.3, 1.0, 2.0)), cap=8.0),
+            window=chance.choice((1, 4, 32)),
+            idle_timeout=chance.choice((None, 2.0, 30.0)),
+            offer=True,
+            close=chance.random() < 0.5,
+        )
+        listening = chance.random() < 0.5
+        in_out = chance.random() < 0.5
+        if listening and chance.random() < 0.3:
+            policy = SourcePolicy(
+                protocol=policy.protocol,
+                retransmission=policy.retransmission,
+                window=policy.window,
+                idle_timeout=policy.idle_timeout,
+                offer=False,
+                close=policy.close,
+            )
+        flows.append(
+            Flow(
+                client=client,
+                server=server,
+                key=f"key{index}",
+                messages=share,
+                policy=policy,
+                listening=listening,
+                in_out=in_out,
+                pace=chance.choice((0.005, 0.05, 0.3)),
+                ends_after=ends,
+            )
+        )
+    return tuple(flows)

@@ -1,0 +1,111 @@
+"""What the two ends of a sequence may choose for themselves; nothing of it is negotiated on the wire (DA-08)."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from mercury.statemachine.messages import IncompleteSequenceBehavior
+from mercury.statemachine.protocol import Protocol
+from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
+
+
+class DeliveryAssurance(enum.Enum):
+    """How often a message reaches the application (DA-01 to DA-03)."""
+
+    #: Neither lost nor repeated: the handler's work and the mark that it was done are one transaction.
+    EXACTLY_ONCE = "ExactlyOnce"
+    #: Not lost; the handler commits first, so a crash before the mark repeats it.
+    AT_LEAST_ONCE = "AtLeastOnce"
+    #: Not repeated; the mark commits first, so a crash before the handler ends loses it.
+    AT_MOST_ONCE = "AtMostOnce"
+
+
+class AcknowledgeAt(enum.Enum):
+    """When a message counts as accepted (DA-06)."""
+
+    #: Once it is stored here.
+    ACCEPTANCE = "acceptance"
+    #: Once the application has consumed it.
+    DELIVERY = "delivery"
+
+
+class OnFailure(enum.Enum):
+    """What happens to a message whose handler keeps failing."""
+
+    #: The sequence waits; the message is tried again for ever.
+    WAIT = "wait"
+    #: It becomes a dead letter, and the sequence goes on.
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationPolicy:
+    """How a destination treats the sequences that are made at it. Times are seconds."""
+
+    assurance: DeliveryAssurance = DeliveryAssurance.EXACTLY_ONCE
+    in_order: bool = True
+    acknowledge_at: AcknowledgeAt = AcknowledgeAt.ACCEPTANCE
+    #: How long an acknowledgement to an address may wait for company; 0 = send it at once.
+    acknowledgement_interval: float = 0.1
+    #: An acknowledgement leaves at once when this many new messages wait for one.
+    acknowledge_every: int = 16
+    #: A sequence nothing was heard of for so long is ended; ``None`` = never.
+    inactivity_timeout: float | None = 7 * 86400.0
+    #: No sequence lives longer; ``None`` = as long as its source wants.
+    max_expires: float | None = None
+    #: How long an ended sequence still answers. Must outlast any peer's retries.
+    tombstone: float = 86400.0
+    #: More separate ranges than this are not taken: the message is not acknowledged and comes again.
+    max_ranges: int = 512
+    #: Messages of one sequence that wait for the application; above it new ones are refused until there is room.
+    max_backlog: int = 10_000
+    #: What is left when a sequence ends with a gap; ``None`` = DiscardFollowingFirstGap where nothing is delivered
+    #: past a gap (in order, not at most once), else NoDiscard. What is discarded then must not have been delivered.
+    incomplete_behavior: IncompleteSequenceBehavior | None = None
+    on_failure: OnFailure = OnFailure.WAIT
+    #: With ``SKIP``: how many times a failing handler is tried.
+    max_attempts: int = 10
+    #: The pauses between the tries of a failing handler.
+    redelivery: Backoff = field(default_factory=lambda: Backoff(base=0.5))
+
+    def __post_init__(self) -> None:
+        withholds = self.incomplete_behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
+        if withholds and self.acknowledge_at is AcknowledgeAt.DELIVERY:
+            raise ValueError(
+                "destination: DiscardEntireSequence delivers nothing before the end, and the source ends nothing "
+                "before it is acknowledged; acknowledge at acceptance"
+            )
+
+    @property
+    def behavior(self) -> IncompleteSequenceBehavior:
+        """What CreateSequenceResponse answers and a cut obeys."""
+        if self.incomplete_behavior is not None:
+            return self.incomplete_behavior
+        if self.in_order and self.assurance is not DeliveryAssurance.AT_MOST_ONCE:
+            return IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP
+        return IncompleteSequenceBehavior.NO_DISCARD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePolicy:
+    """How a source runs its sequences to one endpoint. Times are seconds."""
+
+    protocol: Protocol = field(default_factory=Protocol)
+    retransmission: RetransmissionPolicy = field(default_factory=RetransmissionPolicy)
+    #: Messages in flight: sent and not yet acknowledged.
+    window: int = 32
+    #: Ask for a sequence that ends after so long; ``None`` = never.
+    expires: float | None = None
+    #: The sequence fails when messages are unacknowledged and nothing was heard for so long; ``None`` = never.
+    inactivity_timeout: float | None = None
+    #: A sequence with nothing to do for so long ends; a later message starts a new one. ``None`` = never.
+    idle_timeout: float | None = 300.0
+    #: Offer a sequence for what comes back.
+    offer: bool = True
+    #: WS-RM 1.1: say CloseSequence before TerminateSequence.
+    close: bool = True
+    #: Transmissions of CloseSequence and TerminateSequence before the end counts as settled anyway.
+    end_attempts: int = 12
+    #: How long an ended sequence still answers.
+    tombstone: float = 86400.0

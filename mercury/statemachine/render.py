@@ -1,0 +1,233 @@
+"""The tables as Markdown with Mermaid diagrams: ``docs/state-machines.md`` is what `render_all` returns.
+
+Everything about states, events and cells is read from the tables. The prose says only what a table can not say of
+itself: what its events stand for, how its states are called elsewhere, and where it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any
+
+from mercury.statemachine.table import Kind, Table
+from mercury.statemachine.tables import ALL, InvokerEvent, RmdEvent, RmdState, RmsEvent, RmsState
+
+#: What an event stands for.
+MEANINGS: Mapping[Enum, str] = {
+    RmsEvent.AMR: "a message from the application takes the next number",
+    RmsEvent.LMR_NUMBERED: "the application's last message takes the next number",
+    RmsEvent.LMR_BARE: "the application ends the sequence without another message; an idle sequence ends; rollover",
+    RmsEvent.CSRR: "CreateSequenceResponse received",
+    RmsEvent.ACK: "acknowledgement received, something is still unacknowledged after it",
+    RmsEvent.ACKALL: "acknowledgement received, nothing is unacknowledged after it",
+    RmsEvent.FIN: "the destination's final word: final ranges, however they came",
+    RmsEvent.TMS: "TerminateSequence was taken by the transport (WS-RM 1.0) or answered (WS-RM 1.1)",
+    RmsEvent.FAIL: "refused, unknown, terminated without ranges, expired, silent for too long, given up",
+    RmdEvent.AMR_SNC: "message received, the sequence is not complete after it",
+    RmdEvent.AMR_SC: "message received, the sequence is complete after it",
+    RmdEvent.LMR_SNC: "last message or last number received, the sequence is not complete after it",
+    RmdEvent.LMR_SC: "last message or last number received, the sequence is complete after it",
+    RmdEvent.TMR: "TerminateSequence received",
+    RmdEvent.EXP: "expired, or nothing was heard for too long",
+    InvokerEvent.AMR: "message received",
+    InvokerEvent.LMR_MESSAGE: "last message received, with its body",
+    InvokerEvent.LMR_NUMBER: "only the last number became known",
+    InvokerEvent.SAM_SOME: "messages were given to the application, releasable ones are left",
+    InvokerEvent.SAM_MORE: "the same; none is left, more are expected",
+    InvokerEvent.SAM_ALL: "the same; it was all there will be",
+    InvokerEvent.CUT_LEFT: "the sequence ended incomplete, releasable messages are left",
+    InvokerEvent.CUT_NONE: "the same; none is left",
+}
+
+#: What the states are called by WS-RM 1.1 (appendix on state tables) and in descriptions of WS-RM 1.0.
+OTHER_NAMES: Mapping[Enum, tuple[str, str]] = {
+    RmsState.CREATING: ("Creating", "Creating"),
+    RmsState.CREATING_LAST: ("Creating", "Creating"),
+    RmsState.IDLE: ("Created", "Created"),
+    RmsState.SENDING: ("Created", "Created"),
+    RmsState.SENDING_LAST: (
+        "Created (the end is known here only); Rollover, if a rollover ended it; Closing, if the rest is abandoned",
+        "LastSent",
+    ),
+    RmsState.ENDING: (
+        "as before; Closing once CloseSequence was sent; Closed with C; Terminating once TerminateSequence was sent",
+        "all acknowledged",
+    ),
+    RmsState.ENDED: ("None", "None"),
+    RmdState.CREATED: ("Created", "Created"),
+    RmdState.RECEIVING: ("Created; Closed with C", "Created"),
+    RmdState.LAST_KNOWN: ("Closed", "LastReceived"),
+    RmdState.COMPLETE: ("Closed", "Complete"),
+    RmdState.ENDED_COMPLETE: ("None", "None"),
+    RmdState.ENDED_OPEN: ("None", "None"),
+    RmdState.ENDED_INCOMPLETE: ("None", "None"),
+}
+
+LEGEND: Mapping[Kind, str] = {
+    Kind.REFUSE: "the machine answers no: an error for the application, or a fault for the peer. Nothing changes.",
+    Kind.FAIL: "the sequence fails. The tuple freezes, with the reason beside it.",
+    Kind.IGNORE: "the event says nothing here. Nothing changes.",
+    Kind.IMPOSSIBLE: "can not happen: whoever raises the event has looked at the counters first. "
+    "A test says why for each of these cells.",
+}
+
+PREFACE = """\
+# The three state machines
+
+<!-- Printed from the transition tables by `mercury tables`. Do not edit: change the tables and print it again. -->
+
+A reliable sequence is carried by three machines: **RMSSequence** at the source, **RMDSequence** at the destination,
+and **InvokerBuffer** between the destination and its application. This page is printed from the tables that the
+machines run on (`mercury/statemachine/tables.py`); a test fails when the two differ.
+
+A **state** is the tuple of its factors, one digit each: 1 = has happened, 0 = has not (yet). The digits always equal
+what the counters of the machine say: 1100 at the source means that the identifier is known and that a number is
+unacknowledged, no more and no less. The machines are pure: an event and the time go in, the new state and effects
+come out. No order of events is assumed, and a repeat leaves the state alone. A message that the network loses is an
+event that did not happen: the state stays, and the state is what causes the retransmission.
+
+Two more factors stand **beside the tuple**:
+
+- **C**, closed: the destination has said its final word about which numbers it accepted. At the source it comes with
+  the final ranges; at the destination with CloseSequence, and from then on no new number is taken and every
+  acknowledgement is Final.
+- **F**, failed (only at the source), with the reason. While F is set the tuple is frozen; the source still answers
+  CloseSequence and TerminateSequence.
+"""
+
+CELLS = """\
+## How to read a cell
+
+A cell names the next state; often it is the same one. Several states with "or" between them: the counters decide.
+`·C` behind a state: C is set as well.
+"""
+
+NAMES = """\
+## The states under other names
+
+WS-RM 1.1 has its own state tables, in which the destination's knowledge and the application's wishes are one
+factor; "None" is: no such sequence. The names in use for WS-RM 1.0, which has no such tables, stand beside them.
+The InvokerBuffer has no counterpart in either. A source with F set is None.
+"""
+
+ORIGIN = """\
+## Where the tables come from, and what was changed
+
+The three machines, their factors and the way of reading a tuple are those of A. C. Suriarachchi, *Queued transaction
+processing with Web Services ReliableMessaging* (2010), figures 3-5 to 3-13: seven states at the source, five at the
+destination, four in the invoker buffer. A model of the tables was then searched exhaustively, with losses, repeats,
+reordering and a crash at every step, in both generations of WS-RM, and corrected where it failed. What differs, or
+is said more precisely:
+
+- The destination ends incomplete sequences too: 1001 and 1101 stand beside 1111.
+- The invoker buffer has a fifth state, 010: the end is known, a gap stands before what is left. For the same reason
+  a message that arrives in 000 or 010 need not be releasable, and a sequence that is cut there may still have
+  something to release (NoDiscard, or DiscardEntireSequence without a gap).
+- C and F stand beside the tuple. WS-RM 1.1 (CloseSequence, Final) and failures need them, not a second machine.
+- The end has two events at the source: LMR+ takes a number, LMR0 does not. In WS-RM 1.0 the empty LastMessage is a
+  message of its own, takes a number and has to be acknowledged.
+- TMS at the source means that the end is settled: TerminateSequence was taken by the transport (1.0) or answered
+  (1.1), or a fault says that the destination does not know the sequence any more.
+- CloseSequence leaves only when everything is acknowledged, or when the application abandons the rest: it forbids
+  new numbers at the destination.
+- What the final ranges do not list, or what IncompleteSequenceBehavior discards, leaves for a successor sequence.
+  Everything else that is unacknowledged at a failure is in doubt, except what was never sent.
+- A destination forgets a sequence that nobody used (EXP in 0000) without a tombstone. All other ends are tombstones,
+  which outlast a peer's retries.
+"""
+
+PAIRS = """\
+## Ends of pairs
+
+A sequence for responses that was offered with CreateSequence, and accepted, starts at its source in 1000. It ends
+when the invoker buffer of the request sequence is in 011 and every response is stored: that raises LMR on it. The
+request sequence, in turn, stays in 1010 and sends neither CloseSequence nor TerminateSequence until every response
+that it expects is stored, unless the application abandons them. Only a destination with DiscardEntireSequence gets
+CloseSequence before: it gives nothing to its application, and so answers nothing, until it knows the end.
+"""
+
+
+def render_all() -> str:
+    """The whole page."""
+    parts = [PREFACE, CELLS + "\n" + _grid(("cell", "meaning"), ((k.value, text) for k, text in LEGEND.items()))]
+    for table in ALL:
+        parts += [render_table(table), render_diagram(table)]
+    parts += [NAMES + "\n" + _other_names(), ORIGIN, PAIRS]
+    return "\n".join(parts)
+
+
+def render_table(table: Table[Any, Any]) -> str:
+    """One machine: its factors, events and states, the full table, and where it starts."""
+    states = [(state.value, state.name, table.work[state]) for state in table.states]
+    cells = ((state.value, *(str(table[state, event]) for event in table.events)) for state in table.states)
+    return "\n".join(
+        (
+            f"## {table.name}: ({', '.join(table.factors)})\n",
+            _grid(("factor", "meaning"), table.factors.items()),
+            _grid(("event", "meaning"), ((event.value, MEANINGS[event]) for event in table.events)),
+            _grid(("state", "name", "work while in it"), states),
+            _grid(("state", *(event.value for event in table.events)), cells),
+            f"Starts: {'; '.join(table.start)}.\n",
+        )
+    )
+
+
+def render_diagram(table: Table[Any, Any]) -> str:
+    """One machine as a Mermaid state diagram; what leaves a state where it is stands below it."""
+    lines = ["```mermaid", "stateDiagram-v2", "    direction LR"]
+    lines += [f'    state "{state.value} {state.name}" as {state.name}' for state in table.states]
+    for start in table.start:
+        label, _, value = start.rpartition(": ")
+        lines.append(f"    [*] --> {table.states(value).name}: {label}")
+    arrows, loops = _arrows(table)
+    lines += [f"    {source} --> {target}: {', '.join(labels)}" for (source, target), labels in arrows.items()]
+    lines += [f"    {state.name} --> [*]" for state in table.states if _is_final(table, state)]
+    stays = (f"{state.value}: {', '.join(labels)}" for state, labels in loops.items())
+    return "\n".join((*lines, "```\n", f"Stay in the same state: {'; '.join(stays)}.\n"))
+
+
+def _arrows(table: Table[Any, Any]) -> tuple[dict[tuple[str, str], list[str]], dict[Any, list[str]]]:
+    """The labels of the arrows between different states, parallel ones together, and those of the loops."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    loops: dict[Any, list[str]] = {}
+    for (state, event), cell in table.cells.items():
+        label = event.value + ("·C" if cell.closes else "")
+        if cell.kind is Kind.FAIL:
+            arrows.setdefault((state.name, "F"), []).append(label)
+        for target in cell.next:
+            if target is state:
+                loops.setdefault(state, []).append(label)
+            else:
+                arrows.setdefault((state.name, target.name), []).append(label)
+    return arrows, loops
+
+
+def _is_final(table: Table[Any, Any], state: Enum) -> bool:
+    return all(cell.next in ((), (state,)) for (at, _), cell in table.cells.items() if at is state)
+
+
+def _other_names() -> str:
+    rows = (
+        (table.name, state.value, state.name, *OTHER_NAMES[state])
+        for table in ALL
+        for state in table.states
+        if state in OTHER_NAMES
+    )
+    return _grid(("machine", "state", "name", "WS-RM 1.1", "WS-RM 1.0"), rows)
+
+
+def _grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+
+    def lines() -> Iterator[str]:
+        names = list(heads)
+        yield _row(names)
+        yield _row("---" for _ in names)
+        yield from map(_row, rows)
+
+    return "\n".join(lines()) + "\n"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

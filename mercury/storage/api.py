@@ -1,0 +1,300 @@
+"""The storage API: what every store must do, and what may fail when.
+
+One unit of work is one ``with store.transaction() as tx:``; leaving it commits, an exception rolls everything back.
+Nothing a transaction does is visible to another before its commit. Rows are locked when they are read for update,
+never later, in one order: RMD, InvokerBuffer, RMS, and within a kind by key; a store that can notice a breach of
+that order refuses it.
+
+Figures 3-17 to 3-19 of the dissertation: a StorageManager gives a Transaction and one manager for each kind.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from mercury.statemachine.faults import Ranges
+from mercury.statemachine.ranges import RangeSet
+from mercury.storage.records import (
+    DeadLetter,
+    InboundMessage,
+    InvokerRecord,
+    OutboundMessage,
+    RmdRecord,
+    RmsRecord,
+    SequenceKey,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a store can do beyond the contract. Asking for what is not here raises `CapabilityError`."""
+
+    #: Committed state outlives the process.
+    durable: bool = False
+    #: Several processes may share it.
+    shared: bool = False
+    #: Tells other processes about commits.
+    notifies: bool = False
+    #: Can be the last resource of a two-phase commit.
+    last_resource: bool = False
+    #: Can be a branch of a two-phase commit.
+    two_phase: bool = False
+
+
+class Topic(enum.Enum):
+    """Whose work a commit has made."""
+
+    RMS = "rms"
+    RMD = "rmd"
+    INVOKER = "invoker"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to work on one sequence. Commits made under it are conditional on the epoch."""
+
+    resource: str
+    owner: str
+    epoch: int
+
+
+class LockOrderError(AssertionError):
+    """Rows were locked against the order: a defect of Mercury, found before it can deadlock."""
+
+
+class RMDSequenceManager(Protocol):
+    """Sequences at their destination."""
+
+    def lock(self, identifiers: Iterable[str]) -> dict[str, RmdRecord]:
+        """Lock and read the sequences that exist, in ascending order of identifier. First of the three kinds.
+
+        :raises TransientStorageError: a lock was not got in time.
+        """
+
+    def read(self, identifier: str) -> RmdRecord | None:
+        """The committed record, or this transaction's own; without a lock."""
+
+    def find_created(self, create_message_id: str, acks_to: str) -> str | None:
+        """The identifier of the sequence that this CreateSequence has made before (RM-CS-13)."""
+
+    def insert(self, record: RmdRecord) -> None:
+        """A new sequence. Two made from the same CreateSequence at once: the later commit raises `Conflict`."""
+
+    def save(self, record: RmdRecord) -> None:
+        """Keep a changed record. It must be locked or new."""
+
+    def delete(self, identifier: str) -> None:
+        """Forget a sequence. It must be locked."""
+
+    def open_count(self) -> int:
+        """How many sequences are not tombstones."""
+
+    def all(self) -> list[RmdRecord]:
+        """All, as committed."""
+
+
+class InvokerBufferManager(Protocol):
+    """Buffers between destination sequences and the application."""
+
+    def insert(self, record: InvokerRecord) -> None:
+        """A new buffer, made with its sequence."""
+
+    def add(self, messages: Sequence[InboundMessage]) -> None:
+        """Insert rows without locking any buffer: a slow handler never stalls reception (transactions.md 9)."""
+
+    def read(self, sequence: str) -> InvokerRecord | None:
+        """The committed record, without a lock."""
+
+    def markers(self, sequence: str) -> list[InboundMessage]:
+        """The rows of kind END and CUT, in order of insertion."""
+
+    def numbers(self, sequence: str, low: int = 1, high: int | None = None) -> RangeSet:
+        """The numbers of the waiting messages between ``low`` and ``high``, both included."""
+
+    def messages(self, sequence: str, numbers: Sequence[int]) -> dict[int, InboundMessage]:
+        """The waiting messages with these numbers, bodies included."""
+
+    def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
+        """Lock the buffer and save ``record``, delete the consumed messages and the ``markers`` that were read.
+
+        Conditional: the stored version must be the one ``record`` was read with; it is increased by one.
+
+        :raises Conflict: it is not. Nothing of the transaction may be kept.
+        """
+
+    def delete(self, sequence: str) -> None:
+        """Forget a buffer and what is in it."""
+
+    def all(self) -> list[InvokerRecord]:
+        """All, as committed."""
+
+
+class RMSSequenceManager(Protocol):
+    """Sequences at their source, by internal key, and their buffers."""
+
+    def append(self, message: OutboundMessage) -> None:
+        """Insert a row without a number and without locking any sequence (transactions.md 5).
+
+        :raises Conflict: at the commit, when a row with this MessageID exists.
+        """
+
+    def lock(self, keys: Iterable[SequenceKey]) -> None:
+        """Lock the sequences of these keys, ascending. Last of the three kinds.
+
+        :raises TransientStorageError: a lock was not got in time.
+        """
+
+    def records(self, key: SequenceKey) -> list[RmsRecord]:
+        """The sequences of a locked key that are remembered, oldest first, tombstones included."""
+
+    def peek(self, key: SequenceKey) -> list[RmsRecord]:
+        """The sequences of a key as committed, oldest first, without a lock."""
+
+    def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:
+        """Whose sequence has this identifier, or was asked for by this CreateSequence. Without a lock."""
+
+    def key_of_request(self, message_id: str) -> SequenceKey | None:
+        """Whose buffer has the row with this MessageID. Without a lock."""
+
+    def insert(self, record: RmsRecord) -> None:
+        """A new sequence; its key must be locked, or so new that nobody else can know it."""
+
+    def save(self, record: RmsRecord) -> None:
+        """Keep a changed record. Its key must be locked."""
+
+    def delete(self, record: RmsRecord) -> None:
+        """Forget a sequence. Its key must be locked."""
+
+    def unnumbered(self, key: SequenceKey, limit: int) -> list[OutboundMessage]:
+        """Committed rows without a number, in order of insertion. The key must be locked."""
+
+    def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
+        """Keep ``sequence_id``, ``number`` and ``due`` of rows that were numbered."""
+
+    def unsettled(self, record: RmsRecord, limit: int) -> list[OutboundMessage]:
+        """The lowest rows of a sequence that still need transmission, bodies included, ascending."""
+
+    def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
+        """Keep ``attempts`` and ``due`` of rows that are about to be transmitted."""
+
+    def acknowledge(self, record: RmsRecord, ranges: Ranges) -> None:
+        """These numbers are acknowledged."""
+
+    def release(self, record: RmsRecord, ranges: Ranges) -> None:
+        """Delete the acknowledged rows of these numbers, except those that wait for a response."""
+
+    def resend(self, record: RmsRecord, numbers: Iterable[int], now: float) -> None:
+        """Make these numbers due now (Nack)."""
+
+    def answered(self, message_id: str) -> OutboundMessage | None:
+        """The response to this request is stored. Returns the row as it was; its key must be locked."""
+
+    def consumed(self, message_id: str) -> None:
+        """The response to this request was consumed: the row goes once it is acknowledged. Key locked."""
+
+    def row(self, message_id: str) -> OutboundMessage | None:
+        """The committed row with this MessageID, without a lock."""
+
+    def response_to(self, message_id: str) -> OutboundMessage | None:
+        """The numbered response to a peer's request, while it is not acknowledged. Without a lock."""
+
+    def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+        """Take the numbers away from these rows: a successor gives new ones, in the same order."""
+
+    def take(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+        """Remove and return these rows."""
+
+    def discard(self, rows: Sequence[OutboundMessage]) -> None:
+        """Remove rows without a number (ends that were carried out, dead letters)."""
+
+    def backlog(self, key: SequenceKey) -> int:
+        """Rows of a key, numbered or not."""
+
+    def all(self) -> list[RmsRecord]:
+        """All, as committed."""
+
+
+class DeadLetterManager(Protocol):
+    """Messages that can not be delivered."""
+
+    def add(self, letters: Sequence[DeadLetter]) -> None: ...
+
+    def all(self) -> list[DeadLetter]:
+        """All, the oldest first."""
+
+    def delete(self, identifier: str) -> DeadLetter | None:
+        """Remove and return one."""
+
+
+class Transaction(Protocol):
+    """One unit of work. Not to be used by two threads."""
+
+    @property
+    def rmd(self) -> RMDSequenceManager: ...
+
+    @property
+    def invoker(self) -> InvokerBufferManager: ...
+
+    @property
+    def rms(self) -> RMSSequenceManager: ...
+
+    @property
+    def dead_letters(self) -> DeadLetterManager: ...
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Leaving with an exception undoes what was done inside, and only that; the exception goes on."""
+
+    def guard(self, claim: Claim) -> None:
+        """Commit only while ``claim`` holds; otherwise the commit raises `Conflict` and nothing is kept."""
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Call ``action`` once the commit is made and every lock is free.
+
+        Not called when the transaction rolls back, nor when the process dies in between: nothing that must happen
+        may rest on it. It must not fail.
+        """
+
+
+class StorageManager(Protocol):
+    """A store. Safe to be used by many threads."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """One unit of work: commits when left normally, rolls back when left with an exception.
+
+        :raises TransientStorageError: from the commit; nothing was kept and the work may be repeated.
+        :raises StorageError: from the commit; nothing was kept.
+        """
+
+    def due_rmd(self, now: float, limit: int) -> list[str]:
+        """Identifiers of destination sequences with ``due <= now``, the longest due first."""
+
+    def due_invoker(self, now: float, limit: int) -> list[str]:
+        """Sequences whose buffer has a releasable message or a marker, and whose ``retry_at`` has passed.
+
+        A sequence that carries on another waits until that one has delivered everything.
+        """
+
+    def due_rms(self, now: float, limit: int) -> list[SequenceKey]:
+        """Keys with rows to be numbered and no sequence that holds them, or with a sequence whose ``due <= now``."""
+
+    def next_due(self, topic: Topic) -> float | None:
+        """When the earliest work of a kind is due that needs no event; what is due already counts too."""
+
+    def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
+        """Take the claim on a sequence for ``lease`` seconds, or prolong one's own; ``None`` = somebody has it."""
+
+    def release(self, claim: Claim) -> None:
+        """Give a claim back. A claim that is lost already is passed over."""
+
+    def listen(self, listener: Callable[[frozenset[Topic]], None]) -> None:
+        """Call ``listener`` after every commit that made work. It must not block."""
+
+    def close(self) -> None:
+        """Let go of everything. A store can not be used afterwards."""

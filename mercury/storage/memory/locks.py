@@ -1,0 +1,96 @@
+"""Two-phase locking of sequence objects, with the lock order checked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mercury.errors import TransientStorageError
+from mercury.storage.api import LockOrderError
+
+#: The order of the kinds (house.md, invariant 4).
+RMD, INVOKER, RMS = 0, 1, 2
+_NAMES = ("RMD", "InvokerBuffer", "RMS")
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A lock, and how many hold it or wait for it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+
+
+class LockTable:
+    """One lock for each sequence object that somebody holds or waits for, and no others: peers name many."""
+
+    def __init__(self, timeout: float) -> None:
+        #: Seconds.
+        self.timeout = timeout
+        self._mutex = threading.Lock()
+        self._locks: dict[tuple[int, str], _Shared] = {}
+
+    def acquire(self, kind: int, name: str, *, wait: bool = True) -> bool:
+        """Lock an object. False: it was not unlocked in time."""
+        with self._mutex:
+            shared = self._locks.setdefault((kind, name), _Shared())
+            shared.users += 1
+        acquired = False
+        try:
+            acquired = shared.lock.acquire(timeout=self.timeout) if wait else shared.lock.acquire(blocking=False)
+        finally:
+            if not acquired:
+                self._leave(kind, name)
+        return acquired
+
+    def release(self, kind: int, name: str) -> None:
+        """Unlock an object that is held."""
+        self._leave(kind, name).lock.release()
+
+    def _leave(self, kind: int, name: str) -> _Shared:
+        with self._mutex:
+            shared = self._locks[kind, name]
+            shared.users -= 1
+            if not shared.users:
+                del self._locks[kind, name]
+        return shared
+
+
+class HeldLocks:
+    """The locks of one transaction: they only grow until its end."""
+
+    def __init__(self, table: LockTable) -> None:
+        self._table = table
+        self._held: dict[tuple[int, str], None] = {}
+        self._highest: tuple[int, str] = (-1, "")
+
+    def acquire(self, kind: int, names: Iterable[str]) -> None:
+        """Lock these objects in ascending order; those held already are passed over.
+
+        :raises LockOrderError: an object stands before one that is held already.
+        :raises TransientStorageError: the time is over.
+        """
+        for name in sorted(set(names)):
+            if (kind, name) in self._held:
+                continue
+            if (kind, name) < self._highest:
+                held = f"{_NAMES[self._highest[0]]} {self._highest[1]}"
+                raise LockOrderError(f"{_NAMES[kind]} {name} is locked after {held}")
+            if not self._table.acquire(kind, name):
+                raise TransientStorageError(f"{_NAMES[kind]} {name} was not unlocked within {self._table.timeout} s")
+            self._held[kind, name] = None
+            self._highest = (kind, name)
+
+    def adopt(self, kind: int, name: str) -> None:
+        """An object that this transaction makes: nobody else can know it."""
+        if (kind, name) not in self._held and self._table.acquire(kind, name, wait=False):
+            self._held[kind, name] = None
+
+    def holds(self, kind: int, name: str) -> bool:
+        return (kind, name) in self._held
+
+    def release(self) -> None:
+        for kind, name in self._held:
+            self._table.release(kind, name)
+        self._held.clear()

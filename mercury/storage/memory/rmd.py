@@ -1,0 +1,120 @@
+"""Destination sequences in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mercury.errors import Conflict
+from mercury.storage.api import Topic
+from mercury.storage.memory import locks
+from mercury.storage.records import RmdRecord
+
+if TYPE_CHECKING:
+    from mercury.storage.memory.store import MemoryTransaction
+
+
+class CommittedRmd:
+    """What is committed of destination sequences."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, RmdRecord] = {}
+        self.open = 0
+        self.by_create: dict[tuple[str, str], str] = {}
+        #: Only the sequences that have something due at some time.
+        self.times: dict[str, float] = {}
+
+    def install(self, identifier: str, record: RmdRecord | None) -> None:
+        old = self.records.pop(identifier, None)
+        self.times.pop(identifier, None)
+        if old is not None and not old.machine.tombstone:
+            self.open -= 1
+        if old is not None and old.create_message_id is not None:
+            self.by_create.pop((old.create_message_id, old.acks_to.address), None)
+        if record is None:
+            return
+        self.records[identifier] = record
+        if record.create_message_id is not None:
+            self.by_create[record.create_message_id, record.acks_to.address] = identifier
+        if record.due is not None:
+            self.times[identifier] = record.due
+        if not record.machine.tombstone:
+            self.open += 1
+
+    def due(self, now: float, limit: int) -> list[str]:
+        due = sorted((at, identifier) for identifier, at in self.times.items() if at <= now)
+        return [identifier for _, identifier in due[:limit]]
+
+    def next_due(self) -> float | None:
+        return min(self.times.values(), default=None)
+
+
+class MemoryRmd:
+    """`RMDSequenceManager` of one transaction."""
+
+    def __init__(self, transaction: MemoryTransaction) -> None:
+        self._tx = transaction
+        self._committed = transaction.store.rmd
+        self.changed: dict[str, RmdRecord | None] = {}
+        self.inserted: list[RmdRecord] = []
+
+    def lock(self, identifiers: Iterable[str]) -> dict[str, RmdRecord]:
+        wanted = list(identifiers)
+        self._tx.locks.acquire(locks.RMD, wanted)
+        records = ((identifier, self.read(identifier)) for identifier in wanted)
+        return {identifier: record for identifier, record in records if record is not None}
+
+    def read(self, identifier: str) -> RmdRecord | None:
+        if identifier in self.changed:
+            own = self.changed[identifier]
+            return own.copy() if own else None
+        with self._tx.store.mutex:
+            record = self._committed.records.get(identifier)
+            return record.copy() if record else None
+
+    def find_created(self, create_message_id: str, acks_to: str) -> str | None:
+        for record in self.inserted:
+            if (record.create_message_id, record.acks_to.address) == (create_message_id, acks_to):
+                return record.identifier
+        with self._tx.store.mutex:
+            return self._committed.by_create.get((create_message_id, acks_to))
+
+    def insert(self, record: RmdRecord) -> None:
+        self._tx.locks.adopt(locks.RMD, record.identifier)
+        self.inserted.append(record)
+        self.changed[record.identifier] = record.copy()
+
+    def save(self, record: RmdRecord) -> None:
+        self._tx.require(locks.RMD, record.identifier)
+        self.changed[record.identifier] = record.copy()
+
+    def delete(self, identifier: str) -> None:
+        self._tx.require(locks.RMD, identifier)
+        self.changed[identifier] = None
+
+    def open_count(self) -> int:
+        with self._tx.store.mutex:
+            return self._committed.open
+
+    def all(self) -> list[RmdRecord]:
+        with self._tx.store.mutex:
+            return [record.copy() for record in self._committed.records.values()]
+
+    # --- the end of the transaction, under the store's mutex -------------------------------------------------------
+
+    def check(self) -> None:
+        for record in self.inserted:
+            made_from = (record.create_message_id or "", record.acks_to.address)
+            if record.create_message_id is not None and made_from in self._committed.by_create:
+                raise Conflict("the same CreateSequence has made a sequence meanwhile")
+
+    def install(self) -> set[Topic]:
+        for identifier, record in self.changed.items():
+            self._committed.install(identifier, record)
+        return {Topic.RMD} if self.changed else set()
+
+    def savepoint(self) -> tuple[dict[str, RmdRecord | None], list[RmdRecord]]:
+        return dict(self.changed), list(self.inserted)
+
+    def rollback_to(self, saved: tuple[dict[str, RmdRecord | None], list[RmdRecord]]) -> None:
+        self.changed, self.inserted = saved

@@ -1,0 +1,412 @@
+"""Source sequences and their buffers in memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice, zip_longest
+from typing import TYPE_CHECKING
+
+from mercury.errors import Conflict
+from mercury.statemachine.faults import Ranges
+from mercury.storage.api import Topic
+from mercury.storage.memory import locks
+from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
+
+if TYPE_CHECKING:
+    from mercury.storage.memory.store import MemoryTransaction
+
+
+def _remove(numbers: list[int], number: int) -> None:
+    index = bisect_left(numbers, number)
+    if index < len(numbers) and numbers[index] == number:
+        del numbers[index]
+
+
+@dataclass(slots=True)
+class NumberedRows:
+    """The rows of one sequence: number to position, and which of them still need transmission."""
+
+    positions: dict[int, int] = field(default_factory=dict)
+    numbers: list[int] = field(default_factory=list)
+    unsettled: list[int] = field(default_factory=list)
+
+    def between(self, ranges: Ranges) -> Iterator[int]:
+        for low, high in ranges:
+            yield from self.numbers[bisect_left(self.numbers, low) : bisect_right(self.numbers, high)]
+
+
+@dataclass(slots=True)
+class KeyData:
+    """What is committed of one internal key."""
+
+    records: list[RmsRecord] = field(default_factory=list)
+    rows: dict[int, OutboundMessage] = field(default_factory=dict)
+    #: Positions of the rows without a number, ascending.
+    waiting: list[int] = field(default_factory=list)
+    numbered: dict[str, NumberedRows] = field(default_factory=dict)
+
+
+class CommittedRms:
+    """What is committed of source sequences, with the ways to find it."""
+
+    def __init__(self) -> None:
+        self.keys: dict[SequenceKey, KeyData] = {}
+        self.by_identifier: dict[str, SequenceKey] = {}
+        self.by_create: dict[str, SequenceKey] = {}
+        self.by_message_id: dict[str, tuple[SequenceKey, int]] = {}
+        #: By the request: usually one, two when a handler ran twice.
+        self.responses: dict[str, dict[int, SequenceKey]] = {}
+        #: Keys with rows that wait for a number.
+        self.waiting: dict[SequenceKey, None] = {}
+        self.times: dict[SequenceKey, float] = {}
+
+    def data(self, key: SequenceKey) -> KeyData:
+        return self.keys.setdefault(key, KeyData())
+
+    def install_row(self, key: SequenceKey, position: int, row: OutboundMessage | None) -> None:
+        """Replace, add or (``None``) remove one row and keep every index true."""
+        data = self.data(key)
+        old = data.rows.pop(position, None)
+        if old is not None:
+            if old.sequence_id is None or old.number is None:
+                _remove(data.waiting, position)
+            else:
+                rows = data.numbered[old.sequence_id]
+                del rows.positions[old.number]
+                _remove(rows.numbers, old.number)
+                _remove(rows.unsettled, old.number)
+            self.by_message_id.pop(old.message_id, None)
+            if old.relates_to is not None:
+                others = self.responses[old.relates_to]
+                del others[position]
+                if not others:
+                    del self.responses[old.relates_to]
+        if row is not None:
+            data.rows[position] = row
+            if row.sequence_id is None or row.number is None:
+                insort(data.waiting, position)
+            else:
+                rows = data.numbered.setdefault(row.sequence_id, NumberedRows())
+                rows.positions[row.number] = position
+                insort(rows.numbers, row.number)
+                if not row.settled:
+                    insort(rows.unsettled, row.number)
+            self.by_message_id[row.message_id] = (key, position)
+            if row.relates_to is not None:
+                self.responses.setdefault(row.relates_to, {})[position] = key
+
+    def install_records(self, key: SequenceKey, records: list[RmsRecord]) -> None:
+        data = self.data(key)
+        for record in data.records:
+            if record.machine.identifier is not None:
+                self.by_identifier.pop(record.machine.identifier, None)
+            self.by_create.pop(record.create_message_id, None)
+        data.records = records
+        for record in records:
+            if record.machine.identifier is not None:
+                self.by_identifier[record.machine.identifier] = key
+            self.by_create[record.create_message_id] = key
+        for sequence_id in set(data.numbered) - {record.id for record in records}:
+            if not data.numbered[sequence_id].positions:
+                del data.numbered[sequence_id]
+
+    def refresh(self, key: SequenceKey) -> None:
+        """Bring the indexes of one key's work up to date; forget a key nothing is left of."""
+        data = self.keys[key]
+        self.waiting.pop(key, None)
+        self.times.pop(key, None)
+        if data.waiting and not any(record.holds for record in data.records):
+            self.waiting[key] = None
+        times = [record.due for record in data.records if record.due is not None]
+        if times:
+            self.times[key] = min(times)
+        if not data.records and not data.rows:
+            del self.keys[key]
+
+    def due(self, now: float, limit: int) -> list[SequenceKey]:
+        """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""
+        timed = sorted((key for key, at in self.times.items() if at <= now), key=self.times.__getitem__)
+        by_turns = chain.from_iterable(zip_longest(self.waiting, timed))
+        return list(islice(dict.fromkeys(key for key in by_turns if key is not None), limit))
+
+    def next_due(self) -> float | None:
+        return 0.0 if self.waiting else min(self.times.values(), default=None)
+
+
+class MemoryRms:
+    """`RMSSequenceManager` of one transaction."""
+
+    def __init__(self, transaction: MemoryTransaction) -> None:
+        self._tx = transaction
+        self._committed = transaction.store.rms
+        self.appended: list[OutboundMessage] = []
+        self.changed_records: dict[SequenceKey, list[RmsRecord]] = {}
+        #: Own versions of rows by position; ``None`` = removed.
+        self.changed_rows: dict[SequenceKey, dict[int, OutboundMessage | None]] = {}
+
+    # --- sequences -------------------------------------------------------------------------------------------------
+
+    def append(self, message: OutboundMessage) -> None:
+        self.appended.append(message.copy())
+
+    def lock(self, keys: Iterable[SequenceKey]) -> None:
+        self._tx.locks.acquire(locks.RMS, [str(key) for key in keys])
+
+    def records(self, key: SequenceKey) -> list[RmsRecord]:
+        self._require(key)
+        if key in self.changed_records:
+            return [record.copy() for record in self.changed_records[key]]
+        return self.peek(key)
+
+    def peek(self, key: SequenceKey) -> list[RmsRecord]:
+        with self._tx.store.mutex:
+            data = self._committed.keys.get(key)
+            return [record.copy() for record in data.records] if data else []
+
+    def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:
+        with self._tx.store.mutex:
+            if identifier is not None:
+                return self._committed.by_identifier.get(identifier)
+            return self._committed.by_create.get(create_message_id or "")
+
+    def key_of_request(self, message_id: str) -> SequenceKey | None:
+        with self._tx.store.mutex:
+            found = self._committed.by_message_id.get(message_id)
+            return found[0] if found else None
+
+    def insert(self, record: RmsRecord) -> None:
+        self._tx.locks.adopt(locks.RMS, str(record.channel.key))
+        self._own_records(record.channel.key).append(record.copy())
+
+    def save(self, record: RmsRecord) -> None:
+        records = self._own_records(record.channel.key)
+        records[self._index(records, record)] = record.copy()
+
+    def delete(self, record: RmsRecord) -> None:
+        records = self._own_records(record.channel.key)
+        del records[self._index(records, record)]
+
+    # --- rows ------------------------------------------------------------------------------------------------------
+
+    def unnumbered(self, key: SequenceKey, limit: int) -> list[OutboundMessage]:
+        self._require(key)
+        own = self.changed_rows.get(key, {})
+        found = []
+        with self._tx.store.mutex:
+            data = self._committed.keys.get(key)
+            positions = list(data.waiting[: limit + len(own)]) if data else []
+            committed = {position: data.rows[position] for position in positions} if data else {}
+        for position in sorted(set(positions) | set(own)):
+            row = own[position] if position in own else committed.get(position)
+            if row is not None and row.number is None:
+                found.append(row.copy())
+        return found[:limit]
+
+    def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
+        self._change(record.channel.key, rows)
+
+    def unsettled(self, record: RmsRecord, limit: int) -> list[OutboundMessage]:
+        key = record.channel.key
+        self._require(key)
+        own = self.changed_rows.get(key, {})
+        with self._tx.store.mutex:
+            numbered = self._numbered(record)
+            numbers = numbered.unsettled[: limit + len(own)] if numbered else []
+            data = self._committed.keys.get(key)
+            candidates = {numbered.positions[number]: number for number in numbers} if numbered else {}
+            rows = {position: data.rows[position] for position in candidates} if data else {}
+        for position, changed in own.items():
+            rows.pop(position, None)
+            if changed is not None and changed.sequence_id == record.id and not changed.settled:
+                rows[position] = changed
+        return sorted((row.copy() for row in rows.values()), key=lambda row: row.number or 0)[:limit]
+
+    def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
+        for row in rows:
+            self._change(row.channel.key, [row])
+
+    def acknowledge(self, record: RmsRecord, ranges: Ranges) -> None:
+        rows = [row for row in self._rows_between(record, ranges) if not row.acknowledged]
+        for row in rows:
+            row.acknowledged = True
+        self._change(record.channel.key, rows)
+
+    def release(self, record: RmsRecord, ranges: Ranges) -> None:
+        for row in self._rows_between(record, ranges):
+            if row.acknowledged and not row.expects_response:
+                self._remove_row(row)
+
+    def resend(self, record: RmsRecord, numbers: Iterable[int], now: float) -> None:
+        rows = self._rows_between(record, tuple((number, number) for number in numbers))
+        for row in rows:
+            row.due = now
+        self._change(record.channel.key, rows)
+
+    def answered(self, message_id: str) -> OutboundMessage | None:
+        row = self._own_row(message_id)
+        if row is None:
+            return None
+        before = row.copy()
+        row.answered = True
+        self._change(row.channel.key, [row])
+        return before
+
+    def consumed(self, message_id: str) -> None:
+        row = self._own_row(message_id)
+        if row is None:
+            return
+        row.answered = True
+        row.expects_response = False
+        if row.acknowledged:
+            self._remove_row(row)
+        else:
+            self._change(row.channel.key, [row])
+
+    def row(self, message_id: str) -> OutboundMessage | None:
+        with self._tx.store.mutex:
+            return self._committed_row(self._committed.by_message_id.get(message_id))
+
+    def response_to(self, message_id: str) -> OutboundMessage | None:
+        with self._tx.store.mutex:
+            for position, key in self._committed.responses.get(message_id, {}).items():
+                row = self._committed.keys[key].rows[position]
+                if row.number is not None and not row.acknowledged:
+                    return row.copy()
+        return None
+
+    def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+        rows = self._rows_between(record, ranges)
+        for row in rows:
+            row.sequence_id = row.number = None
+            row.attempts = 0
+            row.acknowledged = False
+        self._change(record.channel.key, rows)
+        return [row.copy() for row in rows]
+
+    def take(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+        rows = self._rows_between(record, ranges)
+        for row in rows:
+            self._remove_row(row)
+        return rows
+
+    def discard(self, rows: Sequence[OutboundMessage]) -> None:
+        for row in rows:
+            self._remove_row(row)
+
+    def backlog(self, key: SequenceKey) -> int:
+        with self._tx.store.mutex:
+            data = self._committed.keys.get(key)
+            return len(data.rows) if data else 0
+
+    def all(self) -> list[RmsRecord]:
+        with self._tx.store.mutex:
+            return [record.copy() for data in self._committed.keys.values() for record in data.records]
+
+    # --- within ----------------------------------------------------------------------------------------------------
+
+    def _require(self, key: SequenceKey) -> None:
+        self._tx.require(locks.RMS, str(key))
+
+    def _own_records(self, key: SequenceKey) -> list[RmsRecord]:
+        self._require(key)
+        if key not in self.changed_records:
+            self.changed_records[key] = self.records(key)
+        return self.changed_records[key]
+
+    @staticmethod
+    def _index(records: list[RmsRecord], record: RmsRecord) -> int:
+        return next(index for index, known in enumerate(records) if known.id == record.id)
+
+    def _numbered(self, record: RmsRecord) -> NumberedRows | None:
+        data = self._committed.keys.get(record.channel.key)
+        return data.numbered.get(record.id) if data else None
+
+    def _committed_row(self, found: tuple[SequenceKey, int] | None) -> OutboundMessage | None:
+        if found is None:
+            return None
+        key, position = found
+        return self._committed.keys[key].rows[position].copy()
+
+    def _own_row(self, message_id: str) -> OutboundMessage | None:
+        """This transaction's version of a row of a locked key."""
+        for rows in self.changed_rows.values():
+            for row in rows.values():
+                if row is not None and row.message_id == message_id:
+                    return row.copy()
+        committed = self.row(message_id)
+        if committed is None:
+            return None
+        self._require(committed.channel.key)
+        own = self.changed_rows.get(committed.channel.key, {})
+        return None if committed.position in own else committed
+
+    def _rows_between(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+        """This transaction's versions of the numbered rows in these ranges, ascending."""
+        key = record.channel.key
+        self._require(key)
+        own = self.changed_rows.get(key, {})
+        found: list[OutboundMessage] = []
+        with self._tx.store.mutex:
+            numbered = self._numbered(record)
+            if numbered is not None:
+                rows = self._committed.keys[key].rows
+                positions = (numbered.positions[number] for number in numbered.between(ranges))
+                found = [rows[position].copy() for position in positions if position not in own]
+        for row in own.values():
+            if row is not None and row.sequence_id == record.id and row.number is not None:
+                number = row.number
+                if any(low <= number <= high for low, high in ranges):
+                    found.append(row.copy())
+        return sorted(found, key=lambda row: row.number or 0)
+
+    def _change(self, key: SequenceKey, rows: Iterable[OutboundMessage]) -> None:
+        self._require(key)
+        own = self.changed_rows.setdefault(key, {})
+        for row in rows:
+            own[row.position] = row.copy()
+
+    def _remove_row(self, row: OutboundMessage) -> None:
+        self._require(row.channel.key)
+        self.changed_rows.setdefault(row.channel.key, {})[row.position] = None
+
+    # --- the end of the transaction, under the store's mutex -------------------------------------------------------
+
+    def check(self) -> None:
+        seen: set[str] = set()
+        for message in self.appended:
+            if message.message_id in self._committed.by_message_id or message.message_id in seen:
+                raise Conflict(f"a message {message.message_id} is here already")
+            seen.add(message.message_id)
+
+    def install(self) -> set[Topic]:
+        committed = self._committed
+        touched: dict[SequenceKey, None] = {}
+        for key, rows in self.changed_rows.items():
+            for position, row in rows.items():
+                committed.install_row(key, position, row)
+            touched[key] = None
+        for message in self.appended:
+            message.position = self._tx.store.next_position()
+            committed.install_row(message.channel.key, message.position, message)
+            touched[message.channel.key] = None
+        for key, records in self.changed_records.items():
+            committed.install_records(key, records)
+            touched[key] = None
+        for key in touched:
+            committed.refresh(key)
+        return {Topic.RMS} if touched else set()
+
+    def savepoint(
+        self,
+    ) -> tuple[int, dict[SequenceKey, list[RmsRecord]], dict[SequenceKey, dict[int, OutboundMessage | None]]]:
+        records = {key: list(rows) for key, rows in self.changed_records.items()}
+        return len(self.appended), records, {key: dict(rows) for key, rows in self.changed_rows.items()}
+
+    def rollback_to(
+        self,
+        saved: tuple[int, dict[SequenceKey, list[RmsRecord]], dict[SequenceKey, dict[int, OutboundMessage | None]]],
+    ) -> None:
+        length, self.changed_records, self.changed_rows = saved
+        del self.appended[length:]

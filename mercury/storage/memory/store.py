@@ -1,0 +1,265 @@
+"""The store and its transactions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mercury.errors import Conflict, StorageError
+from mercury.storage.api import Capabilities, Claim, LockOrderError, Topic
+from mercury.storage.memory.invoker import CommittedInvoker, MemoryInvoker
+from mercury.storage.memory.locks import HeldLocks, LockTable
+from mercury.storage.memory.rmd import CommittedRmd, MemoryRmd
+from mercury.storage.memory.rms import CommittedRms, MemoryRms
+from mercury.storage.records import DeadLetter, SequenceKey
+
+
+class MemoryDeadLetters:
+    """`DeadLetterManager` of one transaction."""
+
+    def __init__(self, transaction: MemoryTransaction) -> None:
+        self._tx = transaction
+        self.added: list[DeadLetter] = []
+        self.deleted: list[str] = []
+
+    def add(self, letters: Sequence[DeadLetter]) -> None:
+        self.added.extend(letters)
+
+    def all(self) -> list[DeadLetter]:
+        with self._tx.store.mutex:
+            return list(self._tx.store.dead_letters.values())
+
+    def delete(self, identifier: str) -> DeadLetter | None:
+        if identifier in self.deleted:
+            return None
+        with self._tx.store.mutex:
+            letter = self._tx.store.dead_letters.get(identifier)
+        if letter is not None:
+            self.deleted.append(identifier)
+        return letter
+
+    def check(self) -> None:
+        for identifier in self.deleted:
+            if identifier not in self._tx.store.dead_letters:
+                raise Conflict(f"somebody else has taken dead letter {identifier}")
+
+    def install(self) -> None:
+        self._tx.store.dead_letters.update({letter.id: letter for letter in self.added})
+        for identifier in self.deleted:
+            self._tx.store.dead_letters.pop(identifier, None)
+
+
+class MemoryTransaction:
+    """`Transaction` over the in-memory store: private until it is left."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self.locks = HeldLocks(store.lock_table)
+        self._rmd: MemoryRmd | None = None
+        self._invoker: MemoryInvoker | None = None
+        self._rms: MemoryRms | None = None
+        self._dead_letters: MemoryDeadLetters | None = None
+        self._claims: list[Claim] = []
+        self._after_commit: list[Callable[[], None]] = []
+
+    def __enter__(self) -> MemoryTransaction:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        topics: frozenset[Topic] = frozenset()
+        try:
+            if error is None:
+                topics = self._commit()
+        finally:
+            self.locks.release()
+        if error is None:
+            for action in self._after_commit:
+                action()
+        if topics:
+            self.store.tell(topics)
+
+    # The managers are made when they are first used: most transactions touch one or two kinds.
+
+    @property
+    def rmd(self) -> MemoryRmd:
+        if self._rmd is None:
+            self._rmd = MemoryRmd(self)
+        return self._rmd
+
+    @property
+    def invoker(self) -> MemoryInvoker:
+        if self._invoker is None:
+            self._invoker = MemoryInvoker(self)
+        return self._invoker
+
+    @property
+    def rms(self) -> MemoryRms:
+        if self._rms is None:
+            self._rms = MemoryRms(self)
+        return self._rms
+
+    @property
+    def dead_letters(self) -> MemoryDeadLetters:
+        if self._dead_letters is None:
+            self._dead_letters = MemoryDeadLetters(self)
+        return self._dead_letters
+
+    def require(self, kind: int, name: str) -> None:
+        """A row may be changed only while it is locked."""
+        if not self.locks.holds(kind, name):
+            raise LockOrderError(f"{name} is changed without its lock")
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        saved = (self.rmd.savepoint(), self.invoker.savepoint(), self.rms.savepoint())
+        lengths = len(self.dead_letters.added), len(self.dead_letters.deleted), len(self._after_commit)
+        try:
+            yield
+        except BaseException:
+            self.rmd.rollback_to(saved[0])
+            self.invoker.rollback_to(saved[1])
+            self.rms.rollback_to(saved[2])
+            del self.dead_letters.added[lengths[0] :]
+            del self.dead_letters.deleted[lengths[1] :]
+            del self._after_commit[lengths[2] :]
+            raise
+
+    def guard(self, claim: Claim) -> None:
+        self._claims.append(claim)
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        self._after_commit.append(action)
+
+    def _commit(self) -> frozenset[Topic]:
+        topics: set[Topic] = set()
+        with self.store.mutex:
+            for claim in self._claims:
+                self.store.check_claim(claim)
+            managers = [used for used in (self._rmd, self._invoker, self._rms) if used is not None]
+            if self._dead_letters is not None:
+                self._dead_letters.check()
+            for manager in managers:
+                manager.check()
+            for manager in managers:
+                topics |= manager.install()
+            if self._dead_letters is not None:
+                self._dead_letters.install()
+        return frozenset(topics)
+
+
+@dataclass(slots=True)
+class _HeldClaim:
+    claim: Claim
+    until: float
+
+
+class MemoryStore:
+    """`StorageManager` in memory. Lost with its process.
+
+    :param lock_timeout: seconds after which waiting for a lock raises `TransientStorageError`.
+    """
+
+    capabilities = Capabilities()
+
+    def __init__(self, *, lock_timeout: float = 10.0) -> None:
+        #: Guards everything that is committed.
+        self.mutex = threading.RLock()
+        self.lock_table = LockTable(lock_timeout)
+        self.rmd = CommittedRmd()
+        self.invoker = CommittedInvoker()
+        self.rms = CommittedRms()
+        self.dead_letters: dict[str, DeadLetter] = {}
+        self._claims: dict[str, _HeldClaim] = {}
+        self._epoch = 0
+        self._listeners: list[Callable[[frozenset[Topic]], None]] = []
+        self._position = 0
+        self._closed = False
+
+    def transaction(self) -> MemoryTransaction:
+        if self._closed:
+            raise StorageError("the store is closed")
+        return MemoryTransaction(self)
+
+    def tell(self, topics: frozenset[Topic]) -> None:
+        """A commit has made work."""
+        for listener in self._listeners:
+            listener(topics)
+
+    def next_position(self) -> int:
+        """The next place in the order of insertion. Call it under the mutex."""
+        self._position += 1
+        return self._position
+
+    # --- work ------------------------------------------------------------------------------------------------------
+
+    def due_rmd(self, now: float, limit: int) -> list[str]:
+        with self.mutex:
+            return self.rmd.due(now, limit)
+
+    def due_invoker(self, now: float, limit: int) -> list[str]:
+        with self.mutex:
+            return self.invoker.due(now, limit)
+
+    def due_rms(self, now: float, limit: int) -> list[SequenceKey]:
+        with self.mutex:
+            return self.rms.due(now, limit)
+
+    def next_due(self, topic: Topic) -> float | None:
+        with self.mutex:
+            match topic:
+                case Topic.RMD:
+                    return self.rmd.next_due()
+                case Topic.INVOKER:
+                    return self.invoker.next_due()
+                case Topic.RMS:
+                    return self.rms.next_due()
+
+    # --- claims ----------------------------------------------------------------------------------------------------
+
+    def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
+        with self.mutex:
+            held = self._claims.get(resource)
+            if held is not None and held.claim.owner == owner:
+                held.until = now + lease
+                return held.claim
+            if held is not None and held.until > now:
+                return None
+            self._epoch += 1  # one for all: it grows for each of them, and nothing is kept of those that are gone
+            claim = Claim(resource, owner, self._epoch)
+            self._claims[resource] = _HeldClaim(claim, now + lease)
+            return claim
+
+    def release(self, claim: Claim) -> None:
+        with self.mutex:
+            held = self._claims.get(claim.resource)
+            if held is not None and held.claim == claim:
+                del self._claims[claim.resource]
+
+    def check_claim(self, claim: Claim) -> None:
+        held = self._claims.get(claim.resource)
+        if held is None or held.claim != claim:
+            raise Conflict(f"the claim on {claim.resource} is lost")
+
+    # --- the process -----------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Callable[[frozenset[Topic]], None]) -> None:
+        self._listeners.append(listener)
+
+    def close(self) -> None:
+        self._closed = True
+        self._listeners.clear()
+
+    def crashed(self) -> MemoryStore:
+        """A store with what is committed now and nothing else: what a durable store would show after a crash."""
+        with self.mutex:
+            survivor = MemoryStore(lock_timeout=self.lock_table.timeout)
+            survivor.rmd = self.rmd
+            survivor.invoker = self.invoker
+            survivor.rms = self.rms
+            survivor.dead_letters = self.dead_letters
+            survivor._position = self._position
+            survivor._epoch = self._epoch
+            self._closed = True
+        return survivor

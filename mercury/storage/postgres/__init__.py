@@ -1,0 +1,1 @@
+"""What is PostgreSQL's own: the embedded server."""

@@ -1,0 +1,282 @@
+"""What is stored. Records are mutable copies: a change counts once it is saved and its transaction committed.
+
+All times are seconds since the epoch. Identifiers are opaque strings.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from mercury.statemachine.effects import Certainty
+from mercury.statemachine.invoker import InvokerBuffer
+from mercury.statemachine.messages import ANONYMOUS, ANONYMOUS_ENDPOINT, EndpointReference
+from mercury.statemachine.policy import SourcePolicy
+from mercury.statemachine.protocol import Protocol
+from mercury.statemachine.rmd import RMDSequence
+from mercury.statemachine.rms import RMSSequence
+
+T = TypeVar("T")
+
+
+def shallow(value: T) -> T:
+    """A second object with the same attributes. Records are copied at every read, so this is kept cheap."""
+    own = object.__new__(type(value))
+    own.__dict__.update(value.__dict__)
+    return own
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SequenceKey:
+    """The internal key: messages with the same endpoint and name share a sequence (requirements, section 1)."""
+
+    endpoint: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.endpoint}#{self.name}"
+
+
+class Role(enum.Enum):
+    """Whose sequence it is."""
+
+    #: The application's own messages.
+    REQUEST = "request"
+    #: Responses to a peer's requests.
+    RESPONSE = "response"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """Everything a process needs to know to make the sequence of a key: stored with the messages that use it."""
+
+    key: SequenceKey
+    policy: SourcePolicy = field(default_factory=SourcePolicy)
+    #: Where acknowledgements and responses come to: an address of this side, or anonymous.
+    reply_to: EndpointReference = ANONYMOUS_ENDPOINT
+    role: Role = Role.REQUEST
+    #: The other sequence of the pair: with RESPONSE the peer's sequence of requests.
+    pair: str | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return self.key.endpoint
+
+    @property
+    def back_channel(self) -> bool:
+        """Nothing can be posted: what is sent waits for a request to come and fetch it (HTTP-05)."""
+        return self.key.endpoint == ANONYMOUS
+
+
+class OutboundKind(enum.Enum):
+    """What a row of the RMS buffer stands for."""
+
+    MESSAGE = "message"
+    #: The application's end of the sequence.
+    END = "end"
+    #: The same, without waiting for what is not acknowledged.
+    ABANDON = "abandon"
+
+
+@dataclass(kw_only=True)
+class OutboundMessage:
+    """A row of the RMS buffer. It is inserted without a number; the holder of the key's claim numbers it."""
+
+    message_id: str
+    channel: Channel
+    kind: OutboundKind = OutboundKind.MESSAGE
+    action: str = ""
+    #: Standalone XML of one element, or empty.
+    payload: bytes = b""
+    is_fault: bool = False
+    #: No message of the sequence comes after this one.
+    last: bool = False
+    headers: tuple[bytes, ...] = ()
+    #: Reference parameters of the endpoint that a response goes to.
+    to_parameters: tuple[bytes, ...] = ()
+    relates_to: str | None = None
+    #: A response is to come; the row stays until it was consumed.
+    expects_response: bool = False
+    #: The registered name of what consumes the response.
+    callback: str | None = None
+    correlation: str | None = None
+    created_at: float = 0.0
+    #: The order of insertion; given by the store.
+    position: int = 0
+    sequence_id: str | None = None
+    number: int | None = None
+    #: Transmissions so far.
+    attempts: int = 0
+    #: When it is to be transmitted (again).
+    due: float = 0.0
+    acknowledged: bool = False
+    #: The response is stored.
+    answered: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """No transmission is needed any more; with a back-channel a request is repeated until answered (HTTP-05)."""
+        replays = self.expects_response and self.channel.reply_to.anonymous
+        return self.acknowledged and (self.answered or not replays)
+
+    def copy(self) -> OutboundMessage:
+        return shallow(self)
+
+
+@dataclass(kw_only=True)
+class RmsRecord:
+    """A sequence at its source."""
+
+    id: str
+    channel: Channel
+    machine: RMSSequence
+    created_at: float
+    #: The MessageID of CreateSequence, the same at every repetition (RM-CS-13).
+    create_message_id: str
+    #: The identifier offered for what comes back; the same at every repetition.
+    offered: str | None = None
+    #: Present when the peer accepted the offer.
+    offer_accepted: bool = False
+    #: The identifier of the sequence that this one carries on.
+    follows: str | None = None
+    #: When there is something to do; ``None`` = when something happens.
+    due: float | None = None
+    #: Rows of its key wait until nothing of it is unacknowledged; then a successor takes them.
+    holds: bool = False
+    #: When it ended or failed: its tombstone counts from here.
+    ended_at: float | None = None
+    last_error: str | None = None
+
+    def copy(self) -> RmsRecord:
+        own = shallow(self)
+        own.machine = machine = shallow(self.machine)
+        machine.acknowledged = machine.acknowledged.copy()
+        machine.moved = machine.moved.copy()
+        return own
+
+
+@dataclass(kw_only=True)
+class RmdRecord:
+    """A sequence at its destination."""
+
+    machine: RMDSequence
+    protocol: Protocol
+    acks_to: EndpointReference
+    created_at: float
+    #: The service it was made at; ``None`` = a sequence of responses to our own requests.
+    service: str | None = None
+    #: MessageID of the CreateSequence that made it, to know a repetition.
+    create_message_id: str | None = None
+    #: The channel of the offer that was accepted with it.
+    response_channel: Channel | None = None
+    #: The URL it was made at, as the peer wrote it.
+    to: str = ""
+    #: Where the peer's request came from, for the log.
+    peer: str = ""
+    #: Acknowledgements that could not be delivered in a row.
+    ack_failures: int = 0
+    due: float | None = None
+
+    @property
+    def identifier(self) -> str:
+        return self.machine.identifier
+
+    def copy(self) -> RmdRecord:
+        own = shallow(self)
+        own.machine = machine = shallow(self.machine)
+        machine.received = machine.received.copy()
+        machine.consumed = machine.consumed.copy()
+        return own
+
+
+@dataclass(kw_only=True)
+class InvokerRecord:
+    """The buffer between a destination sequence and the application."""
+
+    #: The identifier of the RMD sequence.
+    sequence: str
+    machine: InvokerBuffer
+    #: ``None`` = responses, for callbacks.
+    service: str | None = None
+    #: Changes with every delivery: what the conditional mark looks at.
+    version: int = 0
+    #: Tries of the message at the head that failed.
+    attempts: int = 0
+    #: Not before this time.
+    retry_at: float | None = None
+    last_error: str | None = None
+    #: The sequence that this one carries on: it is delivered from first.
+    follows: str | None = None
+    #: Where responses to this sequence's requests went; they end with it.
+    response_channels: tuple[Channel, ...] = ()
+
+    def copy(self) -> InvokerRecord:
+        own = shallow(self)
+        own.machine = machine = shallow(self.machine)
+        machine.passed = machine.passed.copy()
+        machine.buffered = machine.buffered.copy()
+        return own
+
+
+class InboundKind(enum.Enum):
+    """What a row of the invoker buffer stands for."""
+
+    MESSAGE = "message"
+    #: The last number became known: `number`.
+    END = "end"
+    #: The sequence ended incomplete.
+    CUT = "cut"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboundMessage:
+    """A row of the invoker buffer."""
+
+    sequence: str
+    number: int
+    kind: InboundKind = InboundKind.MESSAGE
+    last: bool = False
+    message_id: str | None = None
+    action: str = ""
+    payload: bytes = b""
+    #: The name of the payload's element in Clark notation.
+    element: str = ""
+    is_fault: bool = False
+    headers: tuple[bytes, ...] = ()
+    relates_to: str | None = None
+    reply_to: EndpointReference | None = None
+    fault_to: EndpointReference | None = None
+    received_at: float = 0.0
+    correlation: str | None = None
+    #: The order of insertion; given by the store to markers.
+    position: int = 0
+
+
+class Direction(enum.Enum):
+    """On which side a message died."""
+
+    OUTBOUND = "outbound"
+    INBOUND = "inbound"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message that can not be delivered: kept with its reason, never dropped."""
+
+    id: str
+    direction: Direction
+    reason: str
+    certainty: Certainty
+    dead_at: float
+    message_id: str | None = None
+    #: The endpoint and key of an outbound message, the service and sequence of an inbound one.
+    endpoint: str = ""
+    key: str = ""
+    sequence: str | None = None
+    number: int | None = None
+    action: str = ""
+    payload: bytes = b""
+    is_fault: bool = False
+    correlation: str | None = None
+    created_at: float = 0.0

@@ -1,0 +1,275 @@
+"""From the bytes of an HTTP message to an `Envelope`, or to `Undecodable`, which carries the fault that is due.
+
+The order of the checks is SOAP's: well-formed and within the limits, version, mustUnderstand, WS-Addressing,
+WS-ReliableMessaging, Body. Reading is tolerant wherever peers differ and nothing is lost by it; where a guess would be
+needed (two actions, two versions, two Identifiers) the message is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from mercury.statemachine.faults import Fault, FaultCode
+from mercury.statemachine.messages import AckRequested, SequenceAcknowledgement
+from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
+from mercury.wire import ns
+from mercury.wire.envelope import EMPTY, Body, Envelope, Payload, Undecodable
+from mercury.wire.media import ContentType, read_content_type, to_utf8
+from mercury.wire.ns import RM_VERSION, SOAP_NS, SOAP_VERSION, WSA_VERSION, clark
+from mercury.wire.read_addressing import Addressing, mixed, read_addressing
+from mercury.wire.read_common import Document
+from mercury.wire.read_fault import read_fault
+from mercury.wire.read_rm import BODY_READERS, read_ack_requested, read_acknowledgement, read_sequence, rm_of_body
+from mercury.wire.scan import DEFAULT_LIMITS, Limits, Node, Refused, Scanner, refused
+from mercury.wire.values import BLANKS, boolean, collapse
+
+#: What is in these namespaces is the protocols' and is read; the rest is the application's and is cut out.
+_PROTOCOLS = frozenset({ns.SOAP11, ns.SOAP12, ns.WSA200408, ns.WSA10, ns.RM10, ns.RM11, ns.MC})
+
+#: Header blocks that are read here, by name. UsesSequenceSTR and UsesSequenceSSL are not understood (RM11-CS-16).
+_UNDERSTOOD = frozenset(
+    clark(uri, local)
+    for uris, locals_ in (
+        (WSA_VERSION, ("To", "Action", "MessageID", "RelatesTo", "From", "ReplyTo", "FaultTo", "FaultDetail")),
+        (RM_VERSION, ("Sequence", "SequenceAcknowledgement", "AckRequested", "SequenceFault")),
+        ((ns.MC,), ("MessagePending",)),
+        ((ns.SOAP12,), ("NotUnderstood", "Upgrade")),
+    )
+    for uri in uris
+    for local in locals_
+)
+
+#: The roles that are ours, per version (FLT-15); an absent one is, too.
+_ROLE: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType(
+    {
+        ns.SOAP11: (clark(ns.SOAP11, "actor"), frozenset({"", "http://schemas.xmlsoap.org/soap/actor/next"})),
+        ns.SOAP12: (
+            clark(ns.SOAP12, "role"),
+            frozenset({"", ns.SOAP12 + "/role/next", ns.SOAP12 + "/role/ultimateReceiver"}),
+        ),
+    }
+)
+_IS_REFERENCE_PARAMETER = clark(ns.WSA10, "IsReferenceParameter")
+
+
+def decode(
+    data: bytes,
+    content_type: str,
+    soap_action: str | None = None,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    understands: Collection[str] = (),
+) -> Envelope:
+    """Read one SOAP message.
+
+    Header blocks that echo reference parameters stay in ``headers``, whole; they do not become parameters of ``to``.
+
+    :param data: the body of the HTTP request or response.
+    :param content_type: its Content-Type header; "" = unknown.
+    :param soap_action: its SOAPAction header with or without quotes; ``None`` or "" = it says nothing (WSA-09).
+    :param limits: how much of everything is allowed.
+    :param understands: names in Clark notation of header blocks that somebody behind this function understands.
+    :raises Undecodable: with the fault that is due, and with what a reply needs as far as it could be read.
+    """
+    reading = _Reading(limits=limits, understands=understands)
+    try:
+        return reading.envelope(data, content_type, soap_action)
+    except Refused as error:
+        raise Undecodable(
+            error.fault,
+            soap=reading.soap,
+            addressing=reading.addressing,
+            rm=reading.rm,
+            message_id=reading.message_id,
+        ) from error
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    """One message while it is read: what is known of it so far, for the reply that may be due at any moment."""
+
+    limits: Limits
+    understands: Collection[str]
+    soap: SoapVersion = SoapVersion.SOAP11
+    addressing: AddressingVersion | None = None
+    rm: RmVersion | None = None
+    message_id: str | None = None
+    #: Header blocks for us, by namespace and local name; the rest; and the first that is not understood but must be.
+    blocks: dict[str, dict[str, list[Node]]] = field(default_factory=dict)
+    others: list[Node] = field(default_factory=list)
+    not_understood: str | None = None
+
+    def envelope(self, data: bytes, content_type: str, soap_action: str | None) -> Envelope:
+        kind = read_content_type(content_type)
+        self.soap = kind.soap or self.soap
+        if len(data) > self.limits.max_bytes:
+            raise refused(f"the message is larger than {self.limits.max_bytes} bytes")
+        document = Document(to_utf8(data, kind.charset), self.limits)
+        scanner = Scanner(document.data, self.limits, levels=3, inside=_PROTOCOLS)
+        try:
+            header, body = self._frame(scanner.run())
+        except Refused:
+            self._salvage(document, scanner.root)
+            raise
+        if header is not None:
+            self._sort(document, header)
+        self._check_versions(body)
+        addressing = self._addressing(document, _http_actions(kind, soap_action))
+        return self._rest(document, addressing, body)
+
+    def _salvage(self, document: Document, root: Node | None) -> None:
+        """What a reply needs, out of a message that turned bad somewhere."""
+        try:
+            if root is not None:
+                self.soap = SOAP_VERSION.get(root.namespace, self.soap)
+                for part in root.children[:1]:
+                    if part.name == clark(SOAP_NS[self.soap], "Header"):
+                        self._sort(document, part)
+        except Refused:
+            pass  # the first reason is the one to give
+
+    def _frame(self, root: Node) -> tuple[Node | None, Node]:
+        """The Header, if there is one, and the Body."""
+        version = SOAP_VERSION.get(root.namespace)
+        if root.local != "Envelope":
+            raise refused("not a SOAP envelope")
+        if version is None:
+            raise Refused(Fault(code=FaultCode.VERSION_MISMATCH, reason="neither SOAP 1.1 nor SOAP 1.2"))
+        self.soap = version
+        uri = SOAP_NS[version]
+        names = [part.name for part in root.children]
+        if names not in ([clark(uri, "Header"), clark(uri, "Body")], [clark(uri, "Body")]):
+            raise refused("an Envelope has at most one Header, then one Body, and nothing else")
+        for node in (root, *root.children):
+            if node.text.strip(BLANKS):
+                raise refused(f"text between the elements of the {node.local}")
+        body = root.children[-1]
+        if len(body.children) > 1:
+            raise refused("more than one element in the Body")
+        return (root.children[0] if len(names) == 2 else None), body
+
+    def _sort(self, document: Document, header: Node) -> None:
+        """Put the header blocks where they belong, and note the versions they speak of."""
+        if len(header.children) > self.limits.max_headers:
+            raise refused(f"more than {self.limits.max_headers} header blocks")
+        role, ours = _ROLE[SOAP_NS[self.soap]]
+        must_understand = clark(SOAP_NS[self.soap], "mustUnderstand")
+        for block in header.children:
+            known = block.name in _UNDERSTOOD
+            if attributes := block.attributes:
+                if collapse(attributes.get(role, "")) not in ours:
+                    self.others.append(block)
+                    continue
+                if boolean(attributes.get(_IS_REFERENCE_PARAMETER)):
+                    known = False  # an echo of somebody's parameter, whatever it looks like
+                if not known and boolean(attributes.get(must_understand)) and block.name not in self.understands:
+                    self.not_understood = self.not_understood or block.name
+            if known:
+                self.blocks.setdefault(block.namespace, {}).setdefault(block.local, []).append(block)
+            else:
+                self.others.append(block)
+        # NS-18: the namespaces decide. With two versions neither is right; `_check_versions` says so.
+        if len(addressing := [WSA_VERSION[uri] for uri in self.blocks if uri in WSA_VERSION]) == 1:
+            self.addressing = addressing[0]
+            for block in self.blocks[ns.WSA_NS[self.addressing]].get("MessageID", [])[:1]:
+                self.message_id = document.uri(block) or None
+        if len(rm := [RM_VERSION[uri] for uri in self.blocks if uri in RM_VERSION]) == 1:
+            self.rm = rm[0]
+
+    def _check_versions(self, body: Node) -> None:
+        if self.not_understood is not None:  # FLT-15: before anything else is done with it
+            raise Refused(
+                Fault(
+                    code=FaultCode.MUST_UNDERSTAND,
+                    reason="a header block with mustUnderstand is not understood",
+                    subject=self.not_understood,
+                )
+            )
+        if sum(uri in WSA_VERSION for uri in self.blocks) > 1:
+            raise mixed()
+        in_body = rm_of_body(body.children[0]) if body.children else None
+        versions = {RM_VERSION[uri] for uri in self.blocks if uri in RM_VERSION} | ({in_body} if in_body else set())
+        if len(versions) > 1:
+            raise refused("two versions of WS-ReliableMessaging in one message")
+        self.rm = next(iter(versions), None)
+
+    def _addressing(self, document: Document, http_actions: tuple[str, str]) -> Addressing:
+        if self.addressing is None:  # plain SOAP
+            action = http_actions[0] or http_actions[1]
+            if len(action) > self.limits.max_uri_length:
+                raise refused(f"the action is longer than {self.limits.max_uri_length} characters")
+            return Addressing(action=action)
+        blocks = self.blocks[ns.WSA_NS[self.addressing]]
+        return read_addressing(document, self.addressing, blocks, http_actions)
+
+    def _rest(self, document: Document, addressing: Addressing, body: Node) -> Envelope:
+        blocks = self.blocks.get(ns.RM_NS[self.rm], {}) if self.rm is not None else {}
+        sequence = None
+        acknowledgements: list[SequenceAcknowledgement] = []
+        ack_requests: list[AckRequested] = []
+        problems: list[Fault] = []
+        if self.rm is not None and blocks:
+            sequences = blocks.get("Sequence", [])
+            if len(sequences) > 1:
+                raise refused("more than one Sequence header block")  # RM-SEQ-03
+            if sequences:
+                sequence = read_sequence(document, self.rm, sequences[0])
+            for block in blocks.get("SequenceAcknowledgement", ()):
+                acknowledgement = read_acknowledgement(document, self.rm, block)
+                if isinstance(acknowledgement, Fault):
+                    problems.append(acknowledgement)
+                else:
+                    acknowledgements.append(acknowledgement)
+            for block in blocks.get("AckRequested", ()):
+                request = read_ack_requested(document, self.rm, block)
+                if isinstance(request, Fault):
+                    problems.append(request)
+                else:
+                    ack_requests.append(request)
+        pending = None
+        for block in self.blocks.get(ns.MC, {}).get("MessagePending", ()):
+            pending = boolean(block.attributes.get("pending"))
+        content = self._body(document, body, in_sequence=sequence is not None)
+        return Envelope(
+            soap=self.soap,
+            addressing=self.addressing,
+            rm=self.rm,
+            action=addressing.action,
+            to=addressing.to,
+            message_id=addressing.message_id,
+            relates_to=addressing.relates_to,
+            reply_to=addressing.reply_to,
+            fault_to=addressing.fault_to,
+            from_=addressing.from_,
+            sequence=sequence,
+            acknowledgements=tuple(acknowledgements),
+            ack_requests=tuple(ack_requests),
+            message_pending=pending,
+            headers=tuple([document.cut(block) for block in self.others]),
+            problems=tuple(problems),
+            body=content,
+        )
+
+    def _body(self, document: Document, body: Node, *, in_sequence: bool) -> Body:
+        if not body.children:
+            return EMPTY
+        node = body.children[0]
+        reader = BODY_READERS.get(node.name)
+        if reader is not None:
+            return reader(document, self.addressing, node)
+        is_fault = node.name == clark(SOAP_NS[self.soap], "Fault")
+        if is_fault and not in_sequence:
+            headers = {local: nodes for named in self.blocks.values() for local, nodes in named.items()}
+            fault, rm = read_fault(document, node, headers)
+            self.rm = self.rm or rm
+            return fault
+        return Payload(document.cut(node), node.name, is_fault)
+
+
+def _http_actions(kind: ContentType, soap_action: str | None) -> tuple[str, str]:
+    action = (soap_action or "").strip(BLANKS)
+    if len(action) > 1 and action[0] == action[-1] == '"':
+        action = action[1:-1]
+    return action, kind.action

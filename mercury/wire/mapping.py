@@ -1,0 +1,375 @@
+"""Dataclasses as XML and back: what the typed functions of a service take and give.
+
+The class decides everything; there is no schema to write::
+
+    @dataclass
+    class PlaceOrder:
+        id: int
+        customer: str
+        lines: list[Line]
+        note: str | None = None
+
+    <PlaceOrder xmlns="urn:example:orders"><id>17</id><customer>ACME</customer><lines><sku>A1</sku></lines></PlaceOrder>
+
+**Writing** is exact. The elements come in the order of the fields, all in one namespace; attributes, marked with
+`Attribute`, have none. A list repeats its element, ``None`` is left out, and what can not come back as it was is
+refused. ``field(metadata={"name": "orderID"})`` gives a field another name; fields with ``init=False`` stay at home.
+
+**Reading** is tolerant of what does not matter: the order of elements, prefixes, comments, elements and attributes
+that the class does not have. It is strict about what does: a missing or repeated element and a value that does not
+have its type are refused, with the path of the element.
+
+How absence is read: a field with a default gets it, ``T | None`` without a default is ``None``, a list is empty
+whatever its default, anything else is missing. Where a default stands in the way, ``None`` is written as
+``xsi:nil``, so that every object that can be written is read back equal (a NaN aside, which equals nothing).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, TypeVar, assert_never
+
+from lxml import etree
+
+from mercury.errors import ConfigurationError, PayloadError
+from mercury.wire.mapping_plan import (
+    Attribute,
+    Fragment,
+    Member,
+    Nested,
+    Plan,
+    Xml,
+    check_dataclass,
+    check_name,
+    check_plans,
+    elements_of,
+    plan_of,
+)
+from mercury.wire.mapping_types import Misfit, Scalar, escape_attribute, escape_text, mismatch, shown
+
+__all__ = ["Attribute", "MAX_DEPTH", "Xml", "check_type", "element_name", "from_xml", "to_xml"]
+
+T = TypeVar("T")
+
+#: How deep dataclasses may be nested in each other, in both directions.
+MAX_DEPTH = 100
+
+
+def to_xml(value: object, namespace: str, name: str | None = None) -> bytes:
+    """An object of a dataclass as one XML element that stands by itself.
+
+    :param value: the object. Its fields must have the very types of their annotations, except that an ``int`` may
+        stand where a ``float`` is wanted.
+    :param namespace: of the element and all elements in it; may be empty for none.
+    :param name: of the element; the name of the class when it is not given.
+    :returns: UTF-8 without an XML declaration.
+    :raises PayloadError: a value does not have the type of its field, or XML can not carry it, or dataclasses are
+        nested deeper than `MAX_DEPTH`. The text begins with the path of the field, as in ``PlaceOrder/lines[2]/sku``;
+        items are counted from 1.
+    :raises ConfigurationError: the class can not be mapped, or the namespace or the name can not stand in XML.
+
+    There is no limit to the size. A reader such as `from_xml` takes no single value above 10 million bytes.
+    """
+    cls = type(value)
+    plan = plan_of(cls)
+    start, end, scope = _envelope(element_name(cls) if name is None else name, namespace)
+    out = [start]
+    try:
+        _write_object(value, plan, out, scope, 1)
+    except Misfit as misfit:
+        misfit.path.append(cls.__name__)
+        raise PayloadError(str(misfit)) from misfit
+    out.append(end)
+    return "".join(out).encode()
+
+
+def from_xml(xml: bytes, cls: type[T], namespace: str | None = None, *, name: str | None = None) -> T:
+    """The object of a dataclass that an XML element describes.
+
+    :param xml: one element, in UTF-8 whatever its XML declaration says; a document type is not accepted.
+    :param namespace: of the elements to read. One without any namespace is read when there is none of that name in
+        the namespace; one in another namespace is unknown, and passed over. ``None`` reads elements by their local
+        names, in whatever namespace.
+    :param name: the local name that the element must have. When it is not given, the element may have any name.
+    :raises PayloadError: it is not well-formed, or has another name, or does not fit the class, or the class refuses
+        its values with a ``ValueError`` or a ``TypeError``. The text begins with the path of the element or attribute
+        (``PlaceOrder/lines[2]/@unit``) and has the beginning of the value.
+    :raises ConfigurationError: the class can not be mapped.
+
+    Limits: dataclasses nested `MAX_DEPTH` deep, elements 256 deep, 10 million bytes for a text or an attribute. How
+    long the whole may be is for the caller to decide before.
+    """
+    plan = plan_of(cls)
+    root = _parse(xml)
+    if name is not None:
+        accepted = [name, f"{{{namespace}}}{name}"] if namespace else [name]
+        if (_local(root.tag) if namespace is None else root.tag) not in accepted:
+            raise PayloadError(f"the element is {_cut(root.tag)}, expected {accepted[-1]}")
+    try:
+        if _is_nil(root):
+            raise Misfit("nil, but there must be a value")
+        value: T = _read_object(root, plan, namespace, 1)
+    except Misfit as misfit:
+        misfit.path.append(_cut(_local(root.tag)))
+        raise PayloadError(str(misfit)) from misfit
+    return value
+
+
+def element_name(cls: type[Any]) -> str:
+    """The name of the element of a class, which is the name of the class.
+
+    :raises ConfigurationError: ``cls`` is not a dataclass, or its name can not be a name in XML.
+    """
+    check_dataclass(cls)
+    return check_name(cls.__name__, "the name of the class")
+
+
+def check_type(cls: type[Any]) -> None:
+    """Make sure that a dataclass can be mapped, with all dataclasses it refers to. For when a service is put together.
+
+    :raises ConfigurationError: ``cls`` is not a dataclass, or there is a field that can not be mapped. The text names
+        the class, the field and its type, and what can be mapped.
+    """
+    check_plans(cls)
+
+
+# Writing. The default namespace is declared once, so that all names below are written without a prefix.
+
+_XSI = "http://www.w3.org/2001/XMLSchema-instance"
+
+
+@lru_cache(maxsize=1024)
+def _envelope(name: str, namespace: str) -> tuple[str, str, str]:
+    """The start of the root's tag, its end tag, and the namespace as it stands in an attribute."""
+    check_name(name, "the name of the element")
+    try:
+        scope = escape_attribute(namespace)
+        start = f'<{name} xmlns="{scope}"' if scope else f"<{name}"
+        _parse(f"{start}/>".encode())
+    except (Misfit, PayloadError) as error:
+        raise ConfigurationError(f"the namespace {namespace!r} can not stand in XML: {error}") from error
+    return start, f"</{name}>", scope
+
+
+def _write_object(value: object, plan: Plan, out: list[str], scope: str, depth: int) -> None:
+    """Write the rest of a start tag and the content of the element."""
+    if depth > MAX_DEPTH:
+        raise Misfit(f"nested deeper than {MAX_DEPTH}")
+    member: Member | None = None
+    number = 0
+    try:
+        for member in plan.attributes:
+            item = getattr(value, member.name)
+            if item is not None or not member.optional:
+                assert isinstance(member.kind, Scalar)
+                out.append(f' {member.xml}="{escape_attribute(_text_of(item, member.kind))}"')
+        out.append(">")
+        for member in plan.elements:
+            item = getattr(value, member.name)
+            if member.many is None:
+                if item is not None or member.nil or not member.optional:
+                    _write_element(item, member, out, scope, depth)
+            else:
+                if not isinstance(item, member.many):
+                    raise mismatch(member.many.__name__, item)
+                for number, each in enumerate(item, 1):  # noqa: B007  (for the path below)
+                    _write_element(each, member, out, scope, depth)
+                number = 0
+    except Misfit as misfit:
+        if member is not None:
+            misfit.path.append(f"{member.name}[{number}]" if number else member.name)
+        raise
+
+
+def _write_element(value: object, member: Member, out: list[str], scope: str, depth: int) -> None:
+    kind, xml = member.kind, member.xml
+    if value is None and member.optional:
+        out.append(f'<{xml} xmlns:xsi="{_XSI}" xsi:nil="true"/>')
+    elif isinstance(kind, Scalar):
+        text = _text_of(value, kind)
+        out.append(f"<{xml}>{escape_text(text) if kind.escaped else text}</{xml}>")
+    elif isinstance(kind, Nested):
+        if type(value) is not kind.cls:
+            raise mismatch(f"exactly {kind.cls.__name__}", value)
+        out.append(f"<{xml}")
+        _write_object(value, plan_of(kind.cls), out, scope, depth + 1)
+        out.append(f"</{xml}>")
+    elif isinstance(kind, Fragment):
+        # The prefix is for the element alone, to free its content of a default namespace.
+        out.append(f'<m:{xml} xmlns:m="{scope}" xmlns="">' if scope else f"<{xml}>")
+        out.append(_fragment(value))
+        out.append(f"</m:{xml}>" if scope else f"</{xml}>")
+    else:
+        assert_never(kind)
+
+
+def _text_of(value: object, scalar: Scalar) -> str:
+    try:
+        return scalar.write(value)
+    except (ValueError, OverflowError) as error:
+        raise Misfit(f"{shown(value)} can not be written as {scalar.xsd}: {error}") from error
+
+
+def _fragment(value: object) -> str:
+    if not isinstance(value, Xml):
+        raise mismatch("Xml", value)
+    try:
+        _parse(b"<x>%b</x>" % value)
+    except PayloadError as error:
+        raise Misfit(str(error)) from error
+    return value.decode()
+
+
+# Reading.
+
+_NIL = f"{{{_XSI}}}nil"
+
+#: Whatever may come before a document type, and its beginning. Nothing of it is given to the parser.
+_DOCTYPE = re.compile(rb"(?:\xef\xbb\xbf)?(?>[ \t\r\n]+|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
+
+
+def _parse(xml: bytes) -> etree._Element:
+    if b"\0" in xml:
+        raise PayloadError("not well-formed XML: not in UTF-8")
+    if _DOCTYPE.match(xml) is not None:
+        raise PayloadError("a document type is not accepted")
+    parser = etree.XMLParser(
+        encoding="UTF-8",
+        attribute_defaults=False,
+        dtd_validation=False,
+        load_dtd=False,
+        no_network=True,
+        recover=False,
+        huge_tree=False,
+        resolve_entities=False,
+    )
+    try:
+        root: etree._Element = etree.fromstring(xml, parser)
+    except etree.XMLSyntaxError as error:
+        raise PayloadError(f"not well-formed XML: {_cut(error.msg)}") from error
+    return root
+
+
+def _local(tag: str) -> str:
+    return tag[tag.rfind("}") + 1 :]
+
+
+def _cut(text: str) -> str:
+    """What a peer wrote, short enough for the text of an error."""
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _is_nil(element: etree._Element) -> bool:
+    return element.get(_NIL, "").strip() in ("true", "1")
+
+
+def _read_object(element: etree._Element, plan: Plan, namespace: str | None, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise Misfit(f"nested deeper than {MAX_DEPTH}")
+    values: dict[str, Any] = {}
+    for member in plan.attributes:
+        text = element.get(member.xml)
+        if text is not None:
+            values[member.name] = _read_attribute(text, member)
+    table = elements_of(plan.cls, namespace)
+    second_best: list[tuple[Member, etree._Element]] = []
+    for child in element:
+        tag = child.tag
+        if namespace is None and isinstance(tag, str):  # comments have none
+            tag = _local(tag)
+        found = table.get(tag)
+        if found is None:
+            continue
+        if found[1]:
+            _read_member(child, found[0], values, namespace, depth)
+        else:
+            second_best.append((found[0], child))
+    if second_best:
+        for member, child in [each for each in second_best if each[0].name not in values]:
+            _read_member(child, member, values, namespace, depth)
+    for member in plan.elements:
+        if member.many is tuple:
+            values[member.name] = tuple(values.get(member.name, ()))
+        elif member.many is not None:
+            values.setdefault(member.name, [])
+    _complete(values, plan.attributes, "@")
+    _complete(values, plan.elements, "")
+    try:
+        return plan.cls(**values)
+    except (ValueError, TypeError) as error:
+        raise Misfit(f"{plan.cls.__name__} refuses the values: {_cut(str(error))}") from error
+
+
+def _read_attribute(text: str, member: Member) -> Any:
+    assert isinstance(member.kind, Scalar)
+    try:
+        return _value_of(text, member.kind)
+    except Misfit as misfit:
+        misfit.path.append(f"@{member.xml}")
+        raise
+
+
+def _complete(values: dict[str, Any], members: Iterable[Member], mark: str) -> None:
+    """What is absent: nothing to do where the class has a default."""
+    for member in members:
+        if member.name not in values:
+            if member.required:
+                raise Misfit("missing", f"{mark}{member.xml}")
+            if member.optional and not member.nil:
+                values[member.name] = None
+
+
+def _read_member(
+    element: etree._Element, member: Member, values: dict[str, Any], namespace: str | None, depth: int
+) -> None:
+    name, number = member.name, 0
+    try:
+        if member.many is not None:
+            items = values.setdefault(name, [])
+            number = len(items) + 1
+            items.append(_read_element(element, member, namespace, depth))
+        elif name in values:
+            raise Misfit("there is more than one")
+        else:
+            values[name] = _read_element(element, member, namespace, depth)
+    except Misfit as misfit:
+        misfit.path.append(f"{member.xml}[{number}]" if number else member.xml)
+        raise
+
+
+def _read_element(element: etree._Element, member: Member, namespace: str | None, depth: int) -> Any:
+    kind = member.kind
+    text = element.text
+    if (not text or text.isspace()) and _is_nil(element):
+        if member.optional:
+            return None
+        raise Misfit("nil, but there must be a value")
+    if isinstance(kind, Scalar):
+        if len(element):
+            text = _text_around_comments(element)
+        return _value_of(text or "", kind)
+    if isinstance(kind, Nested):
+        return _read_object(element, plan_of(kind.cls), namespace, depth + 1)
+    if isinstance(kind, Fragment):
+        inner = [etree.tostring(child, encoding="UTF-8", with_tail=True) for child in element]
+        return Xml(escape_text(text or "").encode() + b"".join(inner))
+    assert_never(kind)
+
+
+def _text_around_comments(element: etree._Element) -> str:
+    parts = [element.text or ""]
+    for child in element:
+        tag: object = child.tag
+        if isinstance(tag, str):
+            raise Misfit(f"there is an element {_cut(_local(tag))} where a value should be")
+        parts.append(child.tail or "")
+    return "".join(parts)
+
+
+def _value_of(text: str, scalar: Scalar) -> Any:
+    try:
+        return scalar.read(text)
+    except (ValueError, OverflowError) as error:
+        raise Misfit(f"{shown(text)} is not a valid {scalar.xsd}") from error

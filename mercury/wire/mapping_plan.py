@@ -1,0 +1,319 @@
+"""From the annotations of a dataclass to a plan of its XML, computed once for each class.
+
+A plan is a pure function of its class: the members in the order of the fields, each with its XML name, the form of
+its values and what its absence means. Whatever can not be mapped is a `ConfigurationError` here, so that a service
+does not start with a type that would fail at its first message.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+from mercury.errors import ConfigurationError
+from mercury.wire.mapping_types import SCALARS, Scalar, enumeration, literal
+
+SUPPORTED = (
+    "supported are str, int, float, bool, Decimal, bytes, date, datetime, time, timedelta, UUID, Enum with str or int "
+    "values, Literal of strings, Xml, dataclasses, list[T] and tuple[T, ...] of these, and T | None"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """Marks a field that is an attribute of the element: ``number: Annotated[int, Attribute()]``."""
+
+
+class Xml(bytes):
+    """The content of an element as raw XML, in UTF-8: what a schema calls ``xs:any``.
+
+    Any number of elements, with text, comments and processing instructions between them; each element brings the
+    namespace declarations it needs. Nothing of the surrounding payload applies inside: an element without a prefix
+    and without ``xmlns`` is in no namespace. What is read has the same meaning as what was written, but may be
+    spelled otherwise, as with more namespace declarations.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Xml({bytes(self)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """An element with the members of another dataclass. Its plan is looked up at use: types may be recursive."""
+
+    cls: type[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """An element with raw content, see `Xml`."""
+
+
+#: What the values of a member look like.
+Kind = Scalar | Nested | Fragment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One field of a dataclass as it stands in XML."""
+
+    #: The field's name in Python.
+    name: str
+    #: The local name of its element or attribute.
+    xml: str
+    kind: Kind
+    #: Set for a list or a tuple: the element is repeated, and no element is an empty one.
+    many: type[list[Any] | tuple[Any, ...]] | None
+    #: The value, or the item of a list, may be ``None``.
+    optional: bool
+    #: ``None`` is written as ``xsi:nil``, since leaving the element out would mean something else.
+    nil: bool
+    #: The element or attribute must be there.
+    required: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How the objects of one dataclass are written and read."""
+
+    cls: type[Any]
+    attributes: tuple[Member, ...]
+    #: In the order of the fields, base classes first.
+    elements: tuple[Member, ...]
+
+
+def _plan_of(cls: type[Any]) -> Plan:
+    """The plan of a dataclass; of the classes it refers to, only that they are dataclasses is known.
+
+    :raises ConfigurationError: ``cls`` is not a dataclass, or one of its fields can not be mapped.
+    """
+    check_dataclass(cls)
+    hints = _hints(cls)
+    members = [(*_member(cls, field, hints[field.name]), field) for field in dataclasses.fields(cls) if field.init]
+    _check_constructor(cls, [field.name for *_, field in members])
+    attributes = tuple(member for member, is_attribute, _ in members if is_attribute)
+    elements = tuple(member for member, is_attribute, _ in members if not is_attribute)
+    for group in (attributes, elements):
+        names: dict[str, str] = {}
+        for member in group:
+            first = names.setdefault(member.xml, member.name)
+            if first != member.name:
+                raise ConfigurationError(f"{cls.__name__}: {first} and {member.name} have the same XML name")
+    return Plan(cls=cls, attributes=attributes, elements=elements)
+
+
+def _elements_of(cls: type[Any], namespace: str | None) -> Mapping[str, tuple[Member, bool]]:
+    """The members of a class by the names their elements may have, and whether it is the proper name.
+
+    With a namespace these are the qualified names, and the unqualified ones as second best. With ``None`` they are
+    the local names.
+    """
+    table: dict[str, tuple[Member, bool]] = {}
+    for member in plan_of(cls).elements:
+        table[member.xml] = (member, not namespace)
+        if namespace:
+            table[f"{{{namespace}}}{member.xml}"] = (member, True)
+    return types.MappingProxyType(table)
+
+
+_PlanOf = Callable[[type[Any]], Plan]
+_ElementsOf = Callable[[type[Any], str | None], Mapping[str, tuple[Member, bool]]]
+
+# Not as decorators: to the type checker a class is not hashable.
+plan_of = cast(_PlanOf, lru_cache(maxsize=4096)(_plan_of))
+elements_of = cast(_ElementsOf, lru_cache(maxsize=4096)(_elements_of))
+
+
+def check_plans(cls: type[Any]) -> None:
+    """Make the plans of ``cls`` and of all classes it refers to.
+
+    :raises ConfigurationError: ``cls`` is not a dataclass, or one of them has a field that can not be mapped.
+    """
+    check_dataclass(cls)
+    waiting, seen = [cls], {cls}
+    while waiting:
+        plan = plan_of(waiting.pop())
+        for member in plan.elements:
+            if isinstance(member.kind, Nested) and member.kind.cls not in seen:
+                seen.add(member.kind.cls)
+                waiting.append(member.kind.cls)
+
+
+def check_name(name: object, where: str) -> str:
+    """``name`` as a name for an element or attribute.
+
+    :raises ConfigurationError: it is not a string, or not a name in XML, or has a prefix.
+    """
+    if isinstance(name, str) and _NAME.fullmatch(name) is not None:
+        return name
+    raise ConfigurationError(f"{where}: {name!r} is not a name in XML")
+
+
+def check_dataclass(cls: object) -> None:
+    """:raises ConfigurationError: ``cls`` is not a dataclass."""
+    if not is_dataclass_type(cls):
+        raise ConfigurationError(f"{describe(cls)} is not a dataclass; only dataclasses are mapped to XML")
+
+
+def is_dataclass_type(cls: object) -> bool:
+    """Whether ``cls`` is a dataclass and not an object of one."""
+    return isinstance(cls, type) and dataclasses.is_dataclass(cls)
+
+
+def describe(hint: object) -> str:
+    """A type as a programmer would write it, for the text of an error."""
+    if isinstance(hint, type):
+        return hint.__name__
+    return str(hint).replace("typing.", "")
+
+
+_FIRST = (
+    "A-Z_a-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f"
+    "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
+)
+_NAME = re.compile(f"[{_FIRST}][-.0-9\u00b7\u0300-\u036f\u203f-\u2040{_FIRST}]*")
+
+
+def _hints(cls: type[Any]) -> Mapping[str, Any]:
+    try:
+        return typing.get_type_hints(cls, include_extras=True)
+    except (NameError, AttributeError, TypeError, SyntaxError) as error:
+        raise ConfigurationError(
+            f"{cls.__name__}: its annotations can not be resolved: {error}; the types of a mapped class must be "
+            "imported or defined at the top level of its module, and not only for type checking"
+        ) from error
+
+
+@dataclass(slots=True)
+class _Peeled:
+    """A type without what stands around it."""
+
+    hint: Any
+    optional: bool = False
+    attribute: bool = False
+
+
+def _peel(hint: Any, where: str) -> _Peeled:
+    """Take off ``Annotated``, ``NewType``, aliases and ``| None``, in whatever order they come."""
+    peeled = _Peeled(hint)
+    while True:
+        hint = peeled.hint
+        origin = typing.get_origin(hint)
+        if origin is typing.Annotated:
+            peeled.attribute |= any(mark is Attribute or isinstance(mark, Attribute) for mark in hint.__metadata__)
+            peeled.hint = hint.__origin__
+        elif isinstance(hint, typing.NewType):
+            peeled.hint = hint.__supertype__
+        elif type(hint).__name__ == "TypeAliasType":
+            peeled.hint = hint.__value__
+        elif origin is typing.Union or origin is types.UnionType:
+            rest = [argument for argument in typing.get_args(hint) if argument is not types.NoneType]
+            if len(rest) != 1:
+                raise _unsupported(hint, where)
+            peeled.hint, peeled.optional = rest[0], True
+        else:
+            return peeled
+
+
+def _member(cls: type[Any], field: dataclasses.Field[Any], hint: Any) -> tuple[Member, bool]:
+    """The member of a field, and whether it is an attribute."""
+    where = f"{cls.__name__}.{field.name}"
+    outer = item = _peel(hint, where)
+    many = _container(outer.hint, where)
+    if many is not None:
+        if outer.optional:
+            raise ConfigurationError(
+                f"{where}: {describe(hint)} can not be mapped to XML: no list and an empty list look the same there; "
+                "leave out the None, and give it default_factory=list or the default ()"
+            )
+        item = _peel(typing.get_args(outer.hint)[0], where)
+    kind = _kind(item.hint, where)
+    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory
+    # None is what absence means, unless there is a default that says otherwise.
+    absent_is_none = default is None or default is dataclasses.MISSING
+    is_attribute = outer.attribute or item.attribute
+    member = Member(
+        name=field.name,
+        xml=check_name(field.metadata.get("name", field.name), where),
+        kind=kind,
+        many=many,
+        optional=item.optional,
+        nil=item.optional and not absent_is_none,
+        required=many is None and not item.optional and default is dataclasses.MISSING,
+    )
+    if is_attribute:
+        _check_attribute(member, where)
+    return member, is_attribute
+
+
+def _check_attribute(member: Member, where: str) -> None:
+    if member.many is not None or not isinstance(member.kind, Scalar):
+        raise ConfigurationError(f"{where}: an attribute has a single value of a simple type; use an element")
+    if member.nil:
+        raise ConfigurationError(f"{where}: an attribute that may be None can not have another default than None")
+    if member.xml == "xmlns":
+        raise ConfigurationError(f"{where}: xmlns declares a namespace and can not be the name of an attribute")
+
+
+def _container(hint: Any, where: str) -> type[list[Any] | tuple[Any, ...]] | None:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is list:
+        return list
+    if origin is tuple:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple
+        raise _unsupported(hint, where)
+    return None
+
+
+def _kind(hint: Any, where: str) -> Kind:
+    if typing.get_origin(hint) is typing.Literal:
+        return literal(typing.get_args(hint), where)
+    if is_dataclass_type(typing.get_origin(hint)):
+        raise ConfigurationError(
+            f"{where}: {describe(hint)} is a generic class with arguments and can not be mapped to XML; "
+            "define a dataclass of its own for it"
+        )
+    if isinstance(hint, typing.TypeVar):
+        raise ConfigurationError(
+            f"{where}: the type variable {hint.__name__} can not be mapped to XML; "
+            "a generic class has no XML of its own, only a dataclass with fixed types"
+        )
+    if not isinstance(hint, type):
+        raise _unsupported(hint, where)
+    if hint is Xml:
+        return Fragment()
+    if issubclass(hint, enum.Enum):
+        return enumeration(hint, where)
+    if is_dataclass_type(hint):
+        return Nested(hint)
+    if hint in SCALARS:
+        return SCALARS[hint]
+    raise _unsupported(hint, where)
+
+
+def _check_constructor(cls: type[Any], names: Iterable[str]) -> None:
+    """Objects are made by calling the class with the mapped fields, so that must be enough, and allowed."""
+    if inspect.isabstract(cls):
+        raise ConfigurationError(f"{cls.__name__} is abstract; only classes that have objects are mapped to XML")
+    try:
+        inspect.signature(cls).bind(**dict.fromkeys(names))
+    except TypeError as error:
+        raise ConfigurationError(
+            f"{cls.__name__} can not be made from its fields alone: {error}; give an InitVar a default, or leave the "
+            "constructor to the dataclass"
+        ) from error
+
+
+def _unsupported(hint: Any, where: str) -> ConfigurationError:
+    return ConfigurationError(f"{where}: {describe(hint)} can not be mapped to XML; {SUPPORTED}")

@@ -1,0 +1,58 @@
+"""What an application hands over to be sent, and comparing XML."""
+
+from __future__ import annotations
+
+from lxml import etree
+
+from mercury.errors import PayloadError
+from mercury.wire import ns
+from mercury.wire.cut import cut
+from mercury.wire.envelope import Payload
+from mercury.wire.media import to_utf8
+from mercury.wire.ns import clark
+from mercury.wire.scan import DEFAULT_LIMITS, Limits, Refused, Scanner
+
+_FAULTS = frozenset({clark(ns.SOAP11, "Fault"), clark(ns.SOAP12, "Fault")})
+
+
+def check_payload(xml: bytes | str, *, limits: Limits = DEFAULT_LIMITS) -> Payload:
+    """Check an element that is to travel in a Body.
+
+    It has to be what a peer with these limits would accept: one well-formed element with all its prefixes declared,
+    no DOCTYPE, no processing instruction. Its bytes stay as they are, but for the encoding: UTF-8, without an XML
+    declaration and without what stands around the element.
+
+    It also has to be XML for libxml2, which is stricter than expat about namespaces and ``xml:id``: what reads it at
+    the other end may well be built on that.
+
+    :param xml: bytes in the encoding that they declare themselves, or text.
+    :raises PayloadError: it is not that; the text says what is wrong.
+    """
+    try:
+        data = to_utf8(xml.encode(), "utf-8") if isinstance(xml, str) else to_utf8(xml)
+        root = Scanner(data, limits, levels=1).run()
+        element = cut(data, root)
+        _parse(element)
+    except (Refused, etree.LxmlError) as error:
+        raise PayloadError(f"the payload can not be sent: {error}") from error
+    except UnicodeError as error:
+        raise PayloadError("the payload can not be sent: it has characters that are none") from error
+    return Payload(element, root.name, root.name in _FAULTS)
+
+
+def canonical(xml: bytes | str, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """Inclusive canonical XML 1.0, comments included: two elements that say the same are equal in it.
+
+    :raises PayloadError: not XML that could be sent, or with a relative namespace, which has no canonical form.
+    """
+    payload = check_payload(xml, limits=limits)
+    try:
+        return etree.tostring(_parse(payload.xml), method="c14n")
+    except (etree.LxmlError, ValueError) as error:
+        raise PayloadError(f"{payload.name} has no canonical form: {error}") from error
+
+
+def _parse(xml: bytes) -> etree._Element:
+    # Only what has been scanned comes here, so the limits are ours, and there is no DTD to speak of.
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True)
+    return etree.fromstring(xml, parser)

@@ -1,0 +1,158 @@
+"""WS-Addressing header blocks and endpoint references, in both versions (section 9 of the checklist)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from mercury.statemachine.faults import Fault, FaultCode, Subcode
+from mercury.statemachine.messages import EndpointReference
+from mercury.statemachine.protocol import AddressingVersion
+from mercury.wire import ns
+from mercury.wire.ns import NEUTRAL_ADDRESS, RM_VERSION, WSA_NS, WSA_VERSION, clark, local_of
+from mercury.wire.read_common import Document
+from mercury.wire.scan import Node, Refused, refused
+from mercury.wire.values import collapse
+
+#: Header blocks that may stand only once (WSA-05).
+_ONCE = ("Action", "To", "MessageID", "ReplyTo", "FaultTo", "From")
+
+#: Relationships that mean "reply"; the last one is what Sandesha2 wrote for a while.
+_REPLY = frozenset({"", ns.WSA10 + "/reply", "http://schemas.xmlsoap.org/ws/2005/08/addressing"})
+
+_ADDRESS: Mapping[str, AddressingVersion] = MappingProxyType(
+    {clark(uri, "Address"): version for uri, version in WSA_VERSION.items()}
+)
+_PARAMETERS = frozenset(
+    {clark(uri, name) for uri in WSA_VERSION for name in ("ReferenceParameters", "ReferenceProperties")}
+)
+
+#: No header block of these may come in through somebody's reference parameters: it would be taken for ours.
+_OURS = frozenset({*WSA_VERSION, *RM_VERSION, ns.MC, ns.SOAP11, ns.SOAP12})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addressing:
+    """The WS-Addressing properties of one message."""
+
+    action: str
+    to: EndpointReference | None = None
+    message_id: str | None = None
+    relates_to: str | None = None
+    reply_to: EndpointReference | None = None
+    fault_to: EndpointReference | None = None
+    from_: EndpointReference | None = None
+
+
+def read_addressing(
+    document: Document, version: AddressingVersion, blocks: Mapping[str, Sequence[Node]], http_actions: Sequence[str]
+) -> Addressing:
+    """Read the header blocks of one version.
+
+    :param blocks: by local name, those for this node only.
+    :param http_actions: what HTTP says the action is; what is empty says nothing (WSA-09).
+    :raises Refused: with the WS-Addressing fault that is due.
+    """
+    for name in _ONCE:
+        if len(blocks.get(name, ())) > 1:
+            raise _invalid(clark(WSA_NS[version], name), Subcode.INVALID_CARDINALITY, f"more than one wsa:{name}")
+
+    def uri(name: str) -> str | None:
+        nodes = blocks.get(name)
+        return document.uri(nodes[0]) or None if nodes else None
+
+    def endpoint(name: str) -> EndpointReference | None:
+        nodes = blocks.get(name)
+        return read_endpoint(document, version, nodes[0]) if nodes else None
+
+    action = uri("Action")
+    if action is None:
+        raise Refused(
+            Fault(
+                code=FaultCode.ADDRESSING_HEADER_REQUIRED,
+                reason="the header wsa:Action is missing",
+                subject=clark(WSA_NS[version], "Action"),
+            )
+        )
+    for other in http_actions:
+        if other and other != action:
+            reason = "the action of HTTP is not that of wsa:Action"
+            raise _invalid(clark(WSA_NS[version], "Action"), Subcode.ACTION_MISMATCH, reason)
+    to = blocks.get("To")
+    return Addressing(
+        action=action,
+        to=EndpointReference(_address(document, to[0], to[0].name)) if to else None,
+        message_id=uri("MessageID"),
+        relates_to=_reply_of(document, blocks.get("RelatesTo", ())),
+        reply_to=endpoint("ReplyTo"),
+        fault_to=endpoint("FaultTo"),
+        from_=endpoint("From"),
+    )
+
+
+def read_endpoint(document: Document, version: AddressingVersion | None, node: Node) -> EndpointReference:
+    """Read an endpoint reference: a header block, or an element of WS-RM.
+
+    :param version: the envelope's; ``None`` = it has no WS-Addressing headers, and either is right.
+    :raises Refused: no address, or another version's (NS-18), or parameters that no reply may carry.
+    """
+    address: str | None = None
+    parameters: list[bytes] = []
+    for part in node.children:
+        name = part.name
+        if name in _ADDRESS:
+            if _ADDRESS[name] is not (version or _ADDRESS[name]):
+                raise mixed()
+            if address is not None:
+                raise _invalid(node.name, Subcode.INVALID_EPR, f"more than one address in {node.local}")
+            address = _address(document, part, node.name)
+        elif name in _PARAMETERS:
+            parameters += _read_parameters(document, node, part)
+    if address is None:
+        reason = f"no address in {node.local}"
+        raise _invalid(node.name, Subcode.MISSING_ADDRESS_IN_EPR, reason)
+    if parameters and (
+        len(parameters) > document.limits.max_headers
+        or sum(map(len, parameters)) > document.limits.max_parameters_bytes
+    ):
+        raise refused(
+            f"{node.local} has more than {document.limits.max_headers} reference parameters, "
+            f"or more than {document.limits.max_parameters_bytes} bytes of them"
+        )
+    return EndpointReference(address, tuple(parameters))
+
+
+def mixed() -> Refused:
+    """Two versions of WS-Addressing in one envelope (NS-18)."""
+    return refused("two versions of WS-Addressing in one message")
+
+
+def _read_parameters(document: Document, endpoint: Node, part: Node) -> list[bytes]:
+    if len(part.children) > document.limits.max_headers:
+        raise refused(f"more than {document.limits.max_headers} reference parameters")
+    for parameter in part.children:
+        if parameter.namespace in _OURS:
+            reason = f"{parameter.local} can not be a reference parameter"
+            raise _invalid(endpoint.name, Subcode.INVALID_EPR, reason)
+    return [document.cut(parameter) for parameter in part.children]
+
+
+def _address(document: Document, node: Node, subject: str) -> str:
+    address = document.uri(node)
+    if not address:
+        raise _invalid(subject, Subcode.INVALID_ADDRESS, f"an empty address in {local_of(subject)}")
+    return NEUTRAL_ADDRESS.get(address, address)
+
+
+def _reply_of(document: Document, nodes: Sequence[Node]) -> str | None:
+    """The message that this one answers; other relationships say nothing to us (WSA-02)."""
+    for node in nodes:
+        relationship = collapse(node.attributes.get("RelationshipType", ""))
+        if relationship in _REPLY or relationship.rpartition(":")[2] == "Reply":
+            return document.uri(node) or None
+    return None
+
+
+def _invalid(subject: str, subcode: Subcode, reason: str) -> Refused:
+    return Refused(Fault(code=FaultCode.INVALID_ADDRESSING_HEADER, reason=reason, subcode=subcode, subject=subject))

@@ -1,0 +1,157 @@
+"""SOAP faults that are not messages of a sequence, in both versions of SOAP (section 8 of the checklist)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from mercury.statemachine.faults import Fault, FaultCode, Ranges, Subcode
+from mercury.statemachine.protocol import RmVersion
+from mercury.wire import ns
+from mercury.wire.fault_names import CONNECTION_LIMIT_REACHED, blames_receiver, code_of, subcode_of
+from mercury.wire.ns import RM_VERSION, clark, local_of, namespace_of
+from mercury.wire.read_common import Document, qualified_name
+from mercury.wire.read_rm import read_refused_acknowledgement
+from mercury.wire.scan import Node
+from mercury.wire.values import BLANKS, whole_number
+
+#: Names in the detail, by what they tell.
+_IDENTIFIERS = frozenset(clark(uri, "Identifier") for uri in RM_VERSION)
+_ACKNOWLEDGEMENTS = frozenset(clark(uri, "SequenceAcknowledgement") for uri in RM_VERSION)
+_MAX_MESSAGE_NUMBERS = frozenset(clark(uri, "MaxMessageNumber") for uri in RM_VERSION)
+_QNAMES = frozenset(
+    {
+        clark(ns.MC, "UnsupportedElement"),
+        clark(ns.RM11, "UnsupportedElement"),
+        clark(ns.WSA10, "ProblemHeaderQName"),
+    }
+)
+_PROBLEM_IRI = clark(ns.WSA10, "ProblemIRI")
+_PROBLEM_ACTION = clark(ns.WSA10, "ProblemAction")
+_ACTION = clark(ns.WSA10, "Action")
+
+
+def read_fault(document: Document, node: Node, headers: Mapping[str, Sequence[Node]]) -> tuple[Fault, RmVersion | None]:
+    """Read the Fault element of a Body, and what its code says about the version of WS-RM.
+
+    :param headers: header blocks by local name; SequenceFault, NotUnderstood and FaultDetail are looked at.
+    :raises Refused: a URI in it is longer than the limit.
+    """
+    sequence_fault = next(iter(headers.get("SequenceFault", ())), None)
+    outer, *finer = list(_codes(node)) or [""]
+    named = [*_sequence_fault_codes(sequence_fault), *finer, outer]  # FLT-12: the header wins
+    code, subcode = _meaning(named, blames_receiver(outer))
+    details = list(_details(node, sequence_fault, headers))
+    busy = code is FaultCode.CREATE_SEQUENCE_REFUSED and (
+        CONNECTION_LIMIT_REACHED in named or any(part.name == CONNECTION_LIMIT_REACHED for part in details)
+    )
+    identifier, ranges, highest, subject = _told_by(document, details)
+    for block in headers.get("NotUnderstood", ()):
+        subject = subject or _name(document, block, block.attributes.get("qname", ""))
+    fault = Fault(
+        code=code,
+        reason=_reason(node)[: document.limits.max_uri_length] or code.value,
+        sender=not (busy or blames_receiver(outer)),
+        subcode=subcode,
+        identifier=identifier,
+        ranges=ranges,
+        max_message_number=highest,
+        subject=subject,
+        busy=busy,
+    )
+    rm = next((RM_VERSION[uri] for uri in map(namespace_of, named) if uri in RM_VERSION), None)
+    return fault, rm
+
+
+def _codes(node: Node) -> Iterator[str]:
+    """The codes in Clark notation, the outermost first: faultcode, or Code and every Subcode in it."""
+    level = _part(node, "Code")
+    if level is None:
+        level = _part(node, "faultcode")
+        if level is not None:
+            yield _code(level)
+        return
+    while level is not None:
+        value = _part(level, "Value")
+        yield _code(value) if value is not None else ""
+        level = _part(level, "Subcode")
+
+
+def _code(node: Node) -> str:
+    name = qualified_name(node, node.text)
+    # A code of SOAP 1.1 may be refined with dots, and many forget its prefix.
+    if name in ("Client", "Server") or (name or "").startswith(clark(ns.SOAP11, "")):
+        name = clark(ns.SOAP11, local_of(name or "").partition(".")[0])
+    return name or ""
+
+
+def _sequence_fault_codes(node: Node | None) -> Iterator[str]:
+    if node is not None:
+        value = _part(node, "FaultCode")
+        if value is not None:
+            yield _code(value)
+
+
+def _meaning(names: Sequence[str], by_receiver: bool) -> tuple[FaultCode, Subcode | None]:
+    """The first code that is known; FLT-11: texts never count."""
+    code = next(filter(None, map(code_of, names)), None)
+    subcode = next(filter(None, map(subcode_of, names)), None)
+    if code is None and subcode is not None:  # SOAP 1.1 has room for the finest code only
+        code = FaultCode.INVALID_ADDRESSING_HEADER
+    return code or (FaultCode.RECEIVER if by_receiver else FaultCode.SENDER), subcode
+
+
+def _details(node: Node, sequence_fault: Node | None, headers: Mapping[str, Sequence[Node]]) -> Iterator[Node]:
+    """What stands in the detail, wherever the version of SOAP and of WS-RM puts it."""
+    detail = _part(node, "Detail") or _part(node, "detail")
+    if detail is not None:
+        yield from detail.children
+    if sequence_fault is not None:
+        yield from sequence_fault.children
+        detail = _part(sequence_fault, "Detail")
+        if detail is not None:
+            yield from detail.children
+    for block in headers.get("FaultDetail", ()):
+        yield from block.children
+
+
+def _told_by(document: Document, details: Sequence[Node]) -> tuple[str | None, Ranges, int | None, str | None]:
+    identifier: str | None = None
+    ranges: Ranges = ()
+    highest: int | None = None
+    subject: str | None = None
+    for part in details:
+        name = part.name
+        if name in _IDENTIFIERS:
+            identifier = document.uri(part) or identifier
+        elif name in _ACKNOWLEDGEMENTS:
+            named, ranges = read_refused_acknowledgement(document, part)
+            identifier = named or identifier
+        elif name in _MAX_MESSAGE_NUMBERS:
+            highest = whole_number(part.text)
+        elif name in _QNAMES:
+            subject = _name(document, part, part.text)
+        elif name == _PROBLEM_IRI:
+            subject = document.uri(part) or None
+        elif name == _PROBLEM_ACTION:
+            subject = next((document.uri(action) for action in part.children if action.name == _ACTION), subject)
+    return identifier, ranges, highest, subject
+
+
+def _name(document: Document, node: Node, text: str) -> str | None:
+    return qualified_name(node, text) if len(text) <= document.limits.max_uri_length else None
+
+
+def _reason(node: Node) -> str:
+    """The text for people, the English one if there are several."""
+    reason = _part(node, "Reason")
+    if reason is None:
+        text = _part(node, "faultstring")
+        return text.text.strip(BLANKS) if text is not None else ""
+    texts = [part for part in reason.children if part.local == "Text"]
+    texts.sort(key=lambda part: not part.attributes.get(clark(ns.XML, "lang"), "").lower().startswith("en"))
+    return texts[0].text.strip(BLANKS) if texts else ""
+
+
+def _part(node: Node, local: str) -> Node | None:
+    """The first child of that local name: peers disagree whether SOAP 1.1's are qualified."""
+    return next((part for part in node.children if part.local == local), None)

@@ -1,0 +1,289 @@
+"""The elements of WS-ReliableMessaging and WS-MakeConnection, in both versions (sections 3 to 7 and 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from mercury.statemachine.faults import Fault, FaultCode, Ranges
+from mercury.statemachine.messages import (
+    AckRequested,
+    CloseSequence,
+    CloseSequenceResponse,
+    CreateSequence,
+    CreateSequenceResponse,
+    IncompleteSequenceBehavior,
+    MakeConnection,
+    Offer,
+    SequenceAcknowledgement,
+    SequenceHeader,
+    TerminateSequence,
+    TerminateSequenceResponse,
+)
+from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, AddressingVersion, RmVersion
+from mercury.wire import ns
+from mercury.wire.envelope import Body
+from mercury.wire.ns import RM_NS, RM_VERSION, clark
+from mercury.wire.read_addressing import read_endpoint
+from mercury.wire.read_common import Document, child
+from mercury.wire.scan import Node, Refused, refused
+from mercury.wire.values import collapse, seconds, whole_number
+
+_IDENTIFIERS = frozenset(clark(uri, "Identifier") for uri in RM_VERSION)
+_BUFFER_REMAINING = clark(ns.NETRM, "BufferRemaining")
+_FOLLOWS = clark(ns.MERCURY, "Follows")
+_MAX_INT = 2**31 - 1
+
+
+def read_sequence(document: Document, version: RmVersion, node: Node) -> SequenceHeader:
+    """The Sequence header block (RM10-SCH-01, RM11-SCH-01).
+
+    :raises Refused: without an identifier or a number from 1 (RM-SEQ-07); MessageNumberRollover above 2^63-1.
+    """
+    uri = RM_NS[version]
+    identifier = document.required_uri(node, clark(uri, "Identifier"))
+    number = _number(node, clark(uri, "MessageNumber"))
+    if number is None or number < 1:
+        raise refused("Sequence without a MessageNumber from 1")
+    if number > MAX_MESSAGE_NUMBER:
+        raise Refused(
+            Fault(
+                code=FaultCode.MESSAGE_NUMBER_ROLLOVER,
+                reason="the message number is above the highest there is",
+                identifier=identifier,
+                max_message_number=MAX_MESSAGE_NUMBER,
+            )
+        )
+    last = version is RmVersion.RM10 and child(node, clark(uri, "LastMessage")) is not None
+    return SequenceHeader(identifier, number, last)
+
+
+def read_acknowledgement(document: Document, version: RmVersion, node: Node) -> SequenceAcknowledgement | Fault:
+    """A SequenceAcknowledgement header block (RM10-SCH-02, RM11-SCH-02), its ranges ascending and merged.
+
+    What breaks the rules of RM-ACK-03 comes back as the fault that it deserves: the message it rides on is still good.
+
+    :raises Refused: more ranges or Nacks than the limit.
+    """
+    uri = RM_NS[version]
+    identifier: str | None = None
+    pairs: list[tuple[int | None, int | None]] = []
+    nacks: list[int | None] = []
+    none = final = False
+    buffer_remaining = None
+    names = {clark(uri, "Identifier"): 0, clark(uri, "AcknowledgementRange"): 1, clark(uri, "Nack"): 2}
+    for part in node.children:
+        kind = names.get(part.name)
+        if kind == 0:
+            identifier = document.uri(part) or identifier
+        elif kind == 1:
+            pairs.append((whole_number(part.attributes.get("Lower")), whole_number(part.attributes.get("Upper"))))
+        elif kind == 2:
+            nacks.append(whole_number(part.text))
+        elif part.name == _BUFFER_REMAINING:
+            remaining = whole_number(part.text)
+            buffer_remaining = remaining if remaining is not None and remaining <= _MAX_INT else None  # FC-01
+        elif version is RmVersion.RM11:
+            none |= part.name == clark(uri, "None")
+            final |= part.name == clark(uri, "Final")
+    limit = document.limits.max_ranges
+    if len(pairs) > limit or len(nacks) > limit:
+        raise refused(f"more than {limit} ranges or Nacks in one acknowledgement")
+    if version is RmVersion.RM10:
+        pairs = [pair for pair in pairs if pair != (0, 0)]  # RM-ACK-04: .NET's way to say "nothing yet"
+    ranges = [(low, high) for low, high in pairs if low and high and low <= high <= MAX_MESSAGE_NUMBER]
+    numbers = [number for number in nacks if number and number <= MAX_MESSAGE_NUMBER]
+    if identifier is None:
+        reason = "the acknowledgement names no sequence"
+    elif len(ranges) < len(pairs):
+        reason = "the acknowledgement has a range that is none"
+    elif len(numbers) < len(nacks):
+        reason = "the acknowledgement has a Nack that is no message number"
+    elif nacks and (pairs or none or final):
+        reason = "the acknowledgement has Nack beside ranges, None or Final"
+    elif none and pairs:
+        reason = "the acknowledgement has None beside ranges"
+    else:
+        return SequenceAcknowledgement(identifier, _merged(ranges), tuple(numbers), final, buffer_remaining)
+    return Fault(code=FaultCode.INVALID_ACKNOWLEDGEMENT, reason=reason, identifier=identifier, ranges=_as_given(pairs))
+
+
+def read_refused_acknowledgement(document: Document, node: Node) -> tuple[str | None, Ranges]:
+    """The identifier and ranges in the detail of an InvalidAcknowledgement fault, wrong as they are."""
+    uri = node.namespace
+    identifier = child(node, clark(uri, "Identifier"))
+    pairs = [
+        (whole_number(part.attributes.get("Lower")), whole_number(part.attributes.get("Upper")))
+        for part in node.children[: document.limits.max_ranges]
+        if part.name == clark(uri, "AcknowledgementRange")
+    ]
+    if uri == ns.RM10 and pairs == [(0, 0)]:
+        pairs = []
+    return (document.uri(identifier) or None if identifier is not None else None), _as_given(pairs)
+
+
+def read_ack_requested(document: Document, version: RmVersion, node: Node) -> AckRequested | Fault:
+    """An AckRequested header block; what else it says is ignored (RM10-SCH-03). A bad one comes back as a fault."""
+    identifier = child(node, clark(RM_NS[version], "Identifier"))
+    uri = document.uri(identifier) if identifier is not None else ""
+    return AckRequested(uri) if uri else Fault(code=FaultCode.SENDER, reason="AckRequested names no sequence")
+
+
+def _merged(ranges: list[tuple[int, int]]) -> Ranges:
+    """Ascending and merged, whatever order they came in (RM-ACK-02)."""
+    if len(ranges) < 2:
+        return tuple(ranges)
+    ranges.sort()
+    merged = [ranges[0]]
+    for low, high in ranges:
+        if low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def _as_given(pairs: list[tuple[int | None, int | None]]) -> Ranges:
+    limit = 2**64  # what an xs:unsignedLong can say: a fault has to be able to repeat it
+    return tuple(
+        (low, high) for low, high in pairs if low is not None and high is not None and low < limit and high < limit
+    )
+
+
+def _number(parent: Node, name: str) -> int | None:
+    node = child(parent, name)
+    return None if node is None else whole_number(node.text)
+
+
+def _expires(parent: Node, uri: str) -> float | None:
+    node = child(parent, clark(uri, "Expires"))
+    if node is None:
+        return None
+    try:
+        return seconds(node.text)
+    except ValueError as error:
+        raise refused(f"Expires is {error}") from error
+
+
+def _behavior(parent: Node, uri: str) -> IncompleteSequenceBehavior:
+    node = child(parent, clark(uri, "IncompleteSequenceBehavior"))
+    if node is None:
+        return IncompleteSequenceBehavior.NO_DISCARD
+    try:
+        return IncompleteSequenceBehavior(collapse(node.text))
+    except ValueError as error:
+        raise refused("an IncompleteSequenceBehavior that does not exist") from error
+
+
+def _last_message_number(parent: Node, uri: str) -> int | None:
+    name = clark(uri, "LastMsgNumber")
+    number = _number(parent, name)
+    if number is None and child(parent, name) is None:
+        return None
+    if number is None or not 1 <= number <= MAX_MESSAGE_NUMBER:
+        raise refused("LastMsgNumber is not a message number")
+    return number
+
+
+def _create_sequence(document: Document, addressing: AddressingVersion | None, node: Node) -> Body:
+    uri = node.namespace
+    acks_to = child(node, clark(uri, "AcksTo"))
+    if acks_to is None:
+        raise refused("CreateSequence without AcksTo")
+    offer = child(node, clark(uri, "Offer"))
+    follows = child(node, _FOLLOWS)
+    return CreateSequence(
+        acks_to=read_endpoint(document, addressing, acks_to),
+        expires=_expires(node, uri),
+        offer=None if offer is None else _offer(document, addressing, offer, uri),
+        follows=None if follows is None else document.uri(follows) or None,
+    )
+
+
+def _offer(document: Document, addressing: AddressingVersion | None, node: Node, uri: str) -> Offer:
+    endpoint = child(node, clark(uri, "Endpoint")) if uri == ns.RM11 else None
+    if endpoint is None and uri == ns.RM11:
+        raise refused("Offer without Endpoint")  # RM11-SCH-05
+    return Offer(
+        identifier=document.required_uri(node, clark(uri, "Identifier")),
+        endpoint=None if endpoint is None else read_endpoint(document, addressing, endpoint),
+        expires=_expires(node, uri),
+        incomplete_behavior=_behavior(node, uri),
+    )
+
+
+def _create_sequence_response(document: Document, addressing: AddressingVersion | None, node: Node) -> Body:
+    uri = node.namespace
+    accept = child(node, clark(uri, "Accept"))
+    accept_acks_to = None
+    if accept is not None:
+        acks_to = child(accept, clark(uri, "AcksTo"))
+        if acks_to is None:
+            raise refused("Accept without AcksTo")
+        accept_acks_to = read_endpoint(document, addressing, acks_to)
+        if accept_acks_to.none:  # RM-CS-06: CXF's way to refuse the offer
+            accept_acks_to = None
+    return CreateSequenceResponse(
+        identifier=document.required_uri(node, clark(uri, "Identifier")),
+        expires=_expires(node, uri),
+        incomplete_behavior=_behavior(node, uri),
+        accept_acks_to=accept_acks_to,
+    )
+
+
+def _close_sequence(document: Document, _: AddressingVersion | None, node: Node) -> Body:
+    return CloseSequence(document.required_uri(node, clark(ns.RM11, "Identifier")), _last_message_number(node, ns.RM11))
+
+
+def _close_sequence_response(document: Document, _: AddressingVersion | None, node: Node) -> Body:
+    return CloseSequenceResponse(document.required_uri(node, clark(ns.RM11, "Identifier")))
+
+
+def _terminate_sequence(document: Document, _: AddressingVersion | None, node: Node) -> Body:
+    uri = node.namespace
+    last = _last_message_number(node, uri) if uri == ns.RM11 else None
+    return TerminateSequence(document.required_uri(node, clark(uri, "Identifier")), last)
+
+
+def _terminate_sequence_response(document: Document, _: AddressingVersion | None, node: Node) -> Body:
+    return TerminateSequenceResponse(document.required_uri(node, clark(ns.RM11, "Identifier")))
+
+
+def _make_connection(document: Document, _: AddressingVersion | None, node: Node) -> Body:
+    """MC-SCH-01; the order of the two selections does not matter (IOP-SAND-01)."""
+    address = child(node, clark(ns.MC, "Address"))
+    identifiers = [part for part in node.children if part.name in _IDENTIFIERS]
+    if len(identifiers) > 1:
+        raise refused("more than one Identifier in MakeConnection")
+    known = {clark(ns.MC, "Address"), *_IDENTIFIERS}
+    return MakeConnection(
+        address=None if address is None else document.uri(address) or None,
+        identifier=document.uri(identifiers[0]) or None if identifiers else None,
+        unsupported=tuple(dict.fromkeys(part.name for part in node.children if part.name not in known)),
+    )
+
+
+#: The reader for each element of a Body that belongs to the protocols, by its name in Clark notation.
+BODY_READERS: Mapping[str, Callable[[Document, AddressingVersion | None, Node], Body]] = MappingProxyType(
+    {
+        clark(ns.RM10, "CreateSequence"): _create_sequence,
+        clark(ns.RM11, "CreateSequence"): _create_sequence,
+        clark(ns.RM10, "CreateSequenceResponse"): _create_sequence_response,
+        clark(ns.RM11, "CreateSequenceResponse"): _create_sequence_response,
+        clark(ns.RM11, "CloseSequence"): _close_sequence,
+        clark(ns.RM11, "CloseSequenceResponse"): _close_sequence_response,
+        clark(ns.RM10, "TerminateSequence"): _terminate_sequence,
+        clark(ns.RM11, "TerminateSequence"): _terminate_sequence,
+        clark(ns.RM11, "TerminateSequenceResponse"): _terminate_sequence_response,
+        clark(ns.MC, "MakeConnection"): _make_connection,
+    }
+)
+
+
+def rm_of_body(node: Node) -> RmVersion | None:
+    """What the Body's element says about the version of WS-RM (NS-18); ``None`` = nothing."""
+    version = RM_VERSION.get(node.namespace)
+    if version is None and node.name == clark(ns.MC, "MakeConnection"):
+        versions = {RM_VERSION[part.namespace] for part in node.children if part.name in _IDENTIFIERS}
+        version = versions.pop() if len(versions) == 1 else None
+    return version

@@ -1,0 +1,8 @@
+"""What travels: a dataclass is an XML element of the same name."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Greeting:
+    text: str

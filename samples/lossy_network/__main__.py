@@ -1,0 +1,172 @@
+"""Messages both ways through a network that loses, repeats, delays and cuts: ``python -m samples.lossy_network``.
+
+Three processes: a client, a server, and between them (here) a proxy for each direction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import http.client
+import json
+import os
+import random
+import signal
+import sys
+import sysconfig
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from mercury import AddressingVersion, Protocol, RmVersion, SoapVersion
+from samples.lossy_network.proxy import Proxy, Weather
+from samples.lossy_network.report import Run
+
+MERCURY = str(Path(sysconfig.get_path("scripts")) / "mercury")
+
+#: What an operator would set for such a network: give up soon, try again soon, have many messages on their way.
+TUNING = {
+    "MERCURY_HTTP_TIMEOUT": "1",
+    "MERCURY_HTTP_BACK_CHANNEL_WAIT": "0.2",
+    "MERCURY_RUNTIME_SENDERS": "64",
+    "MERCURY_SOURCE_WINDOW": "64",
+    "MERCURY_SOURCE_RETRANSMISSION_BASE": "0.3",
+    "MERCURY_SOURCE_RETRANSMISSION_CAP": "1",
+    "MERCURY_LOG_LEVEL": "ERROR",
+}
+
+
+class Output(enum.Enum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class Broken(Exception):
+    """The run could not be played to its end."""
+
+
+def versions(text: str) -> Protocol:
+    """The protocol that ``RM/WSA/SOAP`` names; WS-Addressing 2004/08 has a slash of its own."""
+    rm, _, rest = text.partition("/")
+    addressing, _, soap = rest.rpartition("/")
+    protocol = Protocol(SoapVersion(soap), AddressingVersion(addressing), RmVersion(rm))
+    if not protocol.legal:
+        raise typer.BadParameter(f"these versions do not go together: {protocol}")
+    return protocol
+
+
+def main(
+    messages: Annotated[int, typer.Option(min=1, help="Questions to send; each is answered.")] = 1000,
+    loss: Annotated[float, typer.Option(min=0, max=1, help="Share of exchanges that vanish silently.")] = 0.2,
+    duplicate: Annotated[float, typer.Option(min=0, max=1, help="Share of requests that come twice.")] = 0.1,
+    reset: Annotated[float, typer.Option(min=0, max=1, help="Share of connections that are reset.")] = 0.1,
+    delay: Annotated[float, typer.Option(min=0, max=10, help="The longest delay, in seconds.")] = 0.02,
+    seed: Annotated[int, typer.Option(help="Of the network's choices.")] = 1,
+    protocol: Annotated[
+        Protocol, typer.Option(parser=versions, metavar="RM/WSA/SOAP", help="For example 1.0/2004/08/1.1.")
+    ] = "1.1/1.0/1.2",  # type: ignore[assignment]  # the parser reads it
+    anonymous: Annotated[bool, typer.Option("--anonymous", help="The client does not listen.")] = False,
+    deadline: Annotated[float, typer.Option(min=1, help="Give up after so many seconds.")] = 300,
+    output: Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")] = Output.TEXT,
+) -> None:
+    """Send questions through a bad network and take the answers.
+
+    Exit code 0: nothing was lost, nothing came twice, everything came in order, both ways.
+    """
+    if loss + duplicate + reset >= 1:
+        raise typer.BadParameter("--loss, --duplicate and --reset leave nothing that could get through")
+    weather = Weather(loss, duplicate, reset, delay)
+    run = Run(messages, tuple(Proxy(weather, random.Random(f"{seed} {way}")) for way in ("there", "back")))
+    console = Console(quiet=output is Output.JSON, highlight=False)
+    try:
+        with Live(run, console=console, transient=True):
+            asyncio.run(play(run, protocol, anonymous, deadline))
+    except Broken as broken:
+        Console(stderr=True).print(f"[red]error:[/red] {broken}")
+    if output is Output.JSON:
+        print(json.dumps(run.as_value()))
+    console.print(run, run.verdict_table())
+    raise typer.Exit(0 if run.perfect else 1)
+
+
+async def play(run: Run, protocol: Protocol, anonymous: bool, deadline: float) -> None:
+    """Run everything until the client ends.
+
+    :raises Broken: it did not end well, or not in time.
+    """
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+    to_server, to_client = run.proxies
+    front, back = await to_server.start(), await to_client.start()
+    settings = TUNING | {
+        "MERCURY_SOURCE_PROTOCOL_RM": protocol.rm.value,
+        "MERCURY_SOURCE_PROTOCOL_ADDRESSING": protocol.addressing.value,
+        "MERCURY_SOURCE_PROTOCOL_SOAP": protocol.soap.value,
+        # The server connects to no address that a client names, unless it is on this list.
+        "MERCURY_ENGINE_ADDRESSES_ALLOWED": back,
+    }
+    serve = [MERCURY, "serve", "samples.lossy_network.server:app", "--port", "0", "--output", "json"]
+    ask = [sys.executable, "-m", "samples.lossy_network.client", f"{front}/services/questions"]
+    ask += ["--messages", str(run.messages), *([] if anonymous else ["--address", back])]
+    try:
+        async with asyncio.timeout(deadline), process(serve, settings) as server:
+            to_server.target = (await news_of(server))["url"]
+            async with process(ask, settings) as client:
+                while news := await news_of(client):
+                    to_client.target = news.get("listening", to_client.target)
+                    run.sent = news.get("sent", run.sent)
+                    run.acknowledged = news.get("acknowledged", run.acknowledged)
+                    run.answers += news.get("answers", [])
+                    run.questions += await asyncio.to_thread(delivered, to_server.target, len(run.questions))
+    except TimeoutError:
+        raise Broken(f"not done within {deadline:.0f} s") from None
+    except OSError as error:
+        raise Broken(str(error)) from error
+
+
+@asynccontextmanager
+async def process(command: list[str], settings: dict[str, str]) -> AsyncIterator[Process]:
+    """Another process, ended with the block."""
+    # In a session of its own, so that Ctrl-C reaches this process alone, which then ends the others.
+    started = await asyncio.create_subprocess_exec(
+        *command, stdout=PIPE, env=os.environ | settings, limit=2**24, start_new_session=True
+    )
+    try:
+        yield started
+    finally:
+        if started.returncode is None:
+            started.terminate()
+        await started.wait()
+
+
+async def news_of(process: Process) -> dict[str, Any]:
+    """The next line of JSON that a process prints; empty when it has ended.
+
+    :raises Broken: it has failed; why stands on stderr.
+    """
+    assert process.stdout is not None
+    news: dict[str, Any] = json.loads(await process.stdout.readline() or b"{}")
+    if not news and await process.wait():
+        raise Broken("a process has failed")
+    return news
+
+
+def delivered(url: str, after: int) -> list[int]:
+    """What the server's application was given since; asked directly, not through the bad network."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
+    try:
+        connection.request("GET", f"/delivered?after={after}")
+        numbers: list[int] = json.load(connection.getresponse())
+        return numbers
+    finally:
+        connection.close()
+
+
+if __name__ == "__main__":
+    typer.run(main)

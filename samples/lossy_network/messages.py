@@ -1,0 +1,14 @@
+"""What travels: each dataclass is an XML element of the same name."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Question:
+    number: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    number: int
+    square: int

@@ -1,0 +1,117 @@
+"""A bad network: an HTTP proxy that loses, repeats, delays and cuts what goes through it.
+
+Every exchange (a request and its reply) meets one fate, drawn from a seeded random source. Mercury does not see the
+proxy; it sees timeouts, broken connections and messages that come twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import random
+import re
+import socket
+import struct
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True)
+class Weather:
+    """How bad the network is: the share of exchanges that meet each fate, and the longest delay in seconds."""
+
+    loss: float = 0.2
+    duplicate: float = 0.1
+    reset: float = 0.1
+    delay: float = 0.02
+
+
+class Fate(enum.Enum):
+    """What happens to one exchange."""
+
+    PASSED = "passed"
+    #: No answer, ever: the client has to time out.
+    DROPPED = "dropped"
+    #: The request is delivered twice.
+    REPEATED = "repeated"
+    #: The connection is reset.
+    CUT = "cut"
+
+
+@dataclass
+class Proxy:
+    """Listens on a free port of this machine and forwards to ``target``, in its own way."""
+
+    weather: Weather
+    chance: random.Random
+    #: ``http://host:port``; may be set once it is known.
+    target: str = ""
+    counts: dict[Fate, int] = field(default_factory=lambda: dict.fromkeys(Fate, 0))
+
+    async def start(self) -> str:
+        """Begin to listen; returns the URL."""
+        self._server = await asyncio.start_server(self._connection, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        return f"http://{host}:{port}"
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection of a client: exchange after exchange, until one of them ends it."""
+        try:
+            while request := await read_message(reader):
+                fate, delay, before = self._draw()
+                self.counts[fate] += 1
+                await asyncio.sleep(delay)
+                # Dropped or cut before it was forwarded, the request is lost; after that, the reply.
+                lost = fate in (Fate.DROPPED, Fate.CUT)
+                reply = b"" if lost and before else await self._forward(request, 2 if fate is Fate.REPEATED else 1)
+                if fate is Fate.DROPPED:
+                    await reader.read()  # until the client gives up and closes
+                if fate is Fate.CUT:
+                    reset(writer)
+                if lost:
+                    return
+                writer.write(reply)
+                await writer.drain()
+        except (OSError, EOFError, asyncio.CancelledError):
+            pass  # one of the two sides is gone, which the other blames on the network; or all this ends
+        finally:
+            writer.close()
+
+    def _draw(self) -> tuple[Fate, float, bool]:
+        """The fate of the next exchange, its delay, and whether it strikes before the request is forwarded."""
+        weather = self.weather
+        rest = 1 - weather.loss - weather.duplicate - weather.reset
+        shares = (rest, weather.loss, weather.duplicate, weather.reset)
+        (fate,) = self.chance.choices(tuple(Fate), shares)
+        return fate, self.chance.uniform(0, weather.delay), self.chance.random() < 0.5
+
+    async def _forward(self, request: bytes, times: int) -> bytes:
+        """Deliver a request, perhaps more than once; returns the first copy's reply."""
+        replies = await asyncio.gather(*(self._deliver(request) for _ in range(times)))
+        return replies[0]
+
+    async def _deliver(self, request: bytes) -> bytes:
+        parts = urlsplit(self.target)
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        try:
+            writer.write(request)
+            return await read_message(reader)
+        finally:
+            writer.close()
+
+
+async def read_message(reader: asyncio.StreamReader) -> bytes:
+    """A whole HTTP message with a Content-Length, or ``b""`` at the end of the connection."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return b""
+    length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+    return head + (await reader.readexactly(int(length[1])) if length else b"")
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Close so that the other side sees a reset, not an orderly end."""
+    connection: socket.socket = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()

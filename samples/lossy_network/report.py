@@ -1,0 +1,104 @@
+"""What is known while it runs, and what came out: judged by the two sides' own lists of what they were given."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from rich.console import RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from samples.lossy_network.proxy import Fate, Proxy
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One direction."""
+
+    lost: int
+    duplicated: int
+    out_of_order: int
+
+    @classmethod
+    def of(cls, numbers: list[int], sent: int) -> Verdict:
+        """Judge the numbers that an application was given, in that order; 1 to ``sent`` is right."""
+        times = Counter(numbers)
+        return cls(
+            lost=sum(number not in times for number in range(1, sent + 1)),
+            duplicated=sum(count - 1 for count in times.values()),
+            out_of_order=sum(second < first for first, second in pairwise(numbers)),
+        )
+
+
+@dataclass
+class Run:
+    """Where a run stands."""
+
+    messages: int
+    #: To the server, and to the client.
+    proxies: tuple[Proxy, ...]
+    sent: int = 0
+    acknowledged: int = 0
+    #: What the server's application was given, and what the client's.
+    questions: list[int] = field(default_factory=list)
+    answers: list[int] = field(default_factory=list)
+    begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.begun
+
+    @property
+    def wire_messages(self) -> int:
+        """HTTP requests that were given to the network."""
+        return sum(sum(proxy.counts.values()) for proxy in self.proxies)
+
+    def count(self, fate: Fate) -> int:
+        return sum(proxy.counts[fate] for proxy in self.proxies)
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        return {
+            "client to server": Verdict.of(self.questions, self.messages),
+            "server to client": Verdict.of(self.answers, self.messages),
+        }
+
+    @property
+    def perfect(self) -> bool:
+        return all(verdict == Verdict(0, 0, 0) for verdict in self.verdicts.values())
+
+    def as_value(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "messages": self.messages,
+            **{name.replace(" ", "_"): asdict(verdict) for name, verdict in self.verdicts.items()},
+            "wire_messages": self.wire_messages,
+            **{fate.value: self.count(fate) for fate in Fate},
+            "seconds": round(self.seconds, 3),
+        }
+
+    def __rich__(self) -> RenderableType:
+        """For people, as often as rich likes to draw it."""
+        grid = Table.grid(padding=(0, 2))
+        steps = (
+            ("sent", self.sent),
+            ("acknowledged", self.acknowledged),
+            ("delivered", len(self.questions)),
+            ("answered", len(self.answers)),
+        )
+        for name, count in steps:
+            grid.add_row(name, f"{count:>7,}", ProgressBar(self.messages, count, width=40))
+        fates = ", ".join(f"{self.count(fate):,} {fate.value}" for fate in Fate if fate is not Fate.PASSED)
+        grid.add_row("on the wire", f"{self.wire_messages:>7,}", fates)
+        grid.add_row("seconds", f"{self.seconds:>7.1f}")
+        return grid
+
+    def verdict_table(self) -> Table:
+        table = Table("", "lost", "duplicated", "out of order", box=None, padding=(0, 2, 0, 0))
+        for name, verdict in self.verdicts.items():
+            table.add_row(name, *(f"[{'red' if n else 'green'}]{n:,}[/]" for n in asdict(verdict).values()))
+        return table

@@ -1,0 +1,34 @@
+"""A shop that takes orders, and a warehouse that ships them: ``mercury serve samples.request_response.server:app``."""
+
+import os
+
+from mercury import ApplicationFault, Mercury, Service, Transaction
+from samples.request_response.messages import OrderPlaced, PlaceOrder, Ship
+
+STOCK = {"tea": 100, "coffee": 20}
+
+# Clients on this machine may listen for their responses. No other address that a client names is ever connected to.
+mercury = Mercury(allow=["http://127.0.0.1:*"])
+shop, warehouse = Service("shop"), Service("warehouse")
+
+# It happens to be in this process; it could be anywhere.
+to_warehouse = mercury.to(os.environ.get("WAREHOUSE_URL", "http://127.0.0.1:8000/services/warehouse"))
+
+
+@shop.operation
+def place_order(order: PlaceOrder, tx: Transaction) -> OrderPlaced:
+    # In this transaction the order is consumed and the response is stored. What is sent in it leaves when it commits.
+    to_warehouse.send(Ship(order.item, order.count), tx=tx)
+    left = STOCK.get(order.item, 0) - order.count
+    if left < 0:
+        # The client gets the fault instead of a response; everything done here is undone, so nothing is shipped.
+        raise ApplicationFault(f"there is not so much {order.item}", code="OutOfStock")
+    return OrderPlaced(order.item, order.count, left)
+
+
+@warehouse.operation
+def ship(what: Ship) -> None:
+    print(f"shipping {what.count} {what.item}", flush=True)
+
+
+app = mercury.app(shop, warehouse)

@@ -1,0 +1,1 @@
+"""Mercury as its users run it: real processes, real sockets, real signals."""

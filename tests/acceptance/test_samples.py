@@ -1,0 +1,80 @@
+"""The samples, run as their README files say."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.processes import Running, Serving, python
+
+LISTENS = pytest.mark.parametrize("listen", [(), ("--listen",)], ids=["anonymous", "listening"])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_hello_delivers_each_greeting_once_and_in_order() -> None:
+    with Serving("samples.hello.server:app") as server:
+        client = python("-m", "samples.hello.client", f"{server.url}/services/hello")
+        assert (client.code, client.out, client.err) == (0, "delivered\n", "")
+        server.signal(signal.SIGTERM)
+        ended = server.ends()
+    assert ended.code == 0
+    assert ended.out.splitlines()[1:] == ["Good morning!", "Good day!", "Good evening!"]
+
+
+def test_hello_can_start_before_its_server() -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/services/hello"
+    with (
+        Running(sys.executable, "-m", "samples.hello.client", url) as client,
+        Serving("samples.hello.server:app", "--port", str(port)),
+    ):
+        ended = client.ends()
+    assert (ended.code, ended.out) == (0, "delivered\n")
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Serving]:
+    """The sample's shop and warehouse."""
+    port = free_port()
+    warehouse = f"http://127.0.0.1:{port}/services/warehouse"
+    with Serving("samples.request_response.server:app", "--port", str(port), WAREHOUSE_URL=warehouse) as server:
+        yield server
+
+
+@LISTENS
+def test_a_future_gets_the_response_or_the_refusal(shop: Serving, listen: tuple[str, ...]) -> None:
+    client = python("-m", "samples.request_response.future_client", f"{shop.url}/services/shop", *listen)
+    assert (client.code, client.err) == (0, "")
+    assert client.out.splitlines() == [
+        "30 tea ordered, 70 left",
+        "refused: there is not so much coffee (OutOfStock)",
+    ]
+
+
+@LISTENS
+def test_a_callback_gets_the_response_or_the_refusal(shop: Serving, listen: tuple[str, ...]) -> None:
+    client = python("-m", "samples.request_response.callback_client", f"{shop.url}/services/shop", *listen)
+    assert (client.code, client.err) == (0, "")
+    assert client.out.splitlines() == [
+        "order 1 placed: 70 tea left",
+        "order 2 refused: there is not so much coffee (OutOfStock)",
+    ]
+
+
+def test_what_a_refused_order_did_is_rolled_back(shop: Serving) -> None:
+    for _ in range(2):
+        client = python("-m", "samples.request_response.callback_client", f"{shop.url}/services/shop")
+        assert client.code == 0
+    # Everything goes to the warehouse in one order, so the last tea comes after whatever became of the first coffee.
+    shop.says(r"shipping[^$]*shipping 30 tea")
+    assert "coffee" not in shop.out

@@ -1,0 +1,143 @@
+"""``mercury sequences``: what a running process remembers."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mercury import Mercury
+from tests.acceptance.app import Ask, Note, Said
+from tests.acceptance.processes import Serving, get, mercury
+
+
+@pytest.fixture(scope="module")
+def used(serving: Serving) -> Serving:
+    """A server with a sequence of notes, ended, and one of questions, open."""
+    with Mercury() as client:
+        url = f"{serving.url}/services/desk"
+        notes, questions = client.to(url, key="notes"), client.to(url, key="questions")
+        for text in ("one", "two", "three"):
+            notes.send(Note(text))
+        notes.close()
+        assert notes.wait(30)
+        assert questions.request(Ask("x"), response=Said).result(30) == Said("you said x")
+    return serving
+
+
+def listed(server: Serving) -> list[dict[str, object]]:
+    ended = mercury("sequences", "list", "--at", server.url, "--output", "json")
+    assert (ended.code, ended.err) == (0, "")
+    value: list[dict[str, object]] = ended.value
+    return value
+
+
+def test_a_new_server_has_none() -> None:
+    with Serving() as server:
+        ended = mercury("sequences", "list", "--at", server.url)
+        assert (ended.code, ended.out, ended.err) == (0, "there are no sequences\n", "")
+        assert listed(server) == []
+
+
+def test_the_list_has_a_line_for_each(used: Serving) -> None:
+    sequences = listed(used)
+    assert len(sequences) == 4  # two of requests, and for each one of responses
+    ended = mercury("sequences", "list", "--at", used.url)
+    assert (ended.code, ended.err) == (0, "")
+    heading, *lines = ended.out.splitlines()
+    assert heading.split()[:2] == ["side", "identifier"]
+    assert len(lines) == 4
+    for sequence, line in zip(sequences, lines, strict=True):
+        assert str(sequence["identifier"]) in line
+        assert str(sequence["state"]) in line
+    (ended_one,) = [line for line in lines if "ENDED_COMPLETE" in line]
+    assert " 1-3 " in ended_one
+
+
+def test_one_is_shown_by_a_part_of_its_identifier(used: Serving) -> None:
+    (sequence,) = [each for each in listed(used) if str(each["state"]).startswith("ENDED_COMPLETE")]
+    part = str(sequence["identifier"])[-12:]
+    ended = mercury("sequences", "show", part, "--at", used.url)
+    assert (ended.code, ended.err) == (0, "")
+    shown = dict(line.split("  ", 1) for line in ended.out.splitlines())
+    assert shown["identifier"].strip() == sequence["identifier"]
+    assert shown["ranges"].strip() == "1-3"
+    assert shown["protocol"].strip() == "SOAP 1.2, WS-Addressing 1.0, WS-RM 1.1"
+    value = mercury("sequences", "show", part, "--at", used.url, "-o", "json").value
+    assert value == {**sequence, "last_heard": value["last_heard"]}
+
+
+def test_an_identifier_nobody_has_is_a_failure(used: Serving) -> None:
+    mercury("sequences", "show", "[/none]", "--at", used.url).refused("no sequence", "[/none]", code=1)
+
+
+def test_an_ambiguous_identifier_can_not_be_shown(used: Serving) -> None:
+    mercury("sequences", "show", "urn:uuid:", "--at", used.url).refused("4 sequences", "more of it")
+
+
+def test_nothing_listening_is_a_failure() -> None:
+    url = "http://127.0.0.1:1"
+    mercury("sequences", "list", "--at", url).refused(f"nothing answers at {url}: Connection refused", code=1)
+    mercury("sequences", "show", "x", "--at", url).refused(f"nothing answers at {url}: Connection refused", code=1)
+
+
+@pytest.mark.parametrize("at", ["here", "127.0.0.1:8000", "http://127.0.0.1:99999"])
+def test_what_is_no_url_can_not_be_asked(at: str) -> None:
+    mercury("sequences", "list", "--at", at).refused(repr(at))
+
+
+STATUS = "/mercury/status/sequences"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "evil.example"}, {"Host": "127.0.0.1.evil.example"}, {"Host": ""}, {"X_Forwarded_For": "10.0.0.1"}],
+    ids=str,
+)
+def test_the_status_is_for_this_machine_only(serving: Serving, headers: dict[str, str]) -> None:
+    status, text = get(serving.netloc, STATUS, **headers)
+    assert (status, text) == (403, '{"error":"the status is for this machine only"}')
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:80", "[::1]:80"])
+def test_this_machine_has_several_names(serving: Serving, host: str) -> None:
+    assert get(serving.netloc, STATUS, Host=host)[0] == 200
+
+
+@contextmanager
+def answering(status: int, body: bytes) -> Iterator[str]:
+    """Some other server, that answers everything alike."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (403, b"{}", "its own machine only"),
+        (404, b"{}", "HTTP status 404"),
+        (200, b"<html>", "not with a status"),
+    ],
+)
+def test_other_servers_are_told_apart(status: int, body: bytes, words: str) -> None:
+    with answering(status, body) as url:
+        mercury("sequences", "list", "--at", url).refused(url, words, code=1)

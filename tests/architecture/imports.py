@@ -1,0 +1,198 @@
+"""Which module may import which. Every import of every file is read, in functions and for type checkers too."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from types import MappingProxyType
+
+#: statemachine <- (storage, wire) <- engine <- (client, service, simulation) <- cli; `errors` is everybody's.
+#: A part may import itself and what stands here, by longest prefix.
+ALLOWED = MappingProxyType(
+    {
+        # For its type hints only: the fault that an error carries.
+        "mercury.errors": ("mercury.statemachine.faults",),
+        "mercury.statemachine": ("mercury.errors",),
+        "mercury.storage": ("mercury.errors", "mercury.statemachine"),
+        "mercury.wire": ("mercury.errors", "mercury.statemachine"),
+        "mercury.engine": ("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire"),
+        "mercury.client": (
+            *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
+        ),
+        "mercury.service": (
+            *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
+            # What a sequence looks like to people: shown on both sides. It would be better off in the engine.
+            "mercury.client.status",
+        ),
+        "mercury.simulation": (
+            *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
+        ),
+        "mercury.reconcile": ("mercury.errors", "mercury.storage"),
+        "mercury.settings": ("mercury.errors", "mercury.statemachine", "mercury.engine"),
+        # The top: puts the parts together.
+        "mercury.facade": ("mercury",),
+        "mercury.cli": ("mercury",),
+        "mercury": ("mercury",),
+    }
+)
+
+#: A distribution, or another import name, that only some files may know; ``lazily`` = in a function or for type hints.
+ONLY_IN = MappingProxyType(
+    {
+        "lxml": (("mercury/wire/*", "mercury/client/zeep*"), ()),
+        "zeep": (("mercury/client/zeep*",), ()),
+        "sqlalchemy": (("mercury/storage/*", "mercury/reconcile/*"), ()),
+        "psycopg": (("mercury/storage/*", "mercury/reconcile/*"), ()),
+        "pyspark": ((), ("mercury/reconcile/*",)),
+        "fastapi": (("mercury/service/*",), ("mercury/facade.py",)),
+        "starlette": (("mercury/service/*",), ("mercury/facade.py", "mercury/cli/serve.py")),
+        "uvicorn": (("mercury/service/*",), ("mercury/facade.py",)),
+    }
+)
+
+#: Modules that load FastAPI: the facade imports them when something is served, not when something is sent.
+LOADED_LATE = ("mercury.service.host", "mercury.service.serving", "mercury.cli", "mercury.simulation")
+
+#: Import names that would load a second copy of a part.
+BARE = ("service", "statemachine", "storage")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, as a whole name."""
+
+    file: Path
+    line: int
+    module: str
+    #: Not run when the file is imported: in a function, or for type checkers only.
+    lazy: bool
+
+
+def imports(root: Path, file: Path) -> Iterator[Import]:
+    """Every import of a file."""
+    tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+    package = _package(root, file)
+    lazy = {id(inner) for node in ast.walk(tree) for late in _deferred(node) for inner in ast.walk(late)}
+    for node in ast.walk(tree):
+        for module in _modules(node, package):
+            yield Import(file.relative_to(root), getattr(node, "lineno", 0), module, id(node) in lazy)
+
+
+def _package(root: Path, file: Path) -> list[str]:
+    parts = list(file.relative_to(root).with_suffix("").parts)
+    return parts[:-1]
+
+
+def _deferred(node: ast.AST) -> list[ast.stmt]:
+    """What of a statement does not run when its file is imported."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return node.body
+        case ast.If() if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            return node.body
+        case _:
+            return []
+
+
+def _modules(node: ast.AST, package: list[str]) -> Iterator[str]:
+    """The modules that one statement imports, or a call with the module's name as text."""
+    match node:
+        case ast.Import(names=names):
+            yield from (alias.name for alias in names)
+        case ast.ImportFrom(module=module, names=names, level=level):
+            base = package[: len(package) - level + 1] if level else []
+            whole = ".".join([*base, *([module] if module else [])])
+            # `from mercury import storage` imports mercury.storage: the name may be a module.
+            yield from (f"{whole}.{alias.name}" for alias in names) if whole in ("", "mercury") else (whole,)
+        case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]):
+            called = ast.unparse(function).rpartition(".")[2]
+            if called in ("import_module", "__import__", "importorskip"):
+                yield name
+        case _:
+            pass
+
+
+def python_files(root: Path, *folders: str) -> list[Path]:
+    """The Python files below these folders, links not followed."""
+    found = (path for folder in folders for path in sorted((root / folder).rglob("*.py")))
+    return [path for path in found if "__pycache__" not in path.parts]
+
+
+def module_name(root: Path, file: Path) -> str:
+    parts = file.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+# --- the rules -------------------------------------------------------------------------------------------------------
+
+
+def breaches(root: Path) -> list[str]:
+    """Every import below ``root/mercury`` that breaks a rule: file, line and rule."""
+    found = []
+    for file in python_files(root, "mercury"):
+        module = module_name(root, file)
+        for each in imports(root, file):
+            found += [f"{each.file}:{each.line}: {rule}" for rule in _broken(module, each)]
+    return found
+
+
+def _broken(module: str, each: Import) -> Iterable[str]:
+    part = _part(module, ALLOWED)
+    if each.module == "mercury" or each.module.startswith("mercury."):
+        if part is None:
+            yield f"{module} is no part that the rules know; say in {__name__} what it may import"
+        elif not _within(each.module, (part if part != "mercury" else module, *ALLOWED[part])):
+            yield f"{part} may not import {each.module} (statemachine <- storage, wire <- engine <- the rest)"
+        if module == "mercury.facade" and not each.lazy and _within(each.module, LOADED_LATE):
+            yield f"mercury.facade imports {each.module} in a function: who only sends does not load it"
+        return
+    name = each.module.partition(".")[0]
+    if part == "mercury.statemachine" and name not in sys.stdlib_module_names:
+        yield f"mercury.statemachine imports only the standard library, mercury.errors and itself, not {name}"
+    elif name in ONLY_IN:
+        freely, lazily = ONLY_IN[name]
+        path = each.file.as_posix()
+        if not _matches(path, freely) and not (each.lazy and _matches(path, lazily)):
+            yield _only_in(name, freely, lazily)
+
+
+def _only_in(name: str, freely: tuple[str, ...], lazily: tuple[str, ...]) -> str:
+    places = [*freely, *(f"{each} (in a function or for type hints)" for each in lazily)]
+    return f"{name} is imported in {', '.join(places)} only"
+
+
+def _part(module: str, parts: Iterable[str]) -> str | None:
+    """The longest of these names that the module is or lies below; the top package stands for its own file only."""
+    fitting = [part for part in parts if part != "mercury" and _within(module, (part,))]
+    return max(fitting, key=len) if fitting else ("mercury" if module == "mercury" else None)
+
+
+def _within(module: str, names: Iterable[str]) -> bool:
+    return any(module == name or module.startswith(name + ".") for name in names)
+
+
+def _matches(path: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch(path, pattern) for pattern in patterns)
+
+
+def bare_imports(root: Path, *folders: str) -> list[str]:
+    """Every import of a name that would load a second copy of a part."""
+    return [
+        f"{each.file}:{each.line}: import mercury.{each.module}: the bare name would load a second copy"
+        for file in python_files(root, *folders)
+        for each in imports(root, file)
+        if each.module.partition(".")[0] in BARE
+    ]
+
+
+def shadowing_packages(root: Path, folder: str) -> list[str]:
+    """Folders that a test run would import by such a name: packages whose parent is no package."""
+    return [
+        f"{path.parent.relative_to(root)}: this package is imported as {path.parent.name!r}, the name of a part"
+        for path in sorted((root / folder).rglob("__init__.py"))
+        if path.parent.name in BARE and not (path.parent.parent / "__init__.py").exists()
+    ]

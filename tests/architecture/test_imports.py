@@ -1,0 +1,161 @@
+"""The import direction of the house, and that its checker would notice a breach."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .imports import ALLOWED, BARE, bare_imports, breaches, python_files, shadowing_packages
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def plant(root: Path, path: str, text: str) -> None:
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+# --- this tree -------------------------------------------------------------------------------------------------------
+
+
+def test_every_import_follows_the_direction_of_the_house() -> None:
+    assert breaches(ROOT) == []
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(python_files(ROOT, "mercury")) > 80
+
+
+def test_every_part_is_known_to_the_rules() -> None:
+    parts = {f"mercury.{path.stem}" for path in (ROOT / "mercury").iterdir() if path.suffix == ".py" or path.is_dir()}
+    parts -= {"mercury.__init__", "mercury.__pycache__"}
+    assert parts - set(ALLOWED) == set()
+
+
+def test_nothing_imports_the_bare_names() -> None:
+    assert bare_imports(ROOT, "mercury", "tests", "samples", "benchmarks") == []
+
+
+def test_no_package_of_the_tests_takes_the_name_of_a_part() -> None:
+    assert shadowing_packages(ROOT, "tests") == []
+
+
+def test_who_only_sends_does_not_load_what_serves() -> None:
+    """Not only by the imports of Mercury's own files."""
+    heavy = ("fastapi", "starlette", "uvicorn", "pydantic", "typer", "rich", "sqlalchemy", "pyspark")
+    program = f"import sys, mercury; mercury.Mercury; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# --- planted breaches ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "rule"),
+    [
+        ("mercury/statemachine/a.py", "import mercury.storage.api\n", "1: mercury.statemachine may not import"),
+        ("mercury/statemachine/a.py", "\n\nimport typer\n", "3: mercury.statemachine imports only the standard"),
+        ("mercury/statemachine/a.py", "from lxml import etree\n", "1: mercury.statemachine imports only the standard"),
+        ("mercury/storage/sql/a.py", "from mercury.wire import ns\n", "1: mercury.storage may not import mercury.wire"),
+        ("mercury/wire/a.py", "from mercury.storage.records import X\n", "1: mercury.wire may not import"),
+        ("mercury/wire/a.py", "from mercury import storage\n", "1: mercury.wire may not import mercury.storage"),
+        ("mercury/wire/a.py", "from .. import engine\n", "1: mercury.wire may not import mercury.engine"),
+        ("mercury/wire/a.py", "from ..engine.core import Engine\n", "1: mercury.wire may not import mercury.engine"),
+        ("mercury/engine/a.py", "import mercury.client.sender\n", "1: mercury.engine may not import mercury.client"),
+        ("mercury/engine/a.py", "import mercury.settings\n", "1: mercury.engine may not import mercury.settings"),
+        ("mercury/engine/a.py", "import mercury\n", "1: mercury.engine may not import mercury "),
+        ("mercury/engine/a.py", "from mercury import Mercury\n", "1: mercury.engine may not import mercury.Mercury"),
+        ("mercury/client/a.py", "from mercury.service import host\n", "1: mercury.client may not import"),
+        ("mercury/client/a.py", "import mercury.facade\n", "1: mercury.client may not import mercury.facade"),
+        ("mercury/service/a.py", "import mercury.client.sender\n", "1: mercury.service may not import mercury.client"),
+        ("mercury/simulation/a.py", "import mercury.cli.main\n", "1: mercury.simulation may not import mercury.cli"),
+        ("mercury/reconcile/a.py", "import mercury.engine.core\n", "1: mercury.reconcile may not import"),
+        ("mercury/reconcile/a.py", "import pyspark\n", "1: pyspark is imported in mercury/reconcile/* (in a function"),
+        ("mercury/settings.py", "import mercury.client.sender\n", "1: mercury.settings may not import mercury.client"),
+        ("mercury/errors.py", "import mercury.statemachine.rms\n", "1: mercury.errors may not import"),
+        ("mercury/new/a.py", "import mercury.errors\n", "1: mercury.new.a is no part that the rules know"),
+        ("mercury/engine/a.py", "import lxml.etree\n", "1: lxml is imported in mercury/wire/*, mercury/client/zeep*"),
+        ("mercury/engine/a.py", "from sqlalchemy import select\n", "1: sqlalchemy is imported in mercury/storage/*"),
+        ("mercury/engine/a.py", "from fastapi import FastAPI\n", "1: fastapi is imported in mercury/service/*"),
+        ("mercury/cli/send.py", "import uvicorn\n", "1: uvicorn is imported in mercury/service/*"),
+        ("mercury/cli/serve.py", "import starlette.applications\n", "1: starlette is imported in"),
+        ("mercury/facade.py", "from fastapi import FastAPI\n", "1: fastapi is imported in"),
+        ("mercury/facade.py", "from mercury.service.host import app\n", "1: mercury.facade imports"),
+        (
+            "mercury/wire/a.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from mercury.engine.core import Engine\n",
+            "3: mercury.wire may not import mercury.engine.core",
+        ),
+        (
+            "mercury/wire/a.py",
+            "def late():\n    from mercury.engine.core import Engine\n",
+            "2: mercury.wire may not import mercury.engine.core",
+        ),
+        (
+            "mercury/wire/a.py",
+            "import importlib\nengine = importlib.import_module('mercury.engine.core')\n",
+            "2: mercury.wire may not import mercury.engine.core",
+        ),
+        (
+            "mercury/facade.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import fastapi\n",
+            "5: fastapi is imported in",
+        ),
+    ],
+)  # fmt: skip
+def test_a_breach_is_found_with_its_file_and_line(tmp_path: Path, path: str, text: str, rule: str) -> None:
+    plant(tmp_path, path, text)
+    (found,) = breaches(tmp_path)
+    assert found.startswith(f"{path}:{rule}")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (
+            "mercury/statemachine/a.py",
+            "import enum\nfrom mercury.errors import X\nfrom mercury.statemachine import rms\n",
+        ),
+        ("mercury/storage/a.py", "import sqlalchemy.orm\nfrom mercury.statemachine.ranges import RangeSet\n"),
+        ("mercury/wire/a.py", "from lxml import etree\nfrom . import ns\nfrom .ns import X\n"),
+        ("mercury/client/zeep_transport.py", "import lxml\nimport zeep\nimport mercury.engine.core\n"),
+        ("mercury/service/a.py", "import fastapi, starlette, uvicorn\n"),
+        ("mercury/reconcile/a.py", "import mercury.storage.api\nimport sqlalchemy\n\ndef run():\n    import pyspark\n"),
+        ("mercury/cli/serve.py", "def late():\n    from starlette.applications import Starlette\n"),
+        ("mercury/facade.py", "import mercury.settings\n\ndef app():\n    from mercury.service.host import app\n"),
+        ("mercury/__init__.py", "from mercury import facade\n"),
+        ("mercury/engine/a.py", "text = 'import mercury.cli'\n# from mercury.cli import main\n"),
+    ],
+)
+def test_what_is_allowed_is_not_found(tmp_path: Path, path: str, text: str) -> None:
+    plant(tmp_path, path, text)
+    assert breaches(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", BARE)
+@pytest.mark.parametrize("statement", ["import {}", "from {}.api import X", "import {}.api as api", "__import__('{}')"])
+@pytest.mark.parametrize("folder", ["mercury/engine", "tests/unit", "samples/hello", "benchmarks"])
+def test_a_bare_name_is_found(tmp_path: Path, folder: str, statement: str, name: str) -> None:
+    plant(tmp_path, f"{folder}/a.py", f"\n{statement.format(name)}\n")
+    (found,) = bare_imports(tmp_path, "mercury", "tests", "samples", "benchmarks")
+    assert found.startswith(f"{folder}/a.py:2: import mercury.{name}")
+
+
+def test_a_name_that_only_contains_a_bare_one_is_not_found(tmp_path: Path) -> None:
+    plant(
+        tmp_path, "tests/a.py", "import mercury.storage\nfrom .storage import x\nimport storage3\nimport my.service\n"
+    )
+    assert bare_imports(tmp_path, "tests") == []
+
+
+def test_a_package_that_takes_the_name_of_a_part_is_found(tmp_path: Path) -> None:
+    plant(tmp_path, "tests/unit/storage/__init__.py", "")
+    (found,) = shadowing_packages(tmp_path, "tests")
+    assert found.startswith("tests/unit/storage: this package is imported as 'storage'")
+    plant(tmp_path, "tests/unit/__init__.py", "")
+    assert shadowing_packages(tmp_path, "tests") == []

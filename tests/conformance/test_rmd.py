@@ -1,0 +1,158 @@
+"""Destination sequences."""
+
+from __future__ import annotations
+
+from mercury.errors import Conflict
+from mercury.statemachine.messages import EndpointReference
+from mercury.storage.api import StorageManager, Topic
+from mercury.storage.records import RmdRecord
+
+from .builders import NOW, rmd_record
+from .ending import ending
+
+ACKS_TO = "http://client.example/acks"
+
+
+def insert(store: StorageManager, *records: RmdRecord) -> None:
+    with store.transaction() as tx:
+        for record in records:
+            tx.rmd.insert(record)
+
+
+def open_count(store: StorageManager) -> int:
+    with store.transaction() as tx:
+        return tx.rmd.open_count()
+
+
+# --- made once -------------------------------------------------------------------------------------------------------
+
+
+def test_a_sequence_is_found_by_the_request_that_made_it(store: StorageManager) -> None:
+    """RM-CS-13: the MessageID and AcksTo together; another peer may use the same MessageID."""
+    insert(store, rmd_record("urn:a", create_message_id="create"))
+    insert(
+        store, rmd_record("urn:b", create_message_id="create", acks_to=EndpointReference("http://other.example/acks"))
+    )
+    with store.transaction() as tx:
+        assert tx.rmd.find_created("create", ACKS_TO) == "urn:a"
+        assert tx.rmd.find_created("create", "http://other.example/acks") == "urn:b"
+        assert tx.rmd.find_created("create", "http://third.example/acks") is None
+        assert tx.rmd.find_created("another", ACKS_TO) is None
+
+
+def test_one_request_makes_one_sequence(store: StorageManager) -> None:
+    insert(store, rmd_record("urn:a", create_message_id="create"))
+    with ending(store.transaction(), Conflict) as tx:
+        tx.rmd.insert(rmd_record("urn:other", create_message_id="another"))
+        tx.rmd.insert(rmd_record("urn:b", create_message_id="create"))
+    with store.transaction() as tx:
+        assert [record.identifier for record in tx.rmd.all()] == ["urn:a"]
+
+
+def test_sequences_that_no_request_made_are_no_repetitions_of_each_other(store: StorageManager) -> None:
+    """The sequences that this side offered."""
+    insert(store, rmd_record("urn:a"), rmd_record("urn:b"))
+    assert open_count(store) == 2
+
+
+def test_a_request_may_make_a_sequence_again_when_the_first_is_forgotten(store: StorageManager) -> None:
+    insert(store, rmd_record("urn:a", create_message_id="create"))
+    with store.transaction() as tx:
+        tx.rmd.lock(["urn:a"])
+        tx.rmd.delete("urn:a")
+    with store.transaction() as tx:
+        assert tx.rmd.find_created("create", ACKS_TO) is None
+    insert(store, rmd_record("urn:b", create_message_id="create"))
+    with store.transaction() as tx:
+        assert tx.rmd.find_created("create", ACKS_TO) == "urn:b"
+
+
+def test_a_sequence_that_was_made_in_a_savepoint_that_failed_is_not_found(store: StorageManager) -> None:
+    with store.transaction() as tx:
+        with ending(tx.savepoint(), ZeroDivisionError):
+            tx.rmd.insert(rmd_record("urn:a", create_message_id="create"))
+            raise ZeroDivisionError
+        assert tx.rmd.find_created("create", ACKS_TO) is None
+        assert tx.rmd.read("urn:a") is None
+        tx.rmd.insert(rmd_record("urn:b", create_message_id="create"))
+    with store.transaction() as tx:
+        assert [record.identifier for record in tx.rmd.all()] == ["urn:b"]
+
+
+# --- changed and forgotten -------------------------------------------------------------------------------------------
+
+
+def test_a_saved_sequence_is_changed(store: StorageManager) -> None:
+    insert(store, rmd_record())
+    with store.transaction() as tx:
+        record = tx.rmd.lock(["urn:rmd:1"])["urn:rmd:1"]
+        record.machine.received.add(1, 10)
+        record.machine.received.discard(5)
+        record.due = NOW
+        tx.rmd.save(record)
+    with store.transaction() as tx:
+        assert tx.rmd.read("urn:rmd:1") == record
+        assert tx.rmd.find_created("", ACKS_TO) is None
+
+
+def test_a_deleted_sequence_is_gone(store: StorageManager) -> None:
+    insert(store, rmd_record("urn:a", due=NOW), rmd_record("urn:b", due=NOW))
+    with store.transaction() as tx:
+        tx.rmd.lock(["urn:a"])
+        tx.rmd.delete("urn:a")
+        assert tx.rmd.lock(["urn:a"]) == {}
+    with store.transaction() as tx:
+        assert tx.rmd.read("urn:a") is None
+        assert tx.rmd.lock(["urn:a", "urn:b"]).keys() == {"urn:b"}
+        assert tx.rmd.open_count() == 1
+    assert store.due_rmd(NOW, 10) == ["urn:b"]
+
+
+def test_what_was_never_there_is_not_found(store: StorageManager) -> None:
+    with store.transaction() as tx:
+        assert tx.rmd.read("urn:nobody's") is None
+        assert tx.rmd.lock(["urn:nobody's"]) == {}
+        assert tx.rmd.all() == []
+
+
+def test_tombstones_are_not_counted_as_open(store: StorageManager) -> None:
+    insert(store, rmd_record("urn:a"), rmd_record("urn:b"), rmd_record("urn:c", ended_at=NOW))
+    assert open_count(store) == 2
+    with store.transaction() as tx:
+        record = tx.rmd.lock(["urn:a"])["urn:a"]
+        record.machine.ended_at = NOW
+        tx.rmd.save(record)
+    assert open_count(store) == 1
+    with store.transaction() as tx:
+        for identifier in tx.rmd.lock(["urn:a", "urn:b"]):
+            tx.rmd.delete(identifier)
+    assert open_count(store) == 0
+
+
+# --- due -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_longest_due_come_first(store: StorageManager) -> None:
+    times = {"urn:a": NOW - 1, "urn:b": NOW - 10, "urn:c": NOW, "urn:d": NOW + 1, "urn:e": None, "urn:f": NOW - 5}
+    insert(store, *(rmd_record(identifier, due=due) for identifier, due in times.items()))
+    assert store.due_rmd(NOW, 10) == ["urn:b", "urn:f", "urn:a", "urn:c"]
+    assert store.due_rmd(NOW, 2) == ["urn:b", "urn:f"]
+    assert store.due_rmd(NOW + 1, 10)[-1] == "urn:d"
+    assert store.next_due(Topic.RMD) == NOW - 10
+
+
+def test_what_is_put_off_is_not_due(store: StorageManager) -> None:
+    assert store.next_due(Topic.RMD) is None
+    insert(store, rmd_record(due=NOW))
+    for due in (NOW + 5, None):
+        with store.transaction() as tx:
+            record = tx.rmd.lock(["urn:rmd:1"])["urn:rmd:1"]
+            record.due = due
+            tx.rmd.save(record)
+        assert store.due_rmd(NOW, 10) == []
+        assert store.next_due(Topic.RMD) == due
+
+
+def test_the_kinds_of_work_have_times_of_their_own(store: StorageManager) -> None:
+    insert(store, rmd_record(due=NOW))
+    assert (store.next_due(Topic.RMS), store.next_due(Topic.INVOKER)) == (None, None)

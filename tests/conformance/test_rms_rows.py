@@ -1,0 +1,463 @@
+"""The life of a row: appended, numbered, transmitted, acknowledged, answered, gone."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from mercury.errors import Conflict
+from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
+from mercury.storage.api import StorageManager
+from mercury.storage.records import OutboundKind
+
+from .builders import EVERYTHING, FETCHING, KEY, LISTENING, NOW, rms_record, row
+from .ending import ending
+from .outbox import Outbox, ids, number_in, single
+
+
+@pytest.fixture
+def outbox(store: StorageManager) -> Outbox:
+    return Outbox(store)
+
+
+# --- appended --------------------------------------------------------------------------------------------------------
+
+
+def test_rows_wait_in_the_order_in_which_they_were_appended(outbox: Outbox) -> None:
+    outbox.append("c", "a")
+    outbox.append("d")
+    outbox.append("b")
+    assert outbox.waiting() == ["c", "a", "d", "b"]
+
+
+def test_only_as_many_rows_are_read_as_asked_for(outbox: Outbox) -> None:
+    outbox.append("a", "b", "c", "d")
+    assert outbox.waiting(2) == ["a", "b"]
+    assert ids(outbox.number(3)) == ["a", "b", "c"]
+    assert outbox.waiting(2) == ["d"]
+
+
+def test_rows_of_other_keys_are_not_touched(outbox: Outbox, store: StorageManager) -> None:
+    other = Outbox(store, rms_record("other", LISTENING))
+    outbox.send("a", "b")
+    other.send("c", "d")
+    outbox.acknowledge(1, 2)
+    outbox.release()
+    assert other.unsettled() == ["c", "d"]
+    assert (outbox.backlog, other.backlog) == (0, 2)
+
+
+def test_ends_wait_between_the_messages(outbox: Outbox) -> None:
+    outbox.append("a")
+    outbox.append("end", kind=OutboundKind.END, action="", payload=b"")
+    outbox.append("b")
+    rows = outbox.locked(lambda tx: tx.rms.unnumbered(KEY, 10))
+    assert [each.kind for each in rows] == [OutboundKind.MESSAGE, OutboundKind.END, OutboundKind.MESSAGE]
+    outbox.locked(lambda tx: tx.rms.discard(rows[1:2]))
+    assert outbox.waiting() == ["a", "b"]
+    assert outbox.here("a", "end", "b") == ["a", "b"]
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_a_message_is_not_kept_twice(outbox: Outbox, store: StorageManager, numbered: bool) -> None:
+    outbox.append("a", correlation="first")
+    if numbered:
+        outbox.number()
+    with ending(store.transaction(), Conflict) as tx:
+        tx.rms.append(row("new"))
+        tx.rms.append(row("a", LISTENING, correlation="second"))
+    assert outbox.here("a", "new") == ["a"]
+    kept = outbox.row("a")
+    assert kept is not None
+    assert kept.correlation == "first"
+
+
+def test_one_transaction_can_not_append_a_message_twice(outbox: Outbox, store: StorageManager) -> None:
+    with ending(store.transaction(), Conflict) as tx:
+        tx.rms.append(row("a"))
+        tx.rms.append(row("a"))
+    assert outbox.waiting() == []
+
+
+def test_a_message_may_be_appended_again_when_its_row_is_gone(outbox: Outbox) -> None:
+    outbox.send("a")
+    outbox.take()
+    outbox.append("a")
+    assert outbox.waiting() == ["a"]
+
+
+# --- numbered and transmitted ----------------------------------------------------------------------------------------
+
+
+def test_numbered_rows_wait_no_longer_and_need_transmission(outbox: Outbox) -> None:
+    outbox.append("a", "b", "c")
+    outbox.number(2, due=NOW + 1)
+    assert outbox.waiting() == ["c"]
+    rows = outbox.locked(lambda tx: tx.rms.unsettled(outbox.record, 10))
+    assert [(each.message_id, each.number, each.sequence_id, each.due) for each in rows] == [
+        ("a", 1, "rms-1", NOW + 1),
+        ("b", 2, "rms-1", NOW + 1),
+    ]
+
+
+def test_the_window_begins_at_the_lowest_row_that_needs_transmission(outbox: Outbox) -> None:
+    names = [f"row {number}" for number in range(1, 13)]
+    outbox.send(*names)
+    assert outbox.unsettled(3) == names[:3]
+    outbox.acknowledge(2, 3, 12)
+    assert outbox.unsettled(3) == ["row 1", "row 4", "row 5"]
+    outbox.acknowledge(*range(1, 13))
+    assert outbox.unsettled(3) == []
+
+
+def test_rows_of_two_sequences_of_a_key_are_told_apart(outbox: Outbox, store: StorageManager) -> None:
+    outbox.send("a", "b")
+    successor = Outbox(store, rms_record("successor"))
+    successor.send("c")
+    assert outbox.unsettled() == ["a", "b"]
+    assert successor.unsettled() == ["c"]
+    successor.acknowledge(1)
+    successor.release()
+    assert outbox.unsettled() == ["a", "b"]
+    assert outbox.backlog == 2
+
+
+def test_a_transmission_is_counted_and_put_off(outbox: Outbox) -> None:
+    outbox.send("a", "b")
+    for _ in range(2):
+        with outbox.store.transaction() as tx:
+            tx.rms.lock([KEY])
+            rows = tx.rms.unsettled(outbox.record, 1)
+            rows[0].attempts += 1
+            rows[0].due += 10
+            tx.rms.transmitted(rows)
+    first, second = outbox.row("a"), outbox.row("b")
+    assert first is not None
+    assert second is not None
+    assert (first.attempts, first.due) == (2, NOW + 20)
+    assert (second.attempts, second.due) == (0, NOW)
+
+
+def test_a_nack_makes_rows_due_now(outbox: Outbox) -> None:
+    outbox.append("a", "b", "c")
+    outbox.number(due=NOW + 50)
+    outbox.locked(lambda tx: tx.rms.resend(outbox.record, [2, 3, 77], NOW + 1))
+    rows = outbox.locked(lambda tx: tx.rms.unsettled(outbox.record, 10))
+    assert [each.due for each in rows] == [NOW + 50, NOW + 1, NOW + 1]
+    outbox.locked(lambda tx: tx.rms.resend(outbox.record, [], NOW))
+
+
+def test_the_highest_number_there_is_can_be_given(outbox: Outbox) -> None:
+    outbox.append("a")
+    with outbox.store.transaction() as tx:
+        tx.rms.lock([KEY])
+        (only,) = tx.rms.unnumbered(KEY, 1)
+        only.sequence_id, only.number = outbox.record.id, MAX_MESSAGE_NUMBER
+        tx.rms.number(outbox.record, [only])
+    outbox.acknowledge(MAX_MESSAGE_NUMBER)
+    outbox.release(EVERYTHING)
+    assert outbox.here("a") == []
+
+
+# --- acknowledged and released ---------------------------------------------------------------------------------------
+
+
+def test_an_acknowledged_row_stays_until_it_is_released(outbox: Outbox) -> None:
+    outbox.send("a", "b", "c")
+    outbox.acknowledge(1, 3)
+    assert outbox.unsettled() == ["b"]
+    assert outbox.backlog == 3
+    outbox.release(((3, 3),))
+    assert outbox.here("a", "b", "c") == ["a", "b"]
+    outbox.release()
+    assert outbox.here("a", "b", "c") == ["b"]
+
+
+def test_what_is_not_acknowledged_is_not_released(outbox: Outbox) -> None:
+    outbox.send("a")
+    outbox.release()
+    assert outbox.unsettled() == ["a"]
+
+
+def test_an_acknowledgement_may_come_twice_and_name_what_is_gone(outbox: Outbox) -> None:
+    outbox.send("a", "b")
+    outbox.acknowledge(1)
+    outbox.release()
+    outbox.locked(lambda tx: tx.rms.acknowledge(outbox.record, ((1, 1), (5, 2**50))))
+    outbox.locked(lambda tx: tx.rms.acknowledge(outbox.record, ()))
+    assert outbox.unsettled() == ["b"]
+
+
+def test_many_ranges_are_taken_as_well_as_one(outbox: Outbox) -> None:
+    names = [f"row {number}" for number in range(1, 201)]
+    outbox.send(*names)
+    odd = tuple((number, number) for number in range(1, 201, 2))
+    outbox.locked(lambda tx: tx.rms.acknowledge(outbox.record, odd))
+    outbox.release(odd)
+    assert outbox.unsettled(1000) == names[1::2]
+    assert outbox.backlog == 100
+
+
+# --- requests that wait for a response -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on", [LISTENING, FETCHING], ids=["listening", "fetching"])
+@pytest.mark.parametrize("steps", list(permutations(["acknowledged", "answered", "consumed"])), ids="-".join)
+def test_a_request_goes_once_it_is_acknowledged_and_its_response_consumed(
+    store: StorageManager, on: object, steps: tuple[str, ...]
+) -> None:
+    outbox = Outbox(store, rms_record(on=on))  # type: ignore[arg-type]
+    outbox.send("request", expects_response=True)
+    happened = set()
+    for step in steps:
+        if step == "acknowledged":
+            outbox.acknowledge(1)
+        elif step == "answered":
+            outbox.answered("request")
+        else:
+            outbox.consumed("request")
+        outbox.release()
+        happened.add(step)
+        gone = happened >= {"acknowledged", "consumed"}
+        assert outbox.here("request") == ([] if gone else ["request"])
+        assert outbox.backlog == (0 if gone else 1)
+
+
+@pytest.mark.parametrize(
+    ("on", "expects", "answered", "needed"),
+    [
+        (LISTENING, False, False, False),
+        (LISTENING, True, False, False),
+        (FETCHING, False, False, False),
+        (FETCHING, True, False, True),
+        (FETCHING, True, True, False),
+    ],
+)
+def test_an_acknowledged_request_is_repeated_only_to_fetch_its_response(
+    store: StorageManager, on: object, expects: bool, answered: bool, needed: bool
+) -> None:
+    """HTTP-05: without an address the response comes on the connection of the request."""
+    outbox = Outbox(store, rms_record(on=on))  # type: ignore[arg-type]
+    outbox.send("request", expects_response=expects)
+    if answered:
+        outbox.answered("request")
+    assert outbox.unsettled() == ["request"]
+    outbox.acknowledge(1)
+    assert outbox.unsettled() == (["request"] if needed else [])
+
+
+def test_who_answers_learns_how_the_request_was_before(outbox: Outbox) -> None:
+    """The sequence counts a response once, however often it arrives."""
+    outbox.send("request", expects_response=True, correlation="order:17")
+    first, again = outbox.answered("request"), outbox.answered("request")
+    assert first is not None
+    assert again is not None
+    assert (first.answered, again.answered) == (False, True)
+    assert (first.sequence_id, first.number, first.correlation) == ("rms-1", 1, "order:17")
+    assert outbox.answered("another") is None
+
+
+def test_answering_twice_in_one_transaction_is_noticed(outbox: Outbox) -> None:
+    outbox.send("request", expects_response=True)
+    with outbox.store.transaction() as tx:
+        tx.rms.lock([KEY])
+        first, again = tx.rms.answered("request"), tx.rms.answered("request")
+    assert first is not None
+    assert again is not None
+    assert (first.answered, again.answered) == (False, True)
+
+
+def test_a_request_may_be_answered_before_it_has_a_number(outbox: Outbox) -> None:
+    """It was moved to a successor; its response had been on the way."""
+    outbox.send("request", expects_response=True)
+    outbox.unnumber(1)
+    assert outbox.answered("request") is not None
+    outbox.consumed("request")
+    assert outbox.waiting() == ["request"]
+
+
+def test_consuming_what_is_gone_does_nothing(outbox: Outbox) -> None:
+    outbox.consumed("unknown")
+    outbox.send("request", expects_response=True)
+    outbox.acknowledge(1)
+    outbox.consumed("request")
+    outbox.consumed("request")
+    assert outbox.backlog == 0
+
+
+def test_what_is_taken_is_not_answered_any_more(outbox: Outbox) -> None:
+    outbox.send("request", expects_response=True)
+    with outbox.store.transaction() as tx:
+        tx.rms.lock([KEY])
+        tx.rms.take(outbox.record, EVERYTHING)
+        assert tx.rms.answered("request") is None
+        tx.rms.consumed("request")
+    assert outbox.here("request") == []
+
+
+# --- responses to a peer's requests ----------------------------------------------------------------------------------
+
+
+def test_a_response_can_be_fetched_while_it_has_a_number_and_no_acknowledgement(
+    outbox: Outbox, store: StorageManager
+) -> None:
+    def fetched() -> str | None:
+        with store.transaction() as tx:
+            found = tx.rms.response_to("request")
+            return found.message_id if found is not None else None
+
+    assert fetched() is None
+    outbox.append("response", relates_to="request")
+    outbox.append("unrelated", relates_to="another")
+    assert fetched() is None
+    outbox.number()
+    assert fetched() == "response"
+    outbox.unnumber(1)
+    assert fetched() is None
+    outbox.number()
+    assert fetched() == "response"
+    outbox.acknowledge(3)
+    assert fetched() is None
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_of_two_responses_to_one_request_the_one_that_is_not_acknowledged_is_fetched(
+    outbox: Outbox, store: StorageManager, first: int
+) -> None:
+    """At least once: a handler that ran twice has answered twice."""
+    outbox.append("first", relates_to="request")
+    outbox.append("second", relates_to="request")
+    outbox.number()
+    outbox.acknowledge(first)
+    for _ in range(2):
+        with store.transaction() as tx:
+            found = tx.rms.response_to("request")
+        assert found is not None
+        assert found.number == 3 - first
+        outbox.release()
+    outbox.acknowledge(3 - first)
+    with store.transaction() as tx:
+        assert tx.rms.response_to("request") is None
+
+
+# --- moved, taken, discarded -----------------------------------------------------------------------------------------
+
+
+def test_rows_that_lose_their_number_wait_before_all_that_came_later(outbox: Outbox, store: StorageManager) -> None:
+    outbox.send("a", "b", "c")
+    outbox.append("d")
+    outbox.acknowledge(2)
+    moved = outbox.unnumber(3, 1)
+    assert sorted(ids(moved)) == ["a", "c"]
+    outbox.append("e")
+    assert outbox.waiting() == ["a", "c", "d", "e"]
+    assert outbox.waiting(2) == ["a", "c"]
+    assert outbox.unsettled() == []
+    assert all(each.number is None and each.sequence_id is None and each.attempts == 0 for each in moved)
+    successor = Outbox(store, rms_record("successor"))
+    assert [(each.message_id, each.number) for each in successor.number()] == [("a", 1), ("c", 2), ("d", 3), ("e", 4)]
+
+
+def test_a_row_that_lost_its_number_is_sent_as_if_for_the_first_time(outbox: Outbox) -> None:
+    outbox.send("a", expects_response=True)
+    with outbox.store.transaction() as tx:
+        tx.rms.lock([KEY])
+        rows = tx.rms.unsettled(outbox.record, 1)
+        rows[0].attempts = 5
+        tx.rms.transmitted(rows)
+    outbox.acknowledge(1)
+    outbox.unnumber(1)
+    outbox.number()
+    again = outbox.row("a")
+    assert again is not None
+    assert (again.number, again.attempts, again.acknowledged) == (2, 0, False)
+    assert outbox.unsettled() == ["a"]
+
+
+def test_taken_rows_are_returned_and_gone(outbox: Outbox) -> None:
+    outbox.send("a", "b", "c", "d")
+    outbox.acknowledge(4)
+    taken = outbox.take(((2, 2), (4, 100)))
+    assert [(each.message_id, each.number, each.acknowledged) for each in taken] == [("b", 2, False), ("d", 4, True)]
+    assert outbox.here("a", "b", "c", "d") == ["a", "c"]
+    assert outbox.take(()) == []
+    assert ids(outbox.take()) == ["a", "c"]
+    assert outbox.backlog == 0
+
+
+def test_rows_without_a_number_are_not_taken_with_a_sequence(outbox: Outbox) -> None:
+    outbox.send("a")
+    outbox.append("b")
+    assert ids(outbox.take()) == ["a"]
+    assert outbox.waiting() == ["b"]
+
+
+def test_what_waits_can_be_discarded(outbox: Outbox) -> None:
+    outbox.append("a", "b", "c")
+    rows = outbox.locked(lambda tx: tx.rms.unnumbered(KEY, 2))
+    outbox.locked(lambda tx: tx.rms.discard(rows))
+    outbox.locked(lambda tx: tx.rms.discard([]))
+    assert outbox.waiting() == ["c"]
+
+
+def test_the_backlog_counts_what_waits_and_what_was_numbered(outbox: Outbox) -> None:
+    assert outbox.backlog == 0
+    outbox.append("a", "b", "c")
+    assert outbox.backlog == 3
+    outbox.number(2)
+    assert outbox.backlog == 3
+    outbox.acknowledge(1)
+    assert outbox.backlog == 3
+    outbox.release()
+    assert outbox.backlog == 2
+
+
+def test_a_sequence_that_was_forgotten_leaves_the_rows_that_wait(outbox: Outbox) -> None:
+    outbox.send("a")
+    outbox.append("b")
+    with outbox.store.transaction() as tx:
+        tx.rms.lock([KEY])
+        tx.rms.take(outbox.record, EVERYTHING)
+        tx.rms.delete(outbox.record)
+    assert outbox.here("a", "b") == ["b"]
+    assert outbox.waiting() == ["b"]
+    assert outbox.store.due_rms(NOW, 10) == [KEY]
+
+
+def test_one_transaction_numbers_makes_the_sequence_and_lets_go(store: StorageManager) -> None:
+    """The worker meets a new key: sequence, numbers and what is due are one commit."""
+    with store.transaction() as tx:
+        tx.rms.append(row("a"))
+        tx.rms.append(row("b"))
+    record = rms_record("new")
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        tx.rms.insert(record)
+        rows = tx.rms.unnumbered(KEY, 10)
+        for number, each in enumerate(rows, 1):
+            each.sequence_id, each.number, each.due = record.id, number, NOW
+        tx.rms.number(record, rows)
+        assert ids(tx.rms.unsettled(record, 10)) == ["a", "b"]
+        record.due = NOW + 1
+        tx.rms.save(record)
+    assert store.due_rms(NOW, 10) == []
+    assert store.due_rms(NOW + 1, 10) == [KEY]
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        assert ids(tx.rms.unsettled(record, 10)) == ["a", "b"]
+        tx.rms.acknowledge(record, single([1, 2]))
+        tx.rms.release(record, EVERYTHING)
+        tx.rms.delete(record)
+    with store.transaction() as tx:
+        assert (tx.rms.backlog(KEY), tx.rms.peek(KEY)) == (0, [])
+
+
+def test_numbering_takes_up_where_it_stopped(outbox: Outbox) -> None:
+    outbox.append("a", "b", "c", "d", "e")
+    with outbox.store.transaction() as tx:
+        tx.rms.lock([KEY])
+        assert ids(number_in(tx, outbox, 2)) == ["a", "b"]
+        assert ids(number_in(tx, outbox, 2)) == ["c", "d"]
+    assert outbox.waiting() == ["e"]
+    assert outbox.unsettled() == ["a", "b", "c", "d"]

@@ -1,0 +1,581 @@
+"""One unit of work: what others see of it, what is left of it, and what is told after it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from mercury.errors import Conflict, StorageError
+from mercury.storage.api import StorageManager, Topic, Transaction
+from mercury.storage.records import InboundKind, RmsRecord
+
+from .builders import KEY, NOW, buffer, inbound, letter, marker, rmd_record, rms_record, row
+from .conftest import StoreFactory
+from .ending import ending
+from .outbox import Outbox, ids, number_in, single
+from .threads import SOON, Threads, result
+
+
+class Mistake(Exception):
+    """What an application raises."""
+
+
+def fill(tx: Transaction, name: str = "new") -> None:
+    """One thing of every kind, findable by its name."""
+    tx.rmd.insert(rmd_record(f"urn:rmd:{name}", create_message_id=f"create {name}", due=NOW))
+    tx.invoker.insert(buffer(f"urn:rmd:{name}"))
+    tx.invoker.add([inbound(1, f"urn:rmd:{name}"), marker(InboundKind.CUT, 0, f"urn:rmd:{name}")])
+    tx.rms.lock([KEY])
+    tx.rms.insert(rms_record(f"rms {name}", identifier=f"urn:rms:{name}", due=NOW))
+    tx.rms.append(row(name))
+    tx.dead_letters.add([letter(name)])
+
+
+def seen(store: StorageManager, name: str = "new") -> list[bool]:
+    """What a transaction of its own sees of it, by every way there is to look without a lock."""
+    with store.transaction() as tx:
+        looks = [
+            tx.rmd.read(f"urn:rmd:{name}") is not None,
+            tx.rmd.find_created(f"create {name}", "http://client.example/acks") is not None,
+            any(record.identifier == f"urn:rmd:{name}" for record in tx.rmd.all()),
+            tx.rmd.open_count() > 0,
+            tx.invoker.read(f"urn:rmd:{name}") is not None,
+            any(record.sequence == f"urn:rmd:{name}" for record in tx.invoker.all()),
+            bool(tx.invoker.numbers(f"urn:rmd:{name}")),
+            bool(tx.invoker.messages(f"urn:rmd:{name}", [1])),
+            bool(tx.invoker.markers(f"urn:rmd:{name}")),
+            any(record.id == f"rms {name}" for record in tx.rms.peek(KEY)),
+            any(record.id == f"rms {name}" for record in tx.rms.all()),
+            tx.rms.key_of(identifier=f"urn:rms:{name}") is not None,
+            tx.rms.key_of(create_message_id=f"create rms {name}") is not None,
+            tx.rms.key_of_request(name) is not None,
+            tx.rms.row(name) is not None,
+            tx.rms.backlog(KEY) > 0,
+            any(each.id == name for each in tx.dead_letters.all()),
+        ]
+    return [
+        *looks,
+        f"urn:rmd:{name}" in store.due_rmd(NOW, 100),
+        f"urn:rmd:{name}" in store.due_invoker(NOW, 100),
+        KEY in store.due_rms(NOW, 100),
+        *(store.next_due(topic) is not None for topic in Topic),
+    ]
+
+
+# --- isolation and roll-back -----------------------------------------------------------------------------------------
+
+
+def test_nothing_is_seen_by_others_before_the_commit_and_everything_after_it(store: StorageManager) -> None:
+    with store.transaction() as tx:
+        fill(tx)
+        assert not any(seen(store))
+    assert all(seen(store))
+
+
+def test_a_change_is_seen_by_others_after_the_commit_only(store: StorageManager) -> None:
+    outbox = Outbox(store)
+    outbox.send("a", "b")
+    with store.transaction() as tx:
+        tx.rmd.insert(rmd_record())
+        tx.invoker.insert(buffer())
+        tx.invoker.add([inbound(1)])
+
+    def look() -> tuple[object, ...]:
+        with store.transaction() as tx:
+            rmd, kept, message = tx.rmd.read("urn:rmd:1"), tx.invoker.read("urn:rmd:1"), tx.rms.row("a")
+            assert rmd is not None
+            assert kept is not None
+            return (
+                rmd.ack_failures,
+                kept.attempts,
+                list(tx.invoker.numbers("urn:rmd:1")),
+                [record.last_error for record in tx.rms.peek(outbox.key)],
+                message and message.acknowledged,
+                tx.rms.backlog(outbox.key),
+            )
+
+    before = look()
+    with store.transaction() as tx:
+        rmd = tx.rmd.lock(["urn:rmd:1"])["urn:rmd:1"]
+        rmd.ack_failures = 1
+        tx.rmd.save(rmd)
+        kept = tx.invoker.read("urn:rmd:1")
+        assert kept is not None
+        kept.attempts = 1
+        tx.invoker.mark(kept, consumed=[1])
+        tx.rms.lock([outbox.key])
+        outbox.record.last_error = "changed"
+        tx.rms.save(outbox.record)
+        tx.rms.acknowledge(outbox.record, ((1, 1),))
+        tx.rms.take(outbox.record, ((2, 2),))
+        assert look() == before == (0, 0, [(1, 1)], [None], False, 2)
+    assert look() == (1, 1, [], ["changed"], True, 1)
+
+
+@pytest.mark.parametrize("error", [Mistake, KeyboardInterrupt, SystemExit])
+def test_an_exception_rolls_everything_back_and_goes_on(store: StorageManager, error: type[BaseException]) -> None:
+    told: list[str] = []
+    raised = error("on purpose")
+    caught: list[BaseException] = []
+    try:
+        with store.transaction() as tx:
+            fill(tx)
+            tx.after_commit(lambda: told.append("after the commit"))
+            raise raised
+    except error as same:
+        caught.append(same)
+    assert caught == [raised]
+    assert not any(seen(store))
+    assert told == []
+
+
+def test_changes_and_deletions_are_rolled_back(store: StorageManager) -> None:
+    outbox = Outbox(store)
+    outbox.send("a", "b", "c")
+    with store.transaction() as tx:
+        fill(tx, "old")
+    before = seen(store, "old")
+    with ending(store.transaction(), Mistake) as tx:
+        tx.rmd.lock(["urn:rmd:old"])
+        tx.rmd.delete("urn:rmd:old")
+        tx.invoker.delete("urn:rmd:old")
+        tx.rms.lock([KEY])
+        tx.rms.acknowledge(outbox.record, ((1, 1),))
+        tx.rms.unnumber(outbox.record, ((2, 2),))
+        tx.rms.take(outbox.record, ((3, 3),))
+        tx.rms.discard([each for each in tx.rms.unnumbered(KEY, 10) if each.message_id == "old"])
+        for record in tx.rms.records(KEY):
+            tx.rms.delete(record)
+        assert tx.dead_letters.delete("old") is not None
+        raise Mistake
+    assert seen(store, "old") == before
+    assert outbox.unsettled() == ["a", "b", "c"]
+    assert outbox.waiting() == ["old"]
+
+
+def test_a_transaction_after_one_that_was_rolled_back_starts_afresh(store: StorageManager) -> None:
+    for attempt in range(3):
+        with ending(store.transaction(), Mistake) as tx:
+            fill(tx)
+            raise Mistake(attempt)
+    with store.transaction() as tx:
+        fill(tx)
+    assert all(seen(store))
+
+
+# --- one's own changes -----------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_sees_its_own_sequences(store: StorageManager) -> None:
+    with store.transaction() as tx:
+        record = rmd_record(create_message_id="create")
+        tx.rmd.insert(record)
+        tx.invoker.insert(buffer())
+        assert tx.rmd.find_created("create", record.acks_to.address) == record.identifier
+        record.ack_failures = 2
+        tx.rmd.save(record)
+        assert tx.rmd.read(record.identifier) == record
+        assert tx.rmd.lock([record.identifier]) == {record.identifier: record}
+        assert tx.invoker.read(record.identifier) == buffer()
+        tx.rms.lock([KEY])
+        first, second = rms_record("first"), rms_record("second")
+        tx.rms.insert(first)
+        tx.rms.insert(second)
+        second.last_error = "changed"
+        tx.rms.save(second)
+        assert tx.rms.records(KEY) == [first, second]
+        tx.rms.delete(first)
+        assert tx.rms.records(KEY) == [second]
+        tx.rmd.delete(record.identifier)
+        assert tx.rmd.read(record.identifier) is None
+    with store.transaction() as tx:
+        assert tx.rms.peek(KEY) == [second]
+        assert tx.rmd.all() == []
+
+
+def test_a_transaction_sees_what_it_did_to_rows(store: StorageManager) -> None:
+    """The worker numbers, transmits, acknowledges and moves in one transaction."""
+    outbox = Outbox(store)
+    outbox.append("a", "b", "c", "d")
+
+    def work(tx: Transaction) -> None:
+        record = outbox.record
+        assert ids(number_in(tx, outbox, 3)) == ["a", "b", "c"]
+        assert ids(tx.rms.unnumbered(KEY, 10)) == ["d"]
+        rows = tx.rms.unsettled(record, 10)
+        assert [(each.message_id, each.number, each.due) for each in rows] == [
+            ("a", 1, NOW),
+            ("b", 2, NOW),
+            ("c", 3, NOW),
+        ]
+        rows[0].attempts, rows[0].due = 1, NOW + 5
+        tx.rms.transmitted(rows[:1])
+        again = tx.rms.unsettled(record, 10)
+        assert [(each.attempts, each.due) for each in again] == [(1, NOW + 5), (0, NOW), (0, NOW)]
+        tx.rms.acknowledge(record, ((1, 1),))
+        assert ids(tx.rms.unsettled(record, 10)) == ["b", "c"]
+        tx.rms.release(record, ((1, 3),))
+        assert ids(tx.rms.unnumber(record, ((2, 2),))) == ["b"]
+        assert ids(tx.rms.unnumbered(KEY, 10)) == ["b", "d"]
+        assert ids(tx.rms.unsettled(record, 10)) == ["c"]
+        assert ids(tx.rms.take(record, ((1, 3),))) == ["c"]
+        assert tx.rms.unsettled(record, 10) == []
+        tx.rms.discard(tx.rms.unnumbered(KEY, 1))
+        assert ids(tx.rms.unnumbered(KEY, 10)) == ["d"]
+
+    outbox.locked(work)
+    assert outbox.waiting() == ["d"]
+    assert outbox.backlog == 1
+
+
+# --- savepoints ------------------------------------------------------------------------------------------------------
+
+
+def undone(tx: Transaction, work: Callable[[], None]) -> None:
+    """Do it inside a savepoint that is left with an exception."""
+    with ending(tx.savepoint(), Mistake):
+        work()
+        raise Mistake
+
+
+def test_a_savepoint_undoes_what_was_inside_and_only_that(store: StorageManager) -> None:
+    with store.transaction() as tx:
+        fill(tx, "before")
+        undone(tx, lambda: fill(tx, "inside"))
+        assert tx.rmd.read("urn:rmd:inside") is None
+        assert [record.id for record in tx.rms.records(KEY)] == ["rms before"]
+        fill(tx, "after")
+    assert all(seen(store, "before"))
+    assert all(seen(store, "after"))
+    with store.transaction() as tx:
+        assert tx.rmd.read("urn:rmd:inside") is None
+        assert tx.invoker.read("urn:rmd:inside") is None
+        assert tx.rms.row("inside") is None
+        assert tx.rms.key_of(identifier="urn:rms:inside") is None
+        assert [each.id for each in tx.dead_letters.all()] == ["before", "after"]
+
+
+def test_a_savepoint_that_ends_well_changes_nothing(store: StorageManager) -> None:
+    with store.transaction() as tx, tx.savepoint():
+        fill(tx)
+    assert all(seen(store))
+
+
+def test_the_error_that_leaves_a_savepoint_goes_on(store: StorageManager) -> None:
+    raised = Mistake("the same")
+    caught: list[Mistake] = []
+    with store.transaction() as tx:
+        try:
+            with tx.savepoint():
+                raise raised
+        except Mistake as same:
+            caught.append(same)
+        fill(tx)
+    assert caught == [raised]
+    assert all(seen(store))
+
+
+def test_changes_to_what_was_there_are_undone_by_a_savepoint(store: StorageManager) -> None:
+    outbox = Outbox(store)
+    outbox.send("a", "b", "c", expects_response=True)
+    outbox.append("waits")
+    with store.transaction() as tx:
+        tx.rmd.insert(rmd_record())
+        tx.invoker.insert(buffer())
+        tx.invoker.add([inbound(1), marker(InboundKind.CUT)])
+        tx.dead_letters.add([letter("dead")])
+
+    with store.transaction() as tx:
+        rmd = tx.rmd.lock(["urn:rmd:1"])["urn:rmd:1"]
+        tx.rms.lock([KEY])
+
+        def change() -> None:
+            rmd.ack_failures = 3
+            tx.rmd.save(rmd)
+            tx.invoker.delete("urn:rmd:1")
+            outbox.record.last_error = "inside"
+            tx.rms.save(outbox.record)
+            tx.rms.acknowledge(outbox.record, ((1, 1),))
+            tx.rms.answered("a")
+            tx.rms.unnumber(outbox.record, ((2, 2),))
+            tx.rms.take(outbox.record, ((3, 3),))
+            tx.rms.discard(tx.rms.unnumbered(KEY, 10))
+            assert tx.dead_letters.delete("dead") is not None
+
+        undone(tx, change)
+        assert tx.rmd.read("urn:rmd:1") == rmd_record()
+        assert [record.last_error for record in tx.rms.records(KEY)] == [None]
+        assert ids(tx.rms.unsettled(outbox.record, 10)) == ["a", "b", "c"]
+        assert ids(tx.rms.unnumbered(KEY, 10)) == ["waits"]
+    with store.transaction() as tx:
+        message = tx.rms.row("a")
+        assert tx.rmd.all() == [rmd_record()]
+        assert list(tx.invoker.numbers("urn:rmd:1")) == [(1, 1)]
+        assert len(tx.invoker.markers("urn:rmd:1")) == 1
+        assert [each.id for each in tx.dead_letters.all()] == ["dead"]
+    assert message is not None
+    assert (message.acknowledged, message.answered) == (False, False)
+
+
+def test_what_was_changed_before_a_savepoint_stays_changed(store: StorageManager) -> None:
+    outbox = Outbox(store)
+    outbox.append("a", "b", "c")
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        outbox.record.last_error = "before"
+        tx.rms.save(outbox.record)
+        number_in(tx, outbox, 2)
+
+        def change() -> None:
+            outbox.record.last_error = "inside"
+            tx.rms.save(outbox.record)
+            tx.rms.take(outbox.record, ((1, 1),))
+            tx.rms.acknowledge(outbox.record, ((2, 2),))
+
+        undone(tx, change)
+        assert ids(tx.rms.unsettled(outbox.record, 10)) == ["a", "b"]
+        assert [record.last_error for record in tx.rms.records(KEY)] == ["before"]
+    assert outbox.unsettled() == ["a", "b"]
+    assert outbox.waiting() == ["c"]
+
+
+def test_of_nested_savepoints_only_the_failing_one_is_undone(store: StorageManager) -> None:
+    with store.transaction() as tx:
+        with tx.savepoint():
+            tx.rms.append(row("outer"))
+            undone(tx, lambda: tx.rms.append(row("inner")))
+            tx.rms.append(row("outer again"))
+        tx.rms.append(row("outside"))
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        assert ids(tx.rms.unnumbered(KEY, 10)) == ["outer", "outer again", "outside"]
+
+
+def test_a_savepoint_that_fails_undoes_the_ones_inside_it_that_ended_well(store: StorageManager) -> None:
+    with store.transaction() as tx:
+
+        def work() -> None:
+            with tx.savepoint():
+                fill(tx, "inner")
+
+        undone(tx, work)
+        tx.rms.append(row("outside"))
+    assert not any(seen(store, "inner")[:12])
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        assert ids(tx.rms.unnumbered(KEY, 10)) == ["outside"]
+
+
+def test_every_second_of_many_savepoints_fails(store: StorageManager) -> None:
+    """A run of the invoker: one savepoint for each message."""
+    with store.transaction() as tx:
+        for number in range(50):
+            if number % 2:
+                undone(tx, lambda number=number: tx.rms.append(row(f"{number}")))  # type: ignore[misc]
+            else:
+                with tx.savepoint():
+                    tx.rms.append(row(f"{number}"))
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        assert ids(tx.rms.unnumbered(KEY, 100)) == [f"{number}" for number in range(0, 50, 2)]
+
+
+def test_a_savepoint_inside_a_transaction_that_fails_keeps_nothing(store: StorageManager) -> None:
+    with ending(store.transaction(), Mistake) as tx:
+        with tx.savepoint():
+            fill(tx)
+        raise Mistake
+    assert not any(seen(store))
+
+
+# --- after the commit ------------------------------------------------------------------------------------------------
+
+
+def test_actions_run_after_the_commit_in_their_order_and_with_every_lock_free(store: StorageManager) -> None:
+    outbox = Outbox(store)
+    happened: list[object] = []
+
+    def look() -> None:
+        happened.append(ids(outbox.locked(lambda tx: tx.rms.unnumbered(KEY, 10))))
+
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        tx.rms.append(row("a"))
+        tx.after_commit(lambda: happened.append("first"))
+        tx.after_commit(look)
+        assert happened == []
+    assert happened == ["first", ["a"]]
+
+
+def test_actions_of_a_savepoint_that_failed_are_not_run(store: StorageManager) -> None:
+    happened: list[str] = []
+    with store.transaction() as tx:
+        tx.after_commit(lambda: happened.append("before"))
+        undone(tx, lambda: tx.after_commit(lambda: happened.append("inside")))
+        with tx.savepoint():
+            tx.after_commit(lambda: happened.append("another"))
+    assert happened == ["before", "another"]
+
+
+def test_actions_are_not_run_when_the_commit_fails(store: StorageManager) -> None:
+    happened: list[str] = []
+    with store.transaction() as tx:
+        tx.rms.append(row("a"))
+    with ending(store.transaction(), Conflict) as tx:
+        tx.after_commit(lambda: happened.append("after the commit"))
+        tx.rms.append(row("a"))
+    assert happened == []
+
+
+# --- listeners -------------------------------------------------------------------------------------------------------
+
+
+class Ear:
+    """A listener that remembers."""
+
+    def __init__(self, store: StorageManager) -> None:
+        self._heard: set[Topic] = set()
+        self._called = threading.Condition()
+        store.listen(self._listen)
+
+    def _listen(self, topics: frozenset[Topic]) -> None:
+        with self._called:
+            self._heard |= topics
+            self._called.notify_all()
+
+    def hears(self, topic: Topic) -> bool:
+        """Whether it hears of a topic soon. A store may tell by a thread of its own."""
+        with self._called:
+            return self._called.wait_for(lambda: topic in self._heard, SOON)
+
+    @property
+    def heard(self) -> set[Topic]:
+        with self._called:
+            return set(self._heard)
+
+
+@pytest.mark.parametrize(
+    ("topic", "work"),
+    [
+        pytest.param(Topic.RMS, lambda tx: tx.rms.append(row("a")), id="append"),
+        pytest.param(Topic.RMS, lambda tx: tx.rms.save(_due(tx)), id="save a source sequence"),
+        pytest.param(Topic.RMD, lambda tx: tx.rmd.insert(rmd_record("urn:rmd:2")), id="insert a destination sequence"),
+        pytest.param(Topic.RMD, lambda tx: tx.rmd.save(tx.rmd.lock(["urn:rmd:1"])["urn:rmd:1"]), id="save one"),
+        pytest.param(Topic.INVOKER, lambda tx: tx.invoker.add([inbound(1)]), id="add"),
+        pytest.param(Topic.INVOKER, lambda tx: tx.invoker.mark(tx.invoker.read("urn:rmd:1"), consumed=()), id="mark"),
+        pytest.param(Topic.INVOKER, lambda tx: tx.invoker.delete("urn:rmd:1"), id="delete a buffer"),
+    ],
+)  # fmt: skip
+def test_listeners_hear_of_work_after_its_commit(
+    store: StorageManager, topic: Topic, work: Callable[[Transaction], None]
+) -> None:
+    Outbox(store)
+    with store.transaction() as tx:
+        tx.rmd.insert(rmd_record())
+        tx.invoker.insert(buffer())
+    first, second = Ear(store), Ear(store)
+    with store.transaction() as tx:
+        work(tx)
+        assert first.heard == set()
+    assert first.hears(topic)
+    assert second.hears(topic)
+
+
+def _due(tx: Transaction) -> RmsRecord:
+    tx.rms.lock([KEY])
+    (record,) = tx.rms.records(KEY)
+    record.due = NOW
+    return record
+
+
+def test_listeners_hear_nothing_of_what_made_no_work(store: StorageManager) -> None:
+    ear = Ear(store)
+    with store.transaction() as tx:
+        tx.rmd.read("urn:rmd:1")
+        tx.rms.lock([KEY])
+        tx.rms.unnumbered(KEY, 10)
+    with ending(store.transaction(), Mistake) as tx:
+        fill(tx)
+        raise Mistake
+    assert ear.heard == set()
+
+
+def test_a_listener_that_looks_sees_the_commit(store: StorageManager) -> None:
+    found: list[bool] = []
+    called = threading.Event()
+
+    def listen(_: frozenset[Topic]) -> None:
+        found.append(store.due_rms(NOW, 10) == [KEY])
+        called.set()
+
+    store.listen(listen)
+    with store.transaction() as tx:
+        tx.rms.append(row("a"))
+    assert called.wait(SOON)
+    assert found == [True]
+
+
+# --- the store -------------------------------------------------------------------------------------------------------
+
+
+def test_a_closed_store_can_not_be_used(store: StorageManager) -> None:
+    store.close()
+    with pytest.raises(StorageError):
+        seen(store)
+    store.close()
+
+
+def test_stores_do_not_share_what_they_keep(store_factory: StoreFactory) -> None:
+    one, other = store_factory("one"), store_factory("other")
+    with one.transaction() as tx:
+        fill(tx)
+    assert all(seen(one))
+    assert not any(seen(other))
+
+
+@pytest.mark.needs("durable")
+def test_what_was_committed_is_there_when_the_store_is_opened_again(
+    store: StorageManager, store_factory: StoreFactory
+) -> None:
+    outbox = Outbox(store)
+    outbox.send("a", "b")
+    outbox.append("c")
+    with store.transaction() as tx:
+        fill(tx, "old")
+    with ending(store.transaction(), Mistake) as tx:
+        fill(tx, "rolled back")
+        raise Mistake
+    claim = store.claim("rms 1", "me", NOW, 30)
+    store.close()
+    again = store_factory()
+    assert all(seen(again, "old"))
+    with again.transaction() as tx:
+        assert tx.rmd.read("urn:rmd:rolled back") is None
+        tx.rms.lock([KEY])
+        assert ids(tx.rms.unsettled(outbox.record, 10)) == ["a", "b"]
+        assert ids(tx.rms.unnumbered(KEY, 10)) == ["c", "old"]
+        tx.rms.acknowledge(outbox.record, single([1]))
+    newer = again.claim("rms 1", "another", NOW + 31, 30)
+    assert claim is not None
+    assert newer is not None
+    assert newer.epoch > claim.epoch
+
+
+@pytest.mark.needs("shared")
+def test_a_second_process_sees_what_the_first_commits(
+    store: StorageManager, store_factory: StoreFactory, threads: Threads
+) -> None:
+    other = store_factory()
+    with store.transaction() as tx:
+        fill(tx)
+        assert not any(seen(other))
+    assert all(seen(other))
+    assert store.claim("rms 1", "me", NOW, 30) is not None
+    assert other.claim("rms 1", "another", NOW, 30) is None
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        second = threads.start(lambda: Outbox(other, rms_record("rms second")))
+        tx.rms.append(row("b"))
+    result(second)

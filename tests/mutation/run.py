@@ -1,0 +1,92 @@
+"""Take out each guard in turn, in a copy of the tree, and expect the check that is named to fail.
+
+``python -m tests.mutation.run [NAME ...]`` prints one line a mutant; exit code 1 if one survives.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.mutation.mutants import MUTANTS, Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("mercury", "tests", "samples", "docs", "pyproject.toml", "constraints.txt", "README.md", "Makefile")
+
+
+class MovedGuardError(Exception):
+    """The text of a guard is not there once."""
+
+
+def copy_tree(target: Path) -> None:
+    """A copy of what the checks need."""
+    skipped = shutil.ignore_patterns("__pycache__", "*.pyc", ".hypothesis")
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=skipped)
+        elif source.exists():
+            shutil.copy(source, target / name)
+    for name in ("storage", "statemachine", "service"):
+        (target / name).symlink_to(Path("mercury") / name)
+
+
+def take_out(mutant: Mutant, tree: Path) -> None:
+    """Apply a mutant's substitutions.
+
+    :raises MovedGuardError: a text is not in its file exactly once.
+    """
+    for change in mutant.changes:
+        path = tree / change.path
+        text = path.read_text()
+        if text.count(change.before) != 1:
+            raise MovedGuardError(
+                f"{mutant.name}: {change.path} has the guard {text.count(change.before)} times, not once"
+            )
+        path.write_text(text.replace(change.before, change.after))
+
+
+def command(mutant: Mutant) -> list[str]:
+    """What must fail."""
+    if mutant.seeds:
+        return [sys.executable, "-m", "tests.mutation.hunt", str(mutant.seeds)]
+    return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutant.tests]
+
+
+def caught(mutant: Mutant) -> tuple[bool, str]:
+    """Whether the check fails without the guard, and how: a check that can not even start has not caught anything."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        tree = Path(folder)
+        copy_tree(tree)
+        take_out(mutant, tree)
+        environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            command(mutant), cwd=tree, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+        lines = [line for line in done.stdout.splitlines() if line.strip()]
+        last = lines[-1] if lines else done.stderr[-200:]
+        # pytest ends with 1 when tests fail; 2 and more mean that it could not run them. `hunt` does the same.
+        return done.returncode == 1, last
+
+
+def main(names: list[str]) -> int:
+    chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
+    survivors = 0
+    for mutant in chosen:
+        started = time.monotonic()
+        was_caught, how = caught(mutant)
+        survivors += not was_caught
+        verdict = "caught" if was_caught else "SURVIVED"
+        sys.stdout.write(f"{verdict:8} {mutant.name:32} {time.monotonic() - started:5.1f} s  {how[:100]}\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"{len(chosen)} mutants, {survivors} survived\n")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,266 @@
+"""Whatever is sent, the answer is a fault, soon, and nothing is fetched or expanded (attacks of users.md, C3)."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import socket
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mercury.statemachine.faults import Fault, FaultCode
+from mercury.wire import DEFAULT_LIMITS, Limits, Payload, decode
+
+from .samples import refusal, soap
+
+MIB = 1024 * 1024
+ACTION = "<wsa:Action>urn:a</wsa:Action>"
+LONG = f"<!ENTITY a '{'x' * 100_000}'>"
+LAUGHS = "<!ENTITY l0 'ha'>" + "".join(f"<!ENTITY l{n + 1} '{10 * f'&l{n};'}'>" for n in range(9))
+
+
+def with_doctype(internal: str, body: str = "<a/>") -> bytes:
+    return f"<!DOCTYPE s:Envelope [{internal}]>".encode() + soap(body=body)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(with_doctype(LAUGHS, "<a>&l9;</a>"), id="billion laughs"),
+        pytest.param(with_doctype(LONG, "<a>" + "&a;" * 100_000 + "</a>"), id="quadratic blow-up"),
+        pytest.param(with_doctype("<!ENTITY a '&b;'><!ENTITY b '&a;'>", "<a>&a;</a>"), id="recursion"),
+        pytest.param(with_doctype("<!ENTITY a SYSTEM 'file:///etc/passwd'>", "<a>&a;</a>"), id="external file"),
+        pytest.param(with_doctype("<!ENTITY a SYSTEM 'http://127.0.0.1:9/'>", "<a>&a;</a>"), id="external web"),
+        pytest.param(with_doctype("<!ENTITY % p SYSTEM 'http://127.0.0.1:9/'> %p;"), id="parameter entity"),
+        pytest.param(b'<!DOCTYPE a SYSTEM "http://127.0.0.1:9/a.dtd">' + soap(), id="external subset"),
+        pytest.param(b"<!DOCTYPE a>" + soap(), id="DOCTYPE alone"),
+        pytest.param(b"<!DOCTYPE " + b"[" * MIB, id="DOCTYPE without end"),
+    ],
+)  # fmt: skip
+def test_a_doctype_is_refused_and_nothing_of_it_is_used(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reached(*_: object, **__: object) -> None:
+        raise AssertionError("something was fetched")
+
+    monkeypatch.setattr(socket.socket, "connect", reached)
+    monkeypatch.setattr(Path, "open", reached)
+    tracemalloc.start()
+    try:
+        assert refusal(data).fault.code is FaultCode.SENDER
+        assert tracemalloc.get_traced_memory()[1] < 16 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+def many(text: str, size: int = DEFAULT_LIMITS.max_bytes - 2000) -> str:
+    """``text`` again and again, up to ``size`` bytes."""
+    return text * (size // len(text))
+
+
+def attributes(count: int) -> str:
+    return " ".join(f"a{number}=''" for number in range(count))
+
+
+def declarations(count: int) -> str:
+    return " ".join(f"xmlns:p{number}='u'" for number in range(count))
+
+
+def body(xml: str) -> bytes:
+    return soap(ACTION, xml)
+
+
+#: Built when they are needed: together they are large.
+TOO_MUCH: dict[str, tuple[Callable[[], bytes], str]] = {
+    "deep": (lambda: body("<a>" * 100_000), "nested deeper than 64"),
+    "unclosed": (lambda: b"<a>" * 30_000, "nested deeper than 64"),
+    "wide": (lambda: body(f"<a>{many('<b/>')}</a>"), "50000 elements"),
+    "wide header": (lambda: soap(many("<b/>")), "50000 elements"),
+    "header blocks": (lambda: soap(ACTION + "<h/>" * 64), "64 header blocks"),
+    "attributes": (lambda: body(f"<a {attributes(600_000)}/>"), "64 attributes"),
+    "namespaces": (lambda: body(f"<a {declarations(400_000)}/>"), "64 attributes"),
+    "attributes and namespaces": (
+        lambda: body(f"<a {attributes(33)} {declarations(33)}/>"),
+        "64 attributes",
+    ),
+    "name": (lambda: body(f"<{many('a')}/>"), "longer than 1024 bytes"),
+    "name of few characters": (lambda: body(f"<{'é' * 600}/>"), "longer than 1024 bytes"),
+    "attribute name": (lambda: body(f"<a {many('a')}=''/>"), "longer than 1024 bytes"),
+    "namespace": (lambda: body(f"<a xmlns='{many('u')}'/>"), "longer than 1024 bytes"),
+    "prefix": (lambda: body(f"<a xmlns:{many('p')}='u'/>"), "longer than 1024 bytes"),
+    "action": (lambda: soap(f"<wsa:Action>{many('a')}</wsa:Action>"), "4096 characters"),
+    "action in references": (lambda: soap(f"<wsa:Action>{many('&#97;')}</wsa:Action>"), "4096 characters"),
+    "identifier": (
+        lambda: body(f"<wsrm:CloseSequence><wsrm:Identifier>{'a' * 4097}</wsrm:Identifier></wsrm:CloseSequence>"),
+        "4096 characters",
+    ),
+    "bytes": (lambda: b" " * (DEFAULT_LIMITS.max_bytes + 1), "8388608 bytes"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_what_is_too_much_is_refused_with_the_name_of_the_limit(name: str) -> None:
+    make, limit = TOO_MUCH[name]
+    fault = refusal(make()).fault
+    assert fault.code is FaultCode.SENDER
+    assert limit in fault.reason
+
+
+def test_what_becomes_too_large_as_utf_8_is_refused() -> None:
+    data = soap(body="<a>" + "é" * 1000 + "</a>").decode().encode("iso-8859-1")
+    limits = Limits(max_bytes=len(data))
+    assert "larger than" in refusal(data, "text/xml; charset=iso-8859-1", limits=limits).fault.reason
+    # And what would become smaller counts as it arrived.
+    data = soap().decode().encode("utf-16")
+    assert "larger than" in refusal(data, limits=Limits(max_bytes=len(data) - 1)).fault.reason
+    assert decode(data, "", limits=Limits(max_bytes=len(data)))
+
+
+@pytest.mark.parametrize("form", ['<wsrm:AcknowledgementRange Lower="1" Upper="1"/>', "<wsrm:Nack>1</wsrm:Nack>"])
+def test_an_acknowledgement_of_too_many_ranges_is_refused(form: str) -> None:
+    # A limit and not a bad acknowledgement: the whole message is refused.
+    def acknowledgement(count: int) -> bytes:
+        inside = "<wsrm:Identifier>urn:s</wsrm:Identifier>" + form * count
+        return soap(f"{ACTION}<wsrm:SequenceAcknowledgement>{inside}</wsrm:SequenceAcknowledgement>")
+
+    assert len(decode(acknowledgement(1024), "").acknowledgements) == 1
+    assert "1024 ranges" in refusal(acknowledgement(1025)).fault.reason
+
+
+def test_an_endpoint_reference_that_would_make_every_reply_huge_is_refused() -> None:
+    def reply_to(*lists: str) -> bytes:
+        parameters = "".join(f"<wsa:ReferenceParameters>{each}</wsa:ReferenceParameters>" for each in lists)
+        return soap(f"{ACTION}<wsa:ReplyTo><wsa:Address>urn:a</wsa:Address>{parameters}</wsa:ReplyTo>")
+
+    assert decode(reply_to("<p/>" * 64), "").reply_to
+    assert decode(reply_to("<p/>" * 32, "<p/>" * 32), "").reply_to
+    assert decode(reply_to(f"<p>{'x' * (65536 - len('<p></p>'))}</p>"), "").reply_to
+    for too_much in (("<p/>" * 65,), ("<p/>" * 64, "<p/>"), (f"<p>{'x' * 65530}</p>",)):
+        assert "reference parameters" in refusal(reply_to(*too_much)).fault.reason
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"\n\n", id="blank"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="text"),
+        pytest.param(b'{"json": true}', id="json"),
+        pytest.param(bytes(range(256)), id="binary"),
+        pytest.param(b"\0" * 1000, id="zeros"),
+        pytest.param(gzip.compress(soap()), id="gzip"),
+        pytest.param(gzip.compress(b" " * 64 * MIB), id="compressed bomb"),
+        pytest.param(soap()[:-1], id="truncated"),
+        pytest.param(soap()[: len(soap()) // 2], id="half"),
+        pytest.param(soap() + soap(), id="twice"),
+        pytest.param(soap() + b"junk", id="junk after the end"),
+        pytest.param(soap(body="<a b='1' b='2'/>"), id="attribute twice"),
+        pytest.param(soap(body='<a xmlns:x="u" xmlns:y="u" x:b="" y:b=""/>'), id="attribute twice by namespace"),
+        pytest.param(soap(body="<p:a/>"), id="prefix not declared"),
+        pytest.param(soap(body='<a xmlns:p=""/>'), id="prefix taken back"),
+        pytest.param(soap(body='<a xmlns:xml="urn:x"/>'), id="xml declared anew"),
+        pytest.param(soap(body='<a xmlns="u}v"/>'), id="namespace like another's end"),
+        pytest.param(soap(body="<a>&undeclared;</a>"), id="entity not declared"),
+        pytest.param(soap(body="<a>&#0;</a>"), id="forbidden character"),
+        pytest.param(soap(body="<a>&#x1F600000;</a>"), id="no character"),
+        pytest.param(soap(body="<a>]]></a>"), id="stray end of CDATA"),
+        pytest.param(soap(body="<a><!-- -- --></a>"), id="comment in comment"),
+        pytest.param(b"<?xml-stylesheet href='http://127.0.0.1:9/'?>" + soap(), id="stylesheet"),
+        pytest.param(soap(body="<a><?php exit ?></a>"), id="processing instruction"),
+        pytest.param(soap(headers="<?x?>"), id="processing instruction in the Header"),
+    ],
+)
+def test_what_is_not_a_soap_message_is_refused(data: bytes) -> None:
+    assert refusal(data).fault.code is FaultCode.SENDER
+
+
+TEXT = soap(body="<a>%</a>")
+
+
+@pytest.mark.parametrize(
+    ("data", "content_type"),
+    [
+        pytest.param(soap(), "text/xml; charset=utf-7", id="UTF-7"),
+        pytest.param(soap(), "text/xml; charset=ebcdic-cp-us", id="EBCDIC"),
+        pytest.param(soap(), f"text/xml; charset={'x' * 10_000}", id="long name"),
+        pytest.param(b"<?xml version='1.0' encoding='utf-7'?>" + soap(), "", id="declared UTF-7"),
+        pytest.param(b"<?xml version='1.0' encoding='shift_jis'?>" + soap(), "", id="declared Shift-JIS"),
+        pytest.param(soap(), "text/xml; charset=utf-16", id="not UTF-16"),
+        pytest.param(soap(body="<é/>"), "text/xml; charset=us-ascii", id="not ASCII"),
+        pytest.param(soap(body="<a>\N{EM DASH}</a>").decode().encode("cp1252"), "", id="not UTF-8"),
+        pytest.param(TEXT.replace(b"%", b"\x81"), "text/xml; charset=windows-1252", id="not windows-1252"),
+        pytest.param(TEXT.replace(b"%", b"\xc0\xbc"), "", id="overlong UTF-8"),
+        pytest.param(TEXT.replace(b"%", b"\xed\xa0\x80"), "", id="surrogate in UTF-8"),
+        pytest.param(TEXT.replace(b"%", b"<!--\xff-->"), "", id="not UTF-8, in a comment"),
+        pytest.param(TEXT.replace(b"%", b"<b c='\xff'/>"), "", id="not UTF-8, in an attribute"),
+        pytest.param(codecs.BOM_UTF16_LE + soap(), "", id="wrong mark"),
+        pytest.param(codecs.BOM_UTF8 + soap(), "text/xml; charset=iso-8859-1", id="mark of another encoding"),
+        pytest.param(soap().decode().encode("utf-16")[:-1], "", id="half a character"),
+        pytest.param(soap().decode().encode("utf-32"), "", id="UTF-32"),
+    ],
+)  # fmt: skip
+def test_what_is_encoded_wrongly_is_refused(data: bytes, content_type: str) -> None:
+    assert refusal(data, content_type).fault.code is FaultCode.SENDER
+
+
+ALLOWED: dict[str, Callable[[], bytes]] = {
+    "as many elements as allowed": lambda: body("<a>" + "<b x='1'/>" * 49_990 + "</a>"),
+    "as deep as allowed": lambda: body("<a>" * 61 + "</a>" * 61),
+    "text": lambda: body(f"<a>{many('x')}</a>"),
+    "attribute": lambda: body(f"<a b='{many('x')}'/>"),
+    "references": lambda: body(f"<a>{many('&#65;')}</a>"),
+    "comments": lambda: body(f"<a>{many('<!---->')}</a>"),
+    "CDATA": lambda: body(f"<a>{many('<![CDATA[]]>')}</a>"),
+    "CDATA in a comment": lambda: body(f"<a><!--{many('<![CDATA[')}--></a>"),
+    "words like prefixes": lambda: soap(ACTION, f"<a>{many('xs:')}</a>", declare=declarations(50)),
+    "header blocks of words like prefixes": lambda: soap(ACTION + f"<h>{many('xs:', 120_000)}</h>" * 60),
+    "declarations": lambda: soap(
+        f"{ACTION}<wsa:X>" + "<a xmlns:p='u'>" * 55 + "<b xmlns:q='v'/>" * 40_000 + "</a>" * 55 + "</wsa:X>", "<a/>"
+    ),
+    "text in a header block": lambda: soap(f"{ACTION}<wsa:Unknown>{many('a ')}</wsa:Unknown>"),
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_is_within_the_limits_is_read_in_time_and_space_like_its_size(name: str) -> None:
+    data = ALLOWED[name]()
+    started = time.perf_counter()
+    assert isinstance(decode(data, "").body, Payload)
+    assert time.perf_counter() - started < 5
+
+
+def test_the_limits_hold_for_what_they_allow() -> None:
+    def deep(levels: int) -> bytes:
+        return soap(body="<a>" * levels + "</a>" * levels)
+
+    limits = Limits(max_depth=5, max_elements=8, max_attributes=5, max_name_length=80)
+    assert decode(deep(3), "", limits=limits)
+    assert "deeper than 5" in refusal(deep(4), limits=limits).fault.reason
+    assert decode(soap(body="<a>" + "<b/>" * 3 + "</a>"), "", limits=limits)
+    assert "8 elements" in refusal(soap(body="<a>" + "<b/>" * 4 + "</a>"), limits=limits).fault.reason
+    assert "deeper than 5" in refusal(soap(body="<a><b><c><d e=''/></c></b></a>"), limits=limits).fault.reason
+    assert decode(soap(body="<a><b><c d=''/></b></a>"), "", limits=limits)
+    assert len(decode(soap(ACTION + "<h/>" * 63), "").headers) == 63
+    assert decode(soap(body=f"<a {declarations(5)}/>"), "", limits=limits)
+    assert "5 attributes" in refusal(soap(body=f"<a {declarations(6)}/>"), limits=limits).fault.reason
+    assert decode(soap(f"<wsa:Action>{'a' * 4096}</wsa:Action>"), "")
+    assert "4096 characters" in refusal(soap(f"<wsa:Action>{'a' * 4097}</wsa:Action>")).fault.reason
+    assert decode(soap(body='<a xmlns="u" b="" c="" d="" e=""/>'), "", limits=limits)
+    assert "5 attributes" in refusal(soap(body='<a xmlns="u" b="" c="" d="" e="" f=""/>'), limits=limits).fault.reason
+    assert decode(soap(body=f"<{'a' * 80}/>"), "", limits=limits)
+    assert "80 bytes" in refusal(soap(body=f"<{'a' * 81}/>"), limits=limits).fault.reason
+
+
+def test_a_fault_of_a_peer_is_not_kept_longer_than_needed() -> None:
+    detail = f"<wsmc:UnsupportedElement>{'x' * 5000}</wsmc:UnsupportedElement>"
+    fault = f"<faultcode>{'x' * 5000}</faultcode><faultstring>{'y' * 5000}</faultstring><detail>{detail}</detail>"
+    assert decode(body(f"<s:Fault>{fault}</s:Fault>"), "").body == Fault(code=FaultCode.SENDER, reason="y" * 4096)
+    assert "4096 characters" in refusal(soap(""), "text/xml", "x" * 5000).fault.reason
+
+
+def test_a_fault_about_a_limit_can_be_answered() -> None:
+    header = f"{ACTION}<wsa:MessageID>urn:m</wsa:MessageID>"
+    error = refusal(soap(header, "<a>" * 100))
+    assert (error.message_id, error.soap.value) == ("urn:m", "1.2")
