@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -24,7 +26,7 @@ from mercury.engine.transport import HttpTransport, Transport
 from mercury.errors import ConfigurationError, MercuryError, StorageError
 from mercury.service import paths
 from mercury.service.definition import DEFAULT_NAMESPACE, Service, read_callback
-from mercury.settings import Settings, check_address
+from mercury.settings import DEFAULT_STORE, Settings, check_address, masked, store_name
 from mercury.settings import load as load_settings
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
@@ -47,13 +49,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Mercury:
     """Reliable messages for one process: the client's side, the server's side, or both.
 
-    :param store: the store's URL, ``memory:``; left out, the settings'.
+    :param store: the store's URL: ``sqlite:///FILE``, ``postgresql+psycopg://...``, or ``memory:`` for messages that
+        live as long as the process; left out, the settings'. The log says at the start which one is in use.
     :param address: where peers reach this process, ``http://host:port``; left out, nothing is posted here, and
         acknowledgements and responses come back on the connections of requests.
     :param allow: addresses that peers may name for acknowledgements, responses and faults, as URL prefixes; see
         `AddressPolicy`. Nothing is allowed unless it is listed.
     :param settings: left out, environment variables over ``mercury.toml`` over defaults.
     :raises ConfigurationError: a setting or a parameter is wrong.
+    :raises StorageError: the store can not be opened.
 
     Register services and callbacks first, then use it as a context manager, by `start` and `stop`, or as the lifespan
     of a FastAPI application.
@@ -80,8 +84,8 @@ class Mercury:
         self.settings = settings
         self.ids: Ids = ids or RandomIds()
         self.clock = clock
-        store = store if store is not None else settings.store
-        self.store: StorageManager = open_store(store) if isinstance(store, str) else store
+        self._asked_for = store
+        self.store: StorageManager = _opened(settings.store) if store is None else _opened(store)
         self.futures = Futures(self.ids.new())
         self._registry = Registry(default_policy=settings.destination)
         self._registry.add_callback(self.futures.callback_name, self.futures.callback())
@@ -114,8 +118,11 @@ class Mercury:
         :param policy: protocol versions, retransmission, window and so on; left out, the settings'.
         :param listen: whether acknowledgements and responses are posted to this process's ``address``; left out,
             they are if it has one.
-        :raises ConfigurationError: the URL is none, the versions do not go together, or there is no address.
+        :raises ConfigurationError: the URL is none, the key is empty, the versions do not go together, or there is no
+            address.
         """
+        if not key:
+            raise ConfigurationError("key: it is empty; messages with the same URL and key share a sequence")
         if split_url(url).username is not None:
             raise ConfigurationError("a user's name and password can not be part of the URL to send to")
         policy = policy or self.settings.source
@@ -127,9 +134,14 @@ class Mercury:
         reply_to = EndpointReference(f"{self.settings.address}{paths.RESPONSES}") if listens else ANONYMOUS_ENDPOINT
         return Sender(self, Channel(key=SequenceKey(url, key), policy=policy, reply_to=reply_to), namespace)
 
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        """One unit of work: everything sent with it is stored together when it is left normally, else nothing."""
-        return self.store.transaction()
+    def transaction(self, work: object = None) -> AbstractContextManager[Transaction]:
+        """One unit of work: everything sent with it is stored together when it is left normally, else nothing.
+
+        :param work: a SQLAlchemy ``Session`` or ``Connection`` on the store's own database, in a transaction of the
+            application's: then that one commits both, and leaving the block does nothing.
+        :raises CapabilityError: ``work`` can not be joined; nothing was written.
+        """
+        return self.store.transaction() if work is None else self.store.join(work)
 
     def callback(self, name: str) -> Callable[[Function], Function]:
         """Register a function that consumes responses, under a name that outlives the process; a decorator.
@@ -231,6 +243,17 @@ class Mercury:
             )
             self._runtime = Runtime(engine, self.store, self._transport, self.settings.runtime, self.clock)
             self._runtime.start()
+            self._say_store()
+
+    def _say_store(self) -> None:
+        """Which store this is: it may be another one than the settings say, or a file in some folder."""
+        asked, setting = self._asked_for, self.settings.store
+        name = store_name(setting if asked is None else asked) if isinstance(asked, str | None) else "of the program"
+        if asked is None or setting in (asked, DEFAULT_STORE):
+            log.info("started with the store %s", name)
+        else:
+            text = "started with the store %s, as the program says; the setting store = %s is not used"
+            log.info(text, name, masked(setting))
 
     def stop(self, deadline: float | None = None) -> None:
         """Stop in an orderly way: what is being done is finished, nothing new is begun.
@@ -256,14 +279,16 @@ class Mercury:
         self.store.close()
 
     def _count_losses(self) -> None:
-        waiting = {"source": 0, "destination": 0}
-        for status in self.sequences():
-            waiting[status.side] += status.waiting
-        if any(waiting.values()):
+        new = self.store.due_rms(math.inf, sys.maxsize)  # keys whose messages no sequence has numbered yet
+        with self.store.transaction() as tx:
+            keys = {record.channel.key for record in tx.rms.all() if record.machine.alive} | set(new)
+            sent = sum(tx.rms.backlog(key) for key in keys)
+        received = sum(status.waiting for status in self.sequences() if status.side == "destination")
+        if sent or received:
             text = (
                 "lost with the store, which ends with the process: %d sent and not done, %d received and not consumed"
             )
-            log.warning(text, waiting["source"], waiting["destination"])
+            log.warning(text, sent, received)
 
     def __enter__(self) -> Mercury:
         self.start()
@@ -280,7 +305,10 @@ class Mercury:
         return self._runtime
 
     def trouble_with(self, url: str) -> str | None:
-        """Why the last exchange with an endpoint failed; ``None`` when it did not."""
+        """Why the last exchange with an endpoint got no answer in the protocol's terms; ``None`` when it did.
+
+        What the endpoint answers, a fault for example, is no such trouble: see `Sender.trouble`, which knows both.
+        """
         runtime = self._runtime
         return runtime.troubles.get(url) if runtime is not None else None
 
@@ -329,6 +357,15 @@ class Mercury:
     @property
     def back_channel_wait(self) -> float:
         return self.settings.http.back_channel_wait
+
+
+def _opened(store: str | StorageManager) -> StorageManager:
+    if not isinstance(store, str):
+        return store
+    try:
+        return open_store(store)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"store: {error}") from error
 
 
 class _Listener:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar, overload
 
 from mercury.client.futures import Futures
 from mercury.client.status import SequenceStatus, status_of
 from mercury.engine.ids import Ids
 from mercury.errors import ConfigurationError, Overloaded
-from mercury.storage.api import StorageManager, Transaction
+from mercury.storage.api import StorageManager, Transaction, Work, part_of
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage
 from mercury.wire.envelope import EMPTY, Payload
 from mercury.wire.mapping import element_name, to_xml
@@ -22,9 +23,6 @@ from mercury.wire.payload import check_payload
 T = TypeVar("T")
 
 #: Seconds between two looks at whether everything is done.
-LOOK = 0.02
-
-#: Seconds between two looks while waiting.
 LOOK = 0.01
 
 
@@ -47,6 +45,9 @@ class Surroundings(Protocol):
     def max_outbound_backlog(self) -> int: ...
 
     def has_callback(self, name: str) -> bool: ...
+
+    def trouble_with(self, url: str) -> str | None:
+        """Why the last exchange with an endpoint failed; ``None`` when it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Sender:
         self,
         body: object,
         *,
-        tx: Transaction | None = None,
+        tx: Work | None = None,
         operation: str | None = None,
         action: str | None = None,
         correlation: str | None = None,
@@ -94,7 +95,8 @@ class Sender:
         """Send a one-way message.
 
         :param body: a dataclass, or XML of one element as bytes or text.
-        :param tx: the transaction to send in; left out, one of its own.
+        :param tx: the transaction to send in: Mercury's, or a SQLAlchemy ``Session`` or ``Connection`` on the store's
+            own database; left out, one of its own.
         :param operation: the operation's name; left out, the dataclass's.
         :param action: wsa:Action; left out, ``<namespace>/<operation>``.
         :param correlation: kept with the message wherever it lives, for the application's own bookkeeping.
@@ -114,7 +116,7 @@ class Sender:
         body: object,
         *,
         response: type[T],
-        tx: Transaction | None = None,
+        tx: Work | None = None,
         operation: str | None = None,
         action: str | None = None,
         correlation: str | None = None,
@@ -126,7 +128,7 @@ class Sender:
         self,
         body: object,
         *,
-        tx: Transaction | None = None,
+        tx: Work | None = None,
         operation: str | None = None,
         action: str | None = None,
         correlation: str | None = None,
@@ -138,7 +140,7 @@ class Sender:
         body: object,
         *,
         response: type[Any] = bytes,
-        tx: Transaction | None = None,
+        tx: Work | None = None,
         operation: str | None = None,
         action: str | None = None,
         correlation: str | None = None,
@@ -151,11 +153,13 @@ class Sender:
 
         :param response: the dataclass to read the response into; left out, the future's result is its XML.
         :returns: a future; its result is the response, its exception an `ApplicationFault` that came instead, or
-            `SequenceFailed` when there will be none.
+            `SequenceFailed` when there will be none. The text of its `TimeoutError` says how far the request has come.
         """
         row = self._row(body, operation, action, correlation, headers)
         row.expects_response = True
-        future, row.callback = self._surroundings.futures.expect(row.message_id, response, self._namespace)
+        future, row.callback = self._surroundings.futures.expect(
+            row.message_id, response, self._namespace, partial(self._state_of, row.message_id)
+        )
         try:
             self._store(row, tx)
         except BaseException:
@@ -168,7 +172,7 @@ class Sender:
         body: object,
         callback: str,
         *,
-        tx: Transaction | None = None,
+        tx: Work | None = None,
         operation: str | None = None,
         action: str | None = None,
         correlation: str | None = None,
@@ -190,11 +194,11 @@ class Sender:
         row.callback = callback
         return self._store(row, tx)
 
-    def close(self, *, tx: Transaction | None = None) -> None:
+    def close(self, *, tx: Work | None = None) -> None:
         """Send no more on this sequence: it ends once everything has arrived. A later message starts a new one."""
         self._end(OutboundKind.END, tx)
 
-    def terminate(self, *, tx: Transaction | None = None) -> None:
+    def terminate(self, *, tx: Work | None = None) -> None:
         """End the sequence without waiting: what is not acknowledged by then becomes dead letters."""
         self._end(OutboundKind.ABANDON, tx)
 
@@ -211,10 +215,29 @@ class Sender:
         with self._surroundings.store.transaction() as tx:
             return tx.rms.backlog(self._channel.key)
 
+    @property
+    def trouble(self) -> str | None:
+        """What keeps the messages of this key from arriving, as far as is known; ``None`` = nothing is.
+
+        Why the last exchange with the endpoint failed, or else what it answered last to what still waits, or why the
+        last sequence failed. For people: what is retried may be over by the next attempt.
+        """
+        found = self._surroundings.trouble_with(self.endpoint)
+        if found is not None:
+            return found
+        known = self.status()
+        if not known:
+            return None
+        newest = known[-1]
+        if newest.failure:
+            return f"the sequence failed: {newest.failure}" + (f" ({newest.last_error})" if newest.last_error else "")
+        return newest.last_error or None if newest.waiting else None
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until everything sent under this key is acknowledged (requests: answered), or has died trying.
 
-        After `close` the end is waited for too, so that the peer need not keep the sequence open.
+        After `close` the end is waited for too, so that the peer need not keep the sequence open. What has died is in
+        `Mercury.dead_letters`; why something still waits, `trouble` says.
 
         :param timeout: seconds; left out, for as long as it takes.
         :returns: whether it is so; ``False`` when the time is over.
@@ -232,6 +255,17 @@ class Sender:
                 return False
             machines = [record.machine for record in tx.rms.peek(self._channel.key)]
         return not any(machine.alive and machine.last_message is not None for machine in machines)
+
+    def _state_of(self, message_id: str) -> str:
+        """How far a request has come, for people."""
+        trouble = self.trouble
+        if trouble is not None:
+            return trouble
+        with self._surroundings.store.transaction() as tx:
+            row = tx.rms.row(message_id)
+        if row is None:
+            return ""
+        return "it is acknowledged and not answered" if row.acknowledged else "it is not acknowledged"
 
     # --- within ----------------------------------------------------------------------------------------------------
 
@@ -268,7 +302,7 @@ class Sender:
             return check_payload(body)
         return check_payload(to_xml(body, self._namespace, operation))
 
-    def _end(self, kind: OutboundKind, tx: Transaction | None) -> None:
+    def _end(self, kind: OutboundKind, tx: Work | None) -> None:
         row = OutboundMessage(
             message_id=self._surroundings.ids.new(),
             channel=self._channel,
@@ -278,7 +312,7 @@ class Sender:
         with self._in(tx) as transaction:
             transaction.rms.append(row)
 
-    def _store(self, row: OutboundMessage, tx: Transaction | None) -> Receipt:
+    def _store(self, row: OutboundMessage, tx: Work | None) -> Receipt:
         with self._in(tx) as transaction:
             waiting, most = transaction.rms.backlog(self._channel.key), self._surroundings.max_outbound_backlog
             if waiting >= most:
@@ -286,5 +320,5 @@ class Sender:
             transaction.rms.append(row)
         return Receipt(row.message_id, self.endpoint, self.key)
 
-    def _in(self, tx: Transaction | None) -> AbstractContextManager[Transaction]:
-        return nullcontext(tx) if tx is not None else self._surroundings.store.transaction()
+    def _in(self, tx: Work | None) -> AbstractContextManager[Transaction]:
+        return part_of(self._surroundings.store, tx)

@@ -104,11 +104,20 @@ class Call:
         try:
             with tx.savepoint():
                 return operation.call(self._context(tx), _payload(self._message))
-        except (ApplicationFault, TransientStorageError):
+        except ApplicationFault:
             raise
         except Exception as error:
-            log.exception("the handler of %s failed", operation.name, extra=self._about)
-            raise CallFailed(self._message, self._attempt, error) from error
+            _raise_transient(tx, error)
+            raise self._failed(f"the handler of {operation.name}", error) from error
+
+    def _failed(self, what: str, error: Exception) -> CallFailed:
+        """Log what the application did: with its trace, unless the try before failed in the same way."""
+        failure = CallFailed(self._message, self._attempt, error)
+        if self._attempt > 1 and self._record.last_error == str(failure):
+            log.error("%s failed again: %s", what, failure, extra=self._about)
+        else:
+            log.error("%s failed", what, exc_info=error, extra=self._about)
+        return failure
 
     def _refused(self, tx: Transaction, operation: Operation, fault: ApplicationFault, now: float) -> Channel | None:
         """The handler's work is rolled back; the fault and the consumption of the request commit together."""
@@ -181,11 +190,9 @@ class Call:
             try:
                 with tx.savepoint():
                     callback(self._context(tx), result)
-            except TransientStorageError:
-                raise
             except Exception as error:
-                log.exception("the callback %s failed", row.callback, extra=self._about)
-                raise CallFailed(message, self._attempt, error) from error
+                _raise_transient(tx, error)
+                raise self._failed(f"the callback {row.callback}", error) from error
         self.request = row
 
     def _waiting_request(self, tx: Transaction) -> OutboundMessage | None:
@@ -208,6 +215,16 @@ class Call:
             relates_to=message.relates_to,
             headers=message.headers,
         )
+
+
+def _raise_transient(tx: Transaction, error: Exception) -> None:
+    """A lost connection, a deadlock or a lock timeout is not the message's fault: the run is repeated as it was.
+
+    :raises TransientStorageError: ``error`` is such a failure.
+    """
+    known = tx.translate(error)
+    if isinstance(known, TransientStorageError):
+        raise known from error
 
 
 def _payload(message: InboundMessage) -> Payload:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from random import Random
 
 from mercury.errors import TransientStorageError
 from mercury.simulation.scenario import NodeFaults
-from mercury.storage.api import Capabilities, Claim, Topic
+from mercury.storage.api import Capabilities, Claim, Topic, Transaction
 from mercury.storage.memory import MemoryStore
 from mercury.storage.memory.store import MemoryTransaction
 from mercury.storage.records import SequenceKey
@@ -47,6 +48,9 @@ class FaultyStore:
 
     def transaction(self) -> _FaultyTransaction:
         return _FaultyTransaction(self, self.inner.transaction())
+
+    def join(self, work: object) -> AbstractContextManager[Transaction]:
+        return self.inner.join(work)
 
     def leave(self, inner: MemoryTransaction, error: BaseException | None) -> None:
         """The end of a transaction, and what may go wrong around it."""

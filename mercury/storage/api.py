@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
+from mercury.errors import StorageError
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage.records import (
@@ -27,6 +28,10 @@ from mercury.storage.records import (
     RmsRecord,
     SequenceKey,
 )
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.orm import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +207,9 @@ class RMSSequenceManager(Protocol):
     def response_to(self, message_id: str) -> OutboundMessage | None:
         """The numbered response to a peer's request, while it is not acknowledged. Without a lock."""
 
+    def unanswered(self, record: RmsRecord) -> list[OutboundMessage]:
+        """The numbered requests of a sequence whose response is not stored, ascending. Its key must be locked."""
+
     def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         """Take the numbers away from these rows: a successor gives new ones, in the same order."""
 
@@ -209,7 +217,7 @@ class RMSSequenceManager(Protocol):
         """Remove and return these rows."""
 
     def discard(self, rows: Sequence[OutboundMessage]) -> None:
-        """Remove rows without a number (ends that were carried out, dead letters)."""
+        """Remove rows: ends that were carried out, dead letters."""
 
     def backlog(self, key: SequenceKey) -> int:
         """Rows of a key, numbered or not."""
@@ -245,6 +253,25 @@ class Transaction(Protocol):
     @property
     def dead_letters(self) -> DeadLetterManager: ...
 
+    def connection(self, resource: str | None = None) -> Connection:
+        """A SQLAlchemy connection whose statements are part of this transaction.
+
+        :param resource: the name of a database that was given to Mercury; left out, the store's own.
+        :raises CapabilityError: the store has no database, or none of this name; nothing was written.
+        """
+
+    def session(self, resource: str | None = None) -> Session:
+        """A SQLAlchemy session in this transaction; its commit and rollback end only its own part of it.
+
+        Parameters and errors are those of `connection`.
+        """
+
+    def translate(self, error: Exception) -> StorageError | None:
+        """What an error means that the application's part raised; ``None`` = it is none of a database.
+
+        A `TransientStorageError` says that the same work may succeed when it is done again.
+        """
+
     def savepoint(self) -> AbstractContextManager[None]:
         """Leaving with an exception undoes what was done inside, and only that; the exception goes on."""
 
@@ -270,6 +297,13 @@ class StorageManager(Protocol):
 
         :raises TransientStorageError: from the commit; nothing was kept and the work may be repeated.
         :raises StorageError: from the commit; nothing was kept.
+        """
+
+    def join(self, work: object) -> AbstractContextManager[Transaction]:
+        """A transaction that is part of one the application has: its commit commits both, leaving this does nothing.
+
+        :param work: a SQLAlchemy ``Session`` or ``Connection`` on the store's own database, in its transaction.
+        :raises CapabilityError: it is of another database, or the store can not do this; nothing was written.
         """
 
     def due_rmd(self, now: float, limit: int) -> list[str]:
@@ -298,3 +332,17 @@ class StorageManager(Protocol):
 
     def close(self) -> None:
         """Let go of everything. A store can not be used afterwards."""
+
+
+#: What an application may hand over as its transaction: Mercury's own, or one of SQLAlchemy on the store's database.
+Work: TypeAlias = "Transaction | Session | Connection"
+
+
+def part_of(store: StorageManager, work: Work | None) -> AbstractContextManager[Transaction]:
+    """A transaction for one piece of work: a new one, or the one that is given, which its owner ends.
+
+    :raises CapabilityError: the store can not be part of ``work``; nothing was written.
+    """
+    if work is None:
+        return store.transaction()
+    return nullcontext(cast(Transaction, work)) if hasattr(work, "rms") else store.join(work)

@@ -113,6 +113,8 @@ class OutboundMessage:
     acknowledged: bool = False
     #: The response is stored.
     answered: bool = False
+    #: What the store gave back is not what was stored: it must not be sent.
+    damaged: bool = False
 
     @property
     def settled(self) -> bool:
@@ -251,6 +253,8 @@ class InboundMessage:
     correlation: str | None = None
     #: The order of insertion; given by the store to markers.
     position: int = 0
+    #: What the store gave back is not what was stored: it must not be delivered.
+    damaged: bool = False
 
 
 class Direction(enum.Enum):

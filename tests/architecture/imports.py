@@ -51,8 +51,14 @@ ONLY_IN = MappingProxyType(
         "fastapi": (("mercury/service/*",), ("mercury/facade.py",)),
         "starlette": (("mercury/service/*",), ("mercury/facade.py", "mercury/cli/serve.py")),
         "uvicorn": (("mercury/service/*",), ("mercury/facade.py",)),
+        # The network: where no transaction is open.
+        "http": (("mercury/engine/transport.py", "mercury/cli/*"), ()),
+        "socket": (("mercury/service/*", "mercury/cli/*", "mercury/storage/postgres/*"), ()),
     }
 )
+
+#: Parts that post: only who holds no transaction meanwhile may know them.
+POSTING = MappingProxyType({"mercury.engine.transport": ("mercury.engine.runtime", "mercury.facade", "mercury.cli")})
 
 #: Modules that load FastAPI: the facade imports them when something is served, not when something is sent.
 LOADED_LATE = ("mercury.service.host", "mercury.service.serving", "mercury.cli", "mercury.simulation")
@@ -147,6 +153,9 @@ def _broken(module: str, each: Import) -> Iterable[str]:
             yield f"{module} is no part that the rules know; say in {__name__} what it may import"
         elif not _within(each.module, (part if part != "mercury" else module, *ALLOWED[part])):
             yield f"{part} may not import {each.module} (statemachine <- storage, wire <- engine <- the rest)"
+        for posting, users in POSTING.items():
+            if _within(each.module, (posting,)) and not _within(module, users):
+                yield f"{posting} is imported by {', '.join(users)} only: the network is not used in transactions"
         if module == "mercury.facade" and not each.lazy and _within(each.module, LOADED_LATE):
             yield f"mercury.facade imports {each.module} in a function: who only sends does not load it"
         return

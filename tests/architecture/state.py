@@ -6,6 +6,7 @@ functions, classes and types; tuples, frozensets, `MappingProxyType` and frozen 
 Beside them:
 
 - ``__all__``, which the language wants to be a list;
+- tables and expressions of SQLAlchemy, which are filled while their module is loaded and only read afterwards;
 - loggers, whose state is the logging library's, and Typer applications, which are only filled by decorators;
 - caches of pure functions, if they are bounded: without a bound, peers would decide how large they get;
 - a private dict in capitals that no statement of its own module changes: a constant written as a literal. It is private
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import datetime
 import enum
 import functools
 import logging
@@ -26,9 +28,15 @@ import re
 import types
 import typing
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from sqlalchemy import MetaData
+from sqlalchemy.schema import SchemaItem
+from sqlalchemy.sql import ClauseElement
+from sqlalchemy.types import TypeEngine
 
 #: Methods that change a list, a dict or a set.
 CHANGES = frozenset(
@@ -53,6 +61,9 @@ PLAIN = (
     *(types.FunctionType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, types.EllipsisType),
     *(typing.TypeVar, typing.ParamSpec, type(typing.Any), type(typing.Optional[int]), type(typing.Annotated[int, ""])),  # noqa: UP045
     *(type(typing.Callable[[], int]), type(typing.NamedTuple), typing.ForwardRef, type(typing.Protocol)),
+    *(datetime.date, datetime.timedelta, Decimal),
+    # A schema and its expressions: descriptions, filled while their module is loaded and only read afterwards.
+    *(MetaData, SchemaItem, ClauseElement, TypeEngine),
 )
 
 #: In a class body: what the language puts there, and what computes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,13 @@ def test_who_only_sends_does_not_load_what_serves() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_command_that_only_helps_does_not_load_the_engine() -> None:
+    program = "import sys, mercury.cli.main; print([name for name in sys.modules if name.startswith('mercury.')])"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[1] for name in ast.literal_eval(done.stdout)}
+    assert loaded <= {"cli", "errors", "statemachine"}
+
+
 # --- planted breaches ------------------------------------------------------------------------------------------------
 
 
@@ -82,6 +90,12 @@ def test_who_only_sends_does_not_load_what_serves() -> None:
         ("mercury/engine/a.py", "import lxml.etree\n", "1: lxml is imported in mercury/wire/*, mercury/client/zeep*"),
         ("mercury/engine/a.py", "from sqlalchemy import select\n", "1: sqlalchemy is imported in mercury/storage/*"),
         ("mercury/engine/a.py", "from fastapi import FastAPI\n", "1: fastapi is imported in mercury/service/*"),
+        ("mercury/engine/a.py", "import http.client\n", "1: http is imported in mercury/engine/transport.py"),
+        ("mercury/storage/sql/a.py", "import socket\n", "1: socket is imported in mercury/service/*, mercury/cli/*"),
+        (
+            *("mercury/engine/source.py", "from mercury.engine.transport import HttpTransport\n"),
+            "1: mercury.engine.transport is imported by mercury.engine.runtime, mercury.facade",
+        ),
         ("mercury/cli/send.py", "import uvicorn\n", "1: uvicorn is imported in mercury/service/*"),
         ("mercury/cli/serve.py", "import starlette.applications\n", "1: starlette is imported in"),
         ("mercury/facade.py", "from fastapi import FastAPI\n", "1: fastapi is imported in"),
@@ -128,6 +142,8 @@ def test_a_breach_is_found_with_its_file_and_line(tmp_path: Path, path: str, tex
         ("mercury/reconcile/a.py", "import mercury.storage.api\nimport sqlalchemy\n\ndef run():\n    import pyspark\n"),
         ("mercury/cli/serve.py", "def late():\n    from starlette.applications import Starlette\n"),
         ("mercury/facade.py", "import mercury.settings\n\ndef app():\n    from mercury.service.host import app\n"),
+        ("mercury/engine/runtime.py", "from mercury.engine.transport import Transport\n"),
+        ("mercury/engine/transport.py", "import http.client\n"),
         ("mercury/__init__.py", "from mercury import facade\n"),
         ("mercury/engine/a.py", "text = 'import mercury.cli'\n# from mercury.cli import main\n"),
     ],

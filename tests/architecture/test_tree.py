@@ -17,7 +17,7 @@ LINKS = ("service", "statemachine", "storage")
 CONSTRAINTS = ROOT / "constraints.txt"
 
 #: Files that were too long when the rule came, with the lines they may have. The list may only become shorter.
-STILL_LONG = {"mercury/statemachine/rms.py": 425}
+STILL_LONG: dict[str, int] = {}
 
 
 # --- links -----------------------------------------------------------------------------------------------------------

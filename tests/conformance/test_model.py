@@ -358,5 +358,5 @@ def test_a_store_agrees_with_the_model(store_factory: StoreFactory) -> None:
             super().teardown()
             self.store.close()
 
-    steps = settings(max_examples=150, stateful_step_count=40, deadline=None, derandomize=True)
+    steps = settings(max_examples=store_factory.kind.walks, stateful_step_count=40, deadline=None, derandomize=True)
     run_state_machine_as_test(Walk, settings=steps)

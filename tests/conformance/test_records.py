@@ -32,8 +32,8 @@ from .outbox import Outbox
 
 #: What a store gives or derives itself, and a test sets in another way.
 GIVEN = {
-    "OutboundMessage": {"position", "sequence_id", "number", "attempts", "due", "acknowledged", "answered"},
-    "InboundMessage": {"position", "kind"},
+    "OutboundMessage": {"position", "sequence_id", "number", "attempts", "due", "acknowledged", "answered", "damaged"},
+    "InboundMessage": {"position", "kind", "damaged"},
     "InvokerBuffer": {"buffered"},
 }
 

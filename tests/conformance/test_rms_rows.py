@@ -296,6 +296,24 @@ def test_what_is_taken_is_not_answered_any_more(outbox: Outbox) -> None:
     assert outbox.here("request") == []
 
 
+@pytest.mark.parametrize("on", [LISTENING, FETCHING], ids=["listening", "fetching"])
+def test_the_requests_without_a_response_are_known(store: StorageManager, on: object) -> None:
+    outbox = Outbox(store, rms_record(on=on))  # type: ignore[arg-type]
+    outbox.send("first", "answered", "acknowledged", expects_response=True)
+    outbox.send("one-way")
+    outbox.append("later", expects_response=True)
+    outbox.acknowledge(2, 3)
+    outbox.answered("answered")
+
+    def unanswered() -> list[tuple[str, int | None]]:
+        return [(each.message_id, each.number) for each in outbox.locked(lambda tx: tx.rms.unanswered(outbox.record))]
+
+    assert unanswered() == [("first", 1), ("acknowledged", 3)]
+    outbox.locked(lambda tx: tx.rms.discard(tx.rms.unanswered(outbox.record)))
+    assert unanswered() == []
+    assert outbox.here("first", "answered", "acknowledged", "one-way", "later") == ["answered", "one-way", "later"]
+
+
 # --- responses to a peer's requests ----------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mercury.errors import Conflict
 from mercury.statemachine.faults import Ranges
+from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
 from mercury.storage.api import Topic
 from mercury.storage.memory import locks
 from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
@@ -275,6 +276,10 @@ class MemoryRms:
                 if row.number is not None and not row.acknowledged:
                     return row.copy()
         return None
+
+    def unanswered(self, record: RmsRecord) -> list[OutboundMessage]:
+        rows = self._rows_between(record, ((1, MAX_MESSAGE_NUMBER),))
+        return [row for row in rows if row.expects_response and not row.answered]
 
     def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         rows = self._rows_between(record, ranges)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from mercury.errors import Conflict, StorageError
+from mercury.errors import CapabilityError, Conflict, StorageError
 from mercury.storage.api import Capabilities, Claim, LockOrderError, Topic
 from mercury.storage.memory.invoker import CommittedInvoker, MemoryInvoker
 from mercury.storage.memory.locks import HeldLocks, LockTable
 from mercury.storage.memory.rmd import CommittedRmd, MemoryRmd
 from mercury.storage.memory.rms import CommittedRms, MemoryRms
 from mercury.storage.records import DeadLetter, SequenceKey
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.orm import Session
 
 
 class MemoryDeadLetters:
@@ -126,6 +131,15 @@ class MemoryTransaction:
             del self._after_commit[lengths[2] :]
             raise
 
+    def connection(self, resource: str | None = None) -> Connection:
+        raise _no_database(resource)
+
+    def session(self, resource: str | None = None) -> Session:
+        raise _no_database(resource)
+
+    def translate(self, error: Exception) -> StorageError | None:
+        return error if isinstance(error, StorageError) else None
+
     def guard(self, claim: Claim) -> None:
         self._claims.append(claim)
 
@@ -147,6 +161,11 @@ class MemoryTransaction:
             if self._dead_letters is not None:
                 self._dead_letters.install()
         return frozenset(topics)
+
+
+def _no_database(asked: str | None) -> CapabilityError:
+    what = f" ({asked})" if asked else ""
+    return CapabilityError(f"the store memory: is no database that an application's work can be part of{what}")
 
 
 @dataclass(slots=True)
@@ -181,6 +200,9 @@ class MemoryStore:
         if self._closed:
             raise StorageError("the store is closed")
         return MemoryTransaction(self)
+
+    def join(self, work: object) -> AbstractContextManager[MemoryTransaction]:
+        raise _no_database(type(work).__name__)
 
     def tell(self, topics: frozenset[Topic]) -> None:
         """A commit has made work."""

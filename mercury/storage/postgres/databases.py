@@ -1,0 +1,128 @@
+"""Databases of a server: made, copied and removed, whatever is still going on in them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from typing import Any
+
+import psycopg
+from psycopg import errors, sql
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from mercury.errors import ConfigurationError, StorageError
+
+#: A name that is the same in SQL, in a URL and in a shell, and that PostgreSQL does not cut off.
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
+#: Seconds.
+CONNECT_TIMEOUT, DROP_TIMEOUT = 5, 30.0
+
+END_SESSIONS = """
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid()
+"""
+PREPARED = "select gid from pg_prepared_xacts where database = current_database()"
+
+
+def checked_name(name: str) -> str:
+    """The name of a database as it was given.
+
+    :raises ConfigurationError: it would be another one in SQL, in a URL or in a shell.
+    """
+    if not NAME.fullmatch(name):
+        raise ConfigurationError(f"not a database's name: {name!r} (a letter, then up to 62 letters, digits, _ and -)")
+    return name
+
+
+class Databases:
+    """The databases of one server.
+
+    :param url: any database of it where we may connect, by a role that may create databases.
+    :raises ConfigurationError: it is no URL of a PostgreSQL database.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._url = make_url(url)
+        except ArgumentError as error:
+            raise ConfigurationError(f"not a database's URL: {error}") from error
+        if self._url.get_backend_name() != "postgresql":
+            raise ConfigurationError(f"not a PostgreSQL database: {self._url.render_as_string()}")
+
+    def url(self, name: str) -> str:
+        """The URL of a database of the server, whether or not it is there.
+
+        :raises ConfigurationError: a database can not have this name.
+        """
+        named = self._url.set(drivername="postgresql+psycopg", database=checked_name(name))
+        server, mark, options = named.render_as_string(hide_password=False).partition("?")
+        # A socket's folder as people write it: percent signs are something else to many who read settings.
+        return server + mark + options.replace("%2F", "/")
+
+    def create(self, name: str, template: str | None = None) -> str:
+        """Make a database, empty or as a copy of another; returns its URL.
+
+        :raises ConfigurationError: it can not have this name.
+        :raises StorageError: it is there already, the template is in use, or the server does not answer.
+        """
+        url = self.url(name)
+        statement = sql.SQL("create database {}").format(sql.Identifier(name))
+        if template is not None:
+            statement += sql.SQL(" template {}").format(sql.Identifier(template))
+        self._run(statement)
+        return url
+
+    def provide(self, name: str) -> bool:
+        """Make a database unless it is there; returns whether it was made.
+
+        :raises ConfigurationError: it can not have this name.
+        :raises StorageError: the server does not answer, or does not let us.
+        """
+        try:
+            self.create(name)
+        except StorageError as error:
+            if isinstance(error.__cause__, errors.DuplicateDatabase):
+                return False
+            raise
+        return True
+
+    def drop(self, name: str) -> None:
+        """Remove a database. Its sessions are ended, its prepared transactions rolled back: they would forbid it.
+        One that is not there is passed over.
+
+        :raises StorageError: it is still in use after half a minute, or the server does not answer.
+        """
+        statement = sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
+        give_up = time.monotonic() + DROP_TIMEOUT
+        while True:
+            self._clear(name)
+            try:
+                self._run(statement)
+                return
+            except StorageError as error:
+                in_use = isinstance(error.__cause__, errors.ObjectInUse)
+                if not in_use or time.monotonic() > give_up:
+                    raise
+            time.sleep(0.05)
+
+    def _clear(self, name: str) -> None:
+        # A session that is just preparing or finishing a transaction holds it; what stays is seen at the next try.
+        passing = (errors.ObjectNotInPrerequisiteState, errors.UndefinedObject)
+        with contextlib.suppress(psycopg.OperationalError), self._connect(name) as connection:
+            connection.execute(END_SESSIONS)
+            for (gid,) in connection.execute(PREPARED).fetchall():
+                with contextlib.suppress(*passing):
+                    connection.execute(sql.SQL("rollback prepared {}").format(sql.Literal(gid)))
+
+    def _run(self, statement: sql.Composed) -> None:
+        try:
+            with self._connect(self._url.database or "postgres") as connection:
+                connection.execute(statement)
+        except psycopg.Error as error:
+            raise StorageError(f"PostgreSQL: {' '.join(str(error).split())}") from error
+
+    def _connect(self, database: str) -> psycopg.Connection[tuple[Any, ...]]:
+        uri = self._url.set(drivername="postgresql", database=database).render_as_string(hide_password=False)
+        return psycopg.connect(uri, autocommit=True, connect_timeout=CONNECT_TIMEOUT)

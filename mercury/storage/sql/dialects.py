@@ -1,0 +1,210 @@
+"""Where PostgreSQL and SQLite differ, and nothing else."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    Boolean,
+    Connection,
+    Double,
+    Engine,
+    LargeBinary,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    create_engine,
+    event,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.pool import NullPool
+
+from mercury.storage.api import Capabilities
+from mercury.storage.sql.schema import METADATA
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Dialect(ABC):
+    """What a store asks of its kind of database."""
+
+    capabilities: Capabilities
+    #: The kind's name in SQLAlchemy.
+    name: str
+
+    @abstractmethod
+    def engine(self, url: URL, lock_timeout: float, idle_timeout: float) -> Engine:
+        """An engine whose connections are set up for Mercury. Times are seconds."""
+
+    @abstractmethod
+    def begin_writing(self, connection: Connection) -> None:
+        """Called once before the first lock or change of a transaction."""
+
+    @abstractmethod
+    def locking(self, query: Select[Any], *, share: bool = False) -> Select[Any]:
+        """The query, locking the rows that it reads."""
+
+    @abstractmethod
+    def now(self, connection: Connection) -> float:
+        """The database's clock, seconds since the epoch."""
+
+    @abstractmethod
+    def insert(self, connection: Connection, table: Table, rows: Rows, *, ignore: bool = False) -> None:
+        """Insert rows with the same columns, in one statement. With ``ignore``, those that are there already stay."""
+
+    @abstractmethod
+    def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
+        """Update rows with the same columns by their column ``key``, in one statement."""
+
+
+class Postgres(Dialect):
+    """PostgreSQL by psycopg: rows are locked one by one, several processes share it."""
+
+    capabilities = Capabilities(durable=True, shared=True, notifies=True, last_resource=True, two_phase=True)
+    name = "postgresql"
+
+    def __init__(self) -> None:
+        self._inserts = {(table.name, ignore): _insert(table, ignore) for table in METADATA.tables.values()
+                         for ignore in (False, True)}  # fmt: skip
+
+    def engine(self, url: URL, lock_timeout: float, idle_timeout: float) -> Engine:
+        options = (
+            f"-c lock_timeout={int(lock_timeout * 1000)} "
+            f"-c idle_in_transaction_session_timeout={int(idle_timeout * 1000)} "
+            "-c synchronous_commit=on -c default_transaction_isolation=read\\ committed"
+        )
+        given = str(url.query.get("options", ""))
+        return create_engine(
+            url,
+            connect_args={"options": f"{options} {given}".strip(), "application_name": "mercury"},
+            pool_size=10,
+            max_overflow=20,
+            pool_reset_on_return="rollback",
+            pool_pre_ping=False,
+        )
+
+    def begin_writing(self, connection: Connection) -> None:
+        """The driver begins by itself."""
+
+    def locking(self, query: Select[Any], *, share: bool = False) -> Select[Any]:
+        return query.with_for_update(read=share)
+
+    def now(self, connection: Connection) -> float:
+        return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
+
+    def insert(self, connection: Connection, table: Table, rows: Rows, *, ignore: bool = False) -> None:
+        if not rows:
+            return
+        statement, columns = self._inserts[table.name, ignore]
+        connection.exec_driver_sql(statement, {name: [row[name] for row in rows] for name in columns})
+
+    def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
+        if not rows:
+            return
+        columns = list(rows[0])
+        sets = ", ".join(f'"{name}" = v."{name}"' for name in columns if name != key)
+        names = ", ".join(f'"{name}"' for name in columns)
+        arrays = ", ".join(_array(table, name) for name in columns)
+        connection.exec_driver_sql(
+            f'update {table.name} t set {sets} from unnest({arrays}) as v({names}) where t."{key}" = v."{key}"',  # noqa: S608  # names are the schema's own
+            {name: [row[name] for row in rows] for name in columns},
+        )
+
+
+def _insert(table: Table, ignore: bool) -> tuple[str, list[str]]:
+    columns = [column.name for column in table.columns if not (column.primary_key and column.name == "position")]
+    names = ", ".join(f'"{name}"' for name in columns)
+    arrays = ", ".join(_array(table, name) for name in columns)
+    end = " on conflict do nothing" if ignore else ""
+    return f"insert into {table.name} ({names}) select * from unnest({arrays}){end}", columns  # noqa: S608
+
+
+def _array(table: Table, name: str) -> str:
+    kinds: tuple[tuple[type, str], ...] = (
+        (Text, "%({})s::text[]"),
+        (Boolean, "%({})s::boolean[]"),
+        (Double, "%({})s::double precision[]"),
+        (BigInteger, "%({})s::bigint[]"),
+        (LargeBinary, "%({})b::bytea[]"),
+    )
+    kind = table.columns[name].type
+    return next(cast for known, cast in kinds if isinstance(kind, known)).format(name)
+
+
+class Sqlite(Dialect):
+    """A SQLite file: one writer at a time, so a row's lock is the file's.
+
+    :param clock: seconds since the epoch; the file has no clock of its own.
+    """
+
+    capabilities = Capabilities(durable=True, shared=True, notifies=False, last_resource=True, two_phase=False)
+    name = "sqlite"
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+
+    def engine(self, url: URL, lock_timeout: float, idle_timeout: float) -> Engine:
+        engine = create_engine(
+            url,
+            connect_args={"timeout": lock_timeout, "isolation_level": None, "check_same_thread": False},
+            poolclass=None if url.database else NullPool,
+        )
+
+        @event.listens_for(engine, "connect")
+        def set_up(connection: Any, _record: Any) -> None:
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+                connection.execute(f"pragma {pragma}").close()
+
+        return engine
+
+    def begin_writing(self, connection: Connection) -> None:
+        # Not before: a transaction that only reads never waits, and one that reads first can not fail to write.
+        connection.exec_driver_sql("begin immediate")
+
+    def locking(self, query: Select[Any], *, share: bool = False) -> Select[Any]:
+        return query
+
+    def now(self, connection: Connection) -> float:
+        return self._clock()
+
+    def insert(self, connection: Connection, table: Table, rows: Rows, *, ignore: bool = False) -> None:
+        if rows:
+            statement = sqlite.insert(table).on_conflict_do_nothing() if ignore else insert(table)
+            connection.execute(statement, list(rows))
+
+    def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
+        if rows:
+            columns = [name for name in rows[0] if name != key]
+            statement = (
+                update(table)
+                .where(table.columns[key] == bindparam(f"_{key}"))
+                .values({name: bindparam(f"_{name}") for name in columns})
+            )
+            connection.execute(statement, [{f"_{name}": row[name] for name in row} for row in rows])
+
+
+def upsert(dialect: Dialect, table: Table) -> Any:
+    """An insert of the dialect's, which has ``on_conflict_do_update``."""
+    return postgresql.insert(table) if dialect.name == "postgresql" else sqlite.insert(table)
+
+
+def chunks(values: Iterable[Any], size: int = 500) -> Iterable[list[Any]]:
+    """SQLite takes a limited number of parameters."""
+    part: list[Any] = []
+    for value in values:
+        part.append(value)
+        if len(part) == size:
+            yield part
+            part = []
+    if part:
+        yield part

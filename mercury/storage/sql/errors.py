@@ -1,0 +1,66 @@
+"""What SQLAlchemy and the drivers raise, in the terms of the storage API."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from sqlalchemy import exc
+
+from mercury.errors import Conflict, StorageError, TransientStorageError
+
+#: SQLSTATE classes and codes after which the same transaction may succeed: connection exceptions, transaction
+#: rollbacks, lock not available, no resources, operator intervention, too many prepared transactions.
+TRANSIENT = ("08", "40", "55P03", "53", "57P", "25P03")
+UNIQUE_VIOLATION = "23505"
+#: SQLite's words for them.
+TRANSIENT_TEXTS = ("locked", "busy", "disk i/o error", "full")
+
+
+def translate(error: Exception) -> StorageError | None:
+    """The storage error that says the same; ``None`` if it is none of a database."""
+    if isinstance(error, StorageError):
+        return error
+    if isinstance(error, exc.TimeoutError):  # the pool has no connection to give
+        return TransientStorageError(f"no connection to the database is free: {error}")
+    original = error.orig if isinstance(error, exc.DBAPIError) else error
+    text = _first_line(original)
+    if isinstance(original, psycopg.Error):
+        return _from_postgres(original, text, lost=isinstance(error, exc.DBAPIError) and error.connection_invalidated)
+    if isinstance(original, sqlite3.Error):
+        if isinstance(original, sqlite3.IntegrityError):
+            return Conflict(text)
+        transient = isinstance(original, sqlite3.OperationalError) and any(
+            word in text.lower() for word in TRANSIENT_TEXTS
+        )
+        return TransientStorageError(text) if transient else StorageError(text)
+    return StorageError(str(error)) if isinstance(error, exc.SQLAlchemyError) else None
+
+
+def _from_postgres(error: psycopg.Error, text: str, *, lost: bool) -> StorageError:
+    state = error.sqlstate or ""
+    if state == UNIQUE_VIOLATION:
+        return Conflict(text)
+    # Without a state the server never answered: the connection is gone.
+    gone = lost or (not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError))
+    if gone or state.startswith(TRANSIENT):
+        return TransientStorageError(text)
+    return StorageError(text)
+
+
+def _first_line(error: BaseException | None) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Errors of a database leave as errors of the store."""
+    try:
+        yield
+    except (exc.SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
+        known = translate(error)
+        assert known is not None
+        raise known from error

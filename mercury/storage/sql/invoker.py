@@ -1,0 +1,96 @@
+"""Invoker buffers in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from sqlalchemy import and_, delete, func, select, update
+
+from mercury.errors import Conflict
+from mercury.statemachine.ranges import RangeSet
+from mercury.storage.api import Topic
+from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
+from mercury.storage.sql.codec import inbound_message, inbound_values, invoker_record, invoker_values
+from mercury.storage.sql.dialects import chunks
+from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE
+
+if TYPE_CHECKING:
+    from mercury.storage.sql.transaction import SqlTransaction
+
+KIND = 1
+BUFFER, MESSAGE = INVOKER_BUFFER, INVOKER_MESSAGE
+IS_MESSAGE = MESSAGE.c.kind == InboundKind.MESSAGE.value
+NEWEST = select(func.coalesce(func.max(MESSAGE.c.position), 0)).scalar_subquery()
+
+
+class SqlInvoker:
+    """`InvokerBufferManager` of one transaction."""
+
+    def __init__(self, transaction: SqlTransaction) -> None:
+        self._tx = transaction
+
+    def insert(self, record: InvokerRecord) -> None:
+        self._tx.insert(BUFFER, [invoker_values(record) | {"turn": 0}])
+
+    def add(self, messages: Sequence[InboundMessage]) -> None:
+        self._tx.insert(MESSAGE, [inbound_values(message) for message in messages])
+        if messages:
+            self._tx.topics.add(Topic.INVOKER)
+
+    def read(self, sequence: str) -> InvokerRecord | None:
+        rows = self._tx.read(select(BUFFER).where(BUFFER.c.sequence == sequence))
+        return invoker_record(rows[0]) if rows else None
+
+    def markers(self, sequence: str) -> list[InboundMessage]:
+        query = select(MESSAGE).where(MESSAGE.c.sequence == sequence, ~IS_MESSAGE).order_by(MESSAGE.c.position)
+        return [inbound_message(row) for row in self._tx.read(query)]
+
+    def numbers(self, sequence: str, low: int = 1, high: int | None = None) -> RangeSet:
+        query = select(MESSAGE.c.number).where(MESSAGE.c.sequence == sequence, IS_MESSAGE, MESSAGE.c.number >= low)
+        if high is not None:
+            query = query.where(MESSAGE.c.number <= high)
+        found = RangeSet()
+        for row in self._tx.read(query.order_by(MESSAGE.c.number)):
+            found.add(row["number"])
+        return found
+
+    def messages(self, sequence: str, numbers: Sequence[int]) -> dict[int, InboundMessage]:
+        found: dict[int, InboundMessage] = {}
+        for part in chunks(numbers):
+            query = select(MESSAGE).where(MESSAGE.c.sequence == sequence, IS_MESSAGE, MESSAGE.c.number.in_(part))
+            found |= {row["number"]: inbound_message(row) for row in self._tx.read(query)}
+        return found
+
+    def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
+        self._tx.locked(KIND, self._tx.to_lock(KIND, [record.sequence]))
+        values = invoker_values(record) | {"version": record.version + 1, "turn": NEWEST}
+        marked = self._tx.write(
+            update(BUFFER)
+            .where(BUFFER.c.sequence == record.sequence, BUFFER.c.version == record.version)
+            .values(values)
+        )
+        if marked.rowcount != 1:
+            raise Conflict(f"the buffer of {record.sequence} was delivered from by somebody else")
+        for low, high in _ranges(consumed):
+            between = and_(MESSAGE.c.number >= low, MESSAGE.c.number <= high)
+            self._tx.write(delete(MESSAGE).where(MESSAGE.c.sequence == record.sequence, IS_MESSAGE, between))
+        if markers:
+            positions = [marker.position for marker in markers]
+            self._tx.write(delete(MESSAGE).where(MESSAGE.c.position.in_(positions)))
+        self._tx.topics.add(Topic.INVOKER)
+
+    def delete(self, sequence: str) -> None:
+        self._tx.write(delete(BUFFER).where(BUFFER.c.sequence == sequence))
+        self._tx.write(delete(MESSAGE).where(MESSAGE.c.sequence == sequence))
+        self._tx.topics.add(Topic.INVOKER)
+
+    def all(self) -> list[InvokerRecord]:
+        return [invoker_record(row) for row in self._tx.read(select(BUFFER).order_by(BUFFER.c.sequence))]
+
+
+def _ranges(numbers: Iterable[int]) -> RangeSet:
+    ranges = RangeSet()
+    for number in numbers:
+        ranges.add(number)
+    return ranges

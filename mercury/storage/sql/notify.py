@@ -1,0 +1,130 @@
+"""Telling other processes about commits: LISTEN and NOTIFY of PostgreSQL (transactions.md 21).
+
+A notification never is part of the transaction that it is about: a prepared transaction can not have one. It is sent
+after the commit, from a thread of its own, several commits at once. What a crash in between swallows is found by
+polling.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import uuid
+from collections.abc import Callable
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import URL
+
+from mercury.storage.api import Topic
+
+log = logging.getLogger("mercury.storage")
+
+#: The channel; all stores of one database share it.
+CHANNEL = "mercury"
+#: Seconds: how long a commit waits for others to be told of with it, and between two tries to connect.
+TOGETHER, AGAIN = 0.002, 1.0
+#: Seconds until a thread that waits for notifications looks whether it is to end.
+LOOK = 0.5
+
+Tell = Callable[[frozenset[Topic]], None]
+
+
+class Notifier:
+    """Sends and receives notifications of one store. Both threads begin when they are first needed.
+
+    :param url: the store's PostgreSQL database.
+    :param tell: is called with what other processes have committed.
+    """
+
+    def __init__(self, url: URL, tell: Tell) -> None:
+        self._address = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._tell = tell
+        self._me = uuid.uuid4().hex[:12]
+        self._topics: queue.SimpleQueue[frozenset[Topic] | None] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._mutex = threading.Lock()
+        self._sender: threading.Thread | None = None
+        self._listener: threading.Thread | None = None
+
+    def send(self, topics: frozenset[Topic]) -> None:
+        """Tell the other processes. Returns at once."""
+        self._topics.put(topics)
+        with self._mutex:
+            if self._sender is None and not self._closing.is_set():
+                self._sender = threading.Thread(target=self._send, name="mercury-notify", daemon=True)
+                self._sender.start()
+
+    def listen(self) -> None:
+        """Begin to receive."""
+        with self._mutex:
+            if self._listener is None and not self._closing.is_set():
+                self._listener = threading.Thread(target=self._listen, name="mercury-listen", daemon=True)
+                self._listener.start()
+
+    def close(self) -> None:
+        """End both threads; what was not sent is found by polling."""
+        self._closing.set()
+        self._topics.put(None)
+        for thread in (self._sender, self._listener):
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(2 * LOOK)
+
+    def _connect(self) -> psycopg.Connection:
+        return psycopg.connect(self._address, autocommit=True, application_name="mercury-notify")
+
+    def _send(self) -> None:
+        connection: psycopg.Connection | None = None
+        while True:
+            topics = self._together()
+            if topics is None:
+                break
+            payload = f"{self._me}:{','.join(sorted(topic.value for topic in topics))}"
+            try:
+                connection = connection or self._connect()
+                connection.execute("select pg_notify(%s, %s)", (CHANNEL, payload))
+            except psycopg.Error as error:
+                log.debug("a notification is left to polling: %s", error)
+                if connection is not None:
+                    connection.close()
+                    connection = None
+                self._closing.wait(AGAIN)
+        if connection is not None:
+            connection.close()
+
+    def _together(self) -> frozenset[Topic] | None:
+        topics = self._topics.get()
+        if topics is None or self._closing.wait(TOGETHER):
+            return None
+        while True:
+            try:
+                more = self._topics.get_nowait()
+            except queue.Empty:
+                return topics
+            if more is None:
+                return None
+            topics |= more
+
+    def _listen(self) -> None:
+        interrupted = False
+        while not self._closing.is_set():
+            try:
+                with self._connect() as connection:
+                    connection.execute(sql.SQL("listen {}").format(sql.Identifier(CHANNEL)))
+                    if interrupted:
+                        self._tell(frozenset(Topic))  # whatever was missed meanwhile
+                    while not self._closing.is_set():
+                        for notification in connection.notifies(timeout=LOOK):
+                            self._received(notification.payload)
+            except psycopg.Error as error:
+                interrupted = True
+                log.debug("notifications are interrupted: %s", error)
+                self._closing.wait(AGAIN)
+
+    def _received(self, payload: str) -> None:
+        sender, _, names = payload.partition(":")
+        known = {topic.value: topic for topic in Topic}
+        topics = frozenset(known[name] for name in names.split(",") if name in known)
+        if sender != self._me and topics:
+            self._tell(topics)

@@ -1,0 +1,97 @@
+"""Destination sequences in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, func, select
+
+from mercury.storage.api import Topic
+from mercury.storage.records import RmdRecord
+from mercury.storage.sql.codec import rmd_record, rmd_values
+from mercury.storage.sql.dialects import chunks
+from mercury.storage.sql.schema import RMD_SEQUENCE
+
+if TYPE_CHECKING:
+    from mercury.storage.sql.transaction import SqlTransaction
+
+KIND = 0
+TABLE = RMD_SEQUENCE
+
+
+class SqlRmd:
+    """`RMDSequenceManager` of one transaction. Records are kept here as they are locked and written at its end."""
+
+    def __init__(self, transaction: SqlTransaction) -> None:
+        self._tx = transaction
+        self._known: dict[str, RmdRecord | None] = {}
+        self._changed: dict[str, None] = {}
+
+    def lock(self, identifiers: Iterable[str]) -> dict[str, RmdRecord]:
+        wanted = list(dict.fromkeys(identifiers))
+        locked = self._tx.to_lock(KIND, wanted)
+        missing = sorted({*locked, *(identifier for identifier in wanted if identifier not in self._known)})
+        for part in chunks(missing):
+            query = select(TABLE).where(TABLE.c.identifier.in_(part)).order_by(TABLE.c.identifier)
+            for row in self._tx.read_locked(query):
+                self._known[row["identifier"]] = rmd_record(row)
+        self._tx.locked(KIND, locked)
+        found = ((identifier, self._known.get(identifier)) for identifier in wanted)
+        return {identifier: record.copy() for identifier, record in found if record is not None}
+
+    def read(self, identifier: str) -> RmdRecord | None:
+        if identifier in self._known:
+            own = self._known[identifier]
+            return own.copy() if own else None
+        rows = self._tx.read(select(TABLE).where(TABLE.c.identifier == identifier))
+        return rmd_record(rows[0]) if rows else None
+
+    def find_created(self, create_message_id: str, acks_to: str) -> str | None:
+        for record in self._known.values():
+            if record and (record.create_message_id, record.acks_to.address) == (create_message_id, acks_to):
+                return record.identifier
+        query = select(TABLE.c.identifier).where(
+            TABLE.c.create_message_id == create_message_id, TABLE.c.acks_to_address == acks_to
+        )
+        rows = self._tx.read(query)
+        return rows[0]["identifier"] if rows else None
+
+    def insert(self, record: RmdRecord) -> None:
+        self._tx.adopt(KIND, record.identifier)
+        self._tx.insert(TABLE, [rmd_values(record)])
+        self._known[record.identifier] = record.copy()
+        self._tx.topics.add(Topic.RMD)
+
+    def save(self, record: RmdRecord) -> None:
+        self._tx.require(KIND, record.identifier)
+        self._known[record.identifier] = record.copy()
+        self._changed[record.identifier] = None
+        self._tx.topics.add(Topic.RMD)
+
+    def delete(self, identifier: str) -> None:
+        self._tx.require(KIND, identifier)
+        self._tx.write(delete(TABLE).where(TABLE.c.identifier == identifier))
+        self._known[identifier] = None
+        self._changed.pop(identifier, None)
+        self._tx.topics.add(Topic.RMD)
+
+    def open_count(self) -> int:
+        rows = self._tx.read(select(func.count().label("open")).select_from(TABLE).where(TABLE.c.ended_at.is_(None)))
+        return int(rows[0]["open"])
+
+    def all(self) -> list[RmdRecord]:
+        return [rmd_record(row) for row in self._tx.read(select(TABLE).order_by(TABLE.c.created_at))]
+
+    # --- the end of the transaction --------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what was saved."""
+        changed = [record for identifier in self._changed if (record := self._known[identifier]) is not None]
+        self._changed.clear()
+        self._tx.update(TABLE, "identifier", [rmd_values(record) for record in changed])
+
+    def forget_changes(self) -> None:
+        """A savepoint is rolled back: what is known may be wrong."""
+        self._changed.clear()
+        self._known.clear()

@@ -1,0 +1,131 @@
+"""Source sequences in SQL; their rows are in `rms_rows`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Select, delete, select
+
+from mercury.storage.api import Topic
+from mercury.storage.records import RmsRecord, SequenceKey
+from mercury.storage.sql.codec import rms_record, rms_values
+from mercury.storage.sql.dialects import chunks
+from mercury.storage.sql.rms_rows import SqlRmsRows
+from mercury.storage.sql.schema import RMS_KEY, RMS_SEQUENCE
+from mercury.storage.sql.values import key_id
+
+if TYPE_CHECKING:
+    from mercury.storage.sql.transaction import SqlTransaction
+
+KIND = 2
+TABLE = RMS_SEQUENCE
+
+
+class SqlRms(SqlRmsRows):
+    """`RMSSequenceManager` of one transaction. Records are kept here as they are locked and written at its end."""
+
+    def __init__(self, transaction: SqlTransaction) -> None:
+        super().__init__(transaction)
+        self._records: dict[str, list[RmsRecord]] = {}
+        self._changed: dict[str, RmsRecord] = {}
+
+    def lock(self, keys: Iterable[SequenceKey]) -> None:
+        by_id = {key_id(key): key for key in keys}
+        wanted = self._tx.to_lock(KIND, list(by_id))
+        for part in chunks(wanted):
+            here = {row["key_id"] for row in self._tx.read_locked(_keys(part))}
+            new = [name for name in part if name not in here]
+            if new:
+                # Somebody else may make them now: then this waits for him, and locks what he has made.
+                rows = [{"key_id": name, "endpoint": by_id[name].endpoint, "name": by_id[name].name} for name in new]
+                self._tx.insert(RMS_KEY, rows, ignore=True)
+                self._tx.read_locked(_keys(new))
+        self._tx.locked(KIND, wanted)
+        self._load(wanted)
+
+    def _load(self, key_ids: Iterable[str]) -> None:
+        missing = [name for name in key_ids if name not in self._records]
+        for name in missing:
+            self._records[name] = []
+        for part in chunks(missing):
+            query = select(TABLE).where(TABLE.c.key_id.in_(part)).order_by(TABLE.c.position)
+            for row in self._tx.read(query):
+                self._records[row["key_id"]].append(rms_record(row))
+
+    def records(self, key: SequenceKey) -> list[RmsRecord]:
+        return [record.copy() for record in self._own_records(key)]
+
+    def peek(self, key: SequenceKey) -> list[RmsRecord]:
+        name = key_id(key)
+        if name in self._records:
+            return [record.copy() for record in self._records[name]]
+        query = select(TABLE).where(TABLE.c.key_id == name).order_by(TABLE.c.position)
+        return [rms_record(row) for row in self._tx.read(query)]
+
+    def insert(self, record: RmsRecord) -> None:
+        name = key_id(record.channel.key)
+        self._tx.adopt(KIND, name)
+        key = record.channel.key
+        self._tx.insert(RMS_KEY, [{"key_id": name, "endpoint": key.endpoint, "name": key.name}], ignore=True)
+        self._load([name])
+        self._tx.insert(TABLE, [rms_values(record)])
+        self._records[name].append(record.copy())
+        self._tx.topics.add(Topic.RMS)
+
+    def save(self, record: RmsRecord) -> None:
+        records = self._own_records(record.channel.key)
+        own = record.copy()
+        records[_index(records, record)] = own
+        self._changed[record.id] = own
+        self._tx.topics.add(Topic.RMS)
+
+    def delete(self, record: RmsRecord) -> None:
+        records = self._own_records(record.channel.key)
+        del records[_index(records, record)]
+        self._changed.pop(record.id, None)
+        self._tx.write(delete(TABLE).where(TABLE.c.id == record.id))
+        self._tx.topics.add(Topic.RMS)
+
+    def all(self) -> list[RmsRecord]:
+        return [rms_record(row) for row in self._tx.read(select(TABLE).order_by(TABLE.c.position))]
+
+    def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:
+        for records in self._records.values():
+            for record in records:
+                if identifier is not None and record.machine.identifier == identifier:
+                    return record.channel.key
+        column, value = TABLE.c.identifier, identifier
+        if identifier is None:
+            column, value = TABLE.c.create_message_id, create_message_id
+        rows = self._tx.read(select(TABLE).where(column == value).limit(1))
+        return rms_record(rows[0]).channel.key if rows else None
+
+    # --- the end of the transaction --------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what was saved."""
+        changed = list(self._changed.values())
+        self._changed.clear()
+        self._tx.update(TABLE, "id", [rms_values(record) for record in changed])
+
+    def forget_changes(self) -> None:
+        """A savepoint is rolled back: what is known may be wrong."""
+        self._changed.clear()
+        self._records.clear()
+
+    # --- within ----------------------------------------------------------------------------------------------------
+
+    def _own_records(self, key: SequenceKey) -> list[RmsRecord]:
+        name = key_id(key)
+        self._tx.require(KIND, name)
+        self._load([name])
+        return self._records[name]
+
+
+def _keys(names: list[str]) -> Select[tuple[str]]:
+    return select(RMS_KEY.c.key_id).where(RMS_KEY.c.key_id.in_(names)).order_by(RMS_KEY.c.key_id)
+
+
+def _index(records: list[RmsRecord], record: RmsRecord) -> int:
+    return next(index for index, known in enumerate(records) if known.id == record.id)

@@ -1,0 +1,199 @@
+"""The buffers of source sequences in SQL: rows without a number, rows in transmission, rows that wait for responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, and_, delete, false, func, insert, literal, not_, or_, select, update
+
+from mercury.statemachine.faults import Ranges
+from mercury.storage.api import Topic
+from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
+from mercury.storage.sql.codec import body_values, outbound_message, outbound_values
+from mercury.storage.sql.dialects import chunks
+from mercury.storage.sql.schema import RMS_BODY, RMS_KEPT, RMS_MESSAGE, RMS_SEQUENCE
+from mercury.storage.sql.values import key_id
+
+if TYPE_CHECKING:
+    from mercury.storage.sql.transaction import SqlTransaction
+
+KIND = 2
+ROW, BODY, KEPT, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_KEPT, RMS_SEQUENCE
+SETTLED = and_(ROW.c.acknowledged, or_(ROW.c.answered, not_(ROW.c.replays)))
+WITH_BODY = select(ROW, *(column for column in BODY.c if column.name != "message_id")).join_from(
+    ROW, BODY, ROW.c.message_id == BODY.c.message_id
+)
+
+
+class SqlRmsRows:
+    """The part of `RMSSequenceManager` that works on rows."""
+
+    def __init__(self, transaction: SqlTransaction) -> None:
+        self._tx = transaction
+        self.appended: list[OutboundMessage] = []
+
+    # --- handed over -----------------------------------------------------------------------------------------------
+
+    def append(self, message: OutboundMessage) -> None:
+        self.appended.append(message.copy())
+        if self._tx.joined:
+            self.flush_appended()
+
+    def flush_appended(self) -> None:
+        """Write what was handed over."""
+        appended, self.appended = self.appended, []
+        if appended:
+            self._tx.insert(ROW, [outbound_values(message) for message in appended])
+            self._tx.insert(BODY, [body_values(message) for message in appended])
+            self._tx.topics.add(Topic.RMS)
+
+    def truncate(self, length: int) -> None:
+        del self.appended[length:]
+
+    def unnumbered(self, key: SequenceKey, limit: int) -> list[OutboundMessage]:
+        self._require(key)
+        waiting = and_(ROW.c.key_id == key_id(key), ROW.c.number.is_(None))
+        return self._rows(WITH_BODY.where(waiting).order_by(ROW.c.position).limit(limit))
+
+    def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
+        self._require(record.channel.key)
+        self._save(rows, "sequence_id", "number", "due", "last")
+
+    def backlog(self, key: SequenceKey) -> int:
+        name = key_id(key)
+        waiting = select(func.count()).where(ROW.c.key_id == name, ROW.c.number.is_(None)).scalar_subquery()
+        mine = select(SEQUENCE.c.id).where(SEQUENCE.c.key_id == name)
+        numbered = select(func.count()).where(ROW.c.sequence_id.in_(mine), ROW.c.number.is_not(None)).scalar_subquery()
+        return int(self._tx.read(select((waiting + numbered).label("rows")))[0]["rows"])
+
+    # --- in transmission -------------------------------------------------------------------------------------------
+
+    def unsettled(self, record: RmsRecord, limit: int) -> list[OutboundMessage]:
+        self._require(record.channel.key)
+        wanted = and_(ROW.c.sequence_id == record.id, ROW.c.number.is_not(None), not_(SETTLED))
+        return self._rows(WITH_BODY.where(wanted).order_by(ROW.c.number).limit(limit))
+
+    def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
+        for key in {row.channel.key for row in rows}:
+            self._require(key)
+        self._save(rows, "attempts", "due")
+
+    def acknowledge(self, record: RmsRecord, ranges: Ranges) -> None:
+        self._require(record.channel.key)
+        if ranges:
+            between = and_(_between(record, ranges), not_(ROW.c.acknowledged))
+            self._write(update(ROW).where(between).values(acknowledged=True))
+
+    def release(self, record: RmsRecord, ranges: Ranges) -> None:
+        self._require(record.channel.key)
+        if ranges:
+            self._remove(
+                and_(_between(record, ranges), ROW.c.acknowledged, not_(ROW.c.expects_response)),
+                record.machine.last_heard,
+            )
+
+    def resend(self, record: RmsRecord, numbers: Iterable[int], now: float) -> None:
+        self._require(record.channel.key)
+        wanted = tuple((number, number) for number in numbers)
+        if wanted:
+            self._write(update(ROW).where(_between(record, wanted)).values(due=now))
+
+    def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+        self._require(record.channel.key)
+        rows = self._rows(WITH_BODY.where(_between(record, ranges)).order_by(ROW.c.number))
+        for row in rows:
+            row.sequence_id = row.number = None
+            row.attempts = 0
+            row.acknowledged = False
+        self._save(rows, "sequence_id", "number", "attempts", "acknowledged")
+        return rows
+
+    def take(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+        self._require(record.channel.key)
+        rows = self._rows(WITH_BODY.where(_between(record, ranges)).order_by(ROW.c.number))
+        self._delete(rows)
+        return rows
+
+    def discard(self, rows: Sequence[OutboundMessage]) -> None:
+        self._delete(rows)
+
+    # --- requests and responses ------------------------------------------------------------------------------------
+
+    def unanswered(self, record: RmsRecord) -> list[OutboundMessage]:
+        self._require(record.channel.key)
+        wanted = and_(ROW.c.sequence_id == record.id, ROW.c.number.is_not(None), ROW.c.expects_response)
+        return self._rows(WITH_BODY.where(wanted, not_(ROW.c.answered)).order_by(ROW.c.number))
+
+    def answered(self, message_id: str) -> OutboundMessage | None:
+        row = self._own(message_id)
+        if row is not None:
+            self._write(update(ROW).where(ROW.c.message_id == message_id).values(answered=True))
+        return row
+
+    def consumed(self, message_id: str) -> None:
+        row = self._own(message_id)
+        if row is None:
+            return
+        if row.acknowledged:
+            self._remove(ROW.c.message_id == message_id, row.created_at)
+        else:
+            done = update(ROW).where(ROW.c.message_id == message_id)
+            self._write(done.values(answered=True, expects_response=False, replays=False))
+
+    def row(self, message_id: str) -> OutboundMessage | None:
+        rows = self._rows(WITH_BODY.where(ROW.c.message_id == message_id))
+        return rows[0] if rows else None
+
+    def response_to(self, message_id: str) -> OutboundMessage | None:
+        wanted = and_(ROW.c.relates_to == message_id, ROW.c.number.is_not(None), not_(ROW.c.acknowledged))
+        rows = self._rows(WITH_BODY.where(wanted).order_by(ROW.c.position).limit(1))
+        return rows[0] if rows else None
+
+    def key_of_request(self, message_id: str) -> SequenceKey | None:
+        row = self.row(message_id)
+        return row.channel.key if row is not None else None
+
+    # --- within ----------------------------------------------------------------------------------------------------
+
+    def _require(self, key: SequenceKey) -> None:
+        self._tx.require(KIND, key_id(key))
+
+    def _own(self, message_id: str) -> OutboundMessage | None:
+        row = self.row(message_id)
+        if row is not None:
+            self._require(row.channel.key)
+        return row
+
+    def _rows(self, query: Any) -> list[OutboundMessage]:
+        return [outbound_message(row) for row in self._tx.read(query)]
+
+    def _write(self, statement: Any) -> None:
+        self._tx.write(statement)
+        self._tx.topics.add(Topic.RMS)
+
+    def _save(self, rows: Sequence[OutboundMessage], *columns: str) -> None:
+        changed = [{"position": row.position} | {name: getattr(row, name) for name in columns} for row in rows]
+        self._tx.update(ROW, "position", changed)
+        if changed:
+            self._tx.topics.add(Topic.RMS)
+
+    def _remove(self, which: ColumnElement[bool], at: float) -> None:
+        """Delete rows that arrived; what they were correlated with is kept until retention ends."""
+        columns = [ROW.c.message_id, ROW.c.correlation, ROW.c.sequence_id, ROW.c.number, ROW.c.created_at]
+        arrived = select(*columns, literal(at)).where(which, ROW.c.correlation.is_not(None))
+        names = ["message_id", "correlation", "sequence_id", "number", "created_at", "settled_at"]
+        self._tx.write(insert(KEPT).from_select(names, arrived))
+        self._tx.write(delete(BODY).where(BODY.c.message_id.in_(select(ROW.c.message_id).where(which))))
+        self._write(delete(ROW).where(which))
+
+    def _delete(self, rows: Sequence[OutboundMessage]) -> None:
+        for part in chunks([row.message_id for row in rows]):
+            self._tx.write(delete(BODY).where(BODY.c.message_id.in_(part)))
+            self._write(delete(ROW).where(ROW.c.message_id.in_(part)))
+
+
+def _between(record: RmsRecord, ranges: Ranges) -> ColumnElement[bool]:
+    """The numbered rows of a sequence in these ranges."""
+    numbers = [and_(ROW.c.number >= low, ROW.c.number <= high) for low, high in ranges]
+    return and_(ROW.c.sequence_id == record.id, ROW.c.number.is_not(None), or_(false(), *numbers))

@@ -1,0 +1,135 @@
+"""A store in a SQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from sqlalchemy import URL, Connection, select
+
+from mercury.errors import StorageError
+from mercury.storage.api import Capabilities, Claim, Topic, Transaction
+from mercury.storage.records import SequenceKey
+from mercury.storage.sql import claims, work
+from mercury.storage.sql.dialects import Dialect
+from mercury.storage.sql.errors import translated
+from mercury.storage.sql.joining import Joins, guard_ends
+from mercury.storage.sql.notify import Notifier
+from mercury.storage.sql.schema import STORE
+from mercury.storage.sql.transaction import SqlTransaction
+
+
+class SqlStore:
+    """`StorageManager` in a SQL database whose schema is up to date; `opening` makes sure of that.
+
+    :param lock_timeout: seconds after which waiting for a lock raises `TransientStorageError`.
+    :param idle_timeout: seconds after which the database ends a transaction whose process does nothing: a stopped
+        process can not hold a row for ever (transactions.md 4). PostgreSQL only.
+    :param database_clock: measure leases by the database's clock, not by what the caller says the time is.
+    """
+
+    def __init__(
+        self,
+        url: URL,
+        dialect: Dialect,
+        *,
+        lock_timeout: float = 10.0,
+        idle_timeout: float = 30.0,
+        database_clock: bool = True,
+    ) -> None:
+        self.url = url
+        self.dialect = dialect
+        self.engine = dialect.engine(url, lock_timeout, idle_timeout)
+        self._database_clock = database_clock
+        self._listeners: list[Callable[[frozenset[Topic]], None]] = []
+        self._closed = False
+        self._notifier = Notifier(url, self._tell_here) if self.capabilities.notifies else None
+        guard_ends(self.engine)
+        self._joins = Joins(self)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.dialect.capabilities
+
+    @property
+    def id(self) -> str:
+        """What names this store among all; a copy of a database needs a new one."""
+        with self.connection() as connection:
+            return str(connection.execute(select(STORE.c.id)).scalar_one())
+
+    def transaction(self) -> SqlTransaction:
+        if self._closed:
+            raise StorageError("the store is closed")
+        return SqlTransaction(self)
+
+    def join(self, work: object) -> AbstractContextManager[Transaction]:
+        if self._closed:
+            raise StorageError("the store is closed")
+        return self._joins.join(work)
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection for statements of their own; the caller commits."""
+        if self._closed:
+            raise StorageError("the store is closed")
+        with translated(), self.engine.connect() as connection:
+            yield connection
+
+    def tell(self, topics: frozenset[Topic]) -> None:
+        """A commit of this process has made work."""
+        self._tell_here(topics)
+        if self._notifier is not None:
+            self._notifier.send(topics)
+
+    def _tell_here(self, topics: frozenset[Topic]) -> None:
+        for listener in self._listeners:
+            listener(topics)
+
+    # --- work ------------------------------------------------------------------------------------------------------
+
+    def due_rmd(self, now: float, limit: int) -> list[str]:
+        with self.connection() as connection:
+            return work.due_rmd(connection, now, limit)
+
+    def due_invoker(self, now: float, limit: int) -> list[str]:
+        with self.connection() as connection:
+            return work.due_invoker(connection, now, limit)
+
+    def due_rms(self, now: float, limit: int) -> list[SequenceKey]:
+        with self.connection() as connection:
+            return work.due_rms(connection, now, limit)
+
+    def next_due(self, topic: Topic) -> float | None:
+        with self.connection() as connection:
+            match topic:
+                case Topic.RMD:
+                    return work.next_rmd(connection)
+                case Topic.INVOKER:
+                    return work.next_invoker(connection)
+                case Topic.RMS:
+                    return work.next_rms(connection)
+
+    # --- claims ----------------------------------------------------------------------------------------------------
+
+    def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
+        with self.connection() as connection:
+            at = self.dialect.now(connection) if self._database_clock else now
+            return claims.take(self.dialect, connection, resource, owner, at, lease)
+
+    def release(self, claim: Claim) -> None:
+        with self.connection() as connection:
+            claims.release(connection, claim)
+
+    # --- the process -----------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Callable[[frozenset[Topic]], None]) -> None:
+        self._listeners.append(listener)
+        if self._notifier is not None:
+            self._notifier.listen()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._notifier is not None:
+            self._notifier.close()
+        self._listeners.clear()
+        self.engine.dispose()

@@ -1,0 +1,130 @@
+"""Versions of the schema: which one a database has, and the way to the one this Mercury works with."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import time
+
+from sqlalchemy import Connection, Engine, delete, inspect, text
+
+from mercury.errors import ConfigurationError
+from mercury.storage.sql.errors import translated
+from mercury.storage.sql.schema import STORE
+
+VERSION_TABLE = "mercury_schema_version"
+#: The versions there were, the last one is this Mercury's.
+KNOWN = ("0001",)
+HEAD = KNOWN[-1]
+#: Two processes that find an empty PostgreSQL database at once make one schema.
+ADVISORY_LOCK = 0x6D657263
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaStatus:
+    """What a database has of Mercury."""
+
+    #: ``None`` = nothing.
+    version: str | None
+
+    @property
+    def current(self) -> bool:
+        return self.version == HEAD
+
+    @property
+    def unknown(self) -> bool:
+        """Made by a Mercury that is newer than this one."""
+        return self.version is not None and self.version not in KNOWN
+
+
+def status(engine: Engine) -> SchemaStatus:
+    """Which version of the schema is there.
+
+    :raises StorageError: the database does not answer.
+    """
+    with translated(), engine.connect() as connection:
+        return _status(connection)
+
+
+def _status(connection: Connection) -> SchemaStatus:
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return SchemaStatus(None)
+    return SchemaStatus(connection.execute(text(f"select version_num from {VERSION_TABLE}")).scalar_one_or_none())  # noqa: S608
+
+
+def upgrade(engine: Engine) -> SchemaStatus:
+    """Bring the schema up to date; a database that has none gets it, and an id of its own.
+
+    :raises ConfigurationError: it is of a newer Mercury.
+    """
+    with translated(), _alone(engine) as connection:
+        found = _status(connection)
+        if found.unknown:
+            raise ConfigurationError(_too_new(found))
+        if not found.current:
+            _migrate(connection)
+        if not connection.execute(STORE.select()).first():
+            _name(connection)
+        connection.commit()
+    return SchemaStatus(HEAD)
+
+
+def make_ready(engine: Engine, what: str) -> None:
+    """Make sure that a store works with this Mercury; an empty database gets the schema.
+
+    :param what: names the store in errors.
+    :raises ConfigurationError: the schema is older or newer; the text says what to run.
+    """
+    found = status(engine)
+    if found.version is None:
+        upgrade(engine)
+    elif found.unknown:
+        raise ConfigurationError(f"{what}: {_too_new(found)}")
+    elif not found.current:
+        raise ConfigurationError(
+            f"{what} has schema {found.version}, this Mercury needs {HEAD}: stop what uses it, then run "
+            "'mercury db upgrade'"
+        )
+
+
+def renew_id(engine: Engine) -> str:
+    """Give a copied store an id of its own, before it runs (transactions.md 20). Returns it."""
+    with translated(), _alone(engine) as connection:
+        connection.execute(delete(STORE))
+        identifier = _name(connection)
+        connection.commit()
+    return identifier
+
+
+def _name(connection: Connection) -> str:
+    identifier = uuid.uuid4().hex[:12]
+    connection.execute(STORE.insert().values(id=identifier, created_at=time()))
+    return identifier
+
+
+def _too_new(found: SchemaStatus) -> str:
+    return f"its schema {found.version} is of a newer Mercury than this one, which knows up to {HEAD}: upgrade Mercury"
+
+
+@contextmanager
+def _alone(engine: Engine) -> Iterator[Connection]:
+    """A transaction that is the only one to change the schema."""
+    with engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": ADVISORY_LOCK})
+        else:
+            connection.exec_driver_sql("begin immediate")
+        yield connection
+
+
+def _migrate(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", "mercury.storage.sql:migrations")
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

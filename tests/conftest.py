@@ -1,0 +1,12 @@
+"""Fixtures for all tests."""
+
+import os
+
+import pytest
+
+pytest_plugins = ("tests.postgres",)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """No test leaves a store's file in the folder that it is run in, unless it asks for one by name."""
+    os.environ["MERCURY_STORE"] = "memory:"
