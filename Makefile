@@ -25,8 +25,8 @@ demo: $(STAMP) ## Move messages both ways through a network that loses, repeats 
 	$(BIN)/python -m samples.lossy_network
 
 .PHONY: test
-test: $(STAMP) ## Run all tests
-	$(BIN)/python -m pytest
+test: $(STAMP) ## Run all tests: some minutes; at the end, why some were skipped
+	$(BIN)/python -m pytest -rs
 
 .PHONY: check
 check: $(STAMP) ## Check format, lint and types

@@ -17,7 +17,8 @@
     ├── ProtocolFault             a SOAP fault: ours to send, or the peer's answer; carries the `Fault`
     └── ApplicationFault          a handler refuses a request on purpose; it travels reliably to the client
 
-Local mistakes are ``ConfigurationError`` and ``PayloadError``; what a peer did wrong is ``ProtocolFault``.
+Local mistakes are ``ConfigurationError`` (a ``ValueError`` too) and ``PayloadError``; what a peer did wrong is
+``ProtocolFault``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class MercuryError(Exception):
     """Base of every error that Mercury raises on purpose."""
 
 
-class ConfigurationError(MercuryError):
+class ConfigurationError(MercuryError, ValueError):
     """A setting, an option or a registration is wrong. The text says which one and what to do."""
 
 

@@ -24,15 +24,25 @@ from mercury.engine.addresses import split_url
 from mercury.engine.parts import EngineSettings
 from mercury.engine.runtime import RuntimeSettings
 from mercury.errors import ConfigurationError
+from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
 
 #: The file that is read when it exists and none is named.
 DEFAULT_FILE = "mercury.toml"
 
+#: A file in the folder that the process is started in.
+DEFAULT_STORE = "sqlite:///mercury.db"
+MAX_PORT = 65535
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+FORMATS = ("text", "json")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """The HTTP side. Times are seconds."""
+    """The HTTP side. Times are seconds.
+
+    :raises ConfigurationError: a figure makes no sense; the text begins with its name.
+    """
 
     #: Where `mercury serve` listens.
     host: str = "127.0.0.1"
@@ -46,23 +56,40 @@ class HttpSettings:
     #: How long an orderly stop may take.
     shutdown_deadline: float = 10.0
 
+    def __post_init__(self) -> None:
+        if not self.host.strip():
+            raise ConfigurationError("host: it is empty; 0.0.0.0 stands for every interface")
+        if not 0 <= self.port <= MAX_PORT:
+            raise ConfigurationError(f"port: {self.port} is not between 0 and {MAX_PORT}")
+        above(0, timeout=self.timeout, receive_timeout=self.receive_timeout)
+        at_least(0, back_channel_wait=self.back_channel_wait, shutdown_deadline=self.shutdown_deadline)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """Where the log goes is the application's business; this is what `mercury serve` does with it."""
+    """Where the log goes is the application's business; this is what `mercury serve` does with it.
 
-    #: DEBUG, INFO, WARNING or ERROR.
+    :raises ConfigurationError: the level or the format is none; the text begins with its name.
+    """
+
+    #: DEBUG, INFO, WARNING, ERROR or CRITICAL; small letters will do.
     level: str = "INFO"
     #: ``text`` or ``json``.
     format: str = "text"
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("level", self.level.upper(), LEVELS), ("format", self.format, FORMATS)):
+            if value not in known:
+                raise ConfigurationError(f"{name}: {getattr(self, name)!r} is none of {', '.join(known)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that can be set, with its default."""
 
-    #: The store's URL: ``memory:`` (lost with the process).
-    store: str = "memory:"
+    #: The store's URL: ``sqlite:///FILE``, ``postgresql+psycopg://USER@HOST/DATABASE``, or ``memory:``, which is lost
+    #: with the process.
+    store: str = DEFAULT_STORE
     #: Where peers reach this process, as ``http://host:port``; without it, nothing is ever posted here, and
     #: acknowledgements and responses come back on the connections of requests.
     address: str | None = None
@@ -101,6 +128,12 @@ def masked(text: str) -> str:
     """``text`` with the passwords of URLs in it made unreadable: rather too much of a strange URL than too little."""
     text = re.sub(r"(://[^/@:\s]*):\S*@", r"\1:***@", text)
     return re.sub(r"(?i)([?&][^=&\s]*(?:pass|secret|token)[^=&\s]*=)[^&\s]*", r"\1***", text)
+
+
+def store_name(url: str) -> str:
+    """A store's URL for people: without passwords, and a file with its whole path."""
+    scheme, found, path = url.partition("///")
+    return f"{scheme}///{Path(path).absolute()}" if found and scheme.startswith("sqlite") else masked(url)
 
 
 def variable(path: str) -> str:
@@ -143,9 +176,9 @@ def explain(file: Path | None = None, environment: Mapping[str, str] | None = No
         elif path in values:
             value, origin = _from_toml(values[path], kind, f"{read_from}: {path}"), read_from
         if path == "address" and isinstance(value, str):
-            value = check_address(value)
+            value = check_address(value, origin)
         settings.append(Setting(path, value, origin))
-    _build(Settings, {setting.path: setting.value for setting in settings}, "")
+    _check(settings)
     return settings
 
 
@@ -163,6 +196,21 @@ def _leaves(defaults: Any, prefix: str) -> Iterator[tuple[str, tuple[Any, object
             yield path, (hints[each.name], value)
 
 
+def _check(settings: list[Setting]) -> None:
+    """Whether everything that is set can be used together.
+
+    :raises ConfigurationError: it can not; the text names the setting, and where it was set.
+    """
+    try:
+        built: Settings = _build(Settings, {each.path: each.value for each in settings}, "")
+        if not built.source.protocol.legal:
+            raise ConfigurationError(f"source.protocol: these versions do not go together: {built.source.protocol}")
+    except ConfigurationError as error:
+        path = str(error).partition(":")[0]
+        origins = {each.origin for each in settings if each.path == path} - {"default"}
+        raise ConfigurationError(f"{error} (set by {origins.pop()})" if origins else str(error)) from error
+
+
 def _build(cls: type[Any], values: Mapping[str, object], prefix: str) -> Any:
     hints = typing.get_type_hints(cls)
     arguments: dict[str, object] = {}
@@ -172,8 +220,8 @@ def _build(cls: type[Any], values: Mapping[str, object], prefix: str) -> Any:
         arguments[each.name] = _build(kind, values, path + ".") if nested else values[path]
     try:
         return cls(**arguments)
-    except ValueError as error:
-        raise ConfigurationError(f"{prefix.rstrip('.') or 'settings'}: {error}") from error
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{prefix}{error}") from error
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:
@@ -220,7 +268,7 @@ def _from_text(text: str, kind: Any, where: str) -> object:
         known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
         return _choice(known, text.strip().lower(), where)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return _choice({str(member.value): member for member in kind}, text.strip(), where)
+        return _member(kind, text.strip(), where)
     try:
         value = kind(text)
     except ValueError:
@@ -239,7 +287,7 @@ def _from_toml(value: object, kind: Any, where: str) -> object:
             return tuple(value)
         raise ConfigurationError(f"{where}: a list of texts is wanted")
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return _choice({str(member.value): member for member in kind}, str(value), where)
+        return _member(kind, str(value), where)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not kind or _not_finite(value):
@@ -265,15 +313,24 @@ def _optional(kind: Any) -> tuple[Any, bool]:
     return kind, False
 
 
+def _member(kind: type[enum.Enum], text: str, where: str) -> enum.Enum:
+    try:
+        return kind(text)
+    except ValueError:
+        known = ", ".join(str(member.value) for member in kind)
+        raise ConfigurationError(f"{where}: {text!r} is none of {known}") from None
+
+
 def _choice(known: Mapping[str, object], text: str, where: str) -> object:
     if text not in known:
         raise ConfigurationError(f"{where}: {text!r} is none of {', '.join(known)}")
     return known[text]
 
 
-def check_address(address: str) -> str:
+def check_address(address: str, where: str = "address") -> str:
     """A settings' ``address`` without a trailing slash.
 
+    :param where: where it was set, for the text of the error.
     :raises ConfigurationError: it is not ``http://host:port``.
     """
     try:
@@ -281,5 +338,6 @@ def check_address(address: str) -> str:
     except ConfigurationError:
         parts = None
     if parts is None or parts.username is not None or parts.query or parts.fragment:
-        raise ConfigurationError(f"address: {masked(address)!r} is not of the form http://host:port")
+        name = "address" if where == "address" else f"{where}: address"
+        raise ConfigurationError(f"{name}: {masked(address)!r} is not of the form http://host:port")
     return address.rstrip("/")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mercury.cli.output import Format, Output, show, show_table
-from mercury.settings import explain, variable
+from mercury.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mercury.settings import Setting
 
 app = typer.Typer(help="Settings: environment variables over a TOML file over defaults.", no_args_is_help=True)
 
@@ -17,10 +20,34 @@ ConfigFile = Annotated[
 ]
 
 
+def check_store(setting: Setting) -> None:
+    """Whether the store's URL names a store that there is; nothing is opened.
+
+    :raises ConfigurationError: it names none.
+    """
+    from mercury.storage.opening import MEMORY, read_url
+
+    if setting.value == MEMORY:
+        return
+    try:
+        read_url(str(setting.value))
+    except ConfigurationError as error:
+        where = "" if setting.origin == "default" else f" (set by {setting.origin})"
+        raise ConfigurationError(f"store: {error}{where}") from error
+
+
 @app.command("show")
 def show_settings(config: ConfigFile = None, output: Output = Format.TEXT) -> None:
-    """Print every setting with its value, and where the value comes from. Passwords in URLs are masked."""
+    """Print every setting with its value, and where the value comes from. Passwords in URLs are masked.
+
+    What can not be used is refused: exit code 2. Nothing is opened or connected to.
+    """
+    from mercury.settings import explain, variable
+
     settings = explain(config)
+    for each in settings:
+        if each.path == "store":
+            check_store(each)
     value = [
         {"setting": each.path, "value": each.shown, "from": each.origin, "variable": variable(each.path)}
         for each in settings

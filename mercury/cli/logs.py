@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
+from typing import TYPE_CHECKING
 
-from mercury.errors import ConfigurationError
-from mercury.settings import LogSettings
+if TYPE_CHECKING:
+    from mercury.settings import LogSettings
 
 #: What Mercury's own log calls give in ``extra``, in the order in which it is shown.
 FIELDS = ("service", "endpoint", "key", "sequence", "number", "message_id", "attempt", "record", "fault")
 
 
 def set_up_logs(settings: LogSettings) -> None:
-    """Send the log to stderr.
-
-    :raises ConfigurationError: the level or the format is none.
-    """
-    levels = logging.getLevelNamesMapping()
-    if settings.level.upper() not in levels:
-        raise ConfigurationError(f"log.level: {settings.level!r} is none of DEBUG, INFO, WARNING, ERROR")
-    formatters = {"text": TextFormatter, "json": JsonFormatter}
-    if settings.format not in formatters:
-        raise ConfigurationError(f"log.format: {settings.format!r} is neither text nor json")
+    """Send the log to stderr."""
     handler = logging.StreamHandler()
-    handler.setFormatter(formatters[settings.format]())
+    handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(levels[settings.level.upper()])
+    root.setLevel(settings.level.upper())
+    # At INFO it tells how it makes a schema, line by line.
+    logging.getLogger("alembic").setLevel(max(root.level, logging.WARNING) if root.level > logging.DEBUG else 0)
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mercury.cli import config, send, sequences, serve, simulate, tables
-from mercury.cli.output import UNUSABLE, notes
-from mercury.errors import ConfigurationError, PayloadError
+from mercury.cli import config, pg, reconcile, send, sequences, serve, simulate, tables
+from mercury.cli.output import FAILED, UNUSABLE, notes
+from mercury.errors import ConfigurationError, PayloadError, StorageError
 
 app = typer.Typer(
     name="mercury",
@@ -25,8 +25,10 @@ app.command()(serve.serve)
 app.command()(send.send)
 app.add_typer(sequences.app, name="sequences")
 app.command()(simulate.simulate)
+app.command()(reconcile.reconcile)
 app.command()(tables.tables)
 app.add_typer(config.app, name="config")
+app.add_typer(pg.app, name="pg")
 
 
 def _show_version(wanted: bool) -> None:
@@ -47,9 +49,9 @@ def root(
 
 
 def run() -> None:
-    """The entry point: what is wrong with the input becomes one line and exit code 2."""
+    """The entry point: what is wrong with the input becomes one line and exit code 2; a store that fails, 1."""
     try:
         app()
-    except (ConfigurationError, PayloadError) as error:
+    except (ConfigurationError, PayloadError, StorageError) as error:
         notes().print(f"[red]error:[/red] {escape(str(error))}")
-        sys.exit(UNUSABLE)
+        sys.exit(FAILED if isinstance(error, StorageError) else UNUSABLE)

@@ -6,21 +6,32 @@ import dataclasses
 import logging
 import sys
 import time
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from mercury.cli.config import ConfigFile
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_json
-from mercury.client.sender import Receipt, Sender
 from mercury.errors import ApplicationFault, MercuryError
-from mercury.facade import Mercury
-from mercury.settings import load
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from mercury.client.sender import Receipt, Sender
+    from mercury.facade import Mercury
+
+
+def _rm(text: str) -> RmVersion:
+    try:
+        return RmVersion(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is none of 1.0, 1.1, 1.2") from None
+
+
+MEMORY = "memory:"
 #: Seconds between two looks at whether the message has arrived.
 LOOK = 0.02
 
@@ -34,7 +45,10 @@ def send(
     timeout: Annotated[float, typer.Option(min=0.1, help="How long to wait, in seconds.")] = 30.0,
     key: Annotated[str, typer.Option(help="Messages with the same URL and key share a sequence.")] = "cli",
     correlation: Annotated[str | None, typer.Option(help="Kept with the message.")] = None,
-    rm: Annotated[RmVersion | None, typer.Option(help="The version of WS-ReliableMessaging.")] = None,
+    rm: Annotated[
+        RmVersion | None,
+        typer.Option(parser=_rm, metavar="[1.0|1.1|1.2]", help="The version of WS-ReliableMessaging (1.2 means 1.1)."),
+    ] = None,
     addressing: Annotated[AddressingVersion | None, typer.Option(help="The version of WS-Addressing.")] = None,
     soap: Annotated[SoapVersion | None, typer.Option(help="The version of SOAP.")] = None,
     config: ConfigFile = None,
@@ -42,16 +56,25 @@ def send(
 ) -> None:
     """Send one message reliably, and wait until it is acknowledged.
 
-    With --request the response goes to standard output. Exit code 1: it was not acknowledged (or answered) in time,
+    Acknowledged means that the other side has stored it, not that its handler understood it: an answer says that, and
+    with --request the response goes to standard output. Exit code 1: it was not acknowledged (or answered) in time,
     or the answer is a fault; 2: it could not be sent at all.
+
+    The message waits in memory unless a store is set: what was not acknowledged is lost when the command ends.
     """
+    from mercury.facade import Mercury
+    from mercury.settings import explain, load
+
     # What becomes of the one message is said here; the library's own log would say it twice.
     logging.getLogger("mercury").setLevel(logging.CRITICAL)
     settings = load(config)
     chosen = settings.source.protocol
     protocol = Protocol(soap or chosen.soap, addressing or chosen.addressing, rm or chosen.rm)
-    if not wait and settings.store == "memory:":
-        fail(UNUSABLE, "--no-wait needs a durable store: memory: is lost when this command ends")
+    if any(each.path == "store" and each.origin == "default" for each in explain(config)):
+        # Nobody set one: a command leaves no file behind.
+        settings = dataclasses.replace(settings, store=MEMORY)
+    if not wait and settings.store == MEMORY:
+        fail(UNUSABLE, "--no-wait needs a durable store that a running process works on: set MERCURY_STORE to its URL")
     payload = _read(body)
     with Mercury(settings=settings) as mercury:
         policy = dataclasses.replace(settings.source, protocol=protocol)
@@ -99,7 +122,7 @@ def _answered(mercury: Mercury, sender: Sender, future: Future[bytes], deadline:
     while not future.done():
         told = _say_trouble(mercury, sender, told)
         if time.monotonic() >= deadline:
-            fail(FAILED, f"not answered in time{_why(mercury, sender)}")
+            fail(FAILED, f"not answered in time{_why(mercury, sender) or _no_answer(sender)}")
         time.sleep(LOOK)
     try:
         response = future.result()
@@ -118,6 +141,16 @@ def _end(sender: Sender, deadline: float) -> None:
     """End the sequence politely, as long as there is time."""
     sender.close()
     sender.wait(max(0.0, deadline - time.monotonic()))
+
+
+def _no_answer(sender: Sender) -> str:
+    """The other side has the message and does not answer: what that may mean."""
+    if not any(status.ranges for status in sender.status()):
+        return ""
+    return (
+        ": it is acknowledged, so the other side has it; its handler may still be busy or failing, "
+        "or the operation is one-way and never answers (then send without --request)"
+    )
 
 
 def _say_trouble(mercury: Mercury, sender: Sender, told: str) -> str:

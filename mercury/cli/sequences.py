@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import datetime
-import http.client
 import json
 import time
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
 
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, fail, show, show_table
-from mercury.engine.addresses import split_url
-from mercury.engine.transport import plain
-from mercury.service import paths
 
 app = typer.Typer(help="Sequences of a running process on this machine.", no_args_is_help=True)
 
@@ -21,12 +18,47 @@ At = Annotated[str, typer.Option("--at", metavar="URL", help="The process, as ht
 DEFAULT_AT = "http://127.0.0.1:8000"
 
 
+#: What the states of docs/state-machines.md mean to whoever just wants to know how it goes.
+EXPLAINED = MappingProxyType(
+    {
+        "CREATING": "waits for the other side to make it",
+        "CREATING_LAST": "waits for the other side to make it",
+        "IDLE": "open, all acknowledged",
+        "SENDING": "sending",
+        "SENDING_LAST": "sending the rest",
+        "ENDING": "ending",
+        "ENDED": "ended",
+        "FAILED": "failed",
+        "CREATED": "open, nothing received",
+        "RECEIVING": "open, receiving",
+        "LAST_KNOWN": "ending, some are missing",
+        "COMPLETE": "all received",
+        "ENDED_COMPLETE": "ended, all received",
+        "ENDED_OPEN": "ended early",
+        "ENDED_INCOMPLETE": "ended, some are missing",
+    }
+)
+#: Characters of an identifier that the short list shows: its last ones, which `show` takes.
+SHORT = 12
+
+
 @app.command("list")
-def list_sequences(at: At = DEFAULT_AT, output: Output = Format.TEXT) -> None:
-    """List the sequences that are remembered, on both sides."""
+def list_sequences(
+    at: At = DEFAULT_AT,
+    wide: Annotated[
+        bool, typer.Option("--wide", "-w", help="Whole identifiers, and the states' own names and factors.")
+    ] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """List the sequences that are remembered, on both sides.
+
+    A source sends, a destination receives. "numbers" are those that are acknowledged (source) or received
+    (destination); "waiting" are messages that are not acknowledged or not answered (source), or not yet consumed by
+    the application (destination). Ended ones are remembered for a day.
+    """
     found = _ask(at)
-    headings = ("side", "identifier", "endpoint or service", "key", "state", "ranges", "waiting", "heard", "trouble")
-    rows = [_row(each) for each in found]
+    headings = ("side", "sequence", "endpoint or service", "key", "state", "numbers", "waiting", "heard", "trouble")
+    rows = [_row(each, wide) for each in found]
     show(output, found, lambda: show_table(headings, rows, nothing="there are no sequences"))
 
 
@@ -49,6 +81,12 @@ def show_sequence(
 
 def _ask(at: str) -> list[dict[str, Any]]:
     """The status of a running process."""
+    import http.client
+
+    from mercury.engine.addresses import split_url
+    from mercury.engine.transport import plain
+    from mercury.service import paths
+
     parts = split_url(at)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.netloc, timeout=10.0)
@@ -82,14 +120,14 @@ def _ranges(status: dict[str, Any]) -> str:
     return ", ".join(f"{low}-{high}" if low != high else str(low) for low, high in status["ranges"]) or "none"
 
 
-def _row(status: dict[str, Any]) -> tuple[str, ...]:
+def _row(status: dict[str, Any], wide: bool) -> tuple[str, ...]:
     heard = f"{max(0, time.time() - status['last_heard']):.0f} s ago"
     return (
         status["side"],
-        status["identifier"] or "(not yet)",
+        (status["identifier"] if wide else status["identifier"][-SHORT:]) or "(not yet)",
         status["endpoint"] or "(responses)",
-        status["key"],
-        status["state"],
+        "(responses)" if status["key"].startswith("response/") and not wide else status["key"],
+        status["state"] if wide else EXPLAINED.get(status["state"].partition(" ")[0], status["state"]),
         _ranges(status),
         str(status["waiting"]),
         heard,

@@ -18,7 +18,6 @@ from mercury.cli.config import ConfigFile
 from mercury.cli.logs import set_up_logs
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail
 from mercury.errors import MercuryError
-from mercury.settings import load
 
 log = logging.getLogger("mercury.cli")
 
@@ -34,11 +33,14 @@ def serve(
 
     APP is what `Mercury.app(...)` makes, or any FastAPI application that includes `Mercury.router(...)`.
     """
-    from mercury.service.serving import bind, server_for
+    from mercury.settings import load
 
     settings = load(config)
     set_up_logs(settings.log)
     app = _load(target)
+    # What can not be served is told before anything that serves is loaded.
+    from mercury.service.serving import bind, server_for
+
     listening = bind(settings.http.host if host is None else host, settings.http.port if port is None else port)
 
     def tell() -> None:
@@ -64,8 +66,6 @@ def serve(
 
 def _load(target: str) -> Any:
     """The application that ``MODULE:APP`` names."""
-    from starlette.applications import Starlette
-
     module_name, _, attribute = target.partition(":")
     if not module_name or not attribute:
         fail(UNUSABLE, f"{target!r} is not of the form MODULE:APP, for example shop.server:app")
@@ -84,6 +84,8 @@ def _load(target: str) -> Any:
         if not hasattr(found, part):
             fail(UNUSABLE, f"module {module_name!r} has no {attribute!r}")
         found = getattr(found, part)
+    from starlette.applications import Starlette
+
     if isinstance(found, Starlette):
         return found
     if not callable(found):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,34 @@ from mercury.engine.application import FUTURE, Callback, MessageContext
 from mercury.errors import MercuryError, PayloadError, SequenceFailed
 from mercury.wire.envelope import Payload
 from mercury.wire.mapping import check_type, from_xml
+
+
+class _ResponseFuture(Future[Any]):
+    """A future whose `TimeoutError` says what is known."""
+
+    def __init__(self, message_id: str, state: Callable[[], str]) -> None:
+        super().__init__()
+        self._message_id = message_id
+        self._state_of_request = state
+
+    def result(self, timeout: float | None = None) -> Any:
+        with self._explaining(timeout):
+            return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        with self._explaining(timeout):
+            return super().exception(timeout)
+
+    @contextmanager
+    def _explaining(self, timeout: float | None) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError:
+            if self.done():
+                raise  # it is what the future was given
+            state = self._state_of_request()
+            text = f"no response to {self._message_id} within {timeout:g} s; it is waited for on"
+            raise TimeoutError(f"{text}: {state}" if state else text) from None
 
 
 @dataclass(slots=True)
@@ -31,14 +61,17 @@ class Futures:
         self._mutex = threading.Lock()
         self._expected: dict[str, _Expected] = {}
 
-    def expect(self, message_id: str, wanted: type[Any], namespace: str) -> tuple[Future[Any], str]:
+    def expect(
+        self, message_id: str, wanted: type[Any], namespace: str, state: Callable[[], str] = lambda: ""
+    ) -> tuple[Future[Any], str]:
         """A future for the response to a request, and the callback name to store with the request.
 
+        :param state: tells how far the request has come, for whoever waits in vain.
         :raises ConfigurationError: ``wanted`` is neither ``bytes`` nor a dataclass that can be read.
         """
         if wanted is not bytes:
             check_type(wanted)
-        future: Future[Any] = Future()
+        future: Future[Any] = _ResponseFuture(message_id, state)
         with self._mutex:
             self._expected[message_id] = _Expected(future, wanted, namespace)
         return future, self.callback_name

@@ -32,6 +32,8 @@ class AddressPolicy:
     An entry is a URL prefix with a whole host: ``http://10.0.0.5:9000/`` allows everything below it,
     ``http://partner.example`` any path on the scheme's own port, ``http://127.0.0.1:*`` any port. ``*`` alone allows
     every http(s) address; only for endpoints that peers reach through a trusted network.
+
+    :raises ConfigurationError: an entry is none of these.
     """
 
     allowed: tuple[str, ...] = ()
@@ -40,12 +42,12 @@ class AddressPolicy:
         for entry in self.allowed:
             if entry == "*":
                 continue
-            parts, _ = _entry(entry)
+            try:
+                parts, _ = _entry(entry)
+            except ConfigurationError:
+                raise ConfigurationError(_not_allowable(entry)) from None
             if "*" in parts.geturl() or parts.username is not None or parts.query or parts.fragment:
-                raise ConfigurationError(
-                    f"not an address to allow: {entry!r} (http://host:port/path with a whole host is needed; "
-                    "':*' stands for any port, '*' alone for every address)"
-                )
+                raise ConfigurationError(_not_allowable(entry))
 
     def allows(self, address: str) -> bool:
         """Whether something may be posted to this address."""
@@ -62,6 +64,13 @@ class AddressPolicy:
         if endpoint is None or not endpoint.addressable or self.allows(endpoint.address):
             return None
         return f"{what} {endpoint.address} is not in this endpoint's list of allowed addresses"
+
+
+def _not_allowable(entry: str) -> str:
+    return (
+        f"allowed: {entry!r} is not an address to allow (http://host:port/path with a whole host is needed; "
+        "':*' stands for any port, '*' alone for every address)"
+    )
 
 
 def _entry(entry: str) -> tuple[SplitResult, bool]:

@@ -18,6 +18,8 @@ log = logging.getLogger("mercury.engine")
 
 #: Why messages died that the application did not wait for.
 ABANDONED = "the application ended the sequence without waiting for it"
+#: Why requests died that the destination has acknowledged.
+NO_RESPONSE = "its sequence ended before a response came"
 
 
 def apply_rms_effects(
@@ -44,10 +46,12 @@ def apply_rms_effects(
             case effects.Failed():
                 _bury_outbound(tx, parts, record, effect, now)
                 record.ended_at = now
+                _end_waiting(tx, parts, record, now)
             case effects.Ended():
                 record.ended_at = now
                 release_acknowledged(tx, record)
                 log.info("sequence ended", extra=_about(record))
+                _end_waiting(tx, parts, record, now)
             case effects.RaiseFault(fault=fault):
                 faults.append(fault)
             case effects.Numbered() | effects.Refused():
@@ -96,6 +100,22 @@ def _bury_outbound(tx: Transaction, parts: Parts, record: RmsRecord, failed: eff
     listener, key = parts.listener, record.channel.key
     tx.after_commit(lambda: listener.sequence_failed(key.endpoint, key.name, failed.reason.value, len(letters)))
     log.error("%s; %d messages are dead letters", reason, len(letters), extra=_about(record))
+
+
+def _end_waiting(tx: Transaction, parts: Parts, record: RmsRecord, now: float) -> None:
+    """Without an address the sequence of the responses has ended with this one (RM-TRM-05)."""
+    if record.machine.unanswered and record.channel.reply_to.anonymous:
+        bury_unanswered(tx, parts, record, now)
+
+
+def bury_unanswered(tx: Transaction, parts: Parts, record: RmsRecord, now: float) -> None:
+    """No response can come any more to the requests of this sequence: whoever waits for one waits in vain.
+
+    Whether they were handled is unknown. Those whose response is stored here are left to be consumed.
+    """
+    rows = tx.rms.unanswered(record)
+    tx.rms.discard(rows)
+    bury(tx, parts, rows, NO_RESPONSE, Certainty.UNKNOWN, now)
 
 
 def bury(

@@ -28,6 +28,7 @@ from mercury.statemachine.messages import (
 from mercury.statemachine.rms import RmsWork
 from mercury.storage.api import Transaction
 from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord, RmsRecord, SequenceKey
+from mercury.wire.envelope import Envelope
 
 log = logging.getLogger("mercury.engine.reception")
 
@@ -56,10 +57,21 @@ class Batch:
     def lock(self, drafts: Iterable[Draft]) -> None:
         """Lock all rows that these arrivals may change."""
         drafts = list(drafts)
+        envelopes = [draft.envelope for draft in drafts]
+        relates = {envelope.relates_to for envelope in envelopes if envelope.relates_to is not None}
         self.rmds = self.tx.rmd.lock(_known(name for draft in drafts for name in self._rmds_of(draft)))
+        acknowledged = {each.identifier for envelope in envelopes for each in envelope.acknowledgements}
+        self.tx.rms.expect(identifiers=acknowledged, create_message_ids=relates, message_ids=relates)
         keys = dict.fromkeys(_known(key for draft in drafts for key in self._keys_of(draft)))
         self.tx.rms.lock(keys)
         self._keys = {key: self.tx.rms.records(key) for key in keys}
+        self.tx.rms.expect(message_ids=relates)  # as they are now that they are locked
+        self.tx.invoker.expect(name for name in self.rmds if name in self._addressed(envelopes))
+
+    @staticmethod
+    def _addressed(envelopes: Iterable[Envelope]) -> set[str]:
+        """The sequences that messages come for."""
+        return {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
 
     def lock_for(self, outgoing: Outgoing) -> None:
         """Lock the rows that the success of a post may change."""

@@ -60,9 +60,9 @@ class Call:
         }
 
     def make(self, tx: Transaction, now: float) -> Channel | None:
-        """Call the application in ``tx``, within the caller's savepoint. Returns the channel of the response.
+        """Call the application in ``tx``, in a savepoint. Returns the channel of the response.
 
-        :raises CallFailed: the application failed; nothing of what it did in ``tx`` may be kept.
+        :raises CallFailed: the application failed; nothing of what it did in ``tx`` is left.
         :raises TransientStorageError: the store failed; it is not the message's fault.
         """
         if not self._message.action:

@@ -26,7 +26,7 @@ class ClaimKeeper:
 
     def __init__(self, store: StorageManager, owner: str, lease: float) -> None:
         self._store = store
-        self._owner = owner
+        self.owner = owner
         self._lease = lease
         self._mutex = threading.Lock()
         self._kept: dict[str, _Kept] = {}
@@ -39,7 +39,7 @@ class ClaimKeeper:
             kept = self._kept.get(resource)
             if kept is not None and now < kept.renew_at:
                 return kept.claim
-        claim = self._store.claim(resource, self._owner, now, self._lease)
+        claim = self._store.claim(resource, self.owner, now, self._lease)
         with self._mutex:
             if claim is None:
                 self._kept.pop(resource, None)

@@ -64,7 +64,7 @@ class Engine:
 
     def failed(self, outgoing: Outgoing, error: str, now: float) -> None:
         """A post did not get through, as far as is known. What it said is said again when it is due."""
-        log.info(
+        log.debug(
             "%s to %s failed: %s",
             outgoing.purpose.value,
             outgoing.url,

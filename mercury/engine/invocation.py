@@ -79,7 +79,7 @@ class InvocationWorker:
     def run_once(self, now: float) -> Step:
         """Invoke what is due of one buffer after the other."""
         step = Step()
-        sequences = self._parts.store.due_invoker(now, self._parts.settings.sequence_batch)
+        sequences = self._parts.store.due_invoker(now, self._parts.settings.sequence_batch, self._parts.claims.owner)
         for sequence in sequences:
             if self._put_off.waits(sequence, now):
                 continue
@@ -91,7 +91,7 @@ class InvocationWorker:
 
     def next_due(self) -> float | None:
         """When a failing handler is to be tried again."""
-        return self._parts.store.next_due(Topic.INVOKER)
+        return self._parts.store.next_due(Topic.INVOKER, self._parts.claims.owner)
 
     @contextmanager
     def _alone(self, sequence: str) -> Iterator[bool]:
@@ -190,6 +190,8 @@ class InvocationWorker:
         releasable = list(islice(machine.releasable(), limit))
         bodies |= tx.invoker.messages(sequence, [number for number in releasable if number not in bodies])
         run.messages = [bodies[number] for number in releasable]
+        if record.service is None:
+            tx.rms.expect(message_ids=[message.relates_to for message in run.messages if message.relates_to])
         return run if run.messages or run.markers or run.dropped else None
 
     def _call_all(self, run: _Run, tx: Transaction, now: float) -> None:
@@ -199,8 +201,7 @@ class InvocationWorker:
             answered = {request.message_id for request in run.requests}
             call = Call(self._parts, run.record, run.request, message, attempt, answered)
             try:
-                with tx.savepoint():
-                    channel = call.make(tx, now)
+                channel = call.make(tx, now)
             except CallFailed as failure:
                 skips = run.policy.on_failure is OnFailure.SKIP and failure.attempt >= run.policy.max_attempts
                 if not skips and not run.at_most_once:
@@ -278,6 +279,7 @@ def _consume_requests(tx: Transaction, run: _Run) -> None:
     :raises Conflict: another response to one of them was consumed meanwhile.
     """
     tx.rms.lock({request.channel.key for request in run.requests})
+    tx.rms.expect(message_ids=[request.message_id for request in run.requests])
     for request in run.requests:
         row = tx.rms.row(request.message_id)
         if row is None or not row.expects_response:

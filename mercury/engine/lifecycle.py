@@ -246,7 +246,9 @@ def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: End
 def end(batch: Batch, draft: Draft, body: CloseSequence | TerminateSequence) -> None:
     """CloseSequence or TerminateSequence, from the source or (for our own sequences) from the destination."""
     record, source = batch.rmd(draft, body.identifier), batch.rms_by_identifier(body.identifier)
-    unsafe = batch.parts.settings.addresses.refusal("ReplyTo", draft.reply_to)
+    unsafe = None
+    if not _posted_to_already(draft.reply_to, record, source):
+        unsafe = batch.parts.settings.addresses.refusal("ReplyTo", draft.reply_to)
     if record is None and (source is None or source.machine.rm is not draft.protocol.rm):
         draft.fault = unknown_sequence(body.identifier)  # RM11-TRM-03
     elif unsafe is not None:
@@ -256,6 +258,13 @@ def end(batch: Batch, draft: Draft, body: CloseSequence | TerminateSequence) -> 
         _end_received(batch, draft, record, body)
     elif source is not None:
         _end_by_destination(batch, draft, source, body)
+
+
+def _posted_to_already(reply_to: EndpointReference, record: RmdRecord | None, source: RmsRecord | None) -> bool:
+    """Whether this side posts to an address for the same sequence anyway: its messages or its acknowledgements."""
+    known = [record.acks_to.address] if record is not None else []
+    known += [source.channel.endpoint] if source is not None else []
+    return reply_to.address in known
 
 
 def _end_received(batch: Batch, draft: Draft, record: RmdRecord, body: CloseSequence | TerminateSequence) -> None:

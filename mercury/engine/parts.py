@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.claims import ClaimKeeper
+from mercury.statemachine.bounds import above, at_least
 from mercury.wire.scan import Limits
 
 if TYPE_CHECKING:
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """What an engine may be told. Times are seconds."""
+    """What an engine may be told. Times are seconds.
+
+    :raises ConfigurationError: a figure makes no sense; the text begins with its name.
+    """
 
     limits: Limits = field(default_factory=Limits)
     addresses: AddressPolicy = field(default_factory=AddressPolicy)
@@ -35,6 +39,12 @@ class EngineSettings:
     lease: float = 30.0
     #: How long a response sequence without an address outlives the request sequence while it is not acknowledged.
     back_channel_grace: float = 60.0
+
+    def __post_init__(self) -> None:
+        at_least(1, max_sequences=self.max_sequences, max_outbound_backlog=self.max_outbound_backlog)
+        at_least(1, number_batch=self.number_batch, invoke_batch=self.invoke_batch, sequence_batch=self.sequence_batch)
+        above(0, lease=self.lease)
+        at_least(0, back_channel_grace=self.back_channel_grace)
 
 
 class PutOff:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from mercury.engine.aftermath import bury_unanswered
 from mercury.engine.batch import Batch
 from mercury.engine.destination import repeat_acknowledgement
 from mercury.engine.drafts import Draft
@@ -25,15 +26,20 @@ def faulted(batch: Batch, draft: Draft, fault: Fault) -> None:
     if record is None:
         log.info("a fault about nothing that is known here: %s", fault.reason, extra={"fault": fault.code.value})
         return
-    record.last_error = f"{fault.code.value}: {fault.reason}"
-    log.warning(
+    before, record.last_error = record.last_error, f"{fault.code.value}: {fault.reason}"
+    log.log(
+        logging.WARNING if record.last_error != before else logging.DEBUG,  # each try may be answered alike
         "the peer answers with fault %s: %s",
         fault.code.value,
         fault.reason,
         extra={"sequence": record.machine.identifier, "number": request.number if request else None},
     )
     if fault.code in OF_RM:
+        alive = record.machine.alive
         batch.raise_rms(record, events.FaultReceived(fault, _final_ranges(draft, record, fault)))
+        if alive and not record.machine.alive and fault.code is FaultCode.UNKNOWN_SEQUENCE:
+            # A peer that has forgotten the sequence has forgotten what it was asked in it.
+            bury_unanswered(batch.tx, batch.parts, record, batch.now)
         return
     batch.change_rms(record)
     if fault.busy:

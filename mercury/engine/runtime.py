@@ -18,7 +18,9 @@ from mercury.engine.core import Engine
 from mercury.engine.exchange import Answer, Arrival, Outgoing, Step, Waiting
 from mercury.engine.parking import Parking
 from mercury.engine.transport import Transport
+from mercury.engine.troubles import Troubles
 from mercury.errors import Overloaded, TransportError
+from mercury.statemachine.bounds import above, at_least
 from mercury.storage.api import StorageManager, Topic
 from mercury.wire.encode import encode
 from mercury.wire.envelope import HttpMessage
@@ -36,7 +38,10 @@ OnAnswer = Callable[[Answer], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeSettings:
-    """How many threads there are, and how much may wait. Times are seconds."""
+    """How many threads there are, and how much may wait. Times are seconds.
+
+    :raises ConfigurationError: a figure makes no sense; the text begins with its name.
+    """
 
     #: Arrivals that may wait for the committer; above it they are refused as busy.
     queue: int = 1024
@@ -48,8 +53,8 @@ class RuntimeSettings:
     poll: float = 1.0
 
     def __post_init__(self) -> None:
-        if min(self.queue, self.batch, self.senders, self.invokers) < 1 or self.poll <= 0:
-            raise ValueError("queue, batch, senders and invokers must be at least 1, and poll above 0")
+        at_least(1, queue=self.queue, batch=self.batch, senders=self.senders, invokers=self.invokers)
+        above(0, poll=self.poll)
 
 
 class Worker(Protocol):
@@ -93,7 +98,7 @@ class Runtime:
         self._stopping = threading.Event()
         self._started = False
         #: Endpoints whose last exchange failed, with the reason.
-        self.troubles: dict[str, str] = {}
+        self.troubles = Troubles()
         store.listen(self._committed)
 
     # --- life ------------------------------------------------------------------------------------------------------
@@ -187,14 +192,14 @@ class Runtime:
         try:
             reply = self._transport.post(outgoing.url, encode(outgoing.envelope))
         except TransportError as error:
-            self.troubles[outgoing.url] = str(error)
+            self.troubles.failed(outgoing.url, str(error), self._clock())
             self._engine.failed(outgoing, str(error), self._clock())
             return
         trouble = _trouble_with(reply)
         if trouble is None:
-            self.troubles.pop(outgoing.url, None)
+            self.troubles.worked(outgoing.url, self._clock())
         else:
-            self.troubles[outgoing.url] = f"{outgoing.url}: {trouble}"
+            self.troubles.failed(outgoing.url, f"{outgoing.url}: {trouble}", self._clock())
             reply = HttpMessage(b"", "", None, reply.status)  # somebody's error page is no answer (HTTP-02)
         arrival = self._engine.answered(outgoing, reply, self._clock())
         if arrival is None:

@@ -47,11 +47,11 @@ class SourceWorker:
     def run_once(self, now: float) -> Step:
         """Do what is due. Returns what is to be posted, now that it is committed."""
         step = Step()
-        keys = self._parts.store.due_rms(now, self._parts.settings.sequence_batch)
+        keys = self._parts.store.due_rms(now, self._parts.settings.sequence_batch, self._parts.claims.owner)
         for key in keys:
             if self._put_off.waits(str(key), now):
                 continue
-            claim = self._parts.claims.take(f"rms {key}", now)
+            claim = self._parts.claims.take(f"rms {key.digest}", now)
             if claim is None:
                 continue
             try:
@@ -67,7 +67,7 @@ class SourceWorker:
 
     def next_due(self) -> float | None:
         """When `run_once` has something to do at the latest, if nothing new happens."""
-        return self._parts.store.next_due(Topic.RMS)
+        return self._parts.store.next_due(Topic.RMS, self._parts.claims.owner)
 
     def _work(self, key: SequenceKey, claim: Claim, now: float) -> Step:
         work = _KeyWork(self._parts, key, now)
@@ -230,7 +230,7 @@ class _KeyWork:
         machine, policy = record.machine, record.channel.policy
         if machine.identifier is None or machine.abandoned:
             return None
-        rows = tx.rms.unsettled(record, policy.window)
+        rows = tx.rms.unsettled(record, policy.window, self.now)
         if rows and rows[0].attempts >= 2 and machine.last_heard < self.now - silence(policy):
             rows = rows[:1]  # nothing comes back: one message finds out as well as a whole window (FC-03)
         due = [row for row in rows if row.due <= self.now]

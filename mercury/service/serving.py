@@ -17,6 +17,8 @@ from mercury.errors import ConfigurationError
 #: Seconds to wait for a server to take connections.
 START_TIMEOUT = 10.0
 
+MAX_PORT = 65535
+
 
 @dataclass(frozen=True, slots=True)
 class Listening:
@@ -32,6 +34,8 @@ def bind(host: str, port: int) -> Listening:
     :param port: 0 = any that is free.
     :raises ConfigurationError: nothing can listen there.
     """
+    if not 0 <= port <= MAX_PORT:
+        raise ConfigurationError(f"nothing can listen at {host}:{port}: a port is between 0 and {MAX_PORT}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

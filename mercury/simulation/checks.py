@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from typing import Protocol
+from xml.etree import ElementTree
 
 from mercury.engine.exchange import Outgoing
 from mercury.simulation.application import Ledger, expected_answer, expected_handled, refuses
 from mercury.simulation.scenario import Flow
-from mercury.statemachine.messages import SequenceAcknowledgement, SequenceHeader
+from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.memory import MemoryStore
-from mercury.wire.decode import decode
-from mercury.wire.envelope import Envelope, HttpMessage
+from mercury.wire.envelope import HttpMessage
 
 
 class Seen(Protocol):
@@ -37,37 +37,48 @@ class Checks:
 
     def posted(self, node: Seen, outgoing: Outgoing) -> None:
         """Nothing leaves before it is committed."""
-        self._on_wire(node, outgoing.envelope)
+        envelope = outgoing.envelope
+        for acknowledgement in envelope.acknowledgements:
+            self._acknowledged(node, acknowledgement.identifier, acknowledgement.ranges)
+        if envelope.sequence is not None:
+            self._sent(node, envelope.sequence.identifier, envelope.sequence.message_number, envelope.message_id)
 
     def replied(self, node: Seen, http: HttpMessage) -> None:
-        if b"Sequence" in http.body:
-            self._on_wire(node, decode(http.body, http.content_type, http.soap_action))
+        """The same for a reply, of which there are only the bytes: read by a reader that knows nothing of ours."""
+        if b"Sequence" not in http.body:
+            return
+        header = ElementTree.fromstring(http.body)[0]  # noqa: S314  this process has written it
+        blocks = {_local(block): block for block in header}
+        for block in header:
+            if _local(block) == "SequenceAcknowledgement":
+                ranges = [
+                    (int(part.attrib["Lower"]), int(part.attrib["Upper"]))
+                    for part in block
+                    if _local(part) == "AcknowledgementRange"
+                ]
+                nothing_yet = ranges == [(0, 0)]  # RM-ACK-04
+                self._acknowledged(node, _text(block, "Identifier"), () if nothing_yet else tuple(ranges))
+            elif _local(block) == "Sequence":
+                number = int(_text(block, "MessageNumber"))
+                self._sent(node, _text(block, "Identifier"), number, (blocks["MessageID"].text or "").strip())
 
-    def _on_wire(self, node: Seen, envelope: Envelope) -> None:
-        for acknowledgement in envelope.acknowledgements:
-            self._acknowledged(node, acknowledgement)
-        if envelope.sequence is not None:
-            self._sent(node, envelope.sequence, envelope.message_id)
-
-    def _acknowledged(self, node: Seen, acknowledgement: SequenceAcknowledgement) -> None:
-        record = node.store.rmd.records.get(acknowledgement.identifier)
+    def _acknowledged(self, node: Seen, identifier: str, ranges: Ranges) -> None:
+        record = node.store.rmd.records.get(identifier)
         received = record.machine.received if record is not None else RangeSet()
-        for low, high in acknowledgement.ranges:
+        for low, high in ranges:
             if not received.covers(low, high):
-                self.violated(
-                    f"{node.host} acknowledges {low}..{high} of {acknowledgement.identifier}, not committed: {received}"
-                )
+                self.violated(f"{node.host} acknowledges {low}..{high} of {identifier}, not committed: {received}")
 
-    def _sent(self, node: Seen, header: SequenceHeader, message_id: str | None) -> None:
+    def _sent(self, node: Seen, identifier: str, number: int, message_id: str | None) -> None:
         found = node.store.rms.by_message_id.get(message_id or "")
         row = node.store.rms.keys[found[0]].rows[found[1]] if found else None
-        if row is not None and row.number != header.message_number:
-            self.violated(f"{node.host} sends {message_id} as {header.message_number}, committed as {row.number}")
-        key = node.store.rms.by_identifier.get(header.identifier)
+        if row is not None and row.number != number:
+            self.violated(f"{node.host} sends {message_id} as {number}, committed as {row.number}")
+        key = node.store.rms.by_identifier.get(identifier)
         records = node.store.rms.keys[key].records if key is not None else []
-        known = [record for record in records if record.machine.identifier == header.identifier]
-        if not known or known[0].machine.last_number < header.message_number:
-            self.violated(f"{node.host} sends number {header.message_number} of {header.identifier}, not committed")
+        known = [record for record in records if record.machine.identifier == identifier]
+        if not known or known[0].machine.last_number < number:
+            self.violated(f"{node.host} sends number {number} of {identifier}, not committed")
 
     def step(self, flow: Flow, server: Seen) -> None:
         """In order, without holes, without repeats, unaltered: at every moment, not only at the end."""
@@ -120,3 +131,11 @@ class Checks:
     def _spells(self, node: Seen, state: str, predicate: str) -> None:
         if state != predicate:
             self.violated(f"{node.host}: state {state}, but the counters say {predicate}")
+
+
+def _local(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _text(parent: ElementTree.Element, local: str) -> str:
+    return next((child.text or "" for child in parent if _local(child) == local), "").strip()

@@ -74,14 +74,14 @@ class FaultyStore:
     def due_rmd(self, now: float, limit: int) -> list[str]:
         return self.inner.due_rmd(now, limit)
 
-    def due_invoker(self, now: float, limit: int) -> list[str]:
-        return self.inner.due_invoker(now, limit)
+    def due_invoker(self, now: float, limit: int, owner: str | None = None) -> list[str]:
+        return self.inner.due_invoker(now, limit, owner)
 
-    def due_rms(self, now: float, limit: int) -> list[SequenceKey]:
-        return self.inner.due_rms(now, limit)
+    def due_rms(self, now: float, limit: int, owner: str | None = None) -> list[SequenceKey]:
+        return self.inner.due_rms(now, limit, owner)
 
-    def next_due(self, topic: Topic) -> float | None:
-        return self.inner.next_due(topic)
+    def next_due(self, topic: Topic, owner: str | None = None) -> float | None:
+        return self.inner.next_due(topic, owner)
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         return self.inner.claim(resource, owner, now, lease)

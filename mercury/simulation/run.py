@@ -36,10 +36,17 @@ class SeedReport:
 
 
 class Simulation:
-    """One seed."""
+    """One seed.
 
-    def __init__(self, scenario: Scenario, tell: Callable[[str], None] | None = None) -> None:
+    :param tell: gets every line of the trace.
+    :param stop_early: end at the first violation: enough for who wants to know whether there is one.
+    """
+
+    def __init__(
+        self, scenario: Scenario, tell: Callable[[str], None] | None = None, *, stop_early: bool = False
+    ) -> None:
         self.scenario = scenario
+        self._stop_early = stop_early
         self.world = World(scenario.seed)
         self.world.tell = tell
         self.checks = Checks()
@@ -55,13 +62,17 @@ class Simulation:
         self.network.plan_partitions(FAULTY_PHASE / 4)
         for flow in self.scenario.flows:
             self._send(flow)
-        self.world.run(EPOCH + FAULTY_PHASE, lambda: self._all_sent() and self._all_handled())
+        self.world.run(EPOCH + FAULTY_PHASE, lambda: self._over() or (self._all_sent() and self._all_handled()))
         self._check_flows()
-        self._heal()
-        self.world.run(self.world.now + HEALED_PHASE, self._quiet)
-        self._check_flows()
-        self._check_end()
+        if not self._over():
+            self._heal()
+            self.world.run(self.world.now + HEALED_PHASE, lambda: self._over() or self._quiet())
+            self._check_flows()
+            self._check_end()
         return self._report()
+
+    def _over(self) -> bool:
+        return self._stop_early and bool(self.checks.violations)
 
     def _send(self, flow: Flow) -> None:
         client = self.nodes[flow.client]
@@ -122,13 +133,15 @@ class Simulation:
         )
 
 
-def run_seed(seed: int, *, messages: int = 100, tell: Callable[[str], None] | None = None) -> SeedReport:
-    """Run one seed. ``tell`` gets every line of the trace."""
+def run_seed(
+    seed: int, *, messages: int = 100, tell: Callable[[str], None] | None = None, stop_early: bool = False
+) -> SeedReport:
+    """Run one seed. See `Simulation` for the parameters."""
     logger = logging.getLogger("mercury")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)  # the faults are meant; their reports would drown everything
     try:
-        return Simulation(scenario_of(seed, messages=messages), tell).run()
+        return Simulation(scenario_of(seed, messages=messages), tell, stop_early=stop_early).run()
     finally:
         logger.setLevel(before)
 

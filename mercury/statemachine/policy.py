@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from mercury.errors import ConfigurationError
+from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
@@ -41,7 +43,10 @@ class OnFailure(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestinationPolicy:
-    """How a destination treats the sequences that are made at it. Times are seconds."""
+    """How a destination treats the sequences that are made at it. Times are seconds.
+
+    :raises ConfigurationError: a figure makes no sense, or two choices exclude each other.
+    """
 
     assurance: DeliveryAssurance = DeliveryAssurance.EXACTLY_ONCE
     in_order: bool = True
@@ -70,11 +75,15 @@ class DestinationPolicy:
     redelivery: Backoff = field(default_factory=lambda: Backoff(base=0.5))
 
     def __post_init__(self) -> None:
+        at_least(1, acknowledge_every=self.acknowledge_every, max_ranges=self.max_ranges)
+        at_least(1, max_backlog=self.max_backlog, max_attempts=self.max_attempts)
+        at_least(0, acknowledgement_interval=self.acknowledgement_interval, tombstone=self.tombstone)
+        above(0, inactivity_timeout=self.inactivity_timeout, max_expires=self.max_expires)
         withholds = self.incomplete_behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
         if withholds and self.acknowledge_at is AcknowledgeAt.DELIVERY:
-            raise ValueError(
-                "destination: DiscardEntireSequence delivers nothing before the end, and the source ends nothing "
-                "before it is acknowledged; acknowledge at acceptance"
+            raise ConfigurationError(
+                "incomplete_behavior: DiscardEntireSequence delivers nothing before the end, and the source ends "
+                "nothing before it is acknowledged; acknowledge at acceptance"
             )
 
     @property
@@ -89,7 +98,10 @@ class DestinationPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePolicy:
-    """How a source runs its sequences to one endpoint. Times are seconds."""
+    """How a source runs its sequences to one endpoint. Times are seconds.
+
+    :raises ConfigurationError: a figure makes no sense; the text begins with its name.
+    """
 
     protocol: Protocol = field(default_factory=Protocol)
     retransmission: RetransmissionPolicy = field(default_factory=RetransmissionPolicy)
@@ -109,3 +121,8 @@ class SourcePolicy:
     end_attempts: int = 12
     #: How long an ended sequence still answers.
     tombstone: float = 86400.0
+
+    def __post_init__(self) -> None:
+        at_least(1, window=self.window, end_attempts=self.end_attempts)
+        above(0, expires=self.expires, inactivity_timeout=self.inactivity_timeout)
+        at_least(0, idle_timeout=self.idle_timeout, tombstone=self.tombstone)

@@ -28,12 +28,16 @@ class AddressingVersion(enum.Enum):
 
 
 class RmVersion(enum.Enum):
-    """The generation of WS-ReliableMessaging. 1.2 is the same on the wire as 1.1 (NS-20)."""
+    """The generation of WS-ReliableMessaging. 1.2 is the same on the wire as 1.1 (NS-20), and another word for it."""
 
     #: http://schemas.xmlsoap.org/ws/2005/02/rm
     RM10 = "1.0"
     #: http://docs.oasis-open.org/ws-rx/wsrm/200702
     RM11 = "1.1"
+
+    @classmethod
+    def _missing_(cls, value: object) -> RmVersion | None:
+        return cls.RM11 if value == "1.2" else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ class RangeSet:
         first = bisect_left(highs, low - 1)
         last = bisect_right(lows, high + 1)
         if first == last:
-            lows.insert(first, low)
-            highs.insert(first, high)
+            lows[first:first] = [low]  # moves the rest faster than insert does
+            highs[first:first] = [high]
             return True
         if last - first == 1 and lows[first] <= low and high <= highs[first]:
             return False
@@ -111,9 +111,9 @@ class RangeSet:
         return sum(self._highs) - sum(self._lows) + len(self._lows)
 
     def copy(self) -> RangeSet:
-        other = RangeSet()
-        other._lows = self._lows.copy()
-        other._highs = self._highs.copy()
+        other = RangeSet.__new__(RangeSet)  # this is copied more often than anything else
+        other._lows = self._lows[:]
+        other._highs = self._highs[:]
         return other
 
     def as_tuples(self) -> tuple[tuple[int, int], ...]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mercury.statemachine.bounds import above, at_least, below
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
     """Pauses that grow exponentially up to a cap, with jitter. Times are seconds.
 
-    :raises ValueError: the figures make no sense together.
+    :raises ConfigurationError: a figure makes no sense, alone or with the others; the text begins with its name.
     """
 
     #: The first pause.
@@ -22,8 +24,11 @@ class Backoff:
     jitter: float = 0.2
 
     def __post_init__(self) -> None:
-        if self.base <= 0 or self.factor < 1 or self.cap < self.base or not 0 <= self.jitter < 1:
-            raise ValueError("base > 0, factor >= 1, cap >= base and 0 <= jitter < 1 are needed")
+        above(0, base=self.base)
+        at_least(1, factor=self.factor)
+        at_least(self.base, cap=self.cap)
+        at_least(0, jitter=self.jitter)
+        below(1, jitter=self.jitter)
 
     def delay(self, attempts: int, chance: float) -> float:
         """Seconds until the next attempt.
@@ -45,7 +50,7 @@ class RetransmissionPolicy(Backoff):
     Without ``max_attempts`` and ``max_age`` a message is sent until it is acknowledged: this is what "exactly once"
     rests on, so a limit is a decision to accept dead letters.
 
-    :raises ValueError: the figures make no sense together.
+    :raises ConfigurationError: a figure makes no sense, alone or with the others; the text begins with its name.
     """
 
     #: Give up after so many transmissions; ``None`` = never.
@@ -55,9 +60,8 @@ class RetransmissionPolicy(Backoff):
 
     def __post_init__(self) -> None:
         Backoff.__post_init__(self)
-        attempts, age = self.max_attempts, self.max_age
-        if (attempts is not None and attempts < 1) or (age is not None and age <= 0):
-            raise ValueError("max_attempts must be at least 1 and max_age above 0")
+        at_least(1, max_attempts=self.max_attempts)
+        above(0, max_age=self.max_age)
 
     def exhausted(self, attempts: int, age: float) -> bool:
         """Whether to give up on a message transmitted ``attempts`` times and handed over ``age`` seconds ago."""

@@ -15,6 +15,7 @@ from mercury.statemachine import effects, events
 from mercury.statemachine.effects import RmsEffect
 from mercury.statemachine.events import FailureReason
 from mercury.statemachine.faults import Fault, FaultCode, Ranges
+from mercury.statemachine.incomplete import left_over
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
@@ -369,28 +370,10 @@ class RMSSequence:
         )
 
     def _left_over(self, *, final: bool) -> Ranges:
-        """What an end now leaves undelivered, or in doubt, as the destination's behaviour has it.
-
-        :param final: the acknowledged ranges are the final ones. A gap is then what lies below the highest of them:
-            this is all that both sides know alike (section 3.4 of WS-RM 1.1).
-        """
-        done = self._done()
-        gaps = tuple(done.gaps(1, self.last_number))
-        if not gaps:
-            return ()
-        match self.incomplete_behavior:
-            case IncompleteSequenceBehavior.NO_DISCARD:
-                return gaps
-            case IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP:
-                low = gaps[0][0]
-            case IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
-                if final and gaps[0][0] > self.acknowledged.highest:
-                    return gaps
-                low = 1
-        left = RangeSet([(low, self.last_number)])
-        for a, b in self.moved:
-            left.discard(a, b)
-        return left.as_tuples()
+        """What an end now leaves undelivered, or in doubt; ``final``: the acknowledged ranges are the final ones."""
+        return left_over(
+            self.incomplete_behavior, self.last_number, acknowledged=self.acknowledged, moved=self.moved, final=final
+        )
 
     def _done(self) -> RangeSet:
         done = self.acknowledged.copy()

@@ -58,6 +58,27 @@ class Topic(enum.Enum):
     INVOKER = "invoker"
 
 
+class Ending(enum.Enum):
+    """How a transaction ended."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    #: The connection was lost over the commit, and nobody could be asked.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a transaction ended."""
+
+    ending: Ending = Ending.OPEN
+    #: The two-phase commit it was: its name in the decision log and in `mercury xa`. ``None`` = it was a plain one.
+    gtrid: str | None = None
+    #: Databases that were away after the decision to commit: recovery commits there as soon as they are back.
+    away: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The right to work on one sequence. Commits made under it are conditional on the epoch."""
@@ -111,6 +132,9 @@ class InvokerBufferManager(Protocol):
     def add(self, messages: Sequence[InboundMessage]) -> None:
         """Insert rows without locking any buffer: a slow handler never stalls reception (transactions.md 9)."""
 
+    def expect(self, sequences: Iterable[str]) -> None:
+        """These will be asked for by `read`, one by one: a store may read them together, as of now."""
+
     def read(self, sequence: str) -> InvokerRecord | None:
         """The committed record, without a lock."""
 
@@ -159,6 +183,18 @@ class RMSSequenceManager(Protocol):
     def peek(self, key: SequenceKey) -> list[RmsRecord]:
         """The sequences of a key as committed, oldest first, without a lock."""
 
+    def expect(
+        self,
+        *,
+        identifiers: Iterable[str] = (),
+        create_message_ids: Iterable[str] = (),
+        message_ids: Iterable[str] = (),
+    ) -> None:
+        """These will be asked for by `key_of`, `key_of_request` and `row`, one by one.
+
+        A store may read them together, as of now; what it read is forgotten when a key is locked.
+        """
+
     def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:
         """Whose sequence has this identifier, or was asked for by this CreateSequence. Without a lock."""
 
@@ -180,8 +216,11 @@ class RMSSequenceManager(Protocol):
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         """Keep ``sequence_id``, ``number`` and ``due`` of rows that were numbered."""
 
-    def unsettled(self, record: RmsRecord, limit: int) -> list[OutboundMessage]:
-        """The lowest rows of a sequence that still need transmission, bodies included, ascending."""
+    def unsettled(self, record: RmsRecord, limit: int, now: float | None = None) -> list[OutboundMessage]:
+        """The lowest rows of a sequence that still need transmission, ascending.
+
+        :param now: left out, all come with their bodies; else rows with a later ``due`` may come without.
+        """
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
         """Keep ``attempts`` and ``due`` of rows that are about to be transmitted."""
@@ -253,6 +292,10 @@ class Transaction(Protocol):
     @property
     def dead_letters(self) -> DeadLetterManager: ...
 
+    @property
+    def outcome(self) -> Outcome:
+        """How it ended. To be asked after the ``with`` block; of one that the application has begun it stays open."""
+
     def connection(self, resource: str | None = None) -> Connection:
         """A SQLAlchemy connection whose statements are part of this transaction.
 
@@ -309,17 +352,25 @@ class StorageManager(Protocol):
     def due_rmd(self, now: float, limit: int) -> list[str]:
         """Identifiers of destination sequences with ``due <= now``, the longest due first."""
 
-    def due_invoker(self, now: float, limit: int) -> list[str]:
+    def due_invoker(self, now: float, limit: int, owner: str | None = None) -> list[str]:
         """Sequences whose buffer has a releasable message or a marker, and whose ``retry_at`` has passed.
 
         A sequence that carries on another waits until that one has delivered everything.
+
+        :param owner: leaves out what another owner has a claim on, on the resource ``invoker <sequence>``.
         """
 
-    def due_rms(self, now: float, limit: int) -> list[SequenceKey]:
-        """Keys with rows to be numbered and no sequence that holds them, or with a sequence whose ``due <= now``."""
+    def due_rms(self, now: float, limit: int, owner: str | None = None) -> list[SequenceKey]:
+        """Keys with rows to be numbered and no sequence that holds them, or with a sequence whose ``due <= now``.
 
-    def next_due(self, topic: Topic) -> float | None:
-        """When the earliest work of a kind is due that needs no event; what is due already counts too."""
+        :param owner: leaves out what another owner has a claim on, on the resource ``rms <the key's digest>``.
+        """
+
+    def next_due(self, topic: Topic, owner: str | None = None) -> float | None:
+        """When the earliest work of a kind is due that needs no event; what is due already counts too.
+
+        :param owner: leaves out what another owner had a claim on when it was looked.
+        """
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         """Take the claim on a sequence for ``lease`` seconds, or prolong one's own; ``None`` = somebody has it."""

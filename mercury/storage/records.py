@@ -6,7 +6,9 @@ All times are seconds since the epoch. Identifiers are opaque strings.
 from __future__ import annotations
 
 import enum
+import hashlib
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeVar
 
 from mercury.statemachine.effects import Certainty
@@ -36,6 +38,16 @@ class SequenceKey:
 
     def __str__(self) -> str:
         return f"{self.endpoint}#{self.name}"
+
+    @property
+    def digest(self) -> str:
+        """A short name for it, always the same: what a store indexes and claims go by."""
+        return _digest(self.endpoint, self.name)
+
+
+@lru_cache(maxsize=4096)
+def _digest(endpoint: str, name: str) -> str:
+    return hashlib.sha256(f"{endpoint}\0{name}".encode()).hexdigest()[:32]
 
 
 class Role(enum.Enum):

@@ -27,8 +27,8 @@ whatever its default, anything else is missing. Where a default stands in the wa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from typing import Any, TypeVar, assert_never
 
 from lxml import etree
@@ -294,8 +294,8 @@ def _read_object(element: etree._Element, plan: Plan, namespace: str | None, dep
             values[member.name] = tuple(values.get(member.name, ()))
         elif member.many is not None:
             values.setdefault(member.name, [])
-    _complete(values, plan.attributes, "@")
-    _complete(values, plan.elements, "")
+    _complete(values, plan.attributes, "@", lambda _name: "")
+    _complete(values, plan.elements, "", partial(_resembling, element, namespace))
     try:
         return plan.cls(**values)
     except (ValueError, TypeError) as error:
@@ -311,14 +311,23 @@ def _read_attribute(text: str, member: Member) -> Any:
         raise
 
 
-def _complete(values: dict[str, Any], members: Iterable[Member], mark: str) -> None:
+def _complete(values: dict[str, Any], members: Iterable[Member], mark: str, hint: Callable[[str], str]) -> None:
     """What is absent: nothing to do where the class has a default."""
     for member in members:
         if member.name not in values:
             if member.required:
-                raise Misfit("missing", f"{mark}{member.xml}")
+                raise Misfit(f"missing{hint(member.xml)}", f"{mark}{member.xml}")
             if member.optional and not member.nil:
                 values[member.name] = None
+
+
+def _resembling(element: etree._Element, namespace: str | None, name: str) -> str:
+    """What is there instead of an element: one in another namespace, or written in another case."""
+    for child in element:
+        if isinstance(child.tag, str) and _local(child.tag).casefold() == name.casefold():
+            expected = f"{{{namespace}}}{name}" if namespace else name
+            return f"; there is {_cut(child.tag)}, expected {expected}"
+    return ""
 
 
 def _read_member(

@@ -10,15 +10,19 @@ SOAP forbids processing instructions, so they are refused too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from xml.parsers import expat
 
+from mercury.statemachine.bounds import at_least
 from mercury.statemachine.faults import Fault, FaultCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of everything one message may have. All of it is checked while the message is read, never after."""
+    """How much of everything one message may have. All of it is checked while the message is read, never after.
+
+    :raises ConfigurationError: one is below 1; the text begins with its name.
+    """
 
     #: Bytes of the message as it arrived, and again of its UTF-8 form.
     max_bytes: int = 8 * 1024 * 1024
@@ -38,6 +42,9 @@ class Limits:
     max_uri_length: int = 4096
     #: Bytes of all reference parameters of one endpoint reference: a peer makes us send them again and again.
     max_parameters_bytes: int = 64 * 1024
+
+    def __post_init__(self) -> None:
+        at_least(1, **{each.name: getattr(self, each.name) for each in fields(self)})
 
 
 DEFAULT_LIMITS = Limits()

@@ -1,15 +1,34 @@
-"""Sends greetings: ``python -m samples.hello.client http://127.0.0.1:8000/services/hello``."""
+"""Sends three greetings to ``samples.hello.server`` and waits until it has them."""
 
+import argparse
 import sys
 
-from mercury import Mercury
+from mercury import ConfigurationError, Mercury
 from samples.hello.messages import Greeting
 
-with Mercury() as mercury:
-    hello = mercury.to(sys.argv[1])
-    for text in ("Good morning!", "Good day!", "Good evening!"):
-        hello.send(Greeting(text))  # stored now, whether or not the server is up; delivered once, in this order
-    hello.close()  # no more will come: the server need not remember the sequence
-    # This store is in memory and ends with the process, so wait; a durable one would carry on at the next start.
-    done = hello.wait(timeout=30)
-    print("delivered" if done else f"not delivered: {mercury.trouble_with(hello.endpoint)}")
+parser = argparse.ArgumentParser(prog="python -m samples.hello.client", description=__doc__)
+parser.add_argument("url", nargs="?", default="http://127.0.0.1:8000/services/hello", help="default: %(default)s")
+parser.add_argument("--timeout", type=float, default=30, help="how long to wait, in seconds; default: %(default)s")
+parser.add_argument("--store", default="memory:", help="sqlite:///hello.db outlives this process; default: %(default)s")
+
+
+def main(url: str, timeout: float, store: str) -> int:
+    with Mercury(store) as mercury:
+        hello = mercury.to(url)
+        for text in ("Good morning!", "Good day!", "Good evening!"):
+            hello.send(Greeting(text))  # stored now, whether or not the server is up; delivered once, in this order
+        hello.close()  # no more will come: the server need not remember the sequence
+        # A store in memory ends with the process, so wait; a durable one would carry on at the next start.
+        if hello.wait(timeout):
+            print("delivered")
+            return 0
+        print(f"not delivered within {timeout:g} s: {hello.trouble}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    options = parser.parse_args()
+    try:
+        sys.exit(main(**vars(options)))
+    except ConfigurationError as error:
+        parser.error(str(error))

@@ -11,4 +11,5 @@ def greet(greeting: Greeting) -> None:  # nothing is returned: a one-way operati
     print(greeting.text, flush=True)
 
 
-app = Mercury().app(service)
+# Messages live as long as this process; with Mercury("sqlite:///server.db") they outlive it.
+app = Mercury("memory:").app(service)

@@ -39,7 +39,8 @@ TUNING = {
     "MERCURY_SOURCE_WINDOW": "64",
     "MERCURY_SOURCE_RETRANSMISSION_BASE": "0.3",
     "MERCURY_SOURCE_RETRANSMISSION_CAP": "1",
-    "MERCURY_LOG_LEVEL": "ERROR",
+    "MERCURY_LOG_LEVEL": "ERROR",  # what fails is tried again: that is what is shown here
+    "MERCURY_STORE": "memory:",
 }
 
 
@@ -56,7 +57,12 @@ def versions(text: str) -> Protocol:
     """The protocol that ``RM/WSA/SOAP`` names; WS-Addressing 2004/08 has a slash of its own."""
     rm, _, rest = text.partition("/")
     addressing, _, soap = rest.rpartition("/")
-    protocol = Protocol(SoapVersion(soap), AddressingVersion(addressing), RmVersion(rm))
+    try:
+        protocol = Protocol(SoapVersion(soap), AddressingVersion(addressing), RmVersion(rm))
+    except ValueError:
+        known = (("RM", "1.0, 1.1 or 1.2"), ("WSA", "2004/08 or 1.0"), ("SOAP", "1.1 or 1.2"))
+        wanted = "; ".join(f"{name} = {versions}" for name, versions in known)
+        raise typer.BadParameter(f"{text!r} is not RM/WSA/SOAP ({wanted}), for example 1.0/2004/08/1.1") from None
     if not protocol.legal:
         raise typer.BadParameter(f"these versions do not go together: {protocol}")
     return protocol

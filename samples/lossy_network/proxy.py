@@ -44,7 +44,7 @@ class Proxy:
 
     weather: Weather
     chance: random.Random
-    #: ``http://host:port``; may be set once it is known.
+    #: ``http://host:port``; may be set once it is known. Empty: nobody is there.
     target: str = ""
     counts: dict[Fate, int] = field(default_factory=lambda: dict.fromkeys(Fate, 0))
 
@@ -54,10 +54,14 @@ class Proxy:
         host, port = self._server.sockets[0].getsockname()
         return f"http://{host}:{port}"
 
+    def on_request(self, request: bytes) -> None:
+        """Is called with every request that the network is given."""
+
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of a client: exchange after exchange, until one of them ends it."""
         try:
             while request := await read_message(reader):
+                self.on_request(request)
                 fate, delay, before = self._draw()
                 self.counts[fate] += 1
                 await asyncio.sleep(delay)
@@ -68,7 +72,7 @@ class Proxy:
                     await reader.read()  # until the client gives up and closes
                 if fate is Fate.CUT:
                     reset(writer)
-                if lost:
+                if lost or not reply:
                     return
                 writer.write(reply)
                 await writer.drain()
@@ -91,6 +95,8 @@ class Proxy:
         return replies[0]
 
     async def _deliver(self, request: bytes) -> bytes:
+        if not self.target:
+            raise ConnectionRefusedError
         parts = urlsplit(self.target)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         try:

@@ -1,18 +1,20 @@
-"""Takes responses with a named callback: ``python -m samples.request_response.callback_client URL [--listen]``.
+"""Orders tea and coffee at ``samples.request_response.server`` and takes the responses with a named callback.
 
 The name is stored with each request. With a durable store, a process that was started anew finds its callback by it.
 """
 
+import argparse
 import sys
 
-from mercury import ApplicationFault, Mercury, MessageContext
+from mercury import ApplicationFault, ConfigurationError, Mercury, MessageContext
 from samples.request_response.messages import OrderPlaced, PlaceOrder
 
-url, *options = sys.argv[1:]
-mercury = Mercury()
+parser = argparse.ArgumentParser(prog="python -m samples.request_response.callback_client", description=__doc__)
+parser.add_argument("url", nargs="?", default="http://127.0.0.1:8000/services/shop", help="default: %(default)s")
+parser.add_argument("--listen", action="store_true", help="have the responses posted here instead of fetching them")
+parser.add_argument("--timeout", type=float, default=30, help="how long to wait, in seconds; default: %(default)s")
 
 
-@mercury.callback("orders")
 def answered(answer: OrderPlaced | ApplicationFault, context: MessageContext) -> None:
     # The correlation is the application's own; it stays with the request and comes with the response.
     if isinstance(answer, ApplicationFault):
@@ -21,11 +23,28 @@ def answered(answer: OrderPlaced | ApplicationFault, context: MessageContext) ->
         print(f"{context.correlation} placed: {answer.left} {answer.item} left", flush=True)
 
 
-if "--listen" in options:
-    mercury.listen()  # the server posts responses to us; else they come back on the connections of our requests
-with mercury:
-    shop = mercury.to(url)
-    shop.request_with_callback(PlaceOrder("tea", 30), "orders", correlation="order 1")
-    shop.request_with_callback(PlaceOrder("coffee", 30), "orders", correlation="order 2")
-    shop.close()
-    shop.wait(timeout=30)  # until both responses are consumed
+def main(url: str, listen: bool, timeout: float) -> int:
+    mercury = Mercury("memory:")
+    mercury.callback("orders")(answered)  # before anything runs; it may be used as a decorator too
+    if listen:
+        mercury.listen()  # the server posts responses to us; else they come back on the connections of our requests
+    with mercury:
+        shop = mercury.to(url)
+        shop.request_with_callback(PlaceOrder("tea", 30), "orders", correlation="order 1")
+        shop.request_with_callback(PlaceOrder("coffee", 30), "orders", correlation="order 2")
+        shop.close()
+        in_time = shop.wait(timeout)  # until both responses are consumed
+        if not in_time:
+            print(f"not answered within {timeout:g} s: {shop.trouble}", file=sys.stderr)
+        dead = mercury.dead_letters()
+        for letter in dead:
+            print(f"{letter.correlation} died: {letter.reason} ({letter.certainty.value})", file=sys.stderr)
+        return 0 if in_time and not dead else 1
+
+
+if __name__ == "__main__":
+    options = parser.parse_args()
+    try:
+        sys.exit(main(**vars(options)))
+    except ConfigurationError as error:
+        parser.error(str(error))

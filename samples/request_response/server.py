@@ -8,7 +8,7 @@ from samples.request_response.messages import OrderPlaced, PlaceOrder, Ship
 STOCK = {"tea": 100, "coffee": 20}
 
 # Clients on this machine may listen for their responses. No other address that a client names is ever connected to.
-mercury = Mercury(allow=["http://127.0.0.1:*"])
+mercury = Mercury("memory:", allow=["http://127.0.0.1:*"])
 shop, warehouse = Service("shop"), Service("warehouse")
 
 # It happens to be in this process; it could be anywhere.

@@ -30,13 +30,13 @@ T = TypeVar("T")
 
 
 def environment(settings: dict[str, str]) -> dict[str, str]:
-    """This process's environment without what would change how Mercury or rich behave."""
+    """This process's environment without what would change how Mercury or rich behave; no store leaves a file."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("MERCURY_") and name not in ("FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE")
     }
-    return kept | settings
+    return kept | {"MERCURY_STORE": "memory:"} | settings
 
 
 def eventually(ask: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
@@ -105,6 +105,21 @@ def run(command: list[str], *, cwd: Path, given: str = "", **settings: str) -> E
         check=False,
     )
     assert "Traceback" not in ended.stdout + ended.stderr, ended.stderr
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def run_by_default(command: list[str], cwd: Path) -> Ended:
+    """Run a command in a folder of its own with nothing set, not even the store."""
+    settings = {name: value for name, value in environment({}).items() if name != "MERCURY_STORE"}
+    ended = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**settings, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 

@@ -21,6 +21,10 @@ COMMANDS = (
     ("tables",),
     ("config",),
     ("config", "show"),
+    ("pg",),
+    ("pg", "start"),
+    ("pg", "stop"),
+    ("pg", "url"),
 )
 
 
@@ -53,6 +57,8 @@ WRONG = (
     ("simulate", "--seeds", "0"),
     ("simulate", "--output", "xml"),
     ("tables", "more"),
+    ("pg", "start", "--output", "xml"),
+    ("pg", "url", "orders"),
 )
 
 
@@ -177,7 +183,10 @@ WRONG_FILES = {
     "[http]\nport = 'x'\n": ("http.port", "whole number"),
     "port = \n": ("not TOML",),
     "[source.protocol]\nrm = '3'\n": ("source.protocol.rm", "1.0, 1.1"),
-    "[source.retransmission]\nbase = 0\n": ("source.retransmission", "base"),
+    "[source.retransmission]\nbase = 0\n": ("source.retransmission.base: ", "above 0"),
+    "[source]\nwindow = -4\n": ("source.window: -4", "at least 1"),
+    "[http]\nport = 99999\n": ("http.port: 99999", "65535"),
+    "[log]\nlevel = 'loud'\n": ("log.level: 'loud'", "DEBUG"),
 }
 
 
@@ -189,3 +198,15 @@ def test_a_wrong_settings_file_is_explained_in_one_line(tmp_path: Path) -> None:
 
     for text, ended in each(WRONG_FILES, show):
         ended.refused(*WRONG_FILES[text])
+
+
+def test_a_store_that_there_is_not_is_refused_before_anything_is_opened() -> None:
+    wrong = {
+        "oracle:x": "'oracle:x'",
+        "mysql://me:secret@db/rm": "'mysql://me:***@db/rm'",
+        "sqlite://": "sqlite:///FILE",
+    }
+    for store, ended in each(wrong, lambda store: mercury("config", "show", MERCURY_STORE=store)):
+        ended.refused("store: ", wrong[store], "(set by MERCURY_STORE)")
+        assert "secret" not in ended.err
+    assert mercury("config", "show", MERCURY_STORE="postgresql+psycopg://db.example/rm").code == 0

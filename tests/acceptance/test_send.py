@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.processes import MERCURY, Ended, Running, Serving, each, eventually, get, mercury
+from tests.acceptance.processes import (
+    MERCURY,
+    Ended,
+    Running,
+    Serving,
+    each,
+    eventually,
+    get,
+    mercury,
+    run_by_default,
+)
 
 NOTE = '<Note xmlns="urn:mercury:app"><text>{}</text></Note>'
 ASK = '<Ask xmlns="urn:mercury:app"><text>{}</text></Ask>'
@@ -60,6 +70,7 @@ def test_the_versions_can_be_chosen(desk: str) -> None:
         ("--rm", "1.0", "--addressing", "2004/08", "--soap", "1.1"),
         ("--rm", "1.0"),
         ("--rm", "1.1", "--soap", "1.1"),
+        ("--rm", "1.2"),
     )
     for _, ended in each(versions, lambda chosen: ask(desk, "hello", *chosen)):
         assert (ended.code, ended.err) == (0, "")
@@ -129,6 +140,19 @@ def test_a_body_that_does_not_fit_is_the_handlers_answer(desk: str) -> None:
     ended.refused("the answer is a fault", "text", "(BadRequest)", code=1)
 
 
+def test_a_request_to_what_never_answers_is_told_what_that_may_mean(desk: str) -> None:
+    ended = mercury(
+        "send", desk, "--body", NOTE.format("x"), "--action", ACTION + "Note", "--request", "--timeout", "2"
+    )
+    ended.refused("not answered in time: it is acknowledged", "one-way", "without --request", code=1)
+
+
+def test_a_command_leaves_no_store_behind(desk: str, tmp_path: Path) -> None:
+    arguments = [MERCURY, "send", desk, "--body", NOTE.format("x"), "--action", ACTION + "Note"]
+    assert run_by_default(arguments, tmp_path).code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_service_that_is_not_there_is_told(serving: Serving) -> None:
     url = f"{serving.url}/services/nothing"
     ended = mercury("send", url, "--body", "<a/>", "--action", "a", "--timeout", "1")
@@ -192,6 +216,7 @@ IMPOSSIBLE = {
     (DESK, "--body", "@/no/such/file", "--action", "a"): ("'/no/such/file'", "No such file"),
     (DESK, "--body", "<a/>", "--action", "a", "--no-wait"): ("durable store",),
     (DESK, "--body", "<a/>", "--action", "a", "--addressing", "2004/08"): ("do not go together",),
+    (DESK, "--body", "<a/>", "--action", "a", "--key", ""): ("key",),
 }
 
 

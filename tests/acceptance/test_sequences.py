@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from mercury import Mercury
+from mercury.cli.sequences import EXPLAINED
+from mercury.statemachine.tables import RmdState, RmsState
 from tests.acceptance.app import Ask, Note, Said
 from tests.acceptance.processes import Serving, get, mercury
 
@@ -45,16 +47,34 @@ def test_a_new_server_has_none() -> None:
 def test_the_list_has_a_line_for_each(used: Serving) -> None:
     sequences = listed(used)
     assert len(sequences) == 4  # two of requests, and for each one of responses
-    ended = mercury("sequences", "list", "--at", used.url)
+    ended = mercury("sequences", "list", "--wide", "--at", used.url)
     assert (ended.code, ended.err) == (0, "")
     heading, *lines = ended.out.splitlines()
-    assert heading.split()[:2] == ["side", "identifier"]
+    assert heading.split()[:2] == ["side", "sequence"]
     assert len(lines) == 4
     for sequence, line in zip(sequences, lines, strict=True):
         assert str(sequence["identifier"]) in line
         assert str(sequence["state"]) in line
     (ended_one,) = [line for line in lines if "ENDED_COMPLETE" in line]
     assert " 1-3 " in ended_one
+
+
+def test_the_short_list_says_in_words_how_it_goes(used: Serving) -> None:
+    ended = mercury("sequences", "list", "--at", used.url)
+    assert (ended.code, ended.err) == (0, "")
+    _, *lines = ended.out.splitlines()
+    for sequence, line in zip(listed(used), lines, strict=True):
+        identifier = str(sequence["identifier"])
+        assert f"  {identifier[-12:]}  " in line
+        assert identifier not in line
+        assert len(line) < 120
+    (ended_one,) = [line for line in lines if "ended, all received" in line]
+    assert " 1-3 " in ended_one
+    assert any("open, receiving" in line for line in lines)
+
+
+def test_every_state_has_words() -> None:
+    assert {state.name for kind in (RmsState, RmdState) for state in kind} | {"FAILED"} == set(EXPLAINED)
 
 
 def test_one_is_shown_by_a_part_of_its_identifier(used: Serving) -> None:

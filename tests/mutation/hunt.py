@@ -1,4 +1,7 @@
-"""Simulate seeds until one shows a violation: exit code 1 when one does, 0 when none does."""
+"""Simulate seeds until one shows a violation: exit code 1 when one does, 0 when none does.
+
+``python -m tests.mutation.hunt FIRST END`` takes the seeds from FIRST up to END, END excluded.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ import sys
 from mercury.simulation.run import run_seed
 
 
-def main(seeds: int) -> int:
-    for seed in range(seeds):
+def main(seeds: range) -> int:
+    for seed in seeds:
         try:
-            report = run_seed(seed, messages=60)
+            report = run_seed(seed, messages=60, stop_early=True)
         except Exception as error:
             # A defect may also show itself by an error that nothing was prepared for.
             sys.stdout.write(f"seed {seed}: {type(error).__name__}: {error}\n")
@@ -18,9 +21,9 @@ def main(seeds: int) -> int:
         if report.violations:
             sys.stdout.write(f"seed {seed}: {report.violations[0]}\n")
             return 1
-    sys.stdout.write(f"{seeds} seeds, nothing found\n")
+    sys.stdout.write(f"{len(seeds)} seeds, nothing found\n")
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1])))
+    raise SystemExit(main(range(int(sys.argv[1]), int(sys.argv[2]))))

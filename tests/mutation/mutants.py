@@ -21,14 +21,27 @@ class Mutant:
 
     name: str
     changes: tuple[Change, ...]
-    #: Simulated seeds that must show a violation, or pytest node ids that must fail.
-    seeds: int = 0
-    tests: tuple[str, ...] = ()
+    #: Simulated seeds one of which must show a violation. They may begin where one soon does.
+    seeds: range = range(0)
+    #: Or the pytest node that must fail.
+    test: str = ""
 
+
+def limit(name: str, path: str, before: str, after: str, test: str) -> Mutant:
+    """A limit on what a peer sends that is not looked at."""
+    return Mutant(f"limit: {name}", (Change(path, before, after),), test=f"{HOSTILE}::{test}")
+
+
+HOSTILE = "tests/unit/wire/test_hostile_input.py"
+TOO_MUCH = "test_what_is_too_much_is_refused_with_the_name_of_the_limit"
+NETWORK = "tests/acceptance/test_network_and_transactions.py"
+BREACH = "tests/conformance/test_locking.py::test_a_breach_of_the_lock_order_is_refused"
+SCAN = "mercury/wire/scan.py"
 
 IGNORE_FAILURES = '__import__("contextlib").suppress(Exception), self._parts.store.transaction() as tx:'
 
-MUTANTS = (
+#: What the simulation catches.
+SIMULATED = (
     Mutant(
         "duplicate filter",
         (
@@ -38,7 +51,7 @@ MUTANTS = (
                 "if False and number in self.received:  # RM-SEQ-06",
             ),
         ),
-        seeds=20,
+        seeds=range(20),
     ),
     Mutant(
         "acknowledge before commit",
@@ -51,7 +64,7 @@ MUTANTS = (
                 "            batch.lock(drafts)",
             ),
         ),
-        seeds=20,
+        seeds=range(20),
     ),
     Mutant(
         "send before commit",
@@ -62,12 +75,12 @@ MUTANTS = (
                 f"with {IGNORE_FAILURES}\n            tx.guard(claim)",
             ),
         ),
-        seeds=20,
+        seeds=range(20),
     ),
     Mutant(
         "numbering twice",
         (Change("mercury/statemachine/rms.py", "self.last_number += 1", "self.last_number += self.last_number != 3"),),
-        seeds=20,
+        seeds=range(20),
     ),
     Mutant(
         "skipping a gap",
@@ -79,7 +92,7 @@ MUTANTS = (
                 "if True:\n            yield from self.buffered.numbers()",
             ),
         ),
-        seeds=20,
+        seeds=range(20),
     ),
     Mutant(
         "dropping on overload",
@@ -92,7 +105,7 @@ MUTANTS = (
                 "        return\n",
             ),
         ),
-        seeds=40,
+        seeds=range(20, 60),
     ),
     Mutant(
         "forgetting a tombstone",
@@ -108,6 +121,123 @@ MUTANTS = (
                 "if machine.ended_at <= now:",
             ),
         ),
-        seeds=200,
+        seeds=range(40, 200),
     ),
 )
+
+#: What has a test of its own.
+TESTED = (
+    limit("bytes", SCAN, "if len(self.data) > limit:", "if False:", "test_what_becomes_too_large_as_utf_8_is_refused"),
+    limit(
+        "DOCTYPE",
+        SCAN,
+        "parser.StartDoctypeDeclHandler = self._doctype",
+        "pass",
+        "test_a_doctype_is_refused_and_nothing_of_it_is_used",
+    ),
+    limit("depth", SCAN, "if self._depth > limits.max_depth:", "if False:", f"{TOO_MUCH}[deep]"),
+    limit("elements", SCAN, "if self._elements > limits.max_elements:", "if False:", f"{TOO_MUCH}[wide]"),
+    limit(
+        "attributes",
+        SCAN,
+        "if len(attributes) // 2 + len(pending) > limits.max_attributes:",
+        "if False:",
+        f"{TOO_MUCH}[attributes and namespaces]",
+    ),
+    limit("namespaces", SCAN, "if len(pending) > self._limits.max_attributes:", "if False:", f"{TOO_MUCH}[namespaces]"),
+    limit("names", SCAN, "if len(name.encode()) > limit:", "if False:", f"{TOO_MUCH}[name]"),
+    limit(
+        "header blocks",
+        "mercury/wire/decode.py",
+        "if len(header.children) > self.limits.max_headers:",
+        "if False:",
+        f"{TOO_MUCH}[header blocks]",
+    ),
+    limit(
+        "URIs",
+        "mercury/wire/read_common.py",
+        "if len(text) > self.limits.max_uri_length:",
+        "if False:",
+        f"{TOO_MUCH}[identifier]",
+    ),
+    limit(
+        "ranges",
+        "mercury/wire/read_rm.py",
+        "if len(pairs) > limit or len(nacks) > limit:",
+        "if False:",
+        "test_an_acknowledgement_of_too_many_ranges_is_refused",
+    ),
+    limit(
+        "reference parameters",
+        "mercury/wire/read_addressing.py",
+        "or sum(map(len, parameters)) > document.limits.max_parameters_bytes",
+        "or False",
+        "test_an_endpoint_reference_that_would_make_every_reply_huge_is_refused",
+    ),
+    Mutant(
+        "lock order",
+        (Change("mercury/storage/memory/locks.py", "if (kind, name) < self._highest:", "if False:"),),
+        test=f"{BREACH}[memory-RMS, RMD]",
+    ),
+    Mutant(
+        "a change without its lock",
+        (Change("mercury/storage/memory/store.py", "if not self.locks.holds(kind, name):", "if False:"),),
+        test=f"{BREACH}[memory-an RMS without its lock]",
+    ),
+    Mutant(
+        "network inside a transaction",
+        (
+            Change(
+                "mercury/engine/runtime.py",
+                "reply = self._transport.post(outgoing.url, encode(outgoing.envelope))",
+                "with self._engine._parts.store.transaction():\n"
+                "                reply = self._transport.post(outgoing.url, encode(outgoing.envelope))",
+            ),
+        ),
+        test=f"{NETWORK}::test_nothing_is_posted_by_a_thread_that_is_in_a_transaction[anonymous]",
+    ),
+    Mutant(
+        "posts that leave before the commit",
+        (
+            Change(
+                "mercury/engine/runtime.py",
+                "        step = worker.run_once(self._clock())\n        self.post(step.posts)\n",
+                "        with self._engine._parts.store.transaction():\n"
+                "            step = worker.run_once(self._clock())\n"
+                "            for outgoing in step.posts:\n"
+                "                self.exchange(outgoing)\n",
+            ),
+        ),
+        test=f"{NETWORK}::test_nothing_is_posted_by_a_thread_that_is_in_a_transaction[listening]",
+    ),
+    Mutant(
+        "a worker that knows the transport",
+        (
+            Change(
+                "mercury/engine/responses.py",
+                "from __future__ import annotations\n",
+                "from __future__ import annotations\n\nfrom mercury.engine.transport import HttpTransport\n",
+            ),
+        ),
+        test="tests/architecture/test_imports.py::test_every_import_follows_the_direction_of_the_house",
+    ),
+    Mutant(
+        "stale tables",
+        (
+            Change(
+                "mercury/statemachine/tables.py",
+                "0000  1000     x       1100     1110    1001 -\n",
+                "0000  1000     x       1100     1110    1001 1001\n",
+            ),
+        ),
+        test="tests/unit/statemachine/test_tables_as_data.py::test_the_printed_page_is_not_stale",
+    ),
+    Mutant(
+        "addresses that peers name",
+        (Change("mercury/engine/addresses.py", 'entry == "*" or _matches(entry, parts)', "True"),),
+        test="tests/scenario/test_addresses_of_peers.py"
+        "::test_create_sequence_with_an_address_that_is_not_listed_is_refused",
+    ),
+)
+
+MUTANTS = (*SIMULATED, *TESTED)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.mutation.mutants import MUTANTS, Mutant
@@ -54,8 +55,13 @@ def take_out(mutant: Mutant, tree: Path) -> None:
 def command(mutant: Mutant) -> list[str]:
     """What must fail."""
     if mutant.seeds:
-        return [sys.executable, "-m", "tests.mutation.hunt", str(mutant.seeds)]
-    return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutant.tests]
+        return [sys.executable, "-m", "tests.mutation.hunt", str(mutant.seeds.start), str(mutant.seeds.stop)]
+    return [sys.executable, "-m", "pytest", "-q", "-x", "-rf", "-p", "no:cacheprovider", mutant.test]
+
+
+def environment(tree: Path) -> dict[str, str]:
+    """In which a copy of the tree is what is imported."""
+    return {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def caught(mutant: Mutant) -> tuple[bool, str]:
@@ -64,26 +70,38 @@ def caught(mutant: Mutant) -> tuple[bool, str]:
         tree = Path(folder)
         copy_tree(tree)
         take_out(mutant, tree)
-        environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
-            command(mutant), cwd=tree, env=environment, capture_output=True, text=True, timeout=600, check=False
+            command(mutant), cwd=tree, env=environment(tree), capture_output=True, text=True, timeout=600, check=False
         )
-        lines = [line for line in done.stdout.splitlines() if line.strip()]
-        last = lines[-1] if lines else done.stderr[-200:]
-        # pytest ends with 1 when tests fail; 2 and more mean that it could not run them. `hunt` does the same.
-        return done.returncode == 1, last
+        # Both end with 1 when something is found; with 2 and more when they could not even look.
+        return done.returncode == 1, verdict_of(done.stdout) or done.stderr[-200:]
+
+
+def verdict_of(output: str) -> str:
+    """The line that says what was found: pytest's of the failed test, or the last one."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    failed = [line for line in lines if line.startswith("FAILED ")]
+    return (failed or lines or [""])[-1]
+
+
+def timed(mutant: Mutant) -> tuple[Mutant, bool, str, float]:
+    started = time.monotonic()
+    return mutant, *caught(mutant), time.monotonic() - started
 
 
 def main(names: list[str]) -> int:
+    unknown = sorted(set(names) - {mutant.name for mutant in MUTANTS})
+    if unknown:
+        sys.stderr.write(f"error: there is no mutant {unknown[0]!r}\n")
+        return 2
     chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
     survivors = 0
-    for mutant in chosen:
-        started = time.monotonic()
-        was_caught, how = caught(mutant)
-        survivors += not was_caught
-        verdict = "caught" if was_caught else "SURVIVED"
-        sys.stdout.write(f"{verdict:8} {mutant.name:32} {time.monotonic() - started:5.1f} s  {how[:100]}\n")
-        sys.stdout.flush()
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for mutant, was_caught, how, seconds in pool.map(timed, chosen):
+            survivors += not was_caught
+            verdict = "caught" if was_caught else "SURVIVED"
+            sys.stdout.write(f"{verdict:8} {mutant.name:34} {seconds:5.1f} s  {how[:120]}\n")
+            sys.stdout.flush()
     sys.stdout.write(f"{len(chosen)} mutants, {survivors} survived\n")
     return 1 if survivors else 0
 

@@ -2,25 +2,68 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.mutation.mutants import MUTANTS, Change, Mutant
-from tests.mutation.run import MovedGuardError, caught, take_out
+from tests.mutation.mutants import MUTANTS, TESTED, Change, Mutant
+from tests.mutation.run import MovedGuardError, caught, copy_tree, environment, take_out
+
+
+@pytest.fixture(scope="module")
+def verdicts(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[tuple[bool, str]]]]:
+    """What became of the mutants that are asked for: each is a process of its own, so they run side by side."""
+    chosen = {
+        item.callspec.params["mutant"].name
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "mutant" in item.callspec.params
+    }
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        yield {mutant.name: pool.submit(caught, mutant) for mutant in MUTANTS if mutant.name in chosen}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_without_its_guard_mercury_fails_a_check(mutant: Mutant) -> None:
-    was_caught, how = caught(mutant)
+def test_without_its_guard_mercury_fails_a_check(mutant: Mutant, verdicts: dict[str, Future[tuple[bool, str]]]) -> None:
+    was_caught, how = verdicts[mutant.name].result()
     assert was_caught, f"nothing failed without it: {how}"
 
 
 def test_a_tree_with_all_its_guards_passes_the_hunt() -> None:
     """Otherwise "caught" would mean nothing."""
-    was_caught, how = caught(Mutant("none", (), seeds=12))
+    was_caught, how = caught(Mutant("none", (), seeds=range(12)))
     assert not was_caught, how
     assert "nothing found" in how
+
+
+def test_a_check_that_can_not_run_has_not_caught_anything() -> None:
+    was_caught, how = caught(Mutant("none", (), test="tests/unit/test_errors.py::test_that_is_not_there"))
+    assert not was_caught, how
+
+
+def test_every_test_that_is_named_passes_with_all_guards(tmp_path: Path) -> None:
+    """Otherwise "caught" would mean nothing here too."""
+    copy_tree(tmp_path)
+    named = [mutant.test for mutant in TESTED]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *named],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_mutant_has_a_name_of_its_own_and_one_check() -> None:
+    names = [mutant.name for mutant in MUTANTS]
+    assert len(set(names)) == len(names)
+    assert all(bool(mutant.seeds) != bool(mutant.test) for mutant in MUTANTS)
 
 
 def test_a_guard_that_has_moved_is_noticed(tmp_path: Path) -> None:

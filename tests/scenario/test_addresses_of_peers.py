@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mercury.statemachine.protocol import RmVersion
+from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol, RmVersion
 
 from .foreign import RM10_SOAP11, RM10_SOAP12, RM11_SOAP11, RM11_SOAP12, Foreign, identifier_in
-from .harness import Node, World, name_of
+from .harness import Link, Node, World, name_of, source
 
 DIALECTS = pytest.mark.parametrize(
     "foreign", [Foreign(RM11_SOAP12), Foreign(RM11_SOAP11), Foreign(RM10_SOAP11)], ids=["1.1/1.2", "1.1/1.1", "1.0/1.1"]
@@ -126,3 +126,50 @@ def test_a_listener_that_is_not_listed_gets_no_acknowledgements_from_a_second_he
     assert name_of(reply) == "acknowledgement"
     node.world.advance(60)
     assert node.world.seen == []
+
+
+# --- a client that lists nothing, and listens ------------------------------------------------------------------------
+
+
+def conversation(protocol: Protocol) -> tuple[World, Node, Link]:
+    """A client that lists nothing, and a server that lists the client."""
+    world = World()
+    client, node = Node("client", world, allow=()), Node("server", world)
+    return world, client, client.to(node, policy=source(protocol))
+
+
+@pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
+def test_the_server_ends_its_responses_at_a_client_that_lists_nothing(protocol: Protocol) -> None:
+    """Its ReplyTo is the endpoint that the client has chosen itself and posts to anyway."""
+    world, client, link = conversation(protocol)
+    link.asks("one", "two")
+    link.close()
+    world.advance(60)
+    assert client.answers == [("one", "re one"), ("two", "re two")]
+    assert [name for name in world.seen if name.startswith("fault")] == []
+    world.assert_ended()
+
+
+@pytest.mark.parametrize("end", ["close", "terminate"])
+@pytest.mark.parametrize("whose", ["the responses", "the requests"])
+def test_a_stranger_who_knows_a_sequence_can_not_have_its_end_answered_elsewhere(end: str, whose: str) -> None:
+    world, client, link = conversation(RM11_SOAP12)
+    link.asks("one")
+    world.run()
+    identifier = client.source().offered if whose == "the responses" else client.source().machine.identifier
+    seen = len(world.seen)
+    reply = client.get(getattr(Foreign(), end)(identifier, reply_to=INSIDE), "responses")
+    assert name_of(reply) == "fault Sender"
+    assert INSIDE.encode() in reply.body
+    assert world.seen[seen:] == []
+    assert client.source().machine.alive
+
+
+def test_the_endpoint_of_another_sequence_is_a_strange_address_too() -> None:
+    world, client, link = conversation(RM11_SOAP12)
+    client.to("http://other.example/services/orders", "other").notes("x")
+    link.asks("one")
+    world.run()
+    offered = next(record.offered for record in client.sources() if record.channel.key.endpoint == link.endpoint)
+    reply = client.get(Foreign().terminate(offered or "", reply_to="http://other.example/services/orders"), "responses")
+    assert name_of(reply) == "fault Sender"

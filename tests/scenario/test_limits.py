@@ -133,9 +133,11 @@ def test_above_the_outbound_backlog_nothing_is_stored_until_there_is_room() -> N
 
 def test_a_future_that_was_never_stored_is_not_waited_for() -> None:
     pair = Pair()
-    pair.client = Node("client", pair, max_outbound_backlog=0)
+    pair.client = Node("client", pair, max_outbound_backlog=1)
+    link = pair.link()
+    link.notes("one")
     with pytest.raises(Overloaded):
-        pair.link().ask("one")
+        link.ask("two")
     assert pair.client.futures._expected == {}
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mercury.errors import ConfigurationError
+from mercury.errors import ConfigurationError, MercuryError
 from mercury.settings import DEFAULT_FILE, Setting, Settings, check_address, explain, load, masked, variable
-from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance
+from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, SourcePolicy
 from mercury.statemachine.protocol import RmVersion
+from mercury.statemachine.retransmission import RetransmissionPolicy
 
 NOTHING: dict[str, str] = {}
 
@@ -211,7 +212,7 @@ def test_other_peoples_variables_are_none_of_our_business() -> None:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"MERCURY_SOURCE_RETRANSMISSION_BASE": "0"}, "base > 0"),
+        ({"MERCURY_SOURCE_PROTOCOL_ADDRESSING": "2004/08"}, "source.protocol: these versions do not go together"),
         (
             {
                 "MERCURY_DESTINATION_INCOMPLETE_BEHAVIOR": "DiscardEntireSequence",
@@ -226,6 +227,89 @@ def test_values_that_do_not_go_together_are_told(environment: dict[str, str], me
     with pytest.raises(ConfigurationError) as caught:
         explain(environment=environment)
     assert message in str(caught.value)
+
+
+FIGURES = {
+    "source.window": ("0", "-4"),
+    "source.end_attempts": ("0",),
+    "source.expires": ("0",),
+    "source.inactivity_timeout": ("-1",),
+    "source.idle_timeout": ("-1",),
+    "source.tombstone": ("-1",),
+    "source.retransmission.base": ("0",),
+    "source.retransmission.cap": ("0.5",),
+    "source.retransmission.jitter": ("1",),
+    "source.retransmission.max_attempts": ("0",),
+    "source.retransmission.max_age": ("0",),
+    "destination.acknowledgement_interval": ("-0.1",),
+    "destination.acknowledge_every": ("0",),
+    "destination.inactivity_timeout": ("0",),
+    "destination.max_expires": ("0",),
+    "destination.tombstone": ("-1",),
+    "destination.max_ranges": ("0",),
+    "destination.max_backlog": ("0",),
+    "destination.max_attempts": ("0",),
+    "destination.redelivery.factor": ("0.5",),
+    "engine.limits.max_bytes": ("0",),
+    "engine.limits.max_ranges": ("-1",),
+    "engine.max_sequences": ("0",),
+    "engine.max_outbound_backlog": ("0",),
+    "engine.number_batch": ("0",),
+    "engine.lease": ("0",),
+    "engine.back_channel_grace": ("-1",),
+    "runtime.queue": ("0",),
+    "runtime.senders": ("0",),
+    "runtime.poll": ("0",),
+    "http.host": ("", " "),
+    "http.port": ("-1", "99999"),
+    "http.timeout": ("0", "-1"),
+    "http.receive_timeout": ("0",),
+    "http.back_channel_wait": ("-1",),
+    "http.shutdown_deadline": ("-1",),
+    "log.level": ("loud",),
+    "log.format": ("xml",),
+    "engine.addresses.allowed": ("ftp://bad.example", "http://*.example/"),
+}
+
+
+@pytest.mark.parametrize(("path", "text"), [(path, text) for path, texts in FIGURES.items() for text in texts])
+def test_a_value_that_can_not_be_used_is_told_with_its_setting_and_where_it_was_set(path: str, text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        explain(environment={variable(path): text})
+    assert str(caught.value).startswith(f"{path}: ")
+    assert str(caught.value).endswith(f" (set by {variable(path)})")
+    assert text in str(caught.value)
+
+
+def test_a_figure_that_can_not_be_used_is_told_with_its_file() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(written("[source]\nwindow = 0\n"), NOTHING)
+    assert str(caught.value) == "source.window: 0 is not at least 1 (set by settings.toml)"
+
+
+def test_the_least_that_makes_sense_is_taken() -> None:
+    environment = {
+        "MERCURY_SOURCE_WINDOW": "1",
+        "MERCURY_HTTP_PORT": "65535",
+        "MERCURY_DESTINATION_ACKNOWLEDGEMENT_INTERVAL": "0",
+        "MERCURY_LOG_LEVEL": "debug",
+    }
+    settings = load(environment=environment)
+    assert (settings.source.window, settings.http.port) == (1, 65535)
+
+
+def test_programs_that_set_nonsense_are_told_by_an_error_of_ours() -> None:
+    for attempt in (lambda: SourcePolicy(window=0), lambda: RetransmissionPolicy(max_attempts=0)):
+        with pytest.raises(MercuryError):
+            attempt()
+        with pytest.raises(ValueError, match="is not at least 1"):
+            attempt()
+
+
+@pytest.mark.parametrize("text", ["1.1", "1.2"])
+def test_ws_rm_1_2_is_another_word_for_1_1(text: str) -> None:
+    assert load(environment={"MERCURY_SOURCE_PROTOCOL_RM": text}).source.protocol.rm is RmVersion.RM11
+    assert load(written(f"[source.protocol]\nrm = '{text}'\n"), NOTHING).source.protocol.rm is RmVersion.RM11
 
 
 # --- values ----------------------------------------------------------------------------------------------------------

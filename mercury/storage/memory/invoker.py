@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,7 @@ class CommittedInvoker:
             before.record.machine.state is not InvokerState.DONE or bool(before.rows or before.markers)
         )
 
-    def due(self, now: float, limit: int) -> list[str]:
+    def due(self, now: float, limit: int, free: Callable[[str], bool]) -> list[str]:
         found: list[str] = []
         for sequence in list(self.ready):
             buffer = self.buffers.get(sequence)
@@ -77,19 +77,22 @@ class CommittedInvoker:
                 del self.ready[sequence]
                 continue
             retry_at = buffer.record.retry_at
-            if (retry_at is None or retry_at <= now) and not self.waits_for(buffer.record):
+            ripe = retry_at is None or retry_at <= now
+            if ripe and not self.waits_for(buffer.record) and free(f"invoker {sequence}"):
                 found.append(sequence)
                 if len(found) == limit:
                     break
         return found
 
-    def next_due(self) -> float | None:
+    def next_due(self, free: Callable[[str], bool]) -> float | None:
         """A buffer that could be worked on at once counts as due for ever."""
         buffers = (self.buffers[sequence] for sequence in self.ready if sequence in self.buffers)
         times = (
             buffer.record.retry_at or 0.0
             for buffer in buffers
-            if buffer.releasable() and not self.waits_for(buffer.record)
+            if buffer.releasable()
+            and not self.waits_for(buffer.record)
+            and free(f"invoker {buffer.record.sequence}")
         )
         return min(times, default=None)
 
@@ -110,6 +113,9 @@ class MemoryInvoker:
 
     def add(self, messages: Sequence[InboundMessage]) -> None:
         self.added.extend(messages)
+
+    def expect(self, sequences: Iterable[str]) -> None:
+        """Reading one by one costs nothing here."""
 
     def read(self, sequence: str) -> InvokerRecord | None:
         for record in self.inserted:

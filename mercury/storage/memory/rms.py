@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING
@@ -126,14 +126,17 @@ class CommittedRms:
         if not data.records and not data.rows:
             del self.keys[key]
 
-    def due(self, now: float, limit: int) -> list[SequenceKey]:
+    def due(self, now: float, limit: int, free: Callable[[str], bool]) -> list[SequenceKey]:
         """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""
         timed = sorted((key for key, at in self.times.items() if at <= now), key=self.times.__getitem__)
         by_turns = chain.from_iterable(zip_longest(self.waiting, timed))
-        return list(islice(dict.fromkeys(key for key in by_turns if key is not None), limit))
+        keys = dict.fromkeys(key for key in by_turns if key is not None)
+        return list(islice((key for key in keys if free(f"rms {key.digest}")), limit))
 
-    def next_due(self) -> float | None:
-        return 0.0 if self.waiting else min(self.times.values(), default=None)
+    def next_due(self, free: Callable[[str], bool]) -> float | None:
+        if any(free(f"rms {key.digest}") for key in self.waiting):
+            return 0.0
+        return min((at for key, at in self.times.items() if free(f"rms {key.digest}")), default=None)
 
 
 class MemoryRms:
@@ -165,6 +168,15 @@ class MemoryRms:
         with self._tx.store.mutex:
             data = self._committed.keys.get(key)
             return [record.copy() for record in data.records] if data else []
+
+    def expect(
+        self,
+        *,
+        identifiers: Iterable[str] = (),
+        create_message_ids: Iterable[str] = (),
+        message_ids: Iterable[str] = (),
+    ) -> None:
+        """Reading one by one costs nothing here."""
 
     def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:
         with self._tx.store.mutex:
@@ -208,7 +220,7 @@ class MemoryRms:
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         self._change(record.channel.key, rows)
 
-    def unsettled(self, record: RmsRecord, limit: int) -> list[OutboundMessage]:
+    def unsettled(self, record: RmsRecord, limit: int, now: float | None = None) -> list[OutboundMessage]:  # noqa: ARG002
         key = record.channel.key
         self._require(key)
         own = self.changed_rows.get(key, {})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mercury.errors import CapabilityError, Conflict, StorageError
-from mercury.storage.api import Capabilities, Claim, LockOrderError, Topic
+from mercury.storage.api import Capabilities, Claim, Ending, LockOrderError, Outcome, Topic
 from mercury.storage.memory.invoker import CommittedInvoker, MemoryInvoker
 from mercury.storage.memory.locks import HeldLocks, LockTable
 from mercury.storage.memory.rmd import CommittedRmd, MemoryRmd
@@ -68,6 +68,7 @@ class MemoryTransaction:
         self._dead_letters: MemoryDeadLetters | None = None
         self._claims: list[Claim] = []
         self._after_commit: list[Callable[[], None]] = []
+        self.outcome = Outcome()
 
     def __enter__(self) -> MemoryTransaction:
         return self
@@ -75,8 +76,10 @@ class MemoryTransaction:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         topics: frozenset[Topic] = frozenset()
         try:
+            self.outcome = Outcome(ending=Ending.ROLLED_BACK)
             if error is None:
                 topics = self._commit()
+                self.outcome = Outcome(ending=Ending.COMMITTED)
         finally:
             self.locks.release()
         if error is None:
@@ -220,25 +223,33 @@ class MemoryStore:
         with self.mutex:
             return self.rmd.due(now, limit)
 
-    def due_invoker(self, now: float, limit: int) -> list[str]:
+    def due_invoker(self, now: float, limit: int, owner: str | None = None) -> list[str]:
         with self.mutex:
-            return self.invoker.due(now, limit)
+            return self.invoker.due(now, limit, lambda resource: self._free(resource, owner, now))
 
-    def due_rms(self, now: float, limit: int) -> list[SequenceKey]:
+    def due_rms(self, now: float, limit: int, owner: str | None = None) -> list[SequenceKey]:
         with self.mutex:
-            return self.rms.due(now, limit)
+            return self.rms.due(now, limit, lambda resource: self._free(resource, owner, now))
 
-    def next_due(self, topic: Topic) -> float | None:
+    def next_due(self, topic: Topic, owner: str | None = None) -> float | None:
+        def free(resource: str) -> bool:
+            return self._free(resource, owner)
+
         with self.mutex:
             match topic:
                 case Topic.RMD:
                     return self.rmd.next_due()
                 case Topic.INVOKER:
-                    return self.invoker.next_due()
+                    return self.invoker.next_due(free)
                 case Topic.RMS:
-                    return self.rms.next_due()
+                    return self.rms.next_due(free)
 
     # --- claims ----------------------------------------------------------------------------------------------------
+
+    def _free(self, resource: str, owner: str | None, now: float | None = None) -> bool:
+        """Whether this owner could have the claim; without a time, whether nobody else has had it last."""
+        held = self._claims.get(resource) if owner is not None else None
+        return held is None or held.claim.owner == owner or (now is not None and held.until <= now)
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         with self.mutex:

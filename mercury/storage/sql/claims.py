@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def take(dialect: Dialect, connection: Connection, resource: str, owner: str, now: float, lease: float) -> Claim | None:
-    """Take or prolong a claim in a transaction of its own; the epoch grows when the owner changes."""
+    """Take or prolong a claim in one statement; the epoch grows when the owner changes."""
     insert = upsert(dialect, CLAIM).values(resource=resource, owner=owner, epoch=1, until=now + lease)
     mine = CLAIM.c.owner == insert.excluded.owner
     statement = insert.on_conflict_do_update(
@@ -32,7 +32,6 @@ def take(dialect: Dialect, connection: Connection, resource: str, owner: str, no
     ).returning(CLAIM.c.epoch)
     with translated():
         epoch = connection.execute(statement).scalar_one_or_none()
-        connection.commit()
     return Claim(resource, owner, epoch) if epoch is not None else None
 
 
@@ -43,4 +42,3 @@ def release(connection: Connection, claim: Claim) -> None:
     )
     with translated():
         connection.execute(held.values(owner="", until=0.0))
-        connection.commit()

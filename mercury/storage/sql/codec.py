@@ -29,7 +29,6 @@ from mercury.storage.records import (
 )
 from mercury.storage.sql.values import (
     checksum,
-    key_id,
     read_channel,
     read_channels,
     read_parts,
@@ -219,7 +218,7 @@ def rms_values(record: RmsRecord) -> Values:
     machine = record.machine
     return {
         "id": record.id,
-        "key_id": key_id(record.channel.key),
+        "key_id": record.channel.key.digest,
         "channel": write_channel(record.channel),
         "rm": machine.rm.value,
         "state": machine.state.value,
@@ -290,7 +289,7 @@ def rms_record(row: Row) -> RmsRecord:
 def outbound_values(message: OutboundMessage) -> Values:
     return {
         "message_id": message.message_id,
-        "key_id": key_id(message.channel.key),
+        "key_id": message.channel.key.digest,
         "channel": write_channel(message.channel),
         "kind": message.kind.value,
         "action": message.action,

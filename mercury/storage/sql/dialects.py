@@ -41,6 +41,8 @@ class Dialect(ABC):
     capabilities: Capabilities
     #: The kind's name in SQLAlchemy.
     name: str
+    #: Who writes keeps everybody else from writing.
+    single_writer: bool
 
     @abstractmethod
     def engine(self, url: URL, lock_timeout: float, idle_timeout: float) -> Engine:
@@ -72,6 +74,7 @@ class Postgres(Dialect):
 
     capabilities = Capabilities(durable=True, shared=True, notifies=True, last_resource=True, two_phase=True)
     name = "postgresql"
+    single_writer = False
 
     def __init__(self) -> None:
         self._inserts = {(table.name, ignore): _insert(table, ignore) for table in METADATA.tables.values()
@@ -149,6 +152,7 @@ class Sqlite(Dialect):
 
     capabilities = Capabilities(durable=True, shared=True, notifies=False, last_resource=True, two_phase=False)
     name = "sqlite"
+    single_writer = True
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock

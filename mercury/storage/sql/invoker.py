@@ -29,6 +29,7 @@ class SqlInvoker:
 
     def __init__(self, transaction: SqlTransaction) -> None:
         self._tx = transaction
+        self._expected: dict[str, InvokerRecord | None] = {}
 
     def insert(self, record: InvokerRecord) -> None:
         self._tx.insert(BUFFER, [invoker_values(record) | {"turn": 0}])
@@ -38,7 +39,17 @@ class SqlInvoker:
         if messages:
             self._tx.topics.add(Topic.INVOKER)
 
+    def expect(self, sequences: Iterable[str]) -> None:
+        wanted = [sequence for sequence in sequences if sequence not in self._expected]
+        self._expected |= dict.fromkeys(wanted)
+        for part in chunks(wanted):
+            for row in self._tx.read(select(BUFFER).where(BUFFER.c.sequence.in_(part))):
+                self._expected[row["sequence"]] = invoker_record(row)
+
     def read(self, sequence: str) -> InvokerRecord | None:
+        if sequence in self._expected:
+            known = self._expected.pop(sequence)
+            return known.copy() if known is not None else None
         rows = self._tx.read(select(BUFFER).where(BUFFER.c.sequence == sequence))
         return invoker_record(rows[0]) if rows else None
 

@@ -72,6 +72,7 @@ class Joins:
             else:
                 self._follow_connection(connection, tx)
         yield tx
+        tx.close_sessions(keep=True)
 
     # --- the end that the application makes ------------------------------------------------------------------------
 

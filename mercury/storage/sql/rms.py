@@ -13,7 +13,7 @@ from mercury.storage.sql.codec import rms_record, rms_values
 from mercury.storage.sql.dialects import chunks
 from mercury.storage.sql.rms_rows import SqlRmsRows
 from mercury.storage.sql.schema import RMS_KEY, RMS_SEQUENCE
-from mercury.storage.sql.values import key_id
+from mercury.storage.sql.values import read_channel
 
 if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
@@ -29,9 +29,11 @@ class SqlRms(SqlRmsRows):
         super().__init__(transaction)
         self._records: dict[str, list[RmsRecord]] = {}
         self._changed: dict[str, RmsRecord] = {}
+        #: Answers to `key_of`, read ahead: by identifier and by the MessageID of CreateSequence.
+        self._expected_keys: tuple[dict[str, SequenceKey | None], dict[str, SequenceKey | None]] = ({}, {})
 
     def lock(self, keys: Iterable[SequenceKey]) -> None:
-        by_id = {key_id(key): key for key in keys}
+        by_id = {key.digest: key for key in keys}
         wanted = self._tx.to_lock(KIND, list(by_id))
         for part in chunks(wanted):
             here = {row["key_id"] for row in self._tx.read_locked(_keys(part))}
@@ -43,6 +45,7 @@ class SqlRms(SqlRmsRows):
                 self._tx.read_locked(_keys(new))
         self._tx.locked(KIND, wanted)
         self._load(wanted)
+        self.forget_expected()
 
     def _load(self, key_ids: Iterable[str]) -> None:
         missing = [name for name in key_ids if name not in self._records]
@@ -57,14 +60,14 @@ class SqlRms(SqlRmsRows):
         return [record.copy() for record in self._own_records(key)]
 
     def peek(self, key: SequenceKey) -> list[RmsRecord]:
-        name = key_id(key)
+        name = key.digest
         if name in self._records:
             return [record.copy() for record in self._records[name]]
         query = select(TABLE).where(TABLE.c.key_id == name).order_by(TABLE.c.position)
         return [rms_record(row) for row in self._tx.read(query)]
 
     def insert(self, record: RmsRecord) -> None:
-        name = key_id(record.channel.key)
+        name = record.channel.key.digest
         self._tx.adopt(KIND, name)
         key = record.channel.key
         self._tx.insert(RMS_KEY, [{"key_id": name, "endpoint": key.endpoint, "name": key.name}], ignore=True)
@@ -90,14 +93,36 @@ class SqlRms(SqlRmsRows):
     def all(self) -> list[RmsRecord]:
         return [rms_record(row) for row in self._tx.read(select(TABLE).order_by(TABLE.c.position))]
 
+    def expect(
+        self,
+        *,
+        identifiers: Iterable[str] = (),
+        create_message_ids: Iterable[str] = (),
+        message_ids: Iterable[str] = (),
+    ) -> None:
+        for known, column, values in zip(
+            self._expected_keys,
+            (TABLE.c.identifier, TABLE.c.create_message_id),
+            (identifiers, create_message_ids),
+            strict=True,
+        ):
+            wanted = [value for value in values if value not in known]
+            known |= dict.fromkeys(wanted)
+            for part in chunks(wanted):
+                for row in self._tx.read(select(column.label("value"), TABLE.c.channel).where(column.in_(part))):
+                    known[row["value"]] = read_channel(row["channel"]).key
+        self.expect_rows(message_ids)
+
     def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:
         for records in self._records.values():
             for record in records:
                 if identifier is not None and record.machine.identifier == identifier:
                     return record.channel.key
-        column, value = TABLE.c.identifier, identifier
+        known, column, value = self._expected_keys[0], TABLE.c.identifier, identifier
         if identifier is None:
-            column, value = TABLE.c.create_message_id, create_message_id
+            known, column, value = self._expected_keys[1], TABLE.c.create_message_id, create_message_id
+        if value in known:
+            return known[value]
         rows = self._tx.read(select(TABLE).where(column == value).limit(1))
         return rms_record(rows[0]).channel.key if rows else None
 
@@ -105,6 +130,7 @@ class SqlRms(SqlRmsRows):
 
     def flush(self) -> None:
         """Write what was saved."""
+        self.flush_answers()
         changed = list(self._changed.values())
         self._changed.clear()
         self._tx.update(TABLE, "id", [rms_values(record) for record in changed])
@@ -113,11 +139,19 @@ class SqlRms(SqlRmsRows):
         """A savepoint is rolled back: what is known may be wrong."""
         self._changed.clear()
         self._records.clear()
+        self.forget_answers()
+        self.forget_expected()
+
+    def forget_expected(self) -> None:
+        """Others may have changed what was read ahead."""
+        for known in self._expected_keys:
+            known.clear()
+        self.forget_rows()
 
     # --- within ----------------------------------------------------------------------------------------------------
 
     def _own_records(self, key: SequenceKey) -> list[RmsRecord]:
-        name = key_id(key)
+        name = key.digest
         self._tx.require(KIND, name)
         self._load([name])
         return self._records[name]

@@ -13,7 +13,6 @@ from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
 from mercury.storage.sql.codec import body_values, outbound_message, outbound_values
 from mercury.storage.sql.dialects import chunks
 from mercury.storage.sql.schema import RMS_BODY, RMS_KEPT, RMS_MESSAGE, RMS_SEQUENCE
-from mercury.storage.sql.values import key_id
 
 if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
@@ -21,9 +20,8 @@ if TYPE_CHECKING:
 KIND = 2
 ROW, BODY, KEPT, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_KEPT, RMS_SEQUENCE
 SETTLED = and_(ROW.c.acknowledged, or_(ROW.c.answered, not_(ROW.c.replays)))
-WITH_BODY = select(ROW, *(column for column in BODY.c if column.name != "message_id")).join_from(
-    ROW, BODY, ROW.c.message_id == BODY.c.message_id
-)
+BODY_COLUMNS = tuple(column for column in BODY.c if column.name != "message_id")
+WITH_BODY = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, ROW.c.message_id == BODY.c.message_id)
 
 
 class SqlRmsRows:
@@ -32,6 +30,11 @@ class SqlRmsRows:
     def __init__(self, transaction: SqlTransaction) -> None:
         self._tx = transaction
         self.appended: list[OutboundMessage] = []
+        #: Rows that were read ahead, by MessageID.
+        self._expected: dict[str, OutboundMessage | None] = {}
+        #: Rows whose response is stored, and those whose response was consumed: written together.
+        self._answered: dict[str, None] = {}
+        self._consumed: dict[str, OutboundMessage] = {}
 
     # --- handed over -----------------------------------------------------------------------------------------------
 
@@ -53,7 +56,7 @@ class SqlRmsRows:
 
     def unnumbered(self, key: SequenceKey, limit: int) -> list[OutboundMessage]:
         self._require(key)
-        waiting = and_(ROW.c.key_id == key_id(key), ROW.c.number.is_(None))
+        waiting = and_(ROW.c.key_id == key.digest, ROW.c.number.is_(None))
         return self._rows(WITH_BODY.where(waiting).order_by(ROW.c.position).limit(limit))
 
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
@@ -61,7 +64,7 @@ class SqlRmsRows:
         self._save(rows, "sequence_id", "number", "due", "last")
 
     def backlog(self, key: SequenceKey) -> int:
-        name = key_id(key)
+        name = key.digest
         waiting = select(func.count()).where(ROW.c.key_id == name, ROW.c.number.is_(None)).scalar_subquery()
         mine = select(SEQUENCE.c.id).where(SEQUENCE.c.key_id == name)
         numbered = select(func.count()).where(ROW.c.sequence_id.in_(mine), ROW.c.number.is_not(None)).scalar_subquery()
@@ -69,10 +72,14 @@ class SqlRmsRows:
 
     # --- in transmission -------------------------------------------------------------------------------------------
 
-    def unsettled(self, record: RmsRecord, limit: int) -> list[OutboundMessage]:
+    def unsettled(self, record: RmsRecord, limit: int, now: float | None = None) -> list[OutboundMessage]:
         self._require(record.channel.key)
         wanted = and_(ROW.c.sequence_id == record.id, ROW.c.number.is_not(None), not_(SETTLED))
-        return self._rows(WITH_BODY.where(wanted).order_by(ROW.c.number).limit(limit))
+        query = WITH_BODY
+        if now is not None:
+            due = and_(ROW.c.message_id == BODY.c.message_id, ROW.c.due <= now)
+            query = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, due, isouter=True)
+        return self._rows(query.where(wanted).order_by(ROW.c.number).limit(limit))
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
         for key in {row.channel.key for row in rows}:
@@ -90,7 +97,7 @@ class SqlRmsRows:
         if ranges:
             self._remove(
                 and_(_between(record, ranges), ROW.c.acknowledged, not_(ROW.c.expects_response)),
-                record.machine.last_heard,
+                self._tx.store.clock(),
             )
 
     def resend(self, record: RmsRecord, numbers: Iterable[int], now: float) -> None:
@@ -127,23 +134,57 @@ class SqlRmsRows:
 
     def answered(self, message_id: str) -> OutboundMessage | None:
         row = self._own(message_id)
-        if row is not None:
-            self._write(update(ROW).where(ROW.c.message_id == message_id).values(answered=True))
-        return row
+        if row is None:
+            return None
+        self._answered[message_id] = None
+        before = row.copy()
+        row.answered = True
+        self._expected[message_id] = row
+        return before
 
     def consumed(self, message_id: str) -> None:
         row = self._own(message_id)
         if row is None:
             return
-        if row.acknowledged:
-            self._remove(ROW.c.message_id == message_id, row.created_at)
-        else:
-            done = update(ROW).where(ROW.c.message_id == message_id)
+        self._consumed[message_id] = row
+        after = row.copy()
+        after.answered, after.expects_response = True, False
+        self._expected[message_id] = None if row.acknowledged else after
+
+    def flush_answers(self) -> None:
+        """Write what was answered and consumed."""
+        answered, consumed = list(self._answered), dict(self._consumed)
+        self.forget_answers()
+        for part in chunks(answered):
+            self._write(update(ROW).where(ROW.c.message_id.in_(part)).values(answered=True))
+        gone = [message_id for message_id, row in consumed.items() if row.acknowledged]
+        for part in chunks(gone):
+            self._remove(ROW.c.message_id.in_(part), self._tx.store.clock())
+        for part in chunks(message_id for message_id, row in consumed.items() if not row.acknowledged):
+            done = update(ROW).where(ROW.c.message_id.in_(part))
             self._write(done.values(answered=True, expects_response=False, replays=False))
 
+    def forget_answers(self) -> None:
+        """A savepoint is rolled back, or they are written."""
+        self._answered.clear()
+        self._consumed.clear()
+
+    def expect_rows(self, message_ids: Iterable[str]) -> None:
+        """Read these rows ahead."""
+        wanted = [message_id for message_id in message_ids if message_id not in self._expected]
+        self._expected |= dict.fromkeys(wanted)
+        for part in chunks(wanted):
+            for row in self._rows(WITH_BODY.where(ROW.c.message_id.in_(part))):
+                self._expected[row.message_id] = row
+
+    def forget_rows(self) -> None:
+        """Others may have changed what was read ahead."""
+        self._expected = {name: row for name, row in self._expected.items() if name in self._answered}
+
     def row(self, message_id: str) -> OutboundMessage | None:
-        rows = self._rows(WITH_BODY.where(ROW.c.message_id == message_id))
-        return rows[0] if rows else None
+        self.expect_rows([message_id])
+        row = self._expected[message_id]
+        return row.copy() if row is not None else None
 
     def response_to(self, message_id: str) -> OutboundMessage | None:
         wanted = and_(ROW.c.relates_to == message_id, ROW.c.number.is_not(None), not_(ROW.c.acknowledged))
@@ -157,7 +198,7 @@ class SqlRmsRows:
     # --- within ----------------------------------------------------------------------------------------------------
 
     def _require(self, key: SequenceKey) -> None:
-        self._tx.require(KIND, key_id(key))
+        self._tx.require(KIND, key.digest)
 
     def _own(self, message_id: str) -> OutboundMessage | None:
         row = self.row(message_id)
@@ -166,9 +207,12 @@ class SqlRmsRows:
         return row
 
     def _rows(self, query: Any) -> list[OutboundMessage]:
+        self.flush_answers()
         return [outbound_message(row) for row in self._tx.read(query)]
 
     def _write(self, statement: Any) -> None:
+        if self._answered or self._consumed:
+            self.flush_answers()
         self._tx.write(statement)
         self._tx.topics.add(Topic.RMS)
 

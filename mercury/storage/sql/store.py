@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, Connection, select
 
@@ -18,6 +20,9 @@ from mercury.storage.sql.notify import Notifier
 from mercury.storage.sql.schema import STORE
 from mercury.storage.sql.transaction import SqlTransaction
 
+if TYPE_CHECKING:
+    from mercury.storage.xa.coordinator import Coordinator
+
 
 class SqlStore:
     """`StorageManager` in a SQL database whose schema is up to date; `opening` makes sure of that.
@@ -25,6 +30,7 @@ class SqlStore:
     :param lock_timeout: seconds after which waiting for a lock raises `TransientStorageError`.
     :param idle_timeout: seconds after which the database ends a transaction whose process does nothing: a stopped
         process can not hold a row for ever (transactions.md 4). PostgreSQL only.
+    :param clock: seconds since the epoch.
     :param database_clock: measure leases by the database's clock, not by what the caller says the time is.
     """
 
@@ -36,11 +42,18 @@ class SqlStore:
         lock_timeout: float = 10.0,
         idle_timeout: float = 30.0,
         database_clock: bool = True,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.url = url
         self.dialect = dialect
         self.engine = dialect.engine(url, lock_timeout, idle_timeout)
+        #: The same connections, without a transaction around each question.
+        self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._database_clock = database_clock
+        #: Seconds since the epoch: when something was kept.
+        self.clock = clock
+        #: Makes the transactions that other databases may take part in; set when some were named.
+        self.coordinator: Coordinator | None = None
         self._listeners: list[Callable[[frozenset[Topic]], None]] = []
         self._closed = False
         self._notifier = Notifier(url, self._tell_here) if self.capabilities.notifies else None
@@ -60,7 +73,7 @@ class SqlStore:
     def transaction(self) -> SqlTransaction:
         if self._closed:
             raise StorageError("the store is closed")
-        return SqlTransaction(self)
+        return SqlTransaction(self) if self.coordinator is None else self.coordinator.transaction()
 
     def join(self, work: object) -> AbstractContextManager[Transaction]:
         if self._closed:
@@ -73,6 +86,14 @@ class SqlStore:
         if self._closed:
             raise StorageError("the store is closed")
         with translated(), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def asking(self) -> Iterator[Connection]:
+        """A connection where each statement is a transaction of its own."""
+        if self._closed:
+            raise StorageError("the store is closed")
+        with translated(), self._autocommit.connect() as connection:
             yield connection
 
     def tell(self, topics: frozenset[Topic]) -> None:
@@ -88,36 +109,36 @@ class SqlStore:
     # --- work ------------------------------------------------------------------------------------------------------
 
     def due_rmd(self, now: float, limit: int) -> list[str]:
-        with self.connection() as connection:
+        with self.asking() as connection:
             return work.due_rmd(connection, now, limit)
 
-    def due_invoker(self, now: float, limit: int) -> list[str]:
-        with self.connection() as connection:
-            return work.due_invoker(connection, now, limit)
+    def due_invoker(self, now: float, limit: int, owner: str | None = None) -> list[str]:
+        with self.asking() as connection:
+            return work.due_invoker(connection, now, limit, owner)
 
-    def due_rms(self, now: float, limit: int) -> list[SequenceKey]:
-        with self.connection() as connection:
-            return work.due_rms(connection, now, limit)
+    def due_rms(self, now: float, limit: int, owner: str | None = None) -> list[SequenceKey]:
+        with self.asking() as connection:
+            return work.due_rms(connection, now, limit, owner)
 
-    def next_due(self, topic: Topic) -> float | None:
-        with self.connection() as connection:
+    def next_due(self, topic: Topic, owner: str | None = None) -> float | None:
+        with self.asking() as connection:
             match topic:
                 case Topic.RMD:
                     return work.next_rmd(connection)
                 case Topic.INVOKER:
-                    return work.next_invoker(connection)
+                    return work.next_invoker(connection, owner)
                 case Topic.RMS:
-                    return work.next_rms(connection)
+                    return work.next_rms(connection, owner)
 
     # --- claims ----------------------------------------------------------------------------------------------------
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
-        with self.connection() as connection:
+        with self.asking() as connection:
             at = self.dialect.now(connection) if self._database_clock else now
             return claims.take(self.dialect, connection, resource, owner, at, lease)
 
     def release(self, claim: Claim) -> None:
-        with self.connection() as connection:
+        with self.asking() as connection:
             claims.release(connection, claim)
 
     # --- the process -----------------------------------------------------------------------------------------------

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import Connection, CursorResult, Executable, RowMapping, Select, Table, select
+from sqlalchemy import Connection, CursorResult, Executable, NestedTransaction, RowMapping, Select, Table, select
 from sqlalchemy.orm import Session
 
 from mercury.errors import CapabilityError, Conflict, StorageError
-from mercury.storage.api import Claim, LockOrderError, Topic
+from mercury.storage.api import Claim, Ending, LockOrderError, Outcome, Topic
 from mercury.storage.sql.dead_letters import SqlDeadLetters
+from mercury.storage.sql.deferred import DeferredConstraints
 from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.invoker import SqlInvoker
 from mercury.storage.sql.rmd import SqlRmd
 from mercury.storage.sql.rms import SqlRms
 from mercury.storage.sql.schema import CLAIM
+from mercury.storage.sql.sessions import Sessions
 
 if TYPE_CHECKING:
     from mercury.storage.sql.dialects import Dialect
@@ -47,6 +49,10 @@ class SqlTransaction:
         self._highest = (-1, "")
         self._claims: list[Claim] = []
         self._after_commit: list[Callable[[], None]] = []
+        self._sessions = Sessions()
+        #: What the application does here may break a constraint that is looked at late.
+        self._deferred: DeferredConstraints | None = None
+        self.outcome = Outcome()
         self.topics: set[Topic] = set()
         self.rmd = SqlRmd(self)
         self.invoker = SqlInvoker(self)
@@ -56,16 +62,46 @@ class SqlTransaction:
     # --- the application's part ------------------------------------------------------------------------------------
 
     def connection(self, resource: str | None = None) -> Connection:
-        if resource is not None:
+        if resource is not None and not self._is_store(resource):
             raise self._unknown(resource)
-        return self.writing()
+        connection = self.writing()
+        if self._deferred is None:
+            self._deferred = DeferredConstraints(connection)
+        return connection
 
     def session(self, resource: str | None = None) -> Session:
-        # Its commit and rollback stay within a savepoint of this transaction (transactions.md 11).
-        return Session(bind=self.connection(resource), join_transaction_mode="create_savepoint")
+        return self._sessions.on(self.connection(resource))
+
+    def close_sessions(self, *, keep: bool) -> None:
+        """End the sessions of the application: what they have not written yet is written, or given up.
+
+        :raises StorageError: it can not be written.
+        """
+        try:
+            if keep:
+                self._sessions.keep()
+            self._sessions.give_up()
+        except Exception as error:
+            known = self.translate(error)
+            if known is None:
+                raise
+            raise known from error
+
+    def _is_store(self, resource: str) -> bool:
+        """Whether a database that was named for two-phase commit is the store's own."""
+        coordinator = self.store.coordinator
+        return coordinator is not None and coordinator.resource(resource).is_store
 
     def _unknown(self, resource: str) -> CapabilityError:
-        return CapabilityError(f"no database is named {resource!r}: name it in Mercury(..., resources={{...}})")
+        if self.joined:
+            return CapabilityError(
+                f"the application's own transaction can not take in the database {resource!r}: use Mercury's, "
+                "`with mercury.transaction() as tx:`, and tx.session() for the store's database"
+            )
+        return CapabilityError(
+            f"no database is named {resource!r}: name it when Mercury is made, Mercury(..., "
+            f"resources={{{resource!r}: engine}})"
+        )
 
     # --- statements ------------------------------------------------------------------------------------------------
 
@@ -147,26 +183,50 @@ class SqlTransaction:
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         self.flush_records()
+        self._sessions.flush()
         lengths = len(self.rms.appended), len(self._after_commit)
         locks = set(self._locked), self._highest
-        connection = self.writing()
-        with translated():
-            nested = connection.begin_nested()
+        part = self._begin_part()
         try:
-            yield
+            with self._sessions.level():
+                yield
             self.flush_records()
+            self.check_deferred()
         except BaseException:
             self.rmd.forget_changes()
             self.rms.forget_changes()
             self.rms.truncate(lengths[0])
             del self._after_commit[lengths[1] :]
             self._locked, self._highest = locks  # the database lets go of what was locked since
-            if nested.is_active or connection.in_nested_transaction():
-                with translated():
-                    nested.rollback()
+            part.undo()
             raise
+        part.keep()
+
+    def _begin_part(self) -> Part:
+        return StorePart(self)
+
+    def check_deferred(self) -> None:
+        """Find now what a deferred constraint would refuse at the commit, where it would spoil the whole."""
+        if self._deferred is not None:
+            self._deferred.check()
+
+    def begin_nested(self) -> NestedTransaction | None:
+        """A savepoint of the store's database; ``None`` = nothing is written yet, so that none is needed.
+
+        A SQLite file is locked by the first savepoint, long before something is written.
+        """
+        if not self._writing and not self.joined:
+            return None
         with translated():
-            nested.commit()
+            return self.writing().begin_nested()
+
+    def begin_anew(self) -> None:
+        """Undo everything that the database has of this transaction."""
+        if self._writing and self._connection is not None:
+            self._ending = True
+            with translated():
+                self._connection.rollback()
+            self._ending = self._writing = False
 
     def guard(self, claim: Claim) -> None:
         self._claims.append(claim)
@@ -203,9 +263,8 @@ class SqlTransaction:
             if error is None:
                 if self._broken:
                     raise StorageError("the application has rolled back the transaction on its own; nothing is kept")
-                self.prepare_commit()
-                self._ending = True
-                self._commit()
+                self.close_sessions(keep=True)
+                self._complete()
             else:
                 self._roll_back()
         except BaseException:
@@ -215,6 +274,15 @@ class SqlTransaction:
             self._release()
         if error is None:
             self.committed()
+
+    def _complete(self) -> None:
+        """Write what is left, check, and commit.
+
+        :raises StorageError: it could not be done; the caller rolls back.
+        """
+        self.prepare_commit()
+        self.commit_store()
+        self.outcome = Outcome(ending=Ending.COMMITTED)
 
     def flush_records(self) -> None:
         """Write the records that were saved since the last time."""
@@ -239,16 +307,21 @@ class SqlTransaction:
         if found is None:
             raise Conflict(f"the claim on {claim.resource} is lost")
 
-    def _commit(self) -> None:
+    def commit_store(self) -> None:
+        """Commit what the store's database has of this transaction."""
+        self._ending = True
         if self._connection is not None:
             with translated():
                 self._connection.commit()
 
     def _roll_back(self) -> None:
         self._ending = True
+        if self.outcome.ending is Ending.OPEN:
+            self.outcome = Outcome(ending=Ending.ROLLED_BACK)
         if self._connection is None:
             return
         try:
+            self._sessions.give_up()
             self._connection.rollback()
         except Exception:  # the connection is gone, and with it what it had begun
             self._connection.invalidate()
@@ -266,3 +339,37 @@ class SqlTransaction:
             action()
         if self.topics:
             self.store.tell(frozenset(self.topics))
+
+
+class Part(Protocol):
+    """What was done since a savepoint."""
+
+    def keep(self) -> None: ...
+
+    def undo(self) -> None: ...
+
+
+class StorePart:
+    """The part that the store's database has in a savepoint."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+        self._nested = tx.begin_nested()
+
+    def keep(self) -> None:
+        if self._nested is not None:
+            with translated():
+                self._nested.commit()
+
+    def undo(self) -> None:
+        if self._nested is None:
+            self._tx.begin_anew()
+        else:
+            undo(self._nested)
+
+
+def undo(nested: NestedTransaction) -> None:
+    """Roll back to a savepoint, unless the transaction is gone with it."""
+    if nested.is_active or nested.connection.in_nested_transaction():
+        with translated():
+            nested.rollback()

@@ -18,7 +18,7 @@ from typing import Any
 from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.ranges import RangeSet
-from mercury.storage.records import Channel, SequenceKey
+from mercury.storage.records import Channel
 
 
 def write_ranges(ranges: RangeSet) -> str:
@@ -83,12 +83,6 @@ def write_parts(parts: tuple[bytes, ...]) -> str:
 
 def read_parts(text: str) -> tuple[bytes, ...]:
     return tuple(part.encode("latin-1") for part in json.loads(text)) if text != "[]" else ()
-
-
-@lru_cache(maxsize=4096)
-def key_id(key: SequenceKey) -> str:
-    """The short name of an internal key: what is indexed and locked."""
-    return hashlib.sha256(f"{key.endpoint}\0{key.name}".encode()).hexdigest()[:32]
 
 
 def checksum(*parts: bytes | str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import chain, islice, zip_longest
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, Table, and_, exists, func, or_, select
+from sqlalchemy import Column, ColumnElement, Connection, Select, Table, and_, exists, func, literal, or_, select, true
 
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.records import InboundKind, SequenceKey
 from mercury.storage.sql.codec import ALL, ANY, NEXT
-from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE, RMS_MESSAGE, RMS_SEQUENCE
+from mercury.storage.sql.schema import CLAIM, INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE, RMS_MESSAGE, RMS_SEQUENCE
 from mercury.storage.sql.values import read_channel
 
 BUFFER, MESSAGE, ROW, SEQUENCE = INVOKER_BUFFER, INVOKER_MESSAGE, RMS_MESSAGE, RMS_SEQUENCE
@@ -71,26 +71,34 @@ def _waits() -> ColumnElement[bool]:
     return exists().where(before.c.sequence == BUFFER.c.follows, unfinished)
 
 
-def _workable() -> Select[tuple[str, float | None]]:
+def _free(resource: ColumnElement[str], owner: str | None, now: float | None) -> ColumnElement[bool]:
+    """Nobody but ``owner`` has the claim; without a time, nobody else had it last."""
+    if owner is None:
+        return true()
+    others = [CLAIM.c.resource == resource, CLAIM.c.owner != owner, CLAIM.c.owner != ""]
+    return ~exists().where(*others, *([] if now is None else [CLAIM.c.until > now]))
+
+
+def _workable(owner: str | None, now: float | None) -> Select[tuple[str, float | None]]:
     touched = distinct(MESSAGE.c.sequence).subquery()
     return (
         select(BUFFER.c.sequence, BUFFER.c.retry_at)
         .join_from(touched, BUFFER, BUFFER.c.sequence == touched.c.value)
-        .where(_ready(), ~_waits())
+        .where(_ready(), ~_waits(), _free(literal("invoker ") + BUFFER.c.sequence, owner, now))
     )
 
 
-def due_invoker(connection: Connection, now: float, limit: int) -> list[str]:
+def due_invoker(connection: Connection, now: float, limit: int, owner: str | None) -> list[str]:
     query = (
-        _workable()
+        _workable(owner, now)
         .where(or_(BUFFER.c.retry_at.is_(None), BUFFER.c.retry_at <= now))
         .order_by(BUFFER.c.turn, BUFFER.c.version)
     )
     return [row.sequence for row in connection.execute(query.limit(limit))]
 
 
-def next_invoker(connection: Connection) -> float | None:
-    work = _workable().subquery()
+def next_invoker(connection: Connection, owner: str | None) -> float | None:
+    work = _workable(owner, None).subquery()
     earliest: float | None = connection.execute(select(func.min(func.coalesce(work.c.retry_at, 0.0)))).scalar_one()
     return earliest
 
@@ -98,31 +106,34 @@ def next_invoker(connection: Connection) -> float | None:
 # --- source ----------------------------------------------------------------------------------------------------------
 
 
-def _waiting() -> Select[tuple[str]]:
+def _waiting(owner: str | None, now: float | None) -> Select[tuple[str]]:
     """Keys with rows to be numbered that no sequence holds."""
     waiting = distinct(ROW.c.key_id, UNNUMBERED).subquery()
     held = exists().where(SEQUENCE.c.key_id == waiting.c.value, SEQUENCE.c.holds)
-    return select(waiting.c.value).where(~held)
+    return select(waiting.c.value).where(~held, _free(literal("rms ") + waiting.c.value, owner, now))
 
 
-def due_rms(connection: Connection, now: float, limit: int) -> list[SequenceKey]:
+def due_rms(connection: Connection, now: float, limit: int, owner: str | None) -> list[SequenceKey]:
     """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""
-    keys = _waiting().subquery()
+    keys = _waiting(owner, now).subquery()
     first = ROW.alias("first")
     position = select(func.min(first.c.position)).where(first.c.key_id == keys.c.value, first.c.number.is_(None))
     query = select(ROW.c.channel).join_from(keys, ROW, ROW.c.position == position.scalar_subquery())
     waiting = connection.execute(query.order_by(ROW.c.position).limit(limit)).scalars().all()
     due = SEQUENCE.c.due
     timed = connection.execute(
-        select(SEQUENCE.c.channel).where(due <= now).order_by(due, SEQUENCE.c.position).limit(limit)
+        select(SEQUENCE.c.channel)
+        .where(due <= now, _free(literal("rms ") + SEQUENCE.c.key_id, owner, now))
+        .order_by(due, SEQUENCE.c.position).limit(limit)
     ).scalars()
     by_turns = chain.from_iterable(zip_longest(waiting, timed))
     found = (read_channel(channel).key for channel in by_turns if channel is not None)
     return list(islice(dict.fromkeys(found), limit))
 
 
-def next_rms(connection: Connection) -> float | None:
-    if connection.execute(_waiting().limit(1)).first() is not None:
+def next_rms(connection: Connection, owner: str | None) -> float | None:
+    if connection.execute(_waiting(owner, None).limit(1)).first() is not None:
         return 0.0
-    earliest: float | None = connection.execute(select(func.min(SEQUENCE.c.due))).scalar_one()
+    query = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, owner, None))
+    earliest: float | None = connection.execute(query).scalar_one()
     return earliest

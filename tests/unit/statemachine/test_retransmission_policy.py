@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from mercury.errors import ConfigurationError
 from mercury.statemachine.retransmission import RetransmissionPolicy
 
 
@@ -64,18 +65,20 @@ def test_whichever_limit_comes_first_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "text"),
     [
-        {"base": 0.0},
-        {"base": -1.0},
-        {"factor": 0.9},
-        {"cap": 0.5},
-        {"jitter": 1.0},
-        {"jitter": -0.1},
-        {"max_attempts": 0},
-        {"max_age": 0.0},
+        ({"base": 0.0}, "base: 0.0 is not above 0"),
+        ({"base": -1.0}, "base: -1.0 is not above 0"),
+        ({"base": float("nan")}, "base: nan is not above 0"),
+        ({"factor": 0.9}, "factor: 0.9 is not at least 1"),
+        ({"cap": 0.5}, "cap: 0.5 is not at least 1.0"),
+        ({"jitter": 1.0}, "jitter: 1.0 is not below 1"),
+        ({"jitter": -0.1}, "jitter: -0.1 is not at least 0"),
+        ({"max_attempts": 0}, "max_attempts: 0 is not at least 1"),
+        ({"max_age": 0.0}, "max_age: 0.0 is not above 0"),
     ],
 )
-def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="are needed|must be"):
+def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float], text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
         RetransmissionPolicy(**wrong)  # type: ignore[arg-type]
+    assert str(caught.value) == text

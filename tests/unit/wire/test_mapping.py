@@ -319,7 +319,7 @@ def test_unqualified_elements_are_read_where_no_qualified_one_is() -> None:
 
 def test_another_namespace_is_read_only_when_none_is_asked_for() -> None:
     content = '<x:sku xmlns:x="urn:other">a</x:sku>'
-    assert refusal(content, Line) == "Line/sku: missing"
+    assert refusal(content, Line) == f"Line/sku: missing; there is {{urn:other}}sku, expected {{{NS}}}sku"
     assert read(content, Line, None) == Line("a")
     with pytest.raises(PayloadError, match="Line/sku: missing"):
         read(content, Line, "")
@@ -335,6 +335,13 @@ def test_what_is_missing_is_named_with_its_path() -> None:
     text = refusal("<id>1</id><customer/><lines><sku/></lines><lines><quantity>1</quantity></lines>", PlaceOrder)
     assert text == "PlaceOrder/lines[2]/sku: missing"
     assert refusal("<orderID/>", Shipment) == "Shipment/@number: missing"
+
+
+def test_what_is_there_instead_of_what_is_missing_is_named() -> None:
+    assert refusal("<SKU>a</SKU>", Line) == f"Line/sku: missing; there is {{{NS}}}SKU, expected {{{NS}}}sku"
+    assert refusal(f"<{'x' * 300}/><!-- sku --><skus/>", Line) == "Line/sku: missing"
+    with pytest.raises(PayloadError, match=r"^Line/sku: missing; there is Sku, expected sku$"):
+        read('<Sku xmlns="">a</Sku>', Line, None)
 
 
 def test_a_repeated_value_is_refused() -> None:

@@ -1,0 +1,133 @@
+"""`mercury reconcile`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show
+from mercury.errors import StorageError
+
+if TYPE_CHECKING:
+    from mercury.reconcile.progress import Progress as Tell
+    from mercury.reconcile.result import Result
+
+
+def reconcile(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="A TOML file; options win over it. See docs/reconcile.md.")
+    ] = None,
+    client: Annotated[str | None, typer.Option(metavar="URL", help="The client application's database.")] = None,
+    client_table: Annotated[str | None, typer.Option(metavar="TABLE", help="Its table.")] = None,
+    server: Annotated[str | None, typer.Option(metavar="URL", help="The server application's database.")] = None,
+    server_table: Annotated[str | None, typer.Option(metavar="TABLE", help="Its table.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="COLUMN[,COLUMN]", help="What identifies a row.")] = None,
+    compare: Annotated[str | None, typer.Option(metavar="COLUMN[,COLUMN]", help="What must be equal.")] = None,
+    order: Annotated[str | None, typer.Option(metavar="COLUMN", help="The client's order of sending.")] = None,
+    arrival: Annotated[str | None, typer.Option(metavar="COLUMN", help="The server's order of arrival.")] = None,
+    client_store: Annotated[str | None, typer.Option(metavar="URL", help="The client's Mercury store.")] = None,
+    server_store: Annotated[str | None, typer.Option(metavar="URL", help="The server's Mercury store.")] = None,
+    correlation: Annotated[
+        str | None, typer.Option(metavar="TEMPLATE", help="The correlation of a row's message, as order:{id}.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where report and differences go.")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Rows of each verdict that the report lists.")] = None,
+    complete: Annotated[bool, typer.Option("--complete", help="Rows still under way count as differences.")] = False,
+    master: Annotated[str | None, typer.Option(help="A Spark cluster; left out, this machine.")] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Compare a client's table with a server's, and say for every row what became of it.
+
+    Exit code 0: every row was delivered once, whole and in order, or is still on its way; 1: there are differences;
+    2: it could not run.
+    """
+    from mercury.reconcile import make_config, read_file
+    from mercury.reconcile import reconcile as run
+
+    values = read_file(config) if config is not None else {}
+    given: dict[str, dict[str, Any]] = {
+        "client": {"url": client, "table": client_table, "order": order, "correlation": correlation},
+        "server": {"url": server, "table": server_table, "arrival": arrival},
+        "compare": {"key": _names(key), "columns": _names(compare)},
+        "stores": {"client": client_store, "server": server_store},
+        "report": {"out": None if out is None else str(out), "rows": rows, "complete": complete or None},
+        "spark": {"master": master},
+    }
+    for section, options in given.items():
+        chosen = {name: value for name, value in options.items() if value is not None}
+        if chosen:
+            values[section] = {**values.get(section, {}), **chosen}
+    settings = make_config(values)
+    try:
+        with _progress(shown=output is Format.TEXT) as tell:
+            result = run(settings, progress=tell)
+    except StorageError as error:
+        fail(UNUSABLE, str(error))
+    show(output, result.as_json(), lambda: _tell(result))
+    if not result.reconciled:
+        raise typer.Exit(FAILED)
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+@contextmanager
+def _progress(*, shown: bool) -> Iterator[Tell]:
+    err = notes()
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=not (shown and err.is_terminal)) as bar:
+        task = bar.add_task("", total=None)
+
+        def tell(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total or None)
+
+        yield tell
+
+
+def _tell(result: Result) -> None:
+    out = console()
+    for direction in (result, result.response):
+        if direction is not None:
+            _tell_direction(direction)
+    for path in (result.report, result.differences):
+        if path is not None:
+            out.print(f"{'report' if path is result.report else 'differences'}: {path}", markup=False)
+    verdict = "[green]reconciled[/green]" if result.reconciled else "[red]not reconciled[/red]"
+    out.print(f"{verdict} in {result.seconds:.1f} s")
+
+
+def _tell_direction(result: Result) -> None:
+    from mercury.reconcile import Verdict
+
+    out = console()
+    out.print(
+        f"{result.title}: {result.client.table} ({result.client.rows:,} rows) "
+        f"-> {result.server.table} ({result.server.rows:,} rows)",
+        markup=False,
+    )
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_row(f"{result.delivered:,}", "[green]delivered[/green]")
+    for where, count in sorted(result.missing.items(), key=lambda item: item[0].value):
+        table.add_row(f"{count:,}", f"[yellow]missing: {where.value.replace('_', ' ')}[/yellow]")
+    for verdict in (Verdict.DUPLICATED, Verdict.ALTERED, Verdict.UNEXPECTED, Verdict.OUT_OF_ORDER):
+        style = "red" if result.counts[verdict] else "dim"
+        table.add_row(f"{result.counts[verdict]:,}", f"[{style}]{verdict.value}[/{style}]")
+    out.print(table)
+    for note in result.notes:
+        out.print(f"note: {escape(note)}")

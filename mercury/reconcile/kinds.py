@@ -1,0 +1,210 @@
+"""One text for one value, whichever database it came from.
+
+Two values are equal when their canonical texts are. What does not fit its kind keeps its own text, so that it differs
+from everything but the same text, and nothing is raised in the middle of a table.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import json
+import math
+import uuid
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Any
+from zoneinfo import ZoneInfo
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+MICROSECOND = datetime.timedelta(microseconds=1)
+
+#: Wide enough for any database's decimals.
+_WIDE = 1000
+
+
+class Kind(enum.Enum):
+    """How values of a column are compared."""
+
+    INTEGER = "integer"
+    #: Exact; 1.50 equals 1.5. ``scale`` rounds both sides, halves away from zero.
+    DECIMAL = "decimal"
+    FLOAT = "float"
+    TEXT = "text"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    #: A point in time. A side that stores no zone is read in the zone that the column names for it.
+    TIMESTAMP = "timestamp"
+    UUID = "uuid"
+    BYTES = "bytes"
+    #: Equal as values: order of members and blanks do not count.
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A column as one side has it."""
+
+    name: str
+    kind: Kind
+    #: DECIMAL and FLOAT: digits after the point; TIMESTAMP: digits of a second.
+    scale: int | None = None
+    zone: str = "UTC"
+    #: TEXT: blanks at the end do not count (CHAR columns).
+    trim: bool = False
+
+
+def canonical(value: Any, field: Field) -> str | None:
+    """The text by which a value is compared; ``None`` for null."""
+    if value is None:
+        return None
+    try:
+        match field.kind:
+            case Kind.INTEGER:
+                return str(_integer(value))
+            case Kind.DECIMAL:
+                return _decimal_text(decimal(value), field.scale)
+            case Kind.FLOAT:
+                return _float_text(float(value), field.scale)
+            case Kind.TEXT:
+                text = bytes(value).decode() if isinstance(value, bytes | memoryview) else str(value)
+                return text.rstrip(" ") if field.trim else text
+            case Kind.BOOLEAN:
+                return "true" if boolean(value) else "false"
+            case Kind.DATE:
+                return _date(value).isoformat()
+            case Kind.TIMESTAMP:
+                return instant_text(microseconds(value, field))
+            case Kind.UUID:
+                return str(uuid.UUID(bytes=bytes(value)) if isinstance(value, bytes) else uuid.UUID(str(value)))
+            case Kind.BYTES:
+                return (value.encode() if isinstance(value, str) else bytes(value)).hex()
+            case Kind.JSON:
+                read = json.loads(value) if isinstance(value, str | bytes) else value
+                return json.dumps(read, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+    except (ValueError, TypeError, ArithmeticError):
+        return str(value)
+
+
+def boolean(value: Any) -> bool:
+    """What a database without booleans means: numbers, and the usual words.
+
+    :raises ValueError: none of these.
+    """
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in ("true", "t", "yes", "y", "1"):
+            return True
+        if word in ("false", "f", "no", "n", "0", ""):
+            return False
+        raise ValueError(value)
+    return bool(value)
+
+
+def decimal(value: Any) -> Decimal:
+    """:raises InvalidOperation: not a number."""
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(str(value).strip())
+
+
+def microseconds(value: Any, field: Field) -> int:
+    """A point in time as microseconds since the epoch, rounded to the field's digits.
+
+    :raises ValueError: not a time.
+    """
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        count = int((decimal(value) * 1_000_000).to_integral_value(ROUND_HALF_UP))
+    else:
+        moment = _moment(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=ZoneInfo(field.zone))
+        count = (moment - EPOCH) // MICROSECOND
+    if field.scale is None or field.scale >= 6:
+        return count
+    step: int = 10 ** (6 - field.scale)
+    return (count + step // 2) // step * step
+
+
+def instant_text(count: int) -> str:
+    """Microseconds since the epoch as a UTC time, with only the digits that are needed."""
+    text = (EPOCH + count * MICROSECOND).isoformat().removesuffix("+00:00")
+    return (text.rstrip("0") if "." in text else text) + "Z"
+
+
+def sortable(value: Any, field: Field) -> Decimal | None:
+    """A number that orders values of a number's or a time's column; ``None`` for null and for what is neither."""
+    if value is None:
+        return None
+    try:
+        if field.kind is Kind.TIMESTAMP:
+            return Decimal(microseconds(value, field))
+        if field.kind is Kind.DATE:
+            return Decimal(_date(value).toordinal())
+        number = decimal(value)
+    except (ValueError, InvalidOperation):
+        return None
+    return number if number.is_finite() else None
+
+
+def common(client: Kind | None, server: Kind | None) -> Kind:
+    """The kind by which two columns of these kinds are compared; ``None`` = the database does not say."""
+    found = {kind for kind in (client, server) if kind is not None}
+    if len(found) <= 1:
+        return found.pop() if found else Kind.TEXT
+    for general, others in _WIDER:
+        if found <= {general, *others}:
+            return general
+    return Kind.TEXT
+
+
+#: The first of a row stands for any two of its row.
+_WIDER: tuple[tuple[Kind, tuple[Kind, ...]], ...] = (
+    (Kind.DECIMAL, (Kind.INTEGER,)),
+    (Kind.DECIMAL, (Kind.FLOAT, Kind.INTEGER)),
+    (Kind.BOOLEAN, (Kind.INTEGER, Kind.TEXT)),
+    (Kind.DECIMAL, (Kind.TEXT,)),
+    (Kind.TIMESTAMP, (Kind.DATE, Kind.TEXT)),
+    (Kind.DATE, (Kind.TEXT,)),
+    (Kind.UUID, (Kind.TEXT, Kind.BYTES)),
+    (Kind.JSON, (Kind.TEXT,)),
+    (Kind.INTEGER, (Kind.TEXT,)),
+)
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, int):
+        return int(value)
+    number = decimal(value)
+    if number != number.to_integral_value():
+        raise ValueError(value)
+    return int(number)
+
+
+def _decimal_text(number: Decimal, scale: int | None) -> str:
+    if not number.is_finite():
+        return str(number)
+    if scale is not None:
+        number = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(prec=_WIDE))
+    if not number:
+        return "0"
+    text = format(number, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _float_text(number: float, scale: int | None) -> str:
+    if not math.isfinite(number):
+        return str(number)
+    return repr((round(number, scale) if scale is not None else number) + 0.0)
+
+
+def _date(value: Any) -> datetime.date:
+    if isinstance(value, datetime.datetime):
+        return value.date()
+    return value if isinstance(value, datetime.date) else datetime.date.fromisoformat(str(value).strip()[:10])
+
+
+def _moment(value: Any) -> datetime.datetime:
+    if isinstance(value, datetime.datetime):
+        return value
+    if isinstance(value, datetime.date):
+        return datetime.datetime(value.year, value.month, value.day)  # noqa: DTZ001  the caller gives the zone
+    return datetime.datetime.fromisoformat(str(value).strip())

@@ -1,0 +1,244 @@
+"""From the config and two open sources to the `Plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from mercury.errors import ConfigurationError
+from mercury.reconcile import pushdown
+from mercury.reconcile.config import Column, Config, Table
+from mercury.reconcile.kinds import Field, Kind, canonical, common, microseconds
+from mercury.reconcile.plan import (
+    MAX_CHECKSUMS,
+    MAX_RANGES,
+    MAX_SLICES,
+    RANGE_ROWS,
+    SLICE_ROWS,
+    SPARSE,
+    Plan,
+    Ranges,
+    Side,
+    Slice,
+    is_integer_key,
+)
+from mercury.reconcile.source import Native, Source, translating
+
+#: Bins of the plots over time.
+BINS = 60
+#: Kinds by which an order can be told.
+ORDERED = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
+
+
+def make_plan(config: Config, client: Source, server: Source, processors: int) -> tuple[Plan, int, int]:
+    """The plan, and the rows that each side has.
+
+    :raises ConfigurationError: a table or a column is not there, or can not be used for what it should.
+    :raises StorageError: a database refuses.
+    """
+    pairs = (*config.key, *config.compare)
+    ours = _natives(client, config.client, [pair.client for pair in pairs], _extra(config))
+    theirs = _natives(server, config.server, [pair.server for pair in pairs], [])
+    fields = [_fields(pair, ours[pair.client], theirs[pair.server]) for pair in pairs]
+    split = len(config.key)
+    extra = {name: _alone(name, ours[name], fields, config) for name in _extra(config)}
+    sides = [
+        _side(source, table, natives, [pair[index] for pair in fields], split)
+        for index, (source, table, natives) in enumerate(
+            ((client, config.client, ours), (server, config.server, theirs))
+        )
+    ]
+    sides[0] = replace(
+        sides[0],
+        within=tuple(extra[name] for name in config.within),
+        handed_over=config.handed_over,
+        correlation=config.correlation,
+        correlation_fields=tuple(extra[name] for name in config.correlation_columns()),
+    )
+    surveys = [_survey(side, source) for side, source in zip(sides, (client, server), strict=True)]
+    counts = [count for count, *_ in surveys]
+    slices = [_slice_count(config, count, processors) for count in counts]
+    reason = pushdown.obstacle(client, server, [(a, ours[a.name], b, theirs[b.name]) for a, b in fields])
+    reason = reason or next((text for side in sides if (text := _time_obstacle(side))), "")
+    ranges = _ranges(config, surveys, max(counts), max(slices), integers=all(map(is_integer_key, sides)))
+    sides = [
+        replace(side, slices=cut(source, side, number, survey))
+        for side, source, number, survey in zip(sides, (client, server), slices, surveys, strict=True)
+    ]
+    plan = Plan(
+        client=sides[0],
+        server=sides[1],
+        ranges=ranges,
+        pushed_down=not reason,
+        reason=reason,
+        bin_width=_bin_width([second for survey in surveys for second in survey[2]]),
+    )
+    return plan, counts[0], counts[1]
+
+
+def check(config: Config, client: Source, server: Source) -> None:
+    """Look whether there is what the config names, before anything is started that takes long.
+
+    :raises ConfigurationError: a table or a column is not there.
+    """
+    pairs = (*config.key, *config.compare)
+    _natives(client, config.client, [pair.client for pair in pairs], _extra(config))
+    _natives(server, config.server, [pair.server for pair in pairs], [])
+
+
+def _extra(config: Config) -> list[str]:
+    """The client's columns that are neither key nor compared, but read."""
+    names = [*config.within, *config.correlation_columns()]
+    return list(dict.fromkeys(names + ([config.handed_over] if config.handed_over else [])))
+
+
+def _natives(source: Source, table: Table, names: Sequence[str], extra: Sequence[str]) -> dict[str, Native]:
+    also = [name for name in (table.order, table.time) if name is not None]
+    return source.natives(list(dict.fromkeys([*names, *extra, *also])))
+
+
+def _fields(pair: Column, ours: Native, theirs: Native) -> tuple[Field, Field]:
+    kind = pair.kind or common(ours.kind, theirs.kind)
+    first = Field(name=pair.client, kind=kind, scale=pair.scale, zone=pair.client_zone, trim=pair.trim)
+    return first, replace(first, name=pair.server, zone=pair.server_zone)
+
+
+def _alone(name: str, native: Native, fields: Sequence[tuple[Field, Field]], config: Config) -> Field:
+    """A column of the client that the server may not have: as it is compared, if it is."""
+    known = {ours.name: ours for ours, _ in fields}
+    return known.get(name) or Field(name=name, kind=native.kind or Kind.TEXT, zone=config.client.time_zone)
+
+
+def _side(source: Source, table: Table, natives: dict[str, Native], fields: Sequence[Field], split: int) -> Side:
+    known = {field.name: field for field in fields}
+    order = None
+    if table.order is not None:
+        order = known.get(table.order) or Field(
+            name=table.order, kind=natives[table.order].kind or Kind.DECIMAL, zone=table.time_zone
+        )
+        if order.kind not in ORDERED:
+            raise ConfigurationError(
+                f"{table.name}.{table.order} is {order.kind.value}: an order is a number or a time"
+            )
+    time = None
+    if table.time is not None:
+        time = Field(name=table.time, kind=Kind.TIMESTAMP, zone=table.time_zone)
+    return Side(
+        place=source.place,
+        key=tuple(fields[:split]),
+        compare=tuple(fields[split:]),
+        natives=tuple(natives.items()),
+        slices=(),
+        order=order,
+        time=time,
+    )
+
+
+def _time_obstacle(side: Side) -> str:
+    """Why the database can not count the rows over time itself; empty when it can."""
+    if side.time is None or side.native(side.time.name).kind is Kind.TIMESTAMP:
+        return ""
+    return f"{side.time.name} is {side.native(side.time.name).text}, not a time"
+
+
+#: Rows, the least and the greatest integer key, the first and the last second.
+Survey = tuple[int, tuple[int, ...], tuple[int, ...]]
+
+
+def _survey(side: Side, source: Source) -> Survey:
+    expressions: list[sa.ColumnElement[Any]] = [sa.func.count()]
+    for name in (side.key[0].name, side.time.name if side.time is not None else None):
+        column = sa.column(name) if name is not None else sa.null()
+        expressions += [sa.func.min(column), sa.func.max(column)] if name is not None else [sa.null(), sa.null()]
+    if not is_integer_key(side):
+        expressions[1:3] = [sa.null(), sa.null()]
+    count, low, high, first, last = source.one(*expressions)
+    texts = (canonical(low, side.key[0]), canonical(high, side.key[0]))
+    keys = tuple(int(text) for text in texts if text is not None and text.lstrip("-").isdigit())
+    seconds = []
+    for moment in (first, last):
+        if side.time is not None and moment is not None:
+            try:
+                seconds.append(microseconds(moment, side.time) // 1_000_000)
+            except (ValueError, TypeError, ArithmeticError) as error:
+                raise ConfigurationError(f"{side.place.table}.{side.time.name} holds no times: {moment!r}") from error
+    return count, keys, tuple(seconds)
+
+
+def _slice_count(config: Config, count: int, processors: int) -> int:
+    if config.spark.slices is not None:
+        return config.spark.slices
+    wanted = max(processors if count > SLICE_ROWS // 10 else 1, -(-count // SLICE_ROWS))
+    return min(MAX_SLICES, wanted)
+
+
+def _ranges(config: Config, surveys: Sequence[Survey], count: int, slices: int, *, integers: bool) -> Ranges:
+    number = config.spark.ranges or max(1, min(MAX_RANGES, count // RANGE_ROWS))
+    spans = [(max(keys) - min(keys) + 1, min(keys)) for _, keys, _ in surveys if keys]
+    if integers and spans:
+        # The narrower side: on the other one a strange key may lie far away.
+        span, low = min(spans)
+        if span < SPARSE * count and abs(low) < 2**62:
+            return Ranges(number, low, -(-span // number))
+    # A slice can have a row of every hash.
+    return Ranges(max(1, min(number, MAX_CHECKSUMS // slices)))
+
+
+def _bin_width(seconds: Sequence[int]) -> int:
+    return max(1, -(-(max(seconds) - min(seconds) + 1) // BINS)) if seconds else 1
+
+
+def cut(source: Source, side: Side, number: int, survey: Survey) -> tuple[Slice, ...]:
+    """A side's table in about ``number`` slices, by what the database finds without reading the others.
+
+    :raises StorageError: the database refuses.
+    """
+    if number == 1:
+        return (Slice(),)
+    if source.dialect == "postgresql" and (blocks := _blocks(source)):
+        edges = [blocks * index // number for index in range(number)]
+        # The last is open: the table may have grown since it was measured.
+        return tuple(Slice("ctid", low, high) for low, high in zip(edges, [*edges[1:], 2**32 - 1], strict=True))
+    if survey[1]:
+        low, high = min(survey[1]), max(survey[1])
+        edges = sorted({low + (high + 1 - low) * index // number for index in range(1, number)})
+    else:
+        edges = _quantiles(source, side, number, survey[0])
+    lows, highs = [None, *edges], [*edges, None]
+    return tuple(Slice("key", low, high, nulls=low is None) for low, high in zip(lows, highs, strict=True))
+
+
+def _blocks(source: Source) -> int:
+    """The blocks of an ordinary table; 0 for everything else (views, partitioned and foreign tables)."""
+    schema, _, name = source.place.table.rpartition(".")
+    preparer = source.connection.dialect.identifier_preparer
+    quoted = ".".join(preparer.quote(part) for part in (schema, name) if part)
+    query = sa.text(
+        "select pg_relation_size(oid) / current_setting('block_size')::int from pg_class "
+        "where oid = to_regclass(:name) and relkind in ('r', 'm') and not relhassubclass"
+    )
+    with translating(source.place.table):
+        return int(source.connection.execute(query, {"name": quoted}).scalar() or 0)
+
+
+def _quantiles(source: Source, side: Side, number: int, count: int) -> list[Any]:
+    """Values of the first key column that cut the table into parts, in this database's own order of them."""
+    column: sa.ColumnElement[Any] = sa.column(side.key[0].name)
+    found: list[Any] = []
+    for index in range(1, number):
+        query = (
+            sa.select(column)
+            .select_from(source.place.from_clause())
+            .where(column.is_not(None), *source.place.conditions())
+            .order_by(column)
+            .offset(count * index // number)
+            .limit(1)
+        )
+        with translating(source.place.table):
+            value = source.connection.execute(query).scalar()
+        if value is not None and value not in found:
+            found.append(value)
+    return found

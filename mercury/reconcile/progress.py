@@ -1,0 +1,47 @@
+"""How far a Spark job is, told while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Is told what is being done, and of how many tasks how many are.
+Progress = Callable[[str, int, int], None]
+
+#: Seconds between two looks at Spark's tasks.
+LOOK = 0.2
+
+
+def silent(_what: str, _done: int, _total: int) -> None:
+    """Tell nobody."""
+
+
+@contextlib.contextmanager
+def watched(spark: SparkSession, what: str, progress: Progress) -> Iterator[None]:
+    """Tell ``progress`` how far the jobs of the block are."""
+    progress(what, 0, 0)
+    if progress is silent:
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_watch, args=(spark, what, progress, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _watch(spark: SparkSession, what: str, progress: Progress, ended: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    while not ended.wait(LOOK):
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        found = [(stage.numCompletedTasks, stage.numTasks) for stage in stages if stage is not None]
+        if found:
+            progress(what, sum(done for done, _ in found), sum(total for _, total in found))

@@ -1,0 +1,111 @@
+"""Checksums that PostgreSQL computes.
+
+Each column is cast to the one type of its kind, the row's hash is taken over those, and hashed once more: the hash of
+a record is linear in its columns', and a sum of linear hashes would not see two rows that swapped a value. Two servers
+give the same hashes when they answer the same to `PROBE`; when they do not, or a column could make a cast fail in
+the middle of the table, the tasks compute the checksums themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+
+from mercury.reconcile.kinds import Field, Kind
+from mercury.reconcile.plan import Ranges, Side
+from mercury.reconcile.source import Native, Source
+
+#: hash_record_extended came with 14.
+MIN_VERSION = 140000
+SEED = 7
+
+PROBE = (
+    "select hashint8extended(hash_record_extended(row(1::bigint, 1.50::numeric, 'aé漢'::text, true, null::text, "
+    "timestamptz '2026-01-02 03:04:05.678+00', date '2026-01-02', 0.1::float8, "
+    "'00000000-0000-0000-0000-000000000001'::uuid, '\\x00ff'::bytea, '{\"a\": [1, 2]}'::jsonb), 0), 7)"
+)
+
+#: The native kinds that a cast to a kind never fails for.
+_SAFE: tuple[tuple[Kind, tuple[Kind, ...]], ...] = (
+    (Kind.INTEGER, (Kind.INTEGER,)),
+    (Kind.DECIMAL, (Kind.DECIMAL, Kind.INTEGER, Kind.FLOAT)),
+    (Kind.FLOAT, (Kind.FLOAT,)),
+    (Kind.TEXT, (Kind.TEXT,)),
+    (Kind.BOOLEAN, (Kind.BOOLEAN,)),
+    (Kind.DATE, (Kind.DATE,)),
+    (Kind.TIMESTAMP, (Kind.TIMESTAMP,)),
+    (Kind.UUID, (Kind.UUID,)),
+    (Kind.BYTES, (Kind.BYTES,)),
+    (Kind.JSON, (Kind.JSON,)),
+)
+
+
+def obstacle(client: Source, server: Source, fields: list[tuple[Field, Native, Field, Native]]) -> str:
+    """Why the databases can not compute comparable checksums; empty when they can."""
+    for source in (client, server):
+        if source.dialect != "postgresql":
+            return f"{source.dialect} has no hash that another database has too"
+        version: int = source.connection.execute(
+            sa.text("select current_setting('server_version_num')::int")
+        ).scalar_one()
+        if version < MIN_VERSION:
+            return "PostgreSQL before 14 has no hash of a row"
+        encoding = source.connection.execute(sa.text("select current_setting('server_encoding')")).scalar_one()
+        if encoding != "UTF8":
+            return f"a database is encoded in {encoding}"
+    probes = {source.connection.execute(sa.text(PROBE)).scalar_one() for source in (client, server)}
+    if len(probes) > 1:
+        return "the two servers hash differently"
+    for ours, native, theirs, other in fields:
+        for field, own in ((ours, native), (theirs, other)):
+            if own.kind not in dict(_SAFE)[field.kind]:
+                return f"{field.name} is {own.text}, compared as {field.kind.value}"
+            if own.text.startswith("CHAR(") and not field.trim:
+                return f"{field.name} is padded: {own.text}"
+        if ours.kind is Kind.FLOAT and native.text != other.text:
+            return f"{ours.name}: {native.text} and {other.text} round differently"
+    return ""
+
+
+def value(field: Field, native: Native) -> sa.ColumnElement[Any]:
+    """A column as the type by which its kind is hashed."""
+    column: sa.ColumnElement[Any] = sa.column(field.name)
+    match field.kind:
+        case Kind.INTEGER:
+            return sa.cast(column, sa.BigInteger)
+        case Kind.DECIMAL:
+            # A float becomes a numeric by its shortest text: the direct cast keeps fifteen digits.
+            number = sa.cast(sa.cast(column, sa.Text), sa.Numeric) if native.kind is Kind.FLOAT else column
+            number = sa.cast(number, sa.Numeric)
+            return number if field.scale is None else sa.func.round(number, field.scale)
+        case Kind.FLOAT:
+            return column if field.scale is None else sa.func.round(sa.cast(column, sa.Numeric), field.scale)
+        case Kind.TEXT:
+            text = sa.cast(column, sa.Text)
+            return sa.func.rtrim(text) if field.trim else text
+        case Kind.TIMESTAMP:
+            moment = column if native.zoned else sa.func.timezone(sa.literal(field.zone, sa.Text), column)
+            digits = field.scale if field.scale is not None and field.scale < 6 else None
+            return sa.cast(moment, sa.dialects.postgresql.TIMESTAMP(timezone=True, precision=digits))
+        case Kind.JSON:
+            return sa.cast(column, JSONB)
+        case Kind.BOOLEAN | Kind.DATE | Kind.UUID | Kind.BYTES:
+            return column
+
+
+def row_hash(side: Side, fields: tuple[Field, ...]) -> sa.ColumnElement[int]:
+    """A signed number of 64 bits that two rows share only when these columns are equal."""
+    values = [value(field, side.native(field.name)) for field in fields]
+    return sa.func.hashint8extended(sa.func.hash_record_extended(sa.func.row(*values), 0), SEED)
+
+
+def range_of(side: Side, ranges: Ranges) -> sa.ColumnElement[int]:
+    """The number of a row's key range; see `Ranges`."""
+    if ranges.low is not None:
+        key = sa.cast(sa.column(side.key[0].name), sa.BigInteger)
+        return sa.case(
+            (key < ranges.low, -1), (key >= ranges.end, ranges.count), else_=(key - ranges.low) // ranges.width
+        )
+    return sa.func.mod(row_hash(side, side.key).op("&")(sa.literal(2**63 - 1, sa.BigInteger)), ranges.count)

@@ -1,0 +1,128 @@
+"""A Spark session of our own: quiet, on this machine unless a cluster is named, with the running interpreter."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mercury.errors import ConfigurationError
+from mercury.reconcile import java
+from mercury.reconcile.config import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: How much of Spark's log an error shows.
+TAIL = 600
+
+
+@contextlib.contextmanager
+def session(settings: SparkSettings, *, log: Path | None = None) -> Iterator[SparkSession]:
+    """A session that ends with the block. One that this process has already is used, and left as it is.
+
+    :param log: where Spark writes what it would write to stderr; left out, it is dropped.
+    :raises ConfigurationError: PySpark or a Java is missing, or Spark does not start.
+    """
+    try:
+        import pyarrow  # noqa: F401
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ConfigurationError(f"{error.name} is missing: pip install 'mercury-rm[spark]'") from error
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    with contextlib.ExitStack() as stack:
+        where = stack.enter_context(java.home(os.environ, java.packaged()))
+        where["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        where["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        if settings.master.startswith("local"):
+            where["PYSPARK_PYTHON"] = sys.executable
+            where["SPARK_LOCAL_IP"] = "127.0.0.1"
+        stack.enter_context(_environment(where))
+        written = stack.enter_context(_written(log))
+        spark = _start(settings, written)
+        stack.callback(spark.stop)
+        yield spark
+
+
+def _start(settings: SparkSettings, log: Path) -> SparkSession:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder
+    builder = builder.appName("mercury reconcile").master(settings.master)
+    for name, value in _settings(settings).items():
+        builder = builder.config(name, value)
+    try:
+        with _stderr(log):
+            spark: SparkSession = builder.getOrCreate()
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        tail = log.read_text(errors="replace")[-TAIL:].strip()
+        raise ConfigurationError(
+            f"Spark does not start at {settings.master}: {str(error).strip()[:TAIL]} {tail}"
+        ) from error
+    return spark
+
+
+def _settings(settings: SparkSettings) -> dict[str, str]:
+    found = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.memory": settings.memory,
+        # Few rows come this far; a task each would cost more than it does.
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.python.worker.reuse": "true",
+        # The JVM's default collector takes the memory it may have; this one takes what it needs.
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=4",
+    }
+    if settings.master.startswith("local"):
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return found
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _written(log: Path | None) -> Iterator[Path]:
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        yield log
+        return
+    with tempfile.TemporaryDirectory(prefix="mercury-spark-") as folder:
+        yield Path(folder) / "spark.log"
+
+
+@contextlib.contextmanager
+def _stderr(log: Path) -> Iterator[None]:
+    """What is started in the block writes its stderr to a file for as long as it lives: the JVM and its workers."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

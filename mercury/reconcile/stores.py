@@ -1,0 +1,175 @@
+"""Where messages are, asked of Mercury's own tables in SQL.
+
+A correlation leads to the MessageID at the source: in its buffer while the message waits, among what is kept about
+settled ones afterwards. The MessageID leads on: to the destination's buffer before the application, and to dead
+letters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from mercury.errors import ConfigurationError
+from mercury.reconcile.places import Found, Where
+from mercury.reconcile.source import Consistency, Source, held, shown, translating
+from mercury.storage.records import InboundKind, OutboundKind
+from mercury.storage.sql.schema import (
+    DEAD_LETTER,
+    DECISION,
+    INVOKER_MESSAGE,
+    RMS_KEPT,
+    RMS_MESSAGE,
+    STORE,
+)
+
+#: Values that one statement asks for: every database takes as many.
+BATCH = 500
+
+
+@contextlib.contextmanager
+def opened_store(url: str | None) -> Iterator[Source]:
+    """A store at the present moment.
+
+    :raises ConfigurationError: the database is no store.
+    :raises StorageError: it can not be reached.
+    """
+    assert url is not None
+    with held(url, STORE.name, None) as source:
+        with translating(shown(url)):
+            if not sa.inspect(source.connection).has_table(STORE.name):
+                raise ConfigurationError(f"{shown(url)} is no store of Mercury: it has no table {STORE.name}")
+        yield source
+
+
+class SqlPlaces:
+    """The places of messages between two stores.
+
+    :param source: the store that sends, as it is held; ``None`` = it is gone, or not known.
+    :param destination: the store that receives.
+    :param complete: both are known, so that what is in neither is lost.
+    :param responses: the messages are responses; they are found by the requests they answer.
+    """
+
+    def __init__(
+        self, source: Source | None, destination: Source | None, *, complete: bool, responses: bool = False
+    ) -> None:
+        self._source, self._destination = source, destination
+        self._complete, self._responses = complete, responses
+        self._in_doubt = _unfinished(destination)
+        at_source = _unfinished(source)
+        notes = []
+        if self._in_doubt:
+            notes.append(f"{self._in_doubt} two-phase commits at the destination are not finished")
+        if at_source:
+            notes.append(
+                f"{at_source} two-phase commits at the source are not finished: what they sent may look unexpected"
+            )
+        self.notes: Sequence[str] = tuple(notes)
+
+    def consistency(self) -> Consistency:
+        found = [store.consistency() for store in (self._source, self._destination) if store is not None]
+        return next((each for each in (Consistency.NONE, Consistency.UNCHANGED) if each in found), Consistency.SNAPSHOT)
+
+    def of(self, correlations: Sequence[str]) -> Mapping[str, Found]:
+        found: dict[str, Found] = {}
+        for start in range(0, len(correlations), BATCH):
+            found |= self._some(list(dict.fromkeys(correlations[start : start + BATCH])))
+        return found
+
+    def _some(self, correlations: list[str]) -> dict[str, Found]:
+        requests = self._requests(correlations)
+        ids: dict[str, list[str]] = defaultdict(list)
+        for message_id, correlation in requests.items():
+            ids[correlation].append(message_id)
+        sent = self._sent(correlations, requests)
+        arrived = self._arrived(correlations, requests)
+        dead = self._dead(correlations, requests)
+        found = {}
+        for correlation in correlations:
+            if correlation in arrived:
+                found[correlation] = Found(Where.IN_INVOKER_BUFFER)
+            elif correlation in sent:
+                found[correlation] = Found(sent[correlation])
+            elif correlation in dead:
+                found[correlation] = Found(Where.DEAD_LETTER, dead[correlation])
+            elif self._in_doubt:
+                found[correlation] = Found(Where.IN_DOUBT)
+            elif not self._complete:
+                found[correlation] = Found(Where.UNKNOWN, "only one of the two stores was named")
+        return found
+
+    def _requests(self, correlations: list[str]) -> dict[str, str]:
+        """MessageID -> correlation of the applications' requests, from the store of who sent them."""
+        store = self._destination if self._responses else self._source
+        found: dict[str, str] = {}
+        for table in (RMS_MESSAGE, RMS_KEPT):
+            query = sa.select(table.c.message_id, table.c.correlation).where(table.c.correlation.in_(correlations))
+            found.update((message_id, correlation) for message_id, correlation in _rows(store, query))
+        return found
+
+    def _sent(self, correlations: list[str], requests: Mapping[str, str]) -> dict[str, Where]:
+        """What stands in the source's buffer and is not acknowledged."""
+        name = RMS_MESSAGE.c.relates_to if self._responses else RMS_MESSAGE.c.correlation
+        keys = list(requests) if self._responses else correlations
+        found: dict[str, Where] = {}
+        for part in _parts(keys):
+            query = sa.select(name, RMS_MESSAGE.c.attempts).where(
+                name.in_(part), RMS_MESSAGE.c.kind == OutboundKind.MESSAGE.value, RMS_MESSAGE.c.acknowledged.is_(False)
+            )
+            for key, attempts in _rows(self._source, query):
+                correlation = requests[key] if self._responses else key
+                # Of several messages of a correlation the one that is nearer counts.
+                if attempts or correlation not in found:
+                    found[correlation] = Where.IN_FLIGHT if attempts else Where.WAITING_IN_RMS
+        return found
+
+    def _arrived(self, correlations: list[str], requests: Mapping[str, str]) -> set[str]:
+        """What stands in the destination's buffer before the application."""
+        name = INVOKER_MESSAGE.c.relates_to if self._responses else INVOKER_MESSAGE.c.message_id
+        message = INVOKER_MESSAGE.c.kind == InboundKind.MESSAGE.value
+        found: set[str] = set()
+        for part in _parts(list(requests)):
+            query = sa.select(name).where(name.in_(part), message)
+            found.update(requests[key] for (key,) in _rows(self._destination, query))
+        query = sa.select(INVOKER_MESSAGE.c.correlation).where(INVOKER_MESSAGE.c.correlation.in_(correlations), message)
+        found.update(key for (key,) in _rows(self._destination, query))
+        return found
+
+    def _dead(self, correlations: list[str], requests: Mapping[str, str]) -> dict[str, str]:
+        """The reasons of dead letters on either side."""
+        found: dict[str, str] = {}
+        for store, side in ((self._destination, "destination"), (self._source, "source")):
+            query = sa.select(
+                DEAD_LETTER.c.correlation, DEAD_LETTER.c.message_id, DEAD_LETTER.c.reason, DEAD_LETTER.c.certainty
+            )
+            keys: list[tuple[Any, list[str]]] = [(DEAD_LETTER.c.correlation, correlations)]
+            keys += [(DEAD_LETTER.c.message_id, part) for part in _parts(list(requests))]
+            for column, values in keys:
+                for correlation, message_id, reason, certainty in _rows(store, query.where(column.in_(values))):
+                    known = correlation if correlation in correlations else requests.get(message_id)
+                    if known is not None:
+                        found[known] = f"{reason} ({certainty}; at the {side})"
+        return found
+
+
+def _unfinished(store: Source | None) -> int:
+    """Two-phase commits that are decided and not finished on every branch."""
+    query = sa.select(sa.func.count()).select_from(DECISION).where(DECISION.c.outcome == "commit")
+    return next((count for (count,) in _rows(store, query)), 0)
+
+
+def _rows(store: Source | None, query: sa.Select[Any]) -> Iterable[Sequence[Any]]:
+    if store is None:
+        return []
+    with translating(shown(store.place.url)):
+        return store.connection.execute(query).all()
+
+
+def _parts(values: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(values), BATCH):
+        yield values[start : start + BATCH]

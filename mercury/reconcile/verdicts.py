@@ -1,0 +1,169 @@
+"""One verdict for every key, by counting: rows that share a key are never paired.
+
+A key that both sides have once is compared column by column. Where a side has it several times, the counts decide
+first; with equal counts the values of each column are compared as multisets, with others as what occurs at all.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import groupby
+
+Key = tuple[str | None, ...]
+Values = tuple[str | None, ...]
+
+
+class Verdict(enum.Enum):
+    """What became of a key. The first that fits, in this order."""
+
+    #: On the server, and not on the client.
+    UNEXPECTED = "unexpected"
+    #: On the client, and not, or not as often, on the server.
+    MISSING = "missing"
+    #: More often on the server than on the client.
+    DUPLICATED = "duplicated"
+    #: As often, with another value in a compared column.
+    ALTERED = "altered"
+    #: Arrived whole, but not at its place.
+    OUT_OF_ORDER = "out of order"
+    DELIVERED = "delivered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row of either side, in canonical texts."""
+
+    #: 0 = the client's, 1 = the server's.
+    side: int
+    key: Key
+    values: Values
+    #: The order of sending, or of arrival.
+    order: Decimal | None = None
+    #: Canonical values of the columns within which the order counts.
+    group: Key = ()
+    #: Microseconds since the epoch.
+    time: int | None = None
+    handed_over: bool | None = None
+    correlation: str | None = None
+    #: The displaced run that it belongs to; the client's rows only.
+    run: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A key with its verdict."""
+
+    key: Key
+    verdict: Verdict
+    client_count: int
+    server_count: int
+    #: Indexes of the compared columns that differ.
+    altered: tuple[int, ...] = ()
+    client: Values | None = None
+    server: Values | None = None
+    handed_over: bool | None = None
+    correlation: str | None = None
+    run: int | None = None
+    order: Decimal | None = None
+    #: Microseconds from sent to arrived.
+    latency: int | None = None
+
+
+@dataclass(slots=True)
+class _Column:
+    """What one side has in a column, whatever the number of its rows."""
+
+    #: Sum of hashes: the same for the same values in any order.
+    total: int = 0
+    #: Null comes before every text.
+    least: tuple[bool, str] | None = None
+    greatest: tuple[bool, str] | None = None
+
+    def add(self, value: str | None) -> None:
+        self.total += hash(value)
+        ranked = (value is not None, value or "")
+        if self.least is None or ranked < self.least:
+            self.least = ranked
+        if self.greatest is None or ranked > self.greatest:
+            self.greatest = ranked
+
+    def differs(self, other: _Column, *, as_often: bool) -> bool:
+        occurring = (self.least, self.greatest) != (other.least, other.greatest)
+        return occurring or (as_often and self.total != other.total)
+
+
+@dataclass(slots=True)
+class _Side:
+    """The rows of one side that share a key. Takes no more memory for more rows."""
+
+    count: int = 0
+    columns: list[_Column] = field(default_factory=list)
+    values: Values | None = None
+    time: int | None = None
+
+    def add(self, row: Row, other: Values | None) -> None:
+        self.count += 1
+        if not self.columns:
+            self.columns = [_Column() for _ in row.values]
+        for column, value in zip(self.columns, row.values, strict=True):
+            column.add(value)
+        # Of several rows, one that differs from the other side's says more.
+        if self.values is None or self.values == other:
+            self.values = row.values
+        if row.time is not None and (self.time is None or row.time < self.time):
+            self.time = row.time
+
+
+def judged(rows: Iterable[Row]) -> Iterator[Judged]:
+    """A verdict for each key.
+
+    :param rows: those of a key stand together, the client's first.
+    """
+    for key, group in groupby(rows, key=lambda row: row.key):
+        yield _judge(key, group)
+
+
+def _judge(key: Key, rows: Iterable[Row]) -> Judged:
+    client, server = _Side(), _Side()
+    first: Row | None = None
+    for row in rows:
+        if row.side:
+            server.add(row, client.values)
+        else:
+            first = first or row
+            client.add(row, None)
+    altered: tuple[int, ...] = ()
+    if client.count and server.count:
+        as_often = client.count == server.count
+        pairs = enumerate(zip(client.columns, server.columns, strict=True))
+        altered = tuple(index for index, (ours, theirs) in pairs if ours.differs(theirs, as_often=as_often))
+    known = client.time is not None and server.time is not None
+    return Judged(
+        key=key,
+        verdict=_verdict(client.count, server.count, altered, None if first is None else first.run),
+        client_count=client.count,
+        server_count=server.count,
+        altered=altered,
+        client=client.values,
+        server=server.values,
+        handed_over=None if first is None else first.handed_over,
+        correlation=None if first is None else first.correlation,
+        run=None if first is None else first.run,
+        order=None if first is None else first.order,
+        latency=(server.time or 0) - (client.time or 0) if known else None,
+    )
+
+
+def _verdict(client: int, server: int, altered: Sequence[int], run: int | None) -> Verdict:
+    if not client:
+        return Verdict.UNEXPECTED
+    if server < client:
+        return Verdict.MISSING
+    if server > client:
+        return Verdict.DUPLICATED
+    if altered:
+        return Verdict.ALTERED
+    return Verdict.DELIVERED if run is None else Verdict.OUT_OF_ORDER

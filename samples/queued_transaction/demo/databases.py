@@ -1,0 +1,100 @@
+"""The databases of a run: two applications and two stores, on an embedded PostgreSQL or on servers of the user."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from sqlalchemy import create_engine, insert
+
+from mercury.storage.postgres.databases import Databases
+from mercury.storage.postgres.embedded import EmbeddedPostgres
+from samples.queued_transaction.demo.options import Options, Store
+from samples.queued_transaction.demo.rows import orders
+from samples.queued_transaction.tables import CLIENT, ORDERS, SERVER
+
+#: Rows of one INSERT.
+BATCH = 100
+
+
+@dataclass(frozen=True)
+class Urls:
+    """One side's databases."""
+
+    application: str
+    store: str
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Both sides' databases."""
+
+    client: Urls
+    server: Urls
+
+
+@contextmanager
+def servers(options: Options, folder: Path) -> Iterator[tuple[Databases, Databases]]:
+    """The PostgreSQL servers of the client and of the server, for as long as the block lasts.
+
+    :param folder: where the embedded one is, if it is needed.
+    """
+    named = (options.client_server, options.server_server)
+    embedded = EmbeddedPostgres(folder) if None in named else None
+    if embedded is not None:
+        embedded.start()
+    try:
+        client, server = (Databases(embedded.url() if embedded and url is None else url or "") for url in named)
+        yield client, server
+    finally:
+        if embedded is not None and not options.keep:
+            embedded.stop()
+
+
+@contextmanager
+def databases(options: Options, client: Databases, server: Databases) -> Iterator[Pair]:
+    """The databases of one run, with the applications' tables and the orders; removed with the block unless kept.
+
+    :raises StorageError: they can not be made.
+    """
+    run = secrets.token_hex(4)
+    made: list[tuple[Databases, str]] = []
+
+    def make(where: Databases, name: str) -> str:
+        name = f"demo_{run}_{name}"
+        url = where.create(name)
+        made.append((where, name))
+        return url
+
+    try:
+        pair = Pair(_side(options.store, client, "client", make), _side(options.store, server, "server", make))
+        _fill(pair, options)
+        yield pair
+    finally:
+        if not options.keep:
+            for where, name in made:
+                where.drop(name)
+
+
+def _side(store: Store, where: Databases, name: str, make: Callable[[Databases, str], str]) -> Urls:
+    application = make(where, name)
+    if store.separate:
+        return Urls(application, make(where, f"{name}_store"))
+    return Urls(application, "memory:" if store is Store.MEMORY else application)
+
+
+def _fill(pair: Pair, options: Options) -> None:
+    for url, tables in ((pair.client.application, CLIENT), (pair.server.application, SERVER)):
+        engine = create_engine(url)
+        tables.create_all(engine)
+        engine.dispose()
+    engine = create_engine(pair.client.application)
+    with engine.begin() as connection:
+        rows = orders(options.seed, options.orders)
+        while part := list(islice(rows, BATCH)):
+            connection.execute(insert(ORDERS), part)
+    engine.dispose()

@@ -1,0 +1,142 @@
+"""The program: options, one run or four, what came out, and nothing left behind."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.status import Status
+
+from mercury.errors import ConfigurationError, StorageError
+from samples.queued_transaction.demo.databases import databases, servers
+from samples.queued_transaction.demo.figures import Figures
+from samples.queued_transaction.demo.network import Network
+from samples.queued_transaction.demo.options import Mode, Options, Store
+from samples.queued_transaction.demo.play import play
+from samples.queued_transaction.demo.processes import Broken
+from samples.queued_transaction.demo.show import Progress, comparison, verdict_table
+from samples.queued_transaction.demo.verdict import Outcome, judge
+
+#: Exit codes, those of `mercury`.
+AS_GUARANTEED, NOT_AS_GUARANTEED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
+#: Each ends it with everything that was started.
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+parser = argparse.ArgumentParser(prog="python -m samples.queued_transaction", description=__doc__)
+parser.add_argument("--store", type=Store, default=Store.XA, help="memory, sql, same-db or xa")
+parser.add_argument("--mode", type=Mode, default=Mode.IN_ONLY, help="in-only or in-out")
+parser.add_argument("--orders", type=int, default=500)
+parser.add_argument("--kills", type=int, default=6)
+parser.add_argument("--loss", type=float, default=0.1)
+parser.add_argument("--duplicate", type=float, default=0.1)
+parser.add_argument("--seed", type=int, default=1)
+parser.add_argument("--client-server", metavar="URL")
+parser.add_argument("--server-server", metavar="URL")
+parser.add_argument("--out", type=Path, metavar="FOLDER")
+parser.add_argument("--keep", action="store_true")
+parser.add_argument("--compare", action="store_true")
+parser.add_argument("--output", choices=("text", "json"), default="text")
+
+
+def main() -> None:
+    """Run it and end the process."""
+    given = vars(parser.parse_args())
+    compare, output = given.pop("compare"), given.pop("output")
+    options = Options(**given)
+    for number in ENDS:
+        signal.signal(number, interrupt)
+    console = Console(quiet=output == "json", highlight=False, soft_wrap=True)
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        outcomes = run(options, list(Store) if compare else [options.store], console)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except ConfigurationError as error:
+        errors.print(f"[red]error:[/red] {escape(str(error))}")
+        sys.exit(UNUSABLE)
+    except (Broken, StorageError) as error:
+        errors.print(f"[red]error:[/red] {escape(str(error))}")
+        sys.exit(NOT_AS_GUARANTEED)
+    if output == "json":
+        values = [outcome.as_value() for outcome in outcomes]
+        sys.stdout.write(json.dumps(values if compare else values[0], indent=2, ensure_ascii=False) + "\n")
+    if compare:
+        console.print(comparison(outcomes))
+    sys.exit(AS_GUARANTEED if all(outcome.as_guaranteed for outcome in outcomes) else NOT_AS_GUARANTEED)
+
+
+def interrupt(*_: object) -> None:
+    for number in ENDS:
+        signal.signal(number, signal.SIG_IGN)  # what is cleaned up is cleaned up to its end
+    raise KeyboardInterrupt
+
+
+def run(options: Options, stores: list[Store], console: Console) -> list[Outcome]:
+    """One run for each store."""
+    outcomes = []
+    with (
+        folder(options) as (work, out),
+        Status("PostgreSQL is started", console=console) as status,
+        servers(options, work / "pg") as (client, server),
+    ):
+        for store in stores:
+            chosen = replace(options, store=store)
+            logs = work / store.value
+            logs.mkdir()
+            status.update("databases are made")
+            with databases(chosen, client, server) as pair:
+                status.stop()
+                figures = Figures(chosen, Network.of(chosen))
+                with Live(Progress(figures), console=console):
+                    stopped = asyncio.run(play(figures, pair, logs))
+                status.update("Spark is started")
+                status.start()
+                report = out / store.value if len(stores) > 1 else out
+                outcomes.append(judge(figures, pair, report, stopped, lambda what, *_: status.update(f"Spark: {what}")))
+                status.stop()
+            tell_outcome(outcomes[-1], console)
+            status.start()
+    return outcomes
+
+
+def tell_outcome(outcome: Outcome, console: Console) -> None:
+    console.print()
+    console.print(verdict_table(outcome))
+    if outcome.stopped is not None:
+        console.print(f"[red]it was given up:[/red] {escape(outcome.stopped)}")
+    if not outcome.as_guaranteed:
+        console.print(f"[red]this store promises: {outcome.guarantee.value}[/red]")
+    console.print(f"report: {outcome.report}", markup=False)
+    if outcome.databases is not None:
+        for name, url in outcome.as_value()["databases"].items():
+            console.print(f"{name}: {url}", markup=False)
+    console.print()
+
+
+@contextmanager
+def folder(options: Options) -> Iterator[tuple[Path, Path]]:
+    """A folder for everything that is removed at the end, and one for the report, which stays."""
+    made = Path(tempfile.mkdtemp(prefix="mercury-demo-"))
+    made.chmod(0o755)  # as root, the server runs as somebody else, who has to pass through
+    out = made / "report" if options.out is None else options.out.resolve()
+    work = made / "work"
+    work.mkdir()
+    try:
+        yield work, out
+    finally:
+        if not options.keep:
+            shutil.rmtree(work, ignore_errors=True)
+            if not any(made.iterdir()):
+                made.rmdir()

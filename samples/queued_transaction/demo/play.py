@@ -1,0 +1,121 @@
+"""One run: client, server and network do their work, and are killed at it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from samples.queued_transaction.demo.databases import Pair, Urls
+from samples.queued_transaction.demo.figures import Figures, Observer
+from samples.queued_transaction.demo.kills import Kill, Victim, plan
+from samples.queued_transaction.demo.network import Network
+from samples.queued_transaction.demo.options import Options
+from samples.queued_transaction.demo.processes import Party, environment, mercury, python
+
+#: What an operator would set for such a network and such processes: give up soon, try again soon.
+TUNING = {
+    "MERCURY_HTTP_TIMEOUT": "1",
+    "MERCURY_RUNTIME_SENDERS": "32",
+    "MERCURY_SOURCE_WINDOW": "32",
+    "MERCURY_SOURCE_RETRANSMISSION_BASE": "0.2",
+    "MERCURY_SOURCE_RETRANSMISSION_CAP": "1",
+    # Who is killed leaves claims behind; so soon another may take them over.
+    "MERCURY_ENGINE_LEASE": "2",
+    "MERCURY_LOG_LEVEL": "ERROR",
+}
+#: Where the samples are imported from.
+SAMPLES = Path(__file__).resolve().parents[3]
+
+#: Seconds: between two looks; without any progress until it is given up; that all orders take about, without kills.
+LOOK, STALLED, PLEASANT = 0.05, 30.0, 20.0
+#: The longest pause between two orders.
+LONGEST_PAUSE = 0.1
+
+
+class Stalled(Exception):
+    """Nothing gets on any more."""
+
+
+async def play(figures: Figures, pair: Pair, folder: Path) -> str | None:
+    """Play one run to its end.
+
+    :param folder: for logs.
+    :returns: why it did not come to its end; ``None`` = it did.
+    :raises Broken: a process failed that nobody killed.
+    """
+    network = figures.network
+    front, back = await network.to_server.start(), await network.to_client.start()
+    client, server = _parties(figures.options, network, pair, folder, front, back)
+    observer = Observer(figures, pair, client, server)
+    try:
+        await server.start()
+        await client.start()
+        await _work(figures, observer, {Victim.CLIENT: client, Victim.SERVER: server})
+    except Stalled as stalled:
+        return str(stalled)
+    finally:
+        figures.ended = time.monotonic()
+        await asyncio.gather(client.stop(), server.stop())
+        observer.close()
+    return None
+
+
+async def _work(figures: Figures, observer: Observer, parties: dict[Victim, Party]) -> None:
+    async def until(condition: Callable[[], bool], what: str) -> None:
+        before, since = figures.progress, time.monotonic()
+        while True:
+            for party in parties.values():
+                party.check()
+            await observer.look()
+            if condition():
+                return
+            if figures.progress != before:
+                before, since = figures.progress, time.monotonic()
+            if time.monotonic() - since > STALLED:
+                raise Stalled(f"nothing has changed for {STALLED:.0f} s: {what}")
+            await asyncio.sleep(LOOK)
+
+    figures.doing = "orders are handed over, sent and received"
+    for kill in plan(figures.options):
+        await until(lambda kill=kill: figures.sent >= kill.after, f"{kill.after} orders are not sent yet")  # type: ignore[misc]
+        await _kill(figures, kill, parties[kill.victim])
+    client = parties[Victim.CLIENT]
+    figures.doing = "the last orders arrive"
+    await until(lambda: client.news.get("done", False), "the client is not done")
+    figures.doing = "what arrived is delivered"
+    await until(lambda: not figures.waiting and not figures.in_doubt, "messages wait, or transactions are in doubt")
+
+
+async def _kill(figures: Figures, kill: Kill, party: Party) -> None:
+    where = " between its two commits" if kill.between_commits else ""
+    figures.doing = f"the {party.name} is killed{where}"
+    there = await party.kill(between_commits=kill.between_commits)
+    figures.kills += 1
+    figures.between_commits += kill.between_commits and there
+    figures.doing = f"the {party.name} was killed{where} and starts again"
+    await party.start()
+    figures.doing = "orders are handed over, sent and received"
+
+
+def _parties(
+    options: Options, network: Network, pair: Pair, folder: Path, front: str, back: str
+) -> tuple[Party, Party]:
+    wrong = options.store.two_commits
+    app = "two_commits_app" if wrong else "app"
+    # The server connects to no address that a client names, unless it is on this list.
+    server = {**TUNING, **_places(pair.server), "MERCURY_ENGINE_ADDRESSES_ALLOWED": back}
+    client = {**TUNING, **_places(pair.client)}
+    serve = mercury("serve", f"samples.queued_transaction.server:{app}", "--port", "0", "--output", "json")
+    hand_over = python("-m", "samples.queued_transaction.client", f"{front}/services/orders")
+    hand_over += ["--address", back, "--mode", options.mode.value, *(["--two-commits"] if wrong else [])]
+    hand_over += ["--pause", str(min(LONGEST_PAUSE, PLEASANT / options.orders))]
+    return (
+        Party("client", hand_over, environment(SAMPLES, client), network.to_client, folder / "client.log"),
+        Party("server", serve, environment(SAMPLES, server), network.to_server, folder / "server.log"),
+    )
+
+
+def _places(urls: Urls) -> dict[str, str]:
+    return {"MERCURY_STORE": urls.store, "ORDERS_DATABASE": urls.application}

@@ -1,0 +1,73 @@
+"""How it should not be done: the application commits, then Mercury does, and between the two the process may die.
+
+The client then has an order that is marked as sent and never was: it is lost. The server has an order whose message
+comes again: it is repeated. This is what every program does that updates its database and sends a message.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+from sqlalchemy import create_engine
+
+from mercury import Service
+from samples.queued_transaction.messages import Confirmation, Order
+from samples.queued_transaction.tables import add_confirmation, add_received, take_unsent
+
+
+class CrashPoint:
+    """The place between two commits. After SIGUSR1 the process dies when it comes by, as if the power failed."""
+
+    def __init__(self) -> None:
+        self._armed = False
+        signal.signal(signal.SIGUSR1, self._arm)
+
+    def here(self) -> None:
+        if self._armed:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _arm(self, *_: object) -> None:
+        self._armed = True
+
+
+class Client:
+    def __init__(self, database: str) -> None:
+        self.engine = create_engine(database)
+        self.between_commits = CrashPoint()
+
+    def hand_over_next(self, send: Callable[[Order], None]) -> bool:
+        with self.engine.begin() as connection:
+            order = take_unsent(connection)
+        if order is None:
+            return False
+        self.between_commits.here()
+        send(order)
+        return True
+
+    def confirm(self, confirmation: Confirmation) -> None:
+        with self.engine.begin() as connection:
+            add_confirmation(connection, confirmation)
+
+
+def service(database: str) -> Service:
+    engine = create_engine(database)
+    between_commits = CrashPoint()
+    orders = Service("orders")
+
+    @orders.operation("TakeOrder")
+    def take_order(order: Order) -> None:
+        receive(order)
+
+    @orders.operation("ConfirmOrder")
+    def confirm_order(order: Order) -> Confirmation:
+        return Confirmation(order.number, arrival=receive(order))
+
+    def receive(order: Order) -> int:
+        with engine.begin() as connection:
+            arrival = add_received(connection, order)
+        between_commits.here()  # Mercury commits that the message was delivered when the handler has returned
+        return arrival
+
+    return orders

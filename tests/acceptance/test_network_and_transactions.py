@@ -1,0 +1,219 @@
+"""The network is never used inside a transaction: both sides with all their threads, over real sockets."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+
+import pytest
+
+from mercury import ApplicationFault, Mercury, RetransmissionPolicy, Service, SourcePolicy, Transaction
+from mercury.engine.transport import HttpTransport
+from mercury.errors import TransportError
+from mercury.storage.memory import MemoryStore
+from mercury.storage.memory.store import MemoryTransaction
+from mercury.wire.decode import decode
+from mercury.wire.envelope import HttpMessage, Payload
+
+
+class Watch:
+    """Knows which threads are in a transaction, and what was posted by whom."""
+
+    def __init__(self) -> None:
+        self._inside = threading.local()
+        self._mutex = threading.Lock()
+        #: What was posted by a thread in a transaction.
+        self.breaches: list[str] = []
+        #: How often each kind of envelope was posted, and how many transactions there were.
+        self.posted: Counter[str] = Counter()
+        self.transactions = 0
+
+    def entered(self) -> None:
+        self._inside.depth = self.depth + 1
+        with self._mutex:
+            self.transactions += 1
+
+    def left(self) -> None:
+        self._inside.depth = self.depth - 1
+
+    @property
+    def depth(self) -> int:
+        """How many transactions this thread is in."""
+        return int(getattr(self._inside, "depth", 0))
+
+    def posts(self, kind: str) -> None:
+        with self._mutex:
+            self.posted[kind] += 1
+            if self.depth:
+                self.breaches.append(f"{kind} is posted inside a transaction by {threading.current_thread().name}")
+
+
+class WatchedTransaction:
+    """Counts as open until its commit, and all that is called after it, is through."""
+
+    def __init__(self, inner: MemoryTransaction, watch: Watch) -> None:
+        self._inner = inner
+        self._watch = watch
+
+    def __enter__(self) -> MemoryTransaction:
+        self._watch.entered()
+        return self._inner.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._inner.__exit__(kind, error, trace)
+        finally:
+            self._watch.left()
+
+
+class WatchedStore(MemoryStore):
+    """The in-memory store; tells the watch of its transactions."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def transaction(self) -> WatchedTransaction:  # type: ignore[override]
+        return WatchedTransaction(super().transaction(), self._watch)
+
+
+class WatchedTransport:
+    """Real HTTP; tells the watch of every post. The first post of each kind is not answered."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._http = HttpTransport(timeout=10.0)
+        self._lost: set[str] = set()
+
+    def post(self, url: str, message: HttpMessage) -> HttpMessage:
+        kind = kind_of(message)
+        self._watch.posts(kind)
+        reply = self._http.post(url, message)
+        if kind not in self._lost:
+            self._lost.add(kind)
+            raise TransportError(f"{url}: the reply to {kind} was lost")
+        return reply
+
+    def close(self) -> None:
+        self._http.close()
+
+
+def kind_of(message: HttpMessage) -> str:
+    envelope = decode(message.body, message.content_type, message.soap_action)
+    if not isinstance(envelope.body, Payload):
+        return type(envelope.body).__name__
+    if envelope.sequence is None:
+        return "SequenceAcknowledgement"
+    return "message" if envelope.relates_to is None else "response"
+
+
+@dataclass(frozen=True)
+class Note:
+    text: str
+
+
+@dataclass(frozen=True)
+class Ask:
+    text: str
+
+
+@dataclass(frozen=True)
+class Said:
+    text: str
+
+
+class Talk:
+    """A server and a client in one process, both watched."""
+
+    def __init__(self, *, listens: bool) -> None:
+        self.watch = Watch()
+        self.noted: list[str] = []
+        self._listens = listens
+        self.server = self._mercury()
+        self.client = self._mercury()
+
+    def _mercury(self) -> Mercury:
+        return Mercury(WatchedStore(self.watch), allow=("http://127.0.0.1:*",), transport=WatchedTransport(self.watch))
+
+    @contextmanager
+    def running(self) -> Iterator[str]:
+        """Both run; gives the URL of the service."""
+        service = Service("desk")
+
+        @service.operation
+        def note(what: Note, tx: Transaction) -> None:
+            tx.after_commit(lambda: self.noted.append(what.text))
+
+        @service.operation
+        def ask(what: Ask) -> Said:
+            if what.text == "nonsense":
+                raise ApplicationFault("that is nonsense", code="Nonsense")
+            return Said(what.text)
+
+        url = self.server.listen(service) + "/services/desk"
+        try:
+            if self._listens:
+                self.client.listen()
+            else:
+                self.client.start()
+            yield url
+        finally:
+            self.client.stop()
+            self.server.stop()
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["listening", "anonymous"])
+def test_nothing_is_posted_by_a_thread_that_is_in_a_transaction(listens: bool) -> None:
+    talk = Talk(listens=listens)
+    policy = SourcePolicy(retransmission=RetransmissionPolicy(base=0.1))
+    with talk.running() as url:
+        desk = talk.client.to(url, policy=policy, listen=listens)
+        with talk.client.transaction() as tx:
+            for number in range(20):
+                desk.send(Note(str(number)), tx=tx)
+        futures = [desk.request(Ask(text), response=Said) for text in ("one", "nonsense", "three")]
+        assert futures[0].result(30) == Said("one")
+        with pytest.raises(ApplicationFault):
+            futures[1].result(30)
+        assert futures[2].result(30) == Said("three")
+        desk.close()
+        desk.wait(30)
+    assert talk.noted == [str(number) for number in range(20)]
+    assert talk.watch.breaches == []
+    # It was not quiet: everything that can be posted was, repetitions too.
+    expected = {"CreateSequence", "message", "CloseSequence", "TerminateSequence"}
+    if listens:
+        expected |= {"response", "SequenceAcknowledgement", "CreateSequenceResponse", "TerminateSequenceResponse"}
+    assert expected <= set(talk.watch.posted)
+    assert sum(talk.watch.posted.values()) > len(talk.noted) + len(futures) + len(talk.watch.posted)
+    assert talk.watch.transactions > 10
+
+
+def test_a_post_inside_a_transaction_would_be_noticed() -> None:
+    watch = Watch()
+    store = WatchedStore(watch)
+    with store.transaction():
+        watch.posts("message")
+    watch.posts("message")
+    (breach,) = watch.breaches
+    assert breach.startswith("message is posted inside a transaction by MainThread")
+
+
+def test_what_is_called_after_a_commit_counts_as_inside() -> None:
+    """The store's listeners wake the workers; they must not do their work."""
+    watch = Watch()
+    store = WatchedStore(watch)
+    depths: list[int] = []
+    store.listen(lambda _topics: depths.append(watch.depth))
+    sender = Mercury(store).to("http://127.0.0.1:9/services/desk")
+    with store.transaction() as tx:
+        sender.send(Note("one"), tx=tx)
+        tx.after_commit(lambda: depths.append(watch.depth))
+    assert depths == [1, 1]
+    assert watch.depth == 0

@@ -1,0 +1,181 @@
+"""One experiment: start both programs, do harm at the point, let them go on, and compare."""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.chaos import hook
+from tests.chaos.cells import Cell
+from tests.chaos.databases import Ground, Site
+from tests.chaos.kinds import Form, Harm, Mode, Moment, Side, Way
+from tests.chaos.processes import Child, Children
+from tests.chaos.programs.setup import HOST, Setup
+from tests.chaos.verdict import Difference, Witness
+
+#: Seconds for what takes a few on a quiet machine.
+PATIENCE = 45.0
+LOOK = 0.03
+
+PROGRAMS = {Side.CLIENT: "tests.chaos.programs.client", Side.SERVER: "tests.chaos.programs.server"}
+Stop = tuple[str, Moment, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """What became of one cell."""
+
+    cell: Cell
+    #: Which visit to the point was interrupted; 0 = there was none.
+    visit: int = 0
+    kills: int = 0
+    pauses: int = 0
+    seconds: float = 0.0
+    difference: Difference = field(default_factory=Difference)
+    prepared: int = 0
+    #: What else is wrong.
+    troubles: list[str] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        return not (self.difference or self.prepared or self.troubles)
+
+
+class Ports:
+    """Two ports that stay ours while no program listens there."""
+
+    def __init__(self) -> None:
+        self._kept = [self._keep() for _ in Side]
+        self.client, self.server = (int(kept.getsockname()[1]) for kept in self._kept)
+
+    @staticmethod
+    def _keep() -> socket.socket:
+        kept = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        kept.bind((HOST, 0))
+        return kept
+
+    def close(self) -> None:
+        for kept in self._kept:
+            kept.close()
+
+
+class Pair:
+    """A client and a server on their databases, started and started again."""
+
+    def __init__(
+        self, children: Children, ports: Ports, ground: Ground, form: Form, mode: Mode, way: Way, *, count: bool = False
+    ) -> None:
+        self._children = children
+        self._ports = ports
+        self._ground = ground
+        self._form, self._mode, self._way = form, mode, way
+        self._count = count
+        self._running: list[Child] = []
+
+    def start(self, side: Side, stop: Stop | None = None) -> Child:
+        """Start a program, beside those that run already."""
+        urls = self._ground.client if side is Side.CLIENT else self._ground.server
+        setup = Setup(
+            form=self._form,
+            mode=self._mode,
+            way=self._way,
+            store=urls.store,
+            app=urls.app,
+            log=urls.log,
+            port=self._ports.client if side is Side.CLIENT else self._ports.server,
+            server_port=self._ports.server,
+            stop=stop,
+            count=self._count,
+        )
+        child = self._children.start("-m", PROGRAMS[side], setup.dump())
+        self._running.append(child)
+        return child
+
+    def end(self) -> None:
+        """End all that run."""
+        for child in self._running:
+            child.end()
+        self._running.clear()
+
+
+class Driver:
+    """Runs cells, one after the other, on one server.
+
+    :param seed: chooses which of the visits to a point is interrupted.
+    """
+
+    def __init__(self, site: Site, children: Children, seed: int = 0) -> None:
+        self._site = site
+        self._children = children
+        self._seed = seed
+
+    def run(self, cell: Cell) -> Result:
+        """Run one cell. Never raises for what Mercury does."""
+        begun = time.monotonic()
+        visit = random.Random(f"{self._seed} {cell.name}").randint(1, cell.point.visits)
+        result = self._try(cell, visit)
+        if not result.visit and not result.troubles and visit > 1:
+            result = self._try(cell, 1)  # there were not so many visits
+        if not result.visit and not result.troubles:
+            result.troubles.append("the point was not reached")
+        result.seconds = time.monotonic() - begun
+        return result
+
+    def _try(self, cell: Cell, visit: int) -> Result:
+        result = Result(cell=cell)
+        ports = Ports()
+        with self._site.ground(cell.form) as ground, Witness(ground, cell.form, cell.mode) as witness:
+            pair = Pair(self._children, ports, ground, cell.form, cell.mode, cell.way)
+            try:
+                self._play(cell, visit, pair, witness, result)
+                pair.end()
+                result.difference = witness.difference()
+                result.prepared = len(witness.prepared())
+                result.troubles += [f"dead letter: {reason}" for reason in witness.dead_letters()]
+            except AssertionError as error:
+                left = "; ".join(witness.left())
+                result.difference, result.prepared = witness.difference(), len(witness.prepared())
+                result.troubles.append(f"{error}\n--- left: {left}")
+            finally:
+                pair.end()
+                ports.close()
+        return result
+
+    def _play(self, cell: Cell, visit: int, pair: Pair, witness: Witness, result: Result) -> None:
+        stop = (cell.point.name, cell.moment, visit)
+        children = {side: pair.start(side, stop if side is cell.side else None) for side in (Side.SERVER, Side.CLIENT)}
+        victim = children[cell.side]
+        said = f"{hook.AT} {cell.point.name} {cell.moment.value}\n"
+        until(victim, lambda: said in victim.out or witness.is_over(), "the point or the end is reached")
+        if said not in victim.out:
+            return
+        victim.suspend()  # it has done so itself; this waits for it
+        result.visit = visit
+        match cell.harm:
+            case Harm.KILL:
+                victim.kill()
+                result.kills += 1
+                victim = pair.start(cell.side)
+            case Harm.KILL_POSTGRES:
+                self._site.server.kill()
+                result.kills += 1
+                self._site.server.start()
+                victim.go_on()
+            case Harm.PAUSE:
+                other = pair.start(cell.side)
+                until(other, witness.is_over, "the other process has done everything")
+                victim.go_on()
+                result.pauses += 1
+                victim.line(f"^{hook.ON}$")
+                victim.terminate()
+                victim.ends(PATIENCE)
+        until(victim if cell.harm is not Harm.PAUSE else other, witness.is_over, "everything is done")
+
+
+def until(child: Child, condition: Callable[[], bool], what: str) -> None:
+    """Wait for something that ``child`` has to bring about."""
+    child.until(condition, what, PATIENCE)

@@ -1,0 +1,325 @@
+"""The crash points: one table, of which the matrix is made.
+
+A point names a function of Mercury's; a process can be stopped at it before the call and after. Nothing in Mercury
+knows of them: `hook` puts a wrapper around the function in the process that is to be stopped. A combination of side,
+mode and form in which a point is never reached says why not, and a test sees that both are so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.chaos.kinds import Form, Mode, Moment, Side, Way
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of Mercury's, where its callers look it up."""
+
+    module: str
+    #: ``function`` or ``Class.method``.
+    attribute: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """In which combinations one side comes to a point."""
+
+    modes: tuple[Mode, ...]
+    ways: tuple[Way, ...] = (Way.FETCHED, Way.POSTED)
+
+
+EVERY = Reach((Mode.IN_ONLY, Mode.IN_OUT))
+RESPONSES = Reach((Mode.IN_OUT,))
+POSTED = Reach((Mode.IN_ONLY, Mode.IN_OUT), (Way.POSTED,))
+POSTED_RESPONSES = Reach((Mode.IN_OUT,), (Way.POSTED,))
+FETCHED_RESPONSES = Reach((Mode.IN_OUT,), (Way.FETCHED,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One step at which a process may be stopped."""
+
+    #: ``step.what``
+    name: str
+    function: Function
+    #: Only calls that are made, however deep, by this one count.
+    within: Function | None = None
+    #: Only calls by threads whose names begin so count.
+    thread: str = ""
+    #: The combinations in which a side comes here, or why it never does.
+    client: Reach | str
+    server: Reach | str
+    #: The forms in which it is reached, and why not in the others.
+    forms: tuple[Form, ...] = (Form.SAME_DATABASE, Form.LAST_RESOURCE, Form.TWO_PHASE)
+    elsewhere: str = ""
+    #: Which of its visits to the point may be chosen at most.
+    visits: int = 1
+    #: The process works under a claim, or coordinates a commit: another may take over from it.
+    taken_over: bool = True
+    #: It is reached only by a process that is started after another was killed here.
+    after: tuple[str, Moment] | None = None
+
+    @property
+    def step(self) -> str:
+        return self.name.partition(".")[0]
+
+    def reach(self, side: Side) -> Reach | str:
+        return self.client if side is Side.CLIENT else self.server
+
+    def never(self, side: Side, form: Form, mode: Mode, way: Way) -> str | None:
+        """Why this side does not come here; ``None`` = it does."""
+        reach = self.reach(side)
+        if isinstance(reach, str):
+            return reach
+        if form not in self.forms:
+            return self.elsewhere
+        if mode not in reach.modes:
+            return "an in-only message has no response"
+        if way not in reach.ways:
+            return "the client does not listen" if Way.POSTED in reach.ways else "the client listens"
+        return None
+
+
+SENDER = "mercury.client.sender"
+TRANSACTION = "mercury.storage.sql.transaction"
+SOURCE = "mercury.engine.source"
+RECEPTION = "mercury.engine.reception"
+DESTINATION = "mercury.engine.destination"
+INVOCATION = "mercury.engine.invocation"
+CALL = "mercury.engine.call"
+LIFECYCLE = "mercury.engine.lifecycle"
+ROWS = "mercury.storage.sql.rms_rows"
+
+COMMIT = Function(TRANSACTION, "SqlTransaction._commit")
+ONE_TRANSACTION = (Form.SAME_DATABASE,)
+
+SENDS_NOTHING = "the server's application sends nothing of its own"
+ANSWERS = "the client's application is called back, it handles no requests"
+CALLS = "the server's application is called by requests, not back"
+COORDINATED = "with XA this commit is the coordinator's: see prepare, decide and commit prepared"
+
+POINTS = (
+    # --- send ------------------------------------------------------------------------------------------------------
+    Point(
+        name="send.store",
+        function=Function(SENDER, "Sender._store"),
+        client=EVERY,
+        server=SENDS_NOTHING,
+        visits=12,
+        taken_over=False,
+    ),
+    Point(
+        name="send.commit",
+        function=COMMIT,
+        thread="application",
+        client=EVERY,
+        server=SENDS_NOTHING,
+        forms=ONE_TRANSACTION,
+        elsewhere=COORDINATED,
+        visits=12,
+        taken_over=False,
+    ),
+    Point(
+        name="send.notify",
+        function=Function("mercury.storage.sql.store", "SqlStore.tell"),
+        thread="application",
+        client=EVERY,
+        server=SENDS_NOTHING,
+        visits=12,
+        taken_over=False,
+    ),
+    # --- number ----------------------------------------------------------------------------------------------------
+    Point(
+        name="number.assign",
+        function=Function(SOURCE, "_KeyWork._assign"),
+        client=EVERY,
+        server=RESPONSES,
+        visits=12,
+    ),
+    Point(
+        name="number.commit",
+        function=COMMIT,
+        within=Function(SOURCE, "SourceWorker._work"),
+        client=EVERY,
+        server=RESPONSES,
+        visits=6,
+    ),
+    # --- transmit --------------------------------------------------------------------------------------------------
+    Point(
+        name="transmit.mark",
+        function=Function(ROWS, "SqlRmsRows.transmitted"),
+        client=EVERY,
+        server=POSTED_RESPONSES,
+        visits=4,
+    ),
+    Point(
+        name="transmit.post",
+        function=Function("mercury.engine.transport", "HttpTransport.post"),
+        client=EVERY,
+        server=POSTED,
+        visits=8,
+    ),
+    # --- receive ---------------------------------------------------------------------------------------------------
+    Point(
+        name="receive.handle",
+        function=Function(RECEPTION, "handle"),
+        client=EVERY,
+        server=EVERY,
+        visits=8,
+        taken_over=False,
+    ),
+    Point(
+        name="receive.commit",
+        function=COMMIT,
+        within=Function(RECEPTION, "Reception._handle"),
+        client=EVERY,
+        server=EVERY,
+        visits=6,
+        taken_over=False,
+    ),
+    # --- acknowledge -----------------------------------------------------------------------------------------------
+    Point(
+        name="acknowledge.answer",
+        function=Function(RECEPTION, "Reception._answer"),
+        client=EVERY,
+        server=EVERY,
+        visits=8,
+        taken_over=False,
+    ),
+    Point(
+        name="acknowledge.post",
+        function=Function(DESTINATION, "DestinationWorker._acknowledge"),
+        client=RESPONSES,
+        server=POSTED,
+        visits=2,
+    ),
+    Point(
+        name="acknowledge.release",
+        function=Function(ROWS, "SqlRmsRows.acknowledge"),
+        client=EVERY,
+        server=RESPONSES,
+        visits=3,
+        taken_over=False,
+    ),
+    # --- invoke ----------------------------------------------------------------------------------------------------
+    Point(
+        name="invoke.handler",
+        function=Function(CALL, "Call._handle"),
+        client=ANSWERS,
+        server=EVERY,
+        visits=12,
+    ),
+    Point(
+        name="invoke.mark",
+        function=Function("mercury.storage.sql.invoker", "SqlInvoker.mark"),
+        client=ANSWERS,
+        server=EVERY,
+        visits=4,
+    ),
+    Point(
+        name="invoke.commit",
+        function=COMMIT,
+        within=Function(INVOCATION, "InvocationWorker._run"),
+        client=ANSWERS,
+        server=EVERY,
+        forms=ONE_TRANSACTION,
+        elsewhere=COORDINATED,
+        visits=4,
+    ),
+    # --- respond ---------------------------------------------------------------------------------------------------
+    Point(
+        name="respond.store",
+        function=Function(CALL, "Call._respond"),
+        client=ANSWERS,
+        server=RESPONSES,
+        visits=12,
+    ),
+    Point(
+        name="respond.give",
+        function=Function(RECEPTION, "Reception.respond"),
+        client=ANSWERS,
+        server=FETCHED_RESPONSES,
+        visits=8,
+        taken_over=False,
+    ),
+    # --- call back -------------------------------------------------------------------------------------------------
+    Point(
+        name="call back.callback",
+        function=Function(CALL, "Call._call_back"),
+        client=RESPONSES,
+        server=CALLS,
+        visits=12,
+    ),
+    Point(
+        name="call back.mark",
+        function=Function("mercury.storage.sql.invoker", "SqlInvoker.mark"),
+        client=RESPONSES,
+        server=CALLS,
+        visits=4,
+    ),
+    Point(
+        name="call back.consume",
+        function=Function(ROWS, "SqlRmsRows.consumed"),
+        client=RESPONSES,
+        server=CALLS,
+        visits=12,
+    ),
+    Point(
+        name="call back.commit",
+        function=COMMIT,
+        within=Function(INVOCATION, "InvocationWorker._run"),
+        client=RESPONSES,
+        server=CALLS,
+        forms=ONE_TRANSACTION,
+        elsewhere=COORDINATED,
+        visits=4,
+    ),
+    # --- the life of a sequence ------------------------------------------------------------------------------------
+    Point(
+        name="sequence.create",
+        function=Function(LIFECYCLE, "create"),
+        client="the client makes no sequence that was asked for: it offers one",
+        server=EVERY,
+        taken_over=False,
+    ),
+    Point(
+        name="sequence.created",
+        function=Function(LIFECYCLE, "created"),
+        client=EVERY,
+        server="the server's sequence is the one that was offered",
+        taken_over=False,
+    ),
+    Point(
+        name="sequence.end",
+        function=Function(LIFECYCLE, "end"),
+        client=POSTED_RESPONSES,
+        server=EVERY,
+        taken_over=False,
+    ),
+    Point(
+        name="sequence.ended",
+        function=Function(LIFECYCLE, "ended"),
+        client=EVERY,
+        server=POSTED_RESPONSES,
+        taken_over=False,
+    ),
+)
+
+
+def point(name: str) -> Point:
+    """The point of this name.
+
+    :raises KeyError: there is none.
+    """
+    found = {each.name: each for each in POINTS}
+    return found[name]
+
+
+def functions(points: tuple[Point, ...] = POINTS) -> Iterator[Function]:
+    """Every function that the table names."""
+    for each in points:
+        yield each.function
+        if each.within is not None:
+            yield each.within

@@ -1,0 +1,123 @@
+"""The client: ``python -m tests.chaos.programs.client SETUP``. Sends every order that is not marked as sent.
+
+Marking and sending are one transaction. It prints ``sent`` when nothing is left to send and ``done`` when everything
+has arrived, and ends at SIGTERM.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import signal
+import sys
+import threading
+from contextlib import nullcontext
+
+from sqlalchemy import Connection, func, select, update
+from sqlalchemy.exc import DBAPIError
+
+from mercury import MessageContext, StorageError
+from mercury.service.serving import server_for
+from tests.chaos import hook
+from tests.chaos.kinds import Mode, Way
+from tests.chaos.programs.messages import Confirmation, Order
+from tests.chaos.programs.setup import HOST, SERVICE, Place, Setup, listening
+from tests.chaos.programs.tables import CONFIRMATIONS, ORDERS
+
+log = logging.getLogger("client")
+
+CALLBACK = "confirmed"
+#: Seconds before a transaction that failed is tried again.
+AGAIN = 0.05
+
+
+class Client:
+    """Sends orders in a thread of its own."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._mercury = place.mercury
+        self._mode = place.setup.mode
+        self._ending = threading.Event()
+        self._mercury.callback(CALLBACK)(self._confirmed)
+        self._sender = self._mercury.to(f"http://{HOST}:{place.setup.server_port}/services/{SERVICE}", key="orders")
+        self._thread = threading.Thread(target=self._send_all, name="application", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the order that is being sent; nothing new is begun."""
+        self._ending.set()
+        self._thread.join()
+
+    def _confirmed(self, confirmation: Confirmation, context: MessageContext) -> None:
+        with self._place.connection(context.transaction) as connection:
+            connection.execute(CONFIRMATIONS.insert().values(dataclasses.asdict(confirmation)))
+
+    def _send_all(self) -> None:
+        left = True
+        while left and not self._ending.is_set():
+            try:
+                left = self._send_next()
+            except (StorageError, DBAPIError) as error:
+                # Whether it was committed is in the database: there an order is sent or not.
+                log.warning("an order is tried again: %s", str(error).partition("\n")[0])
+                self._ending.wait(AGAIN)
+        hook.say("sent")
+        while not self._ending.is_set():
+            try:
+                if self._sender.wait(AGAIN):
+                    hook.say("done")
+                    return
+            except StorageError as error:
+                log.warning("it is not known whether everything has arrived: %s", error)
+                self._ending.wait(AGAIN)
+
+    def _send_next(self) -> bool:
+        """Mark the next order as sent, and send it. Returns whether there may be another."""
+        separate = self._place.setup.form.separate
+        with nullcontext() if separate else self._mercury.transaction() as tx:
+            with self._place.connection(tx) as connection:
+                order, last = _take(connection)
+            if order is None:
+                return not last
+            if self._mode is Mode.IN_OUT:
+                self._sender.request_with_callback(order, CALLBACK, tx=tx)
+            else:
+                self._sender.send(order, tx=tx)
+            if last:
+                self._sender.close(tx=tx)
+        return not last
+
+
+def _take(connection: Connection) -> tuple[Order | None, bool]:
+    """The first order that is not sent, now marked; and whether there is no other."""
+    waiting = select(ORDERS).where(~ORDERS.c.sent).order_by(ORDERS.c.id).limit(1).with_for_update()
+    row = connection.execute(waiting).first()
+    left = connection.execute(select(func.count()).select_from(ORDERS).where(~ORDERS.c.sent)).scalar_one()
+    if row is None:
+        return None, left == 0  # another client has just sent the one that was the first
+    connection.execute(update(ORDERS).where(ORDERS.c.id == row.id).values(sent=True))
+    return Order(row.id, row.item, row.quantity), left == 1
+
+
+def main(setup: Setup) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    place = Place(setup)
+    client = Client(place)
+    if setup.way is Way.POSTED:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        server = server_for(place.mercury.app(), 3.0, on_started=client.start)
+        server.run(sockets=[listening(setup.port)])  # until SIGTERM
+        client.stop()
+    else:
+        with place.mercury:
+            client.start()
+            signal.sigwait([signal.SIGTERM])
+            client.stop()
+    place.report()
+
+
+if __name__ == "__main__":
+    main(Setup.load(sys.argv[1]))

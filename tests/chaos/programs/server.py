@@ -1,0 +1,42 @@
+"""The server: ``python -m tests.chaos.programs.server SETUP``. Its handler notes each order that it is given."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+from mercury import MessageContext, Service
+from mercury.service.serving import server_for
+from tests.chaos import hook
+from tests.chaos.kinds import Mode
+from tests.chaos.programs.messages import Confirmation, Order
+from tests.chaos.programs.setup import SERVICE, Place, Setup, listening
+from tests.chaos.programs.tables import RECEIVED_ORDERS
+
+
+def service(place: Place) -> Service:
+    """The service, whose orders are answered or not, as the mode says."""
+    orders = Service(SERVICE)
+
+    def note(order: Order, context: MessageContext) -> None:
+        with place.connection(context.transaction) as connection:
+            connection.execute(RECEIVED_ORDERS.insert().values(dataclasses.asdict(order)))
+
+    def confirm(order: Order, context: MessageContext) -> Confirmation:
+        note(order, context)
+        return Confirmation(order.id, order.item, order.quantity)
+
+    orders.operation("Order")(note if place.setup.mode is Mode.IN_ONLY else confirm)
+    return orders
+
+
+def main(setup: Setup) -> None:
+    place = Place(setup)
+    app = place.mercury.app(service(place))
+    server = server_for(app, 3.0, on_started=lambda: hook.say("serving"))
+    server.run(sockets=[listening(setup.port)])  # until SIGTERM
+    place.report()
+
+
+if __name__ == "__main__":
+    main(Setup.load(sys.argv[1]))

@@ -1,0 +1,131 @@
+"""What the driver tells a program, and what both programs make of it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, create_engine
+
+from mercury import (
+    DestinationPolicy,
+    Mercury,
+    RetransmissionPolicy,
+    Settings,
+    SourcePolicy,
+    Transaction,
+)
+from mercury.engine.parts import EngineSettings
+from mercury.engine.runtime import RuntimeSettings
+from mercury.settings import HttpSettings
+from mercury.statemachine.retransmission import Backoff
+from tests.chaos import hook
+from tests.chaos.kinds import Form, Mode, Moment, Way
+from tests.chaos.points import POINTS, point
+
+HOST = "127.0.0.1"
+SERVICE = "orders"
+
+#: Seconds. A claim that nobody prolongs, and a session of a process that stands still, are soon over.
+LEASE = 0.6
+BASE, CAP = 0.1, 0.4
+#: How long an exchange may take: it may have come to a process that stands still.
+EXCHANGE = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """One program's part of an experiment."""
+
+    form: Form
+    mode: Mode
+    way: Way
+    #: The databases' URLs; ``memory:`` or, with `Form.SAME_DATABASE`, twice the same.
+    store: str
+    app: str
+    #: The decision log's, with `Form.TWO_PHASE`.
+    log: str = ""
+    #: Where the program listens, and where the server does.
+    port: int
+    server_port: int
+    #: Where to stop: the point's name, the moment, and the visit.
+    stop: tuple[str, Moment, int] | None = None
+    #: Count the visits to all points instead, and print them at the end.
+    count: bool = False
+
+    def dump(self) -> str:
+        """As text for a command line."""
+        return json.dumps(dataclasses.asdict(self), default=lambda member: member.value)
+
+    @classmethod
+    def load(cls, text: str) -> Setup:
+        given = json.loads(text)
+        given |= {"form": Form(given["form"]), "mode": Mode(given["mode"]), "way": Way(given["way"])}
+        if given["stop"] is not None:
+            name, moment, visit = given["stop"]
+            given["stop"] = (name, Moment(moment), visit)
+        return cls(**given)
+
+    @property
+    def address(self) -> str | None:
+        """Where peers reach this program; a client that does not listen has none."""
+        listens = self.port == self.server_port or self.way is Way.POSTED
+        return f"http://{HOST}:{self.port}" if listens else None
+
+
+class Place:
+    """A program's Mercury and its application's database."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(relativeCreated)6d %(name)s: %(message)s")
+        self._visits = hook.count(POINTS) if setup.count else None
+        if setup.stop is not None:
+            name, moment, visit = setup.stop
+            hook.stop_at(point(name), moment, visit)
+        self._engine: Engine | None = create_engine(setup.app) if setup.form.separate else None
+        self.mercury = Mercury(setup.store, address=setup.address, allow=[f"http://{HOST}:*"], settings=_settings())
+
+    @contextlib.contextmanager
+    def connection(self, tx: Transaction | None) -> Iterator[Connection]:
+        """The application's database: in Mercury's transaction, or with a commit of its own when the block is left."""
+        if self._engine is not None:
+            with self._engine.begin() as connection:
+                yield connection
+        elif tx is not None:
+            yield tx.connection()
+
+    def report(self) -> None:
+        """Print what was counted."""
+        if self._visits is not None:
+            hook.say(f"visits {json.dumps(self._visits)}")
+
+
+def listening(port: int) -> socket.socket:
+    """A socket at a port that the driver keeps free for the programs; several processes may have it at once."""
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind((HOST, port))
+    return bound
+
+
+def _settings() -> Settings:
+    destination = DestinationPolicy(
+        acknowledgement_interval=0.05, acknowledge_every=4, redelivery=Backoff(base=BASE, cap=CAP)
+    )
+    source = SourcePolicy(retransmission=RetransmissionPolicy(base=BASE, cap=CAP), window=6)
+    return Settings(
+        store="memory:",
+        engine=EngineSettings(lease=LEASE, invoke_batch=4, number_batch=6),
+        runtime=RuntimeSettings(senders=4, invokers=2, poll=0.2),
+        http=HttpSettings(timeout=EXCHANGE, back_channel_wait=0.3, shutdown_deadline=3.0),
+        source=source,
+        destination=destination,
+    )

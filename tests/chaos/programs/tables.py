@@ -1,0 +1,50 @@
+"""The tables of the two applications. No key forbids a repetition: it has to be seen."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Engine, Identity, MetaData, Table, Text, false
+
+METADATA = MetaData()
+
+#: The client's: what it has to send.
+ORDERS = Table(
+    "orders",
+    METADATA,
+    Column("id", BigInteger, primary_key=True),
+    Column("item", Text, nullable=False),
+    Column("quantity", BigInteger, nullable=False),
+    Column("sent", Boolean(create_constraint=False), nullable=False, server_default=false()),
+)
+
+#: The server's: what its handler was given, in the order in which it was.
+RECEIVED_ORDERS = Table(
+    "received_orders",
+    METADATA,
+    Column("arrival", BigInteger, Identity(), primary_key=True),
+    Column("id", BigInteger, nullable=False),
+    Column("item", Text, nullable=False),
+    Column("quantity", BigInteger, nullable=False),
+)
+
+#: The client's: what its callback was given.
+CONFIRMATIONS = Table(
+    "confirmations",
+    METADATA,
+    Column("arrival", BigInteger, Identity(), primary_key=True),
+    Column("id", BigInteger, nullable=False),
+    Column("item", Text, nullable=False),
+    Column("quantity", BigInteger, nullable=False),
+)
+
+ITEMS = ("tea", "coffee", "sugar", "salt", "<&> 'ß'")
+
+
+def make(engine: Engine, orders: int) -> None:
+    """Make the tables, with so many orders to be sent."""
+    METADATA.create_all(engine)
+    with engine.begin() as connection:
+        rows = [
+            {"id": number, "item": ITEMS[number % len(ITEMS)], "quantity": number * 7 % 11}
+            for number in range(1, orders + 1)
+        ]
+        connection.execute(ORDERS.insert(), rows)

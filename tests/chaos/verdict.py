@@ -1,0 +1,173 @@
+"""What is found in the databases: whether an experiment is over, and what it has done to the rows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import psycopg
+from sqlalchemy import make_url
+
+from tests.chaos.databases import MEMORY, Ground, connect
+from tests.chaos.kinds import Form, Mode
+
+Row = tuple[Any, ...]
+
+#: What has to be gone from a store: statements that count it, with what it is.
+UNFINISHED = {
+    "source sequences have not ended": "select count(*) from mercury_rms_sequence where ended_at is null",
+    "destination sequences have not ended": "select count(*) from mercury_rmd_sequence where ended_at is null",
+    "messages wait to be sent": "select count(*) from mercury_rms_message",
+    "messages wait for the application": "select count(*) from mercury_invoker_message",
+}
+DEAD = "select reason from mercury_dead_letter"
+PREPARED = "select gid from pg_prepared_xacts where database = any(%s)"
+ORDERS = "select id, item, quantity from orders order by id"
+UNSENT = "select count(*) from orders where not sent"
+RECEIVED = "select id, item, quantity from received_orders order by arrival"
+CONFIRMED = "select id, item, quantity from confirmations order by arrival"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What is wrong with the rows on one side of the wire, against those on the other."""
+
+    lost: int = 0
+    repeated: int = 0
+    #: Rows that come after one that was sent later.
+    out_of_order: int = 0
+    #: Rows that nobody sent so.
+    altered: int = 0
+
+    def __add__(self, other: Difference) -> Difference:
+        return Difference(
+            self.lost + other.lost,
+            self.repeated + other.repeated,
+            self.out_of_order + other.out_of_order,
+            self.altered + other.altered,
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.lost or self.repeated or self.out_of_order or self.altered)
+
+    def __str__(self) -> str:
+        counts = (
+            (self.lost, "lost"),
+            (self.repeated, "repeated"),
+            (self.out_of_order, "out of order"),
+            (self.altered, "altered"),
+        )
+        return ", ".join(f"{count} {what}" for count, what in counts if count)
+
+
+def compare(sent: Sequence[Row], arrived: Sequence[Row]) -> Difference:
+    """Row by row: everything that was sent has to have arrived once, in the same order.
+
+    :param sent: rows whose first column is their number, ascending.
+    """
+    numbers = {row[0] for row in sent}
+    counts = Counter(row[0] for row in arrived)
+    first = list(dict.fromkeys(row[0] for row in arrived if row[0] in numbers))
+    highest, late = 0, 0
+    for number in first:
+        late += number < highest
+        highest = max(highest, number)
+    return Difference(
+        lost=sum(number not in counts for number in numbers),
+        repeated=sum(count - 1 for number, count in counts.items() if number in numbers),
+        out_of_order=late,
+        altered=sum(row not in sent for row in arrived),
+    )
+
+
+class Witness:
+    """Looks into the databases of an experiment, also while the server is away now and then."""
+
+    def __init__(self, ground: Ground, form: Form, mode: Mode) -> None:
+        self._ground = ground
+        self._form = form
+        self._mode = mode
+        self._connections: dict[str, psycopg.Connection] = {}
+
+    def __enter__(self) -> Witness:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # --- is it over? -----------------------------------------------------------------------------------------------
+
+    def is_over(self) -> bool:
+        """Whether everything has arrived and every sequence has ended; ``False`` also when the server is away."""
+        with contextlib.suppress(psycopg.OperationalError):
+            return self._all_there() and not self.left()
+        return False
+
+    def _all_there(self) -> bool:
+        wanted = self._count(self._ground.client.app, "select count(*) from orders")
+        there = [self._count(self._ground.server.app, "select count(*) from received_orders")]
+        if self._mode is Mode.IN_OUT:
+            there.append(self._count(self._ground.client.app, "select count(*) from confirmations"))
+        return min(there) >= wanted and not self._count(self._ground.client.app, UNSENT)
+
+    def left(self) -> list[str]:
+        """What is still to be done, for people."""
+        left = []
+        for name, urls in (("client", self._ground.client), ("server", self._ground.server)):
+            if urls.store != MEMORY:
+                counts = {what: self._count(urls.store, query) for what, query in UNFINISHED.items()}
+                left += [f"{name}: {count} {what}" for what, count in counts.items() if count]
+        prepared = self.prepared()
+        return left + ([f"{len(prepared)} transactions are prepared"] if prepared else [])
+
+    # --- what is there ---------------------------------------------------------------------------------------------
+
+    def difference(self) -> Difference:
+        """What is wrong with the rows, on both ways."""
+        sent = self._rows(self._ground.client.app, ORDERS)
+        found = compare(sent, self._rows(self._ground.server.app, RECEIVED))
+        if self._mode is Mode.IN_OUT:
+            found += compare(sent, self._rows(self._ground.client.app, CONFIRMED))
+        return found
+
+    def prepared(self) -> list[str]:
+        """Branches that are neither committed nor rolled back."""
+        return [gid for (gid,) in self._rows(self._ground.client.app, PREPARED, (self._ground.names,))]
+
+    def dead_letters(self) -> list[str]:
+        """Why messages died; none may."""
+        stores = [urls.store for urls in (self._ground.client, self._ground.server) if urls.store != MEMORY]
+        return [reason for url in stores for (reason,) in self._rows(url, DEAD)]
+
+    def progress(self) -> tuple[int, ...]:
+        """Grows while there is anything going on that can be seen from outside."""
+        client, server = self._ground.client.app, self._ground.server.app
+        counts = [self._count(client, UNSENT), self._count(client, "select count(*) from confirmations")]
+        return (*counts, self._count(server, "select count(*) from received_orders"))
+
+    # --- within ----------------------------------------------------------------------------------------------------
+
+    def _count(self, url: str, query: str) -> int:
+        return int(self._rows(url, query)[0][0])
+
+    def _rows(self, url: str, query: str, parameters: Iterable[Any] = ()) -> list[Row]:
+        name = str(make_url(url).database)
+        connection = self._connections.get(name)
+        if connection is None or connection.broken:
+            connection = self._connections[name] = connect(url)
+        try:
+            return connection.execute(query, tuple(parameters) or None).fetchall()
+        except psycopg.OperationalError:
+            self._connections.pop(name).close()
+            raise

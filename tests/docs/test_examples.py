@@ -1,0 +1,156 @@
+"""The programs that README and the tutorial show are run as they stand there, by real processes."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+import mercury
+from tests.acceptance.processes import MERCURY, Running, Serving, run
+
+from .pages import ROOT, Block, blocks, pages
+
+#: Where the pages say that the server is.
+SHOWN = "127.0.0.1:8000"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def files_of(page: Path) -> dict[str, str]:
+    """The files that a page shows, by the name in their first line: ``# shop/server.py``."""
+    found = {}
+    for block in blocks(page.read_text(encoding="utf-8")):
+        name = re.match(r"# ([\w/]+\.py)\b", block.text)
+        if block.language == "python" and name:
+            found[name[1]] = block.text
+    return found
+
+
+def write(page: Path, folder: Path, netloc: str) -> None:
+    """Write a page's files; the server's address is the only thing that changes."""
+    for name, text in files_of(page).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text.replace(SHOWN, netloc))
+
+
+def printed_by(page: Path, command: str) -> list[str]:
+    """What a page says that a command prints."""
+    for block in blocks(page.read_text(encoding="utf-8")):
+        first, _, rest = block.text.partition("\n")
+        if block.language == "console" and first == f"$ {command}":
+            return rest.splitlines()
+    raise AssertionError(f"{page.name} does not show {command!r}")
+
+
+# --- README ----------------------------------------------------------------------------------------------------------
+
+README = ROOT / "README.md"
+
+
+def test_the_ten_lines_of_the_readme_do_what_they_say(tmp_path: Path) -> None:
+    port = free_port()
+    write(README, tmp_path, f"127.0.0.1:{port}")
+    with Serving("server:app", "--port", str(port), cwd=tmp_path) as server:
+        client = run([sys.executable, "client.py"], cwd=tmp_path)
+        assert (client.code, client.out, client.err) == (0, "", "")
+        server.signal(signal.SIGTERM)
+        ended = server.ends()
+    assert ended.code == 0
+    orders = [line for line in ended.out.splitlines() if line.startswith("order")]
+    assert orders == [f"order {number} from Ada" for number in (1, 2, 3)]
+
+
+def test_the_client_of_the_readme_may_start_before_its_server(tmp_path: Path) -> None:
+    """``send`` returns when the message is stored, whether or not the server is up."""
+    port = free_port()
+    write(README, tmp_path, f"127.0.0.1:{port}")
+    early = (
+        (tmp_path / "client.py").read_text().replace("    orders.close()", "    print('stored')\n    orders.close()")
+    )
+    (tmp_path / "client.py").write_text(f"import sys\nsys.stdout.reconfigure(line_buffering=True)\n{early}")
+    with Running(sys.executable, "client.py", cwd=tmp_path) as client:
+        client.says("stored")
+        with Serving("server:app", "--port", str(port), cwd=tmp_path) as server:
+            assert client.ends().code == 0
+            server.says(r"order 3 from Ada")
+
+
+def test_the_readme_shows_how_its_programs_are_run() -> None:
+    files = files_of(README)
+    assert set(files) == {"server.py", "client.py"}
+    assert "mercury serve server:app" in files["server.py"].partition("\n")[0]
+    assert "python client.py" in files["client.py"].partition("\n")[0]
+    assert all(len([line for line in text.splitlines() if line.strip()]) <= 15 for text in files.values())
+
+
+# --- the tutorial ----------------------------------------------------------------------------------------------------
+
+TUTORIAL = ROOT / "docs/tutorial.md"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory):
+    """The tutorial's server, and the folder that its files are in."""
+    folder, port = tmp_path_factory.mktemp("tutorial"), free_port()
+    write(TUTORIAL, folder, f"127.0.0.1:{port}")
+    with Serving("shop.server:app", "--port", str(port), cwd=folder) as server:
+        yield server, folder
+
+
+def test_the_server_says_what_the_tutorial_says(shop) -> None:
+    server, _ = shop
+    (said,) = printed_by(TUTORIAL, "mercury serve shop.server:app")
+    assert server.out.splitlines()[0] == said.replace(SHOWN, server.netloc)
+
+
+def test_the_client_prints_what_the_tutorial_says(shop) -> None:
+    server, folder = shop
+    client = run([sys.executable, "-m", "shop.client"], cwd=folder)
+    assert (client.code, client.out.splitlines()) == (0, printed_by(TUTORIAL, "python -m shop.client")), client.err
+    server.says(r"number 1: order 1 of Ada")
+
+
+def test_the_commands_of_the_tutorial_work(shop) -> None:
+    server, folder = shop
+    typed = [
+        line.removeprefix("$ ").replace(SHOWN, server.netloc)
+        for block in blocks(TUTORIAL.read_text(encoding="utf-8"))
+        for line in block.text.replace("\\\n", " ").splitlines()
+        if re.match(r"\$ mercury (send|sequences)", line)
+    ]
+    assert len(typed) == 2
+    for line in typed:
+        words = shlex.split(line)[1:]
+        ended = run([MERCURY, *words, *(["--at", server.url] if words[0] == "sequences" else [])], cwd=folder)
+        assert (ended.code, ended.err) == (0, ""), ended
+        assert "place_in_queue" in ended.out or words[0] == "sequences"
+
+
+# --- all pages -------------------------------------------------------------------------------------------------------
+
+
+def python_blocks() -> list[tuple[str, Block]]:
+    return [
+        (f"{page.relative_to(ROOT)} {number}", block)
+        for page in pages()
+        for number, block in enumerate(blocks(page.read_text(encoding="utf-8")), 1)
+        if block.language == "python"
+    ]
+
+
+@pytest.mark.parametrize("block", [pytest.param(block, id=name) for name, block in python_blocks()])
+def test_every_example_is_python_and_imports_what_there_is(block: Block) -> None:
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.ImportFrom) and node.module == "mercury":
+            assert [each.name for each in node.names if each.name not in mercury.__all__] == []

@@ -1,0 +1,1 @@
+"""Tests of the reconciler. Those with Spark share one session."""

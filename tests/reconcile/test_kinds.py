@@ -1,0 +1,121 @@
+"""Canonical texts: equal values have equal texts, whatever their database calls them."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import uuid
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mercury.reconcile.kinds import Field, Kind, canonical, common, sortable
+
+NOON = datetime.datetime(2026, 7, 1, 12, 0, 0, 500_000, tzinfo=datetime.UTC)
+ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
+
+EQUAL: tuple[tuple[Kind, tuple[Any, ...]], ...] = (
+    (Kind.INTEGER, (7, "7", " 7 ", Decimal("7.00"), 7.0, "007")),
+    (Kind.DECIMAL, (1.5, "1.50", Decimal("1.500"), Decimal("15e-1"))),
+    (Kind.DECIMAL, (0, "-0.00", Decimal("-0"), 0.0)),
+    (Kind.DECIMAL, (10**30, Decimal(10) ** 30, "1e30")),
+    (Kind.FLOAT, (0.1, "0.1", Decimal("0.1"))),
+    (Kind.FLOAT, (0.0, -0.0, "0", 0)),
+    (Kind.TEXT, ("é", "é".encode(), memoryview("é".encode()))),
+    (Kind.BOOLEAN, (True, 1, "t", "TRUE", "yes", 5)),
+    (Kind.BOOLEAN, (False, 0, "f", "No", "")),
+    (Kind.DATE, (datetime.date(2026, 7, 1), "2026-07-01", NOON, "2026-07-01 00:00:00")),
+    (Kind.TIMESTAMP, (NOON, NOON.astimezone(ZoneInfo("Asia/Tokyo")), "2026-07-01T12:00:00.5", 1782907200.5)),
+    (Kind.TIMESTAMP, (datetime.date(1969, 7, 20), "1969-07-20", "1969-07-20T02:00+02:00")),
+    (Kind.UUID, (ID, str(ID).upper(), ID.bytes, f"{{{ID}}}", ID.hex)),
+    (Kind.BYTES, (b"\x00\xff", bytearray(b"\x00\xff"), memoryview(b"\x00\xff"))),
+    (Kind.JSON, ({"b": [1, None], "a": "é"}, '{"a": "\\u00e9",\n "b": [1,null]}', b'{"b":[1,null],"a":"\xc3\xa9"}')),
+)
+
+#: Never equal, though close.
+DIFFERENT: tuple[tuple[Kind, tuple[Any, ...]], ...] = (
+    (Kind.INTEGER, (7, 8, -7, "7.5", None)),
+    (Kind.DECIMAL, ("0.1", "0.10000000000000000001", "1e-20", "NaN", "Infinity", "ten", None)),
+    (Kind.FLOAT, (0.1, math.nextafter(0.1, 1), math.nan, math.inf, -math.inf, None)),
+    (Kind.TEXT, ("a", "a ", "A", "", None, "null", "None")),
+    (Kind.BOOLEAN, (True, False, "maybe", None)),
+    (Kind.TIMESTAMP, (NOON, NOON + datetime.timedelta(microseconds=1), "2026-07-01", "soon", None)),
+    (Kind.UUID, (ID, uuid.UUID(int=0), "not one", None)),
+    (Kind.JSON, ("1", '"1"', "[1]", "{}", "{", None)),
+)
+
+
+@pytest.mark.parametrize(("kind", "values"), EQUAL)
+def test_equal_values_have_one_text(kind: Kind, values: tuple[Any, ...]) -> None:
+    assert len({canonical(value, Field(name="x", kind=kind)) for value in values}) == 1
+
+
+@pytest.mark.parametrize(("kind", "values"), DIFFERENT)
+def test_different_values_have_different_texts(kind: Kind, values: tuple[Any, ...]) -> None:
+    assert len({canonical(value, Field(name="x", kind=kind)) for value in values}) == len(values)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_null_equals_only_null(kind: Kind) -> None:
+    assert canonical(None, Field(name="x", kind=kind)) is None
+    assert canonical("", Field(name="x", kind=kind)) is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale", "value", "text"),
+    [
+        (Kind.DECIMAL, 2, "1.005", "1.01"),
+        (Kind.DECIMAL, 2, "-1.005", "-1.01"),
+        (Kind.DECIMAL, 0, "0.4", "0"),
+        (Kind.FLOAT, 3, 0.12349, "0.123"),
+        (Kind.TIMESTAMP, 0, NOON, "2026-07-01T12:00:01Z"),
+        (Kind.TIMESTAMP, 3, NOON + datetime.timedelta(microseconds=499), "2026-07-01T12:00:00.5Z"),
+        (Kind.TIMESTAMP, 6, NOON, "2026-07-01T12:00:00.5Z"),
+    ],
+)
+def test_a_scale_rounds_half_away(kind: Kind, scale: int, value: Any, text: str) -> None:
+    assert canonical(value, Field(name="x", kind=kind, scale=scale)) == text
+
+
+def test_a_time_without_a_zone_is_one_of_its_columns_zone() -> None:
+    field = Field(name="x", kind=Kind.TIMESTAMP, zone="Europe/Berlin")
+    assert canonical("2026-07-01 14:00", field) == "2026-07-01T12:00:00Z"
+    assert canonical("2026-01-01 13:00", field) == "2026-01-01T12:00:00Z"
+    assert canonical("2026-01-01 13:00+00:00", field) == "2026-01-01T13:00:00Z"
+
+
+def test_blanks_at_the_end_count_unless_the_column_is_padded() -> None:
+    assert canonical("a  ", Field(name="x", kind=Kind.TEXT, trim=True)) == "a"
+    assert canonical(" a", Field(name="x", kind=Kind.TEXT, trim=True)) == " a"
+
+
+def test_two_kinds_are_compared_by_the_one_that_holds_both() -> None:
+    assert common(Kind.INTEGER, Kind.DECIMAL) is Kind.DECIMAL
+    assert common(Kind.FLOAT, Kind.DECIMAL) is Kind.DECIMAL
+    assert common(Kind.TEXT, Kind.UUID) is Kind.UUID
+    assert common(Kind.INTEGER, Kind.BOOLEAN) is Kind.BOOLEAN
+    assert common(Kind.DATE, Kind.TIMESTAMP) is Kind.TIMESTAMP
+    assert common(None, Kind.DATE) is Kind.DATE
+    assert common(None, None) is Kind.TEXT
+    assert common(Kind.UUID, Kind.DATE) is Kind.TEXT
+    for kind in Kind:
+        assert common(kind, kind) is kind
+
+
+@given(st.lists(st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**12), max_value=10**12)))
+def test_numbers_are_sorted_as_numbers(numbers: list[Decimal]) -> None:
+    field = Field(name="x", kind=Kind.DECIMAL)
+    assert sorted(numbers) == sorted(numbers, key=lambda each: sortable(str(each), field) or Decimal(0))
+
+
+def test_times_are_sorted_by_the_moment() -> None:
+    field = Field(name="x", kind=Kind.TIMESTAMP)
+    moments = ["2026-07-01 14:00+02:00", "2026-07-01 12:00:00.000001", NOON]
+    found = [sortable(each, field) for each in moments]
+    assert None not in found
+    assert found == sorted(found, key=lambda each: each or Decimal(0))
+    assert [sortable(each, field) for each in (None, "soon")] == [None, None]

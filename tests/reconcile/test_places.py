@@ -1,0 +1,259 @@
+"""Where a row is that has not arrived, told by two real stores in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+
+from mercury.reconcile import Verdict, Where, reconcile
+from mercury.reconcile.differences import client_now, sort_out
+from mercury.reconcile.places import Found, Places, opened
+from mercury.reconcile.planning import make_plan
+from mercury.reconcile.source import Consistency, held
+from mercury.reconcile.verdicts import Judged
+from mercury.statemachine.effects import Certainty
+from mercury.storage.opening import open_store
+from mercury.storage.records import DeadLetter, Direction, InboundMessage
+from mercury.storage.sql.schema import DECISION, RMS_KEPT
+from tests.conformance.builders import NOW, row
+from tests.reconcile.shop import ORDERS, RECEIVED, changed, config, fill, keys, orders, received
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mercury.storage.api import StorageManager
+
+ORDER = [f"order:{number}" for number in range(1, 11)]
+
+
+@dataclass
+class Between:
+    """Two stores in SQLite files, and what a test puts there."""
+
+    client_url: str
+    server_url: str
+    client: StorageManager
+    server: StorageManager
+
+    def waits(self, correlation: str, message_id: str | None = None, **more: object) -> None:
+        with self.client.transaction() as tx:
+            tx.rms.append(row(message_id or f"urn:{correlation}", correlation=correlation, **more))
+
+    def transmitted(self, correlation: str, *, acknowledged: bool = False) -> None:
+        self.waits(correlation)
+        with changed(self.client_url) as connection:
+            connection.execute(
+                sa.text("update mercury_rms_message set attempts = 2, acknowledged = :a where correlation = :c"),
+                {"a": acknowledged, "c": correlation},
+            )
+
+    def kept(self, correlation: str) -> None:
+        """It was acknowledged, and its row is gone."""
+        values = {"message_id": f"urn:{correlation}", "correlation": correlation, "created_at": NOW, "settled_at": NOW}
+        with changed(self.client_url) as connection:
+            connection.execute(sa.insert(RMS_KEPT).values(values))
+
+    def buffered(self, correlation: str) -> None:
+        number = int(correlation.rpartition(":")[2])
+        message = InboundMessage(sequence="urn:rmd:1", number=number, message_id=f"urn:{correlation}")
+        with self.server.transaction() as tx:
+            tx.invoker.add([message])
+
+    def dies(self, store: StorageManager, correlation: str, *, known: bool) -> None:
+        letter = DeadLetter(
+            id=f"dead {correlation}",
+            direction=Direction.INBOUND,
+            reason="the handler failed <10> times",
+            certainty=Certainty.NOT_DELIVERED,
+            dead_at=NOW,
+            message_id=f"urn:{correlation}",
+            correlation=correlation if known else None,
+        )
+        with store.transaction() as tx:
+            tx.dead_letters.add([letter])
+
+    def decided(self, url: str) -> None:
+        """A two-phase commit that is decided, and whose branches are not all finished."""
+        values = {"gtrid": "g1", "outcome": "commit", "incarnation": "i1", "branches": "{}", "decided_at": NOW}
+        with changed(url) as connection:
+            connection.execute(sa.insert(DECISION).values(values))
+
+    def places(self, correlations: list[str]) -> dict[str, Found]:
+        with opened(self.client_url, self.server_url, responses=False) as places:
+            return dict(places.of(correlations))
+
+
+@pytest.fixture
+def between(tmp_path: Path) -> Iterator[Between]:
+    urls = [f"sqlite:///{tmp_path / name}" for name in ("client.sqlite", "server.sqlite")]
+    stores = [open_store(url) for url in urls]
+    yield Between(*urls, *stores)
+    for store in stores:
+        store.close()
+
+
+def test_a_message_is_found_wherever_it_is_on_its_way(between: Between) -> None:
+    between.waits(ORDER[0])
+    between.transmitted(ORDER[1])
+    between.transmitted(ORDER[2])  # arrived, and the acknowledgement is on its way
+    between.buffered(ORDER[2])
+    between.kept(ORDER[3])
+    between.buffered(ORDER[3])
+    between.transmitted(ORDER[4], acknowledged=True)  # waits for its response
+    between.buffered(ORDER[4])
+    between.dies(between.client, ORDER[5], known=True)
+    between.kept(ORDER[6])
+    between.dies(between.server, ORDER[6], known=False)
+    between.kept(ORDER[7])  # consumed by the application
+    assert {name: found.where for name, found in between.places(ORDER).items()} == {
+        ORDER[0]: Where.WAITING_IN_RMS,
+        ORDER[1]: Where.IN_FLIGHT,
+        ORDER[2]: Where.IN_INVOKER_BUFFER,
+        ORDER[3]: Where.IN_INVOKER_BUFFER,
+        ORDER[4]: Where.IN_INVOKER_BUFFER,
+        ORDER[5]: Where.DEAD_LETTER,
+        ORDER[6]: Where.DEAD_LETTER,
+    }
+    reason = "the handler failed <10> times (not delivered; at the destination)"
+    assert between.places([ORDER[6]])[ORDER[6]].reason == reason
+
+
+def test_the_nearest_of_several_messages_of_a_row_counts(between: Between) -> None:
+    between.dies(between.client, ORDER[0], known=True)
+    between.waits(ORDER[0], "urn:again")
+    assert between.places([ORDER[0]])[ORDER[0]].where is Where.WAITING_IN_RMS
+
+
+def test_many_rows_are_asked_for_a_few_at_a_time(between: Between) -> None:
+    names = [f"order:{number}" for number in range(1300)]
+    for name in names[::100]:
+        between.waits(name)
+    assert set(between.places(names)) == set(names[::100])
+
+
+def test_what_is_nowhere_is_in_doubt_while_a_commit_of_the_server_is_not_finished(between: Between) -> None:
+    between.decided(between.server_url)
+    between.waits(ORDER[0])
+    found = between.places(ORDER[:2])
+    assert (found[ORDER[0]].where, found[ORDER[1]].where) == (Where.WAITING_IN_RMS, Where.IN_DOUBT)
+    with opened(between.client_url, between.server_url, responses=False) as places:
+        assert any("not finished" in note for note in places.notes)
+
+
+def test_without_one_of_the_stores_nothing_is_called_lost(between: Between) -> None:
+    between.waits(ORDER[0])
+    with opened(between.client_url, None, responses=False) as places:
+        found = places.of(ORDER[:2])
+    assert (found[ORDER[0]].where, found[ORDER[1]].where) == (Where.WAITING_IN_RMS, Where.UNKNOWN)
+    with opened(between.client_url, "memory:", responses=False) as places:
+        assert ORDER[1] not in places.of(ORDER[:2])  # the other one is gone, and known to be
+
+
+def test_responses_are_found_by_the_requests_that_they_answer(between: Between) -> None:
+    for name in ORDER[:3]:
+        between.kept(name)
+    with between.server.transaction() as tx:
+        tx.rms.append(row("urn:answer:1", relates_to=f"urn:{ORDER[0]}"))
+    with between.client.transaction() as tx:
+        tx.invoker.add(
+            [InboundMessage(sequence="urn:back", number=1, message_id="urn:answer:2", relates_to=f"urn:{ORDER[1]}")]
+        )
+    with opened(between.server_url, between.client_url, responses=True) as places:
+        found = {name: each.where for name, each in places.of(ORDER[:3]).items()}
+    assert found == {ORDER[0]: Where.WAITING_IN_RMS, ORDER[1]: Where.IN_INVOKER_BUFFER}
+
+
+def test_stores_that_change_meanwhile_are_said_to(between: Between) -> None:
+    with opened(between.client_url, between.server_url, responses=False) as places:
+        assert places.consistency() is Consistency.UNCHANGED
+        between.waits(ORDER[0])
+        assert places.consistency() is Consistency.NONE
+
+
+def test_every_missing_row_has_its_place_in_the_result(
+    spark: SparkSession, postgres_database: Callable[..., str], tmp_path: Path
+) -> None:
+    """The stores share the applications' databases, as where one local transaction does both."""
+    client, server = postgres_database(), postgres_database()
+    sent = orders(60)
+    fill(client, ORDERS, sent)
+    fill(server, RECEIVED, received(sent[8:]))
+    with ExitStack() as stack:
+        stores = [open_store(url) for url in (client, server)]
+        for store in stores:
+            stack.callback(store.close)
+        ours = Between(client, server, *stores)
+        ours.waits("order:1")
+        ours.transmitted("order:2")
+        ours.kept("order:3")
+        ours.buffered("order:3")
+        ours.dies(ours.client, "order:4", known=True)
+        ours.waits("order:20")  # delivered, and the acknowledgement has not come yet
+        given = config(client, server, client_store=client, server_store=server, correlation="order:{id}")
+        given = replace(given, handed_over="paid", out=tmp_path)
+        result = reconcile(given, spark=spark)
+    known = {each.key: each.where for each in result.listed[Verdict.MISSING]}
+    nowhere = {str(each["id"]): Where.LOST if each["paid"] else Where.NOT_HANDED_OVER for each in sent[4:8]}
+    assert known == {
+        "1": Where.WAITING_IN_RMS,
+        "2": Where.IN_FLIGHT,
+        "3": Where.IN_INVOKER_BUFFER,
+        "4": Where.DEAD_LETTER,
+        **nowhere,
+    }
+    assert set(nowhere.values()) == {Where.LOST, Where.NOT_HANDED_OVER}
+    assert result.as_json()["missing"]["dead_letter"] == 1
+    assert keys(result, Verdict.MISSING) == {str(number) for number in range(1, 9)}
+    assert result.delivered == 52
+    assert "the handler failed &lt;10&gt; times" in (tmp_path / "report.html").read_text()
+
+
+# --- what came after the client's snapshot ---------------------------------------------------------------------------
+
+
+class Nowhere:
+    """A fake: it knows the messages that it was given."""
+
+    notes = ()
+
+    def __init__(self, **known: Found) -> None:
+        self.known = known
+        self.asked: list[str] = []
+
+    def of(self, correlations: list[str], /) -> dict[str, Found]:
+        self.asked += correlations
+        return {each: self.known[each] for each in correlations if each in self.known}
+
+    def consistency(self) -> Consistency:
+        return Consistency.SNAPSHOT
+
+
+def test_rows_that_are_newer_than_the_clients_snapshot_are_not_unexpected(
+    postgres_database: Callable[..., str],
+) -> None:
+    client, server = postgres_database(), postgres_database()
+    sent = orders(5)
+    fill(client, ORDERS, sent[:3])
+    fill(server, RECEIVED, [])
+    given = config(client, server)
+    with held(client, "orders", None) as ours, held(server, "received_orders", None) as theirs:
+        plan, *_ = make_plan(given, ours, theirs, 2)
+        with changed(client) as connection:
+            connection.execute(sa.insert(ORDERS), sent[3:4])
+        judged = [Judged(key=(key,), verdict=Verdict.UNEXPECTED, client_count=0, server_count=1) for key in ("4", "5")]
+        judged.append(
+            Judged(key=("1",), verdict=Verdict.MISSING, client_count=1, server_count=0, correlation="order:1")
+        )
+        places: Places = Nowhere()
+        found = list(sort_out(judged, plan=plan, places=places, runs=(), known_now=client_now(plan)))
+    assert found[0] is None
+    assert [(each.key, each.verdict, each.where) for each in found if each is not None] == [
+        ("5", Verdict.UNEXPECTED, None),
+        ("1", Verdict.MISSING, Where.LOST),
+    ]

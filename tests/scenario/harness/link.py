@@ -1,0 +1,69 @@
+"""A sender with short ways to say what stories say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from mercury.client.futures import Futures
+from mercury.client.sender import Sender
+from mercury.storage.api import Transaction
+from mercury.storage.records import Channel
+
+from .words import ASK, NOTE, CountedIds, body
+
+if TYPE_CHECKING:
+    from .node import Node
+
+
+class _Surroundings:
+    """What a sender needs, as the node has it at the moment: a link outlives a crash."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    @property
+    def store(self) -> Any:
+        return self._node.watched
+
+    @property
+    def ids(self) -> CountedIds:
+        return self._node.ids
+
+    @property
+    def futures(self) -> Futures:
+        return self._node.futures
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        return lambda: self._node.world.now
+
+    @property
+    def max_outbound_backlog(self) -> int:
+        return self._node.settings.max_outbound_backlog
+
+    def has_callback(self, name: str) -> bool:
+        return self._node.registry.callback(name) is not None
+
+
+class Link(Sender):
+    """A sender with short ways to say what stories say."""
+
+    def __init__(self, node: Node, channel: Channel) -> None:
+        super().__init__(_Surroundings(node), channel, "urn:test")
+
+    def notes(self, *texts: str, tx: Transaction | None = None) -> list[str]:
+        """Send one-way messages; returns their MessageIDs."""
+        return [self.send(body(text), operation="x", action=NOTE, tx=tx).message_id for text in texts]
+
+    def asks(self, *texts: str, tx: Transaction | None = None) -> list[str]:
+        """Send requests whose responses the callback ``answer`` gets."""
+        return [
+            self.request_with_callback(body(text), "answer", action=ASK, correlation=text, tx=tx).message_id
+            for text in texts
+        ]
+
+    def ask(self, text: str) -> Future[bytes]:
+        """Send a request whose response is waited for here."""
+        return self.request(body(text), action=ASK)

@@ -1,0 +1,280 @@
+"""One engine with its store and application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mercury.client.futures import Futures
+from mercury.engine.addresses import AddressPolicy
+from mercury.engine.application import MessageContext, Operation
+from mercury.engine.core import Engine
+from mercury.engine.exchange import Answer, Arrival, Outgoing, Waiting
+from mercury.engine.parts import EngineSettings
+from mercury.engine.registry import Registry
+from mercury.errors import ApplicationFault, TransientStorageError
+from mercury.simulation.checks import Checks
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
+from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
+from mercury.storage.api import Topic
+from mercury.storage.memory import MemoryStore
+from mercury.storage.records import Channel, DeadLetter, RmdRecord, RmsRecord, SequenceKey
+from mercury.wire.encode import encode
+from mercury.wire.envelope import HttpMessage, Payload
+
+from .flights import Exchange, Flight
+from .link import Link
+from .watched import Crash, WatchedStore
+from .words import ASK, DESTINATION, NOTE, SERVICE, CountedIds, body, source, text_of
+from .world import World
+
+
+@dataclass(slots=True)
+class Told:
+    """What the application's error callback heard."""
+
+    failed: list[tuple[str, int]] = field(default_factory=list)
+    refused: list[tuple[str | None, str]] = field(default_factory=list)
+    died: list[tuple[str | None, str]] = field(default_factory=list)
+
+
+class Node:
+    """One engine with its store and application. Implements `Listener`."""
+
+    def __init__(
+        self,
+        name: str,
+        world: World,
+        *,
+        policy: DestinationPolicy = DESTINATION,
+        allow: tuple[str, ...] = ("*",),
+        **settings: Any,
+    ) -> None:
+        self.host = name
+        self.world = world
+        self.ids = CountedIds(name)
+        self.checks = Checks()
+        self.policy = policy
+        self.settings = EngineSettings(addresses=AddressPolicy(allow), **settings)
+        self.service_url = f"http://{name}/services/{SERVICE}"
+        self.responses_url = f"http://{name}/responses"
+        #: Committed work of the handlers, and what callbacks were given: (correlation, text).
+        self.handled: list[str] = []
+        self.answers: list[tuple[str | None, str]] = []
+        self.contexts: list[MessageContext] = []
+        #: Called in a handler or callback before anything else; may raise.
+        self.on_call: Callable[[MessageContext, str], None] | None = None
+        self.told = Told()
+        self.commits = 0
+        self.crash_before_commit: set[int] = set()
+        self.crash_after_commit: set[int] = set()
+        self.failing_commits: set[int] = set()
+        self.crashes = 0
+        self.up = False
+        self.store: MemoryStore = MemoryStore()
+        world.nodes[name] = self
+        self.start()
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin with what is committed, or begin again."""
+        self.store = self.store.crashed()
+        self.watched = WatchedStore(self.store, self)
+        self.futures = Futures(self.ids.new())
+        self.registry = Registry(default_policy=self.policy)
+        operations = (
+            Operation(name="Note", action=NOTE, response_action=None, call=self._note),
+            Operation(name="Ask", action=ASK, response_action=f"{ASK}Response", call=self._ask),
+        )
+        self.registry.add_service(SERVICE, operations)
+        self.registry.add_callback("answer", self._answer)
+        self.registry.add_callback(self.futures.callback_name, self.futures.callback())
+        self.engine = Engine(
+            store=self.watched, application=self.registry, listener=self, ids=self.ids, settings=self.settings
+        )
+        self.up = True
+
+    def stop(self) -> None:
+        """Everything but committed state is gone; it stays down until `start`."""
+        self.up = False
+        self.engine = None  # type: ignore[assignment]
+        self.world.break_off(self)
+
+    def crash(self) -> None:
+        """Everything but committed state is gone; the node is back at once."""
+        self.crashes += 1
+        self.stop()
+        self.start()
+
+    # --- work ------------------------------------------------------------------------------------------------------
+
+    def turn(self) -> bool:
+        """A turn of each worker that has something due."""
+        if not self.up:
+            return False
+        worked, now = False, self.world.now
+        for worker, due in (
+            (self.engine.source, self.store.due_rms),
+            (self.engine.invocation, self.store.due_invoker),
+            (self.engine.destination, self.store.due_rmd),
+        ):
+            if not due(now, 1):
+                continue
+            try:
+                step = worker.run_once(now)
+            except Crash:
+                self.crash()
+                return True
+            except TransientStorageError:
+                worked = True
+                continue
+            worked |= bool(step.posts or step.progress)
+            self.post(step.posts)
+        return worked
+
+    def next_due(self) -> float | None:
+        times = [self.store.next_due(topic) for topic in Topic]
+        return min((at for at in times if at is not None), default=None)
+
+    def post(self, posts: list[Outgoing]) -> None:
+        assert not self.watched.open, "the network is used inside a transaction"
+        for outgoing in posts:
+            self.checks.posted(self, outgoing)
+            self.world.launch(Flight(encode(outgoing.envelope), outgoing.url, Exchange(self, self.engine, outgoing)))
+
+    def receive(self, arrivals: list[Arrival]) -> list[Answer] | None:
+        """What arrives together is handled together; ``None`` = the node crashed over it."""
+        try:
+            return self.engine.receive(arrivals, self.world.now)
+        except Crash:
+            self.crash()
+            return None
+
+    def respond(self, waiting: Waiting) -> HttpMessage | None:
+        try:
+            return self.engine.respond(waiting)
+        except TransientStorageError:
+            return None
+        except Crash:
+            self.crash()
+            return None
+
+    def answered(self, outgoing: Outgoing, http: HttpMessage) -> None:
+        try:
+            arrival = self.engine.answered(outgoing, http, self.world.now)
+        except Crash:
+            self.crash()
+            return
+        if arrival is not None:
+            answers = self.receive([arrival])
+            if answers is not None:
+                self.post(list(answers[0].posts))
+
+    def failed(self, outgoing: Outgoing, error: str) -> None:
+        try:
+            self.engine.failed(outgoing, error, self.world.now)
+        except Crash:
+            self.crash()
+
+    # --- hand-written envelopes ------------------------------------------------------------------------------------
+
+    def get(self, http: HttpMessage, path: str | None = None) -> HttpMessage:
+        """Somebody posts this here; returns the reply, without waiting for a response."""
+        return self.get_all([http], path)[0]
+
+    def get_all(self, https: list[HttpMessage], path: str | None = None) -> list[HttpMessage]:
+        """Several posts that are handled in one transaction."""
+        url = self.service_url if path is None else f"http://{self.host}/{path}"
+        service = url.partition("/services/")[2] or None
+        answers = self.receive([Arrival(http=http, service=service, url=url, peer="stranger") for http in https])
+        assert answers is not None
+        for answer in answers:
+            self.post(list(answer.posts))
+        return [answer.http for answer in answers]
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    def to(
+        self, server: Node | str, key: str = "key", *, policy: SourcePolicy | None = None, listens: bool = True
+    ) -> Link:
+        url = server if isinstance(server, str) else server.service_url
+        reply_to = EndpointReference(self.responses_url) if listens else ANONYMOUS_ENDPOINT
+        return Link(self, Channel(key=SequenceKey(url, key), policy=policy or source(), reply_to=reply_to))
+
+    # --- the application -------------------------------------------------------------------------------------------
+
+    def _note(self, context: MessageContext, payload: Payload) -> Payload | None:
+        text = self._begin(context, payload)
+        context.transaction.after_commit(lambda: self.handled.append(text))
+        return None
+
+    def _ask(self, context: MessageContext, payload: Payload) -> Payload:
+        text = self._begin(context, payload)
+        context.transaction.after_commit(lambda: self.handled.append(text))
+        if text.startswith("refuse"):
+            raise ApplicationFault("no", code="Refused")  # what was done above is undone with it
+        return Payload(body(f"re {text}"))
+
+    def _begin(self, context: MessageContext, payload: Payload) -> str:
+        text = text_of(payload.xml)
+        self.contexts.append(context)
+        if self.on_call is not None:
+            self.on_call(context, text)
+        return text
+
+    def _answer(self, context: MessageContext, response: Payload | Exception) -> None:
+        text = text_of(response.xml) if isinstance(response, Payload) else f"fault {getattr(response, 'code', '')}"
+        self.contexts.append(context)
+        if self.on_call is not None:
+            self.on_call(context, text)
+        context.transaction.after_commit(lambda: self.answers.append((context.correlation, text)))
+
+    # --- Listener --------------------------------------------------------------------------------------------------
+
+    def sequence_failed(self, endpoint: str, key: str, reason: str, dead_letters: int) -> None:
+        self.told.failed.append((reason, dead_letters))
+
+    def peer_fault(self, endpoint: str, key: str, message_id: str | None, reason: str) -> None:
+        self.told.refused.append((message_id, reason))
+
+    def message_died(self, message_id: str | None, reason: str) -> None:
+        self.told.died.append((message_id, reason))
+        self.futures.died(message_id, reason)
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    def sources(self) -> list[RmsRecord]:
+        return sorted(
+            (record for data in self.store.rms.keys.values() for record in data.records),
+            key=lambda record: record.created_at,
+        )
+
+    def source(self) -> RmsRecord:
+        """The source sequence, when there is one only."""
+        (record,) = self.sources()
+        return record
+
+    def destinations(self) -> list[RmdRecord]:
+        return list(self.store.rmd.records.values())
+
+    def destination(self) -> RmdRecord:
+        """The destination sequence at the service, when there is one only."""
+        (record,) = [record for record in self.destinations() if record.service is not None]
+        return record
+
+    def letters(self) -> list[DeadLetter]:
+        return list(self.store.dead_letters.values())
+
+    def buried(self) -> list[tuple[str, str]]:
+        """The dead letters as (text, certainty)."""
+        return [(text_of(letter.payload), letter.certainty.value) for letter in self.letters()]
+
+    def rows(self) -> int:
+        return sum(len(data.rows) for data in self.store.rms.keys.values())
+
+    def empty(self) -> bool:
+        """Whether nothing is remembered."""
+        store = self.store
+        return not (store.rms.keys or store.rmd.records or store.invoker.buffers)

@@ -1,0 +1,51 @@
+"""What the stories speak of: a service with two operations, policies without chance, bodies, and ids that count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
+from mercury.statemachine.protocol import Protocol
+from mercury.statemachine.retransmission import RetransmissionPolicy
+
+EPOCH = 1_000_000.0
+SERVICE = "orders"
+NOTE, ASK = "urn:test:Note", "urn:test:Ask"
+#: No jitter, and intervals that are easy to add up: 1, 2, 4, 8, 8 ...
+PATIENT = RetransmissionPolicy(base=1.0, factor=2.0, cap=8.0, jitter=0.0)
+DESTINATION = DestinationPolicy(
+    acknowledgement_interval=0.2,
+    redelivery=RetransmissionPolicy(base=0.5, cap=4.0, jitter=0.0),
+    tombstone=3600.0,
+)
+
+
+def source(protocol: Protocol | None = None, **changes: Any) -> SourcePolicy:
+    """A source's policy without chance in it; ``changes`` are fields of `SourcePolicy`."""
+    given = {"retransmission": PATIENT, "idle_timeout": None, "tombstone": 3600.0, **changes}
+    return SourcePolicy(protocol=protocol or Protocol(), **given)
+
+
+def body(text: str) -> bytes:
+    return f'<t:entry xmlns:t="urn:test">{text}</t:entry>'.encode()
+
+
+def text_of(xml: bytes) -> str:
+    return xml.partition(b">")[2].rpartition(b"<")[0].decode()
+
+
+class CountedIds:
+    """`Ids` that count; a node keeps them over its crashes."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._count = 0
+        #: What `chance` returns.
+        self.luck = 0.0
+
+    def new(self) -> str:
+        self._count += 1
+        return f"urn:{self._name}:{self._count}"
+
+    def chance(self) -> float:
+        return self.luck

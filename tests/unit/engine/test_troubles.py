@@ -1,0 +1,90 @@
+"""What is wrong with endpoints: known while it lasts, and told once."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from mercury.engine.troubles import CALM, Troubles
+
+URL, OTHER = "http://a/services/x", "http://b/services/x"
+REFUSED, SLOW = f"{URL}: Connection refused", f"{URL}: timed out"
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.DEBUG, "mercury.transport")
+    return caplog
+
+
+def levels(told: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Each line that was logged: its level, and its text up to the explanation."""
+    return [(record.levelname, record.getMessage().partition(";")[0]) for record in told.records]
+
+
+def test_the_first_failure_is_told_and_its_repetitions_are_not(told: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    for now in range(1000):
+        troubles.failed(URL, REFUSED, float(now))
+    assert levels(told) == [("WARNING", REFUSED)]
+    assert "tried again" in told.text
+    assert troubles.get(URL) == REFUSED
+
+
+def test_a_new_reason_is_told_once(told: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    for reason in (REFUSED, SLOW, REFUSED, SLOW):
+        troubles.failed(URL, reason, 0.0)
+    assert levels(told) == [("WARNING", REFUSED), ("WARNING", SLOW)]
+    assert troubles.get(URL) == SLOW
+
+
+def test_that_it_works_again_is_told(told: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    troubles.failed(URL, REFUSED, 0.0)
+    troubles.worked(URL, 1.0)
+    troubles.worked(URL, 2.0)
+    assert levels(told) == [("WARNING", REFUSED), ("INFO", f"{URL}: it works again")]
+    assert troubles.get(URL) is None
+
+
+def test_what_always_works_is_not_worth_a_word(told: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    troubles.worked(URL, 0.0)
+    assert levels(told) == []
+    assert troubles.get(URL) is None
+
+
+def test_a_bad_network_is_one_trouble(told: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    for now in range(1000):
+        troubles.failed(URL, SLOW if now % 3 else REFUSED, float(now))
+        troubles.worked(URL, now + 0.5)
+    assert levels(told) == [("WARNING", REFUSED), ("INFO", f"{URL}: it works again"), ("WARNING", SLOW)]
+
+
+def test_what_comes_back_after_a_calm_is_told_again(told: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    for now in (0.0, CALM + 2):
+        troubles.failed(URL, REFUSED, now)
+        troubles.worked(URL, now + 1)
+    again = [("WARNING", REFUSED), ("INFO", f"{URL}: it works again")]
+    assert levels(told) == again * 2
+
+
+def test_a_trouble_that_lasts_long_is_not_told_again(told: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    troubles.failed(URL, REFUSED, 0.0)
+    troubles.failed(URL, REFUSED, 100 * CALM)
+    assert levels(told) == [("WARNING", REFUSED)]
+
+
+def test_endpoints_have_troubles_of_their_own(told: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    troubles.failed(URL, REFUSED, 0.0)
+    assert troubles.get(OTHER) is None
+    troubles.failed(OTHER, f"{OTHER}: timed out", 0.0)
+    troubles.worked(OTHER, 1.0)
+    assert troubles.get(URL) == REFUSED
+    assert len(told.records) == 3
