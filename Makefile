@@ -21,7 +21,11 @@ $(STAMP): pyproject.toml constraints.txt
 setup: $(STAMP) ## Make .venv and install everything into it
 
 .PHONY: demo
-demo: $(STAMP) ## Move messages both ways through a network that loses, repeats and cuts
+demo: $(STAMP) ## Orders from one database to another while processes are killed and the network fails
+	$(BIN)/mercury demo
+
+.PHONY: lossy
+lossy: $(STAMP) ## Move messages both ways through a network that loses, repeats and cuts
 	$(BIN)/python -m samples.lossy_network
 
 .PHONY: test
@@ -45,6 +49,7 @@ simulate: $(STAMP) ## Simulate 1000 seeds
 .PHONY: bench
 bench: $(STAMP) ## Measure
 	$(BIN)/python -m benchmarks.messages
+	$(BIN)/python -m benchmarks.reconcile --large --faults 100
 
 .PHONY: clean
 clean: ## Remove what was made

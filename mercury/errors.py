@@ -12,6 +12,7 @@
     │   ├── TransientStorageError the same work may succeed when it is done again
     │   │   └── Conflict          somebody else changed the row first, or the claim was lost
     │   └── CapabilityError       the store can not do what was asked of it
+    ├── OutcomeUnknown            whether a transaction is committed can not be told now; do not repeat it
     ├── TransportError            the other side could not be reached, or did not answer in time
     ├── Overloaded                a queue is full; nothing was stored; try again later
     ├── ProtocolFault             a SOAP fault: ours to send, or the peer's answer; carries the `Fault`
@@ -67,6 +68,13 @@ class Conflict(TransientStorageError):
 
 class CapabilityError(StorageError):
     """The store does not have the capability that was asked for. Nothing was written."""
+
+
+class OutcomeUnknown(MercuryError):
+    """The connection was lost over a commit, and nobody could be asked. It is one or the other: ask before repeating.
+
+    What was prepared in other databases waits for recovery, which makes it one or the other in all of them.
+    """
 
 
 class TransportError(MercuryError):

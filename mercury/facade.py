@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mercury.client.futures import Futures
+from mercury.client.listening import ErrorCallback, ErrorListener
 from mercury.client.sender import Sender
 from mercury.client.status import SequenceStatus, destination_status, status_of
 from mercury.engine.addresses import AddressPolicy, split_url
@@ -31,18 +32,18 @@ from mercury.settings import load as load_settings
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
 from mercury.storage.api import StorageManager, Transaction
-from mercury.storage.opening import open_store
+from mercury.storage.opening import Resources, name_resources, open_store
 from mercury.storage.records import Channel, DeadLetter, SequenceKey
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
 
     from mercury.service.serving import BackgroundServer
+    from mercury.storage.xa.coordinator import Coordinator
+    from mercury.storage.xa.recovery import InDoubt
 
 log = logging.getLogger("mercury")
 
-#: Is told what happened to sequences and messages; see `Mercury.on_error`.
-ErrorCallback = Callable[[str, dict[str, str]], None]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -51,12 +52,17 @@ class Mercury:
 
     :param store: the store's URL: ``sqlite:///FILE``, ``postgresql+psycopg://...``, or ``memory:`` for messages that
         live as long as the process; left out, the settings'. The log says at the start which one is in use.
+    :param resources: databases that may take part in transactions, URLs or SQLAlchemy engines by the names that
+        ``tx.connection(name)`` and ``tx.session(name)`` know them by. Each is the store's own database, or one of
+        PostgreSQL that takes part by two-phase commit; recovery must know them before anything runs.
+    :param log: the URL of the database that keeps the decisions of two-phase commits; left out, the settings'.
     :param address: where peers reach this process, ``http://host:port``; left out, nothing is posted here, and
         acknowledgements and responses come back on the connections of requests.
     :param allow: addresses that peers may name for acknowledgements, responses and faults, as URL prefixes; see
         `AddressPolicy`. Nothing is allowed unless it is listed.
     :param settings: left out, environment variables over ``mercury.toml`` over defaults.
     :raises ConfigurationError: a setting or a parameter is wrong.
+    :raises CapabilityError: the store, or a database of ``resources``, can not take part in a two-phase commit.
     :raises StorageError: the store can not be opened.
 
     Register services and callbacks first, then use it as a context manager, by `start` and `stop`, or as the lifespan
@@ -67,6 +73,8 @@ class Mercury:
         self,
         store: str | StorageManager | None = None,
         *,
+        resources: Resources | None = None,
+        log: str | None = None,
         address: str | None = None,
         allow: Iterable[str] | None = None,
         settings: Settings | None = None,
@@ -86,6 +94,7 @@ class Mercury:
         self.clock = clock
         self._asked_for = store
         self.store: StorageManager = _opened(settings.store) if store is None else _opened(store)
+        self.coordinator = self._named(resources, log or settings.xa.log) if resources else None
         self.futures = Futures(self.ids.new())
         self._registry = Registry(default_policy=settings.destination)
         self._registry.add_callback(self.futures.callback_name, self.futures.callback())
@@ -98,6 +107,14 @@ class Mercury:
         self._server: BackgroundServer | None = None
         self._mutex = threading.Lock()
         self._stopped = False
+
+    def _named(self, resources: Resources, log: str | None) -> Coordinator:
+        xa = self.settings.xa
+        try:
+            return name_resources(self.store, resources, log=log, lease=xa.lease, interval=xa.interval)
+        except BaseException:
+            self.store.close()
+            raise
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
@@ -227,6 +244,7 @@ class Mercury:
     def start(self) -> None:
         """Start to send, receive and invoke. Started twice is started once.
 
+        :raises CapabilityError: a database of ``resources`` can not take part in a two-phase commit.
         :raises MercuryError: it was stopped before: make a new one.
         """
         with self._mutex:
@@ -237,10 +255,12 @@ class Mercury:
             engine = Engine(
                 store=self.store,
                 application=self._registry,
-                listener=_Listener(self.futures, self._error_callbacks),
+                listener=ErrorListener(self.futures, self._error_callbacks),
                 ids=self.ids,
                 settings=self.settings.engine,
             )
+            if self.coordinator is not None:
+                self.coordinator.start()  # what was left in doubt holds locks: before anything is served
             self._runtime = Runtime(engine, self.store, self._transport, self.settings.runtime, self.clock)
             self._runtime.start()
             self._say_store()
@@ -291,7 +311,11 @@ class Mercury:
             log.warning(text, sent, received)
 
     def __enter__(self) -> Mercury:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(
@@ -324,6 +348,13 @@ class Mercury:
         """Messages that could not be delivered, the oldest first."""
         with self.store.transaction() as tx:
             return tx.dead_letters.all()
+
+    def in_doubt(self) -> InDoubt | None:
+        """What two-phase commits have left to recovery, as of its last look; ``None`` = no ``resources`` are named.
+
+        ``len()`` of it is their number, ``oldest(now)`` the age of the oldest in seconds: it keeps its locks.
+        """
+        return self.coordinator.recovery.in_doubt() if self.coordinator is not None else None
 
     def readiness(self) -> dict[str, str]:
         """Each part and what is wrong with it; ``ok`` where nothing is."""
@@ -366,30 +397,3 @@ def _opened(store: str | StorageManager) -> StorageManager:
         return open_store(store)
     except ConfigurationError as error:
         raise ConfigurationError(f"store: {error}") from error
-
-
-class _Listener:
-    """Tells the futures and the application's error callbacks."""
-
-    def __init__(self, futures: Futures, callbacks: list[ErrorCallback]) -> None:
-        self._futures = futures
-        self._callbacks = callbacks
-
-    def sequence_failed(self, endpoint: str, key: str, reason: str, dead_letters: int) -> None:
-        details = {"endpoint": endpoint, "key": key, "reason": reason, "dead_letters": str(dead_letters)}
-        self._tell("sequence_failed", details)
-
-    def peer_fault(self, endpoint: str, key: str, message_id: str | None, reason: str) -> None:
-        details = {"endpoint": endpoint, "key": key, "message_id": message_id or "", "reason": reason}
-        self._tell("peer_fault", details)
-
-    def message_died(self, message_id: str | None, reason: str) -> None:
-        self._futures.died(message_id, reason)
-        self._tell("dead_letter", {"message_id": message_id or "", "reason": reason})
-
-    def _tell(self, kind: str, details: dict[str, str]) -> None:
-        for callback in self._callbacks:
-            try:
-                callback(kind, details)
-            except Exception:
-                log.exception("an error callback failed")

@@ -66,6 +66,25 @@ class HttpSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class XaSettings:
+    """Two-phase commit with the databases that are named in ``Mercury(..., resources={...})``. Times are seconds.
+
+    :raises ConfigurationError: a figure makes no sense; the text begins with its name.
+    """
+
+    #: The URL of a database that keeps the decisions: then the store is prepared like the others. Without it, the
+    #: store keeps them, and commits in one phase after the others are prepared.
+    log: str | None = None
+    #: How long a process is believed to live without a sign of it: then what it had not decided is rolled back.
+    lease: float = 5.0
+    #: How often recovery looks for what was left in doubt.
+    interval: float = 1.0
+
+    def __post_init__(self) -> None:
+        above(0, lease=self.lease, interval=self.interval)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
     """Where the log goes is the application's business; this is what `mercury serve` does with it.
 
@@ -100,6 +119,7 @@ class Settings:
     source: SourcePolicy = field(default_factory=SourcePolicy)
     #: For sequences at services that have no policy of their own.
     destination: DestinationPolicy = field(default_factory=DestinationPolicy)
+    xa: XaSettings = field(default_factory=XaSettings)
     log: LogSettings = field(default_factory=LogSettings)
 
 

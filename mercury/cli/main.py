@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mercury.cli import config, pg, reconcile, send, sequences, serve, simulate, tables
+from mercury.cli import config, demo, pg, reconcile, send, sequences, serve, simulate, tables
 from mercury.cli.output import FAILED, UNUSABLE, notes
 from mercury.errors import ConfigurationError, PayloadError, StorageError
 
@@ -25,6 +25,7 @@ app.command()(serve.serve)
 app.command()(send.send)
 app.add_typer(sequences.app, name="sequences")
 app.command()(simulate.simulate)
+app.command()(demo.demo)
 app.command()(reconcile.reconcile)
 app.command()(tables.tables)
 app.add_typer(config.app, name="config")

@@ -22,6 +22,8 @@ from mercury.wire.payload import check_payload
 
 T = TypeVar("T")
 
+#: Messages sent between two counts of those that wait, at most.
+COUNT_EVERY = 1000
 #: Seconds between two looks at whether everything is done.
 LOOK = 0.01
 
@@ -72,6 +74,8 @@ class Sender:
         self._surroundings = surroundings
         self._channel = channel
         self._namespace = namespace
+        #: Messages that may be sent before those that wait are counted again.
+        self._room = 0
 
     @property
     def endpoint(self) -> str:
@@ -314,11 +318,19 @@ class Sender:
 
     def _store(self, row: OutboundMessage, tx: Work | None) -> Receipt:
         with self._in(tx) as transaction:
-            waiting, most = transaction.rms.backlog(self._channel.key), self._surroundings.max_outbound_backlog
-            if waiting >= most:
-                raise Overloaded(f"{waiting} messages for {self._channel.key} wait already; at most {most} may")
+            self._make_room(transaction)
             transaction.rms.append(row)
         return Receipt(row.message_id, self.endpoint, self.key)
+
+    def _make_room(self, tx: Transaction) -> None:
+        """Count what waits, the more often the less room there is: to count costs more than to send."""
+        if self._room > 0:
+            self._room -= 1
+            return
+        waiting, most = tx.rms.backlog(self._channel.key), self._surroundings.max_outbound_backlog
+        if waiting >= most:
+            raise Overloaded(f"{waiting} messages for {self._channel.key} wait already; at most {most} may")
+        self._room = min((most - waiting) // 4, COUNT_EVERY)
 
     def _in(self, tx: Work | None) -> AbstractContextManager[Transaction]:
         return part_of(self._surroundings.store, tx)

@@ -9,6 +9,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from mercury.errors import ConfigurationError
 from mercury.statemachine.messages import EndpointReference
 
+#: No blanks and no control characters: they would break a line of HTTP.
+_PLAIN = re.compile(r"[^\x00-\x20\x7f]*")
+
 
 def split_url(url: str) -> SplitResult:
     """The parts of an http(s) URL.
@@ -19,6 +22,8 @@ def split_url(url: str) -> SplitResult:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError
+        if not _PLAIN.fullmatch(url) or not (parts.path + parts.query).isascii():
+            raise ValueError  # HTTP has no way to ask for it
         _ = parts.port
     except ValueError:
         raise ConfigurationError(f"not a URL to send to: {url!r} (http://host:port/path is needed)") from None

@@ -18,6 +18,8 @@ log = logging.getLogger("mercury.engine")
 
 #: Why messages died that the application did not wait for.
 ABANDONED = "the application ended the sequence without waiting for it"
+#: Why messages died that the store gave back altered.
+DAMAGED = "what the store kept of it was damaged"
 #: Why requests died that the destination has acknowledged.
 NO_RESPONSE = "its sequence ended before a response came"
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
-from mercury.engine.aftermath import bury_inbound
+from mercury.engine.aftermath import DAMAGED, bury_inbound
 from mercury.engine.call import Call, CallFailed
 from mercury.engine.destination import save_rmd
 from mercury.engine.exchange import Step
@@ -75,11 +75,15 @@ class InvocationWorker:
         self._mutex = threading.Lock()
         self._busy: set[str] = set()
         self._put_off = PutOff()
+        #: Is called when there is work for another thread.
+        self.more: Callable[[], None] = _nobody_else
 
     def run_once(self, now: float) -> Step:
         """Invoke what is due of one buffer after the other."""
         step = Step()
         sequences = self._parts.store.due_invoker(now, self._parts.settings.sequence_batch, self._parts.claims.owner)
+        if len(sequences) > 1:
+            self.more()
         for sequence in sequences:
             if self._put_off.waits(sequence, now):
                 continue
@@ -177,6 +181,8 @@ class InvocationWorker:
             return None
         machine = record.machine
         run = _Run(record, tx.rmd.read(sequence), self._parts.application.policy(record.service))
+        if machine.in_order and not machine.may_skip_gaps:
+            tx.invoker.expect_messages(sequence, machine.next, machine.next + limit)
         run.markers = tx.invoker.markers(sequence)
         numbers = _relevant(tx, run, limit)
         # Only the highest can be the last; the bodies of a long buffer are not needed to see what is releasable.
@@ -200,6 +206,10 @@ class InvocationWorker:
             attempt = run.record.attempts + 1 if index == 0 else 1
             answered = {request.message_id for request in run.requests}
             call = Call(self._parts, run.record, run.request, message, attempt, answered)
+            if message.damaged:
+                self._drop(tx, run, message, DAMAGED, now)
+                run.consumed.append(message.number)
+                continue
             try:
                 channel = call.make(tx, now)
             except CallFailed as failure:
@@ -271,6 +281,10 @@ class InvocationWorker:
             ranges = tuple((number, number) for number in numbers)
             request.machine.handle(events.Consumed(ranges), now, policy(request.service))
             save_rmd(tx, self._parts, request)
+
+
+def _nobody_else() -> None:
+    """One thread does it all."""
 
 
 def _consume_requests(tx: Transaction, run: _Run) -> None:

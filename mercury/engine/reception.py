@@ -60,6 +60,9 @@ class Reception:
             row = tx.rms.response_to(waiting.message_id)
             if row is None or row.sequence_id is None or not row.channel.back_channel:
                 return None
+            if row.damaged:
+                log.error("a response was damaged in the store", extra={"message_id": row.message_id})
+                return None
             if row.channel.pair != waiting.sequence:
                 return None  # somebody else's, whose MessageID is the same
             records = tx.rms.peek(row.channel.key)

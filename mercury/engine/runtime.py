@@ -99,6 +99,7 @@ class Runtime:
         self._started = False
         #: Endpoints whose last exchange failed, with the reason.
         self.troubles = Troubles()
+        engine.invocation.more = lambda: self._wake(Topic.INVOKER)
         store.listen(self._committed)
 
     # --- life ------------------------------------------------------------------------------------------------------
@@ -223,14 +224,22 @@ class Runtime:
         return self._clock()
 
     def _committed(self, topics: frozenset[Topic]) -> None:
-        for loop in self._loops:
-            if loop.topic in topics:
-                loop.wake()
+        for topic in topics:
+            self._wake(topic)
+
+    def _wake(self, topic: Topic) -> None:
+        """Call one loop that is idle; it calls another if there is more than it can do."""
+        loops = [loop for loop in self._loops if loop.topic is topic]
+        idle = next((loop for loop in loops if loop.idle), None)
+        for loop in loops if idle is None else [idle]:
+            loop.wake()
 
 
 def _trouble_with(reply: HttpMessage) -> str | None:
     """Why a reply says nothing in the protocol's terms; ``None`` = it may, or it need not."""
     trouble = f"HTTP status {reply.status}" if reply.status >= 300 else None
+    if reply.status == 404:
+        trouble = "HTTP status 404: nothing is served at this path"
     if not reply.body:
         return trouble
     try:
@@ -251,8 +260,11 @@ class _Loop(threading.Thread):
         self._poll = poll
         self._called = threading.Event()
         self._ended = False
+        #: It waits, and nobody has called it yet.
+        self.idle = False
 
     def wake(self) -> None:
+        self.idle = False
         self._called.set()
 
     def stop(self) -> None:
@@ -264,21 +276,26 @@ class _Loop(threading.Thread):
             self._called.clear()
             try:
                 progress = self._runtime.turn(self._worker)
-                wait = 0.0 if progress else self._pause()
+                wait = self._pause(AGAIN if not progress else 0.0)
             except Exception:
                 log.exception("%s failed; it goes on", self.name)
                 wait = self._poll
             if wait:
+                self.idle = not self._called.is_set()
                 self._called.wait(wait)
+                self.idle = False
 
-    def _pause(self) -> float:
-        """How long to wait after a turn that found nothing to do."""
+    def _pause(self, again: float) -> float:
+        """How long to wait after a turn.
+
+        :param again: seconds to wait when something is due already: when it was tried just now and nothing could be
+            done, somebody else works on it, or the store could not.
+        """
         due = self._worker.next_due()
         if due is None:
             return self._poll
         remaining = due - self._runtime.now()
-        # What is due already was tried just now: somebody else works on it, or the store could not.
-        return min(self._poll, remaining if remaining > 0 else AGAIN)
+        return min(self._poll, remaining if remaining > 0 else again)
 
 
 class _Senders:

@@ -11,6 +11,7 @@ import logging
 from mercury.engine import envelopes
 from mercury.engine.aftermath import (
     ABANDONED,
+    DAMAGED,
     apply_rms_effects,
     bury,
     holds_back,
@@ -70,32 +71,52 @@ class SourceWorker:
         return self._parts.store.next_due(Topic.RMS, self._parts.claims.owner)
 
     def _work(self, key: SequenceKey, claim: Claim, now: float) -> Step:
-        work = _KeyWork(self._parts, key, now)
+        try:
+            return self._commit(_KeyWork(self._parts, key, now), claim)
+        except _PairEnds:
+            return self._commit(_KeyWork(self._parts, key, now, pairs=True), claim)
+
+    def _commit(self, work: _KeyWork, claim: Claim) -> Step:
         with self._parts.store.transaction() as tx:
             tx.guard(claim)
             work.do(tx)
         return work.step
 
 
-class _KeyWork:
-    """One transaction's work on one key."""
+class _PairEnds(Exception):
+    """A sequence ends, and with it the one that it offered, which should have been locked before."""
 
-    def __init__(self, parts: Parts, key: SequenceKey, now: float) -> None:
+
+class _KeyWork:
+    """One transaction's work on one key.
+
+    :param pairs: lock the sequences that end together with the key's. It is seldom needed, so it is tried without.
+    """
+
+    def __init__(self, parts: Parts, key: SequenceKey, now: float, *, pairs: bool = False) -> None:
         self.parts = parts
         self.key = key
         self.now = now
         self.step = Step(progress=1)
+        self._pairs = pairs
 
     def do(self, tx: Transaction) -> None:
-        pairs = self._lock_pairs(tx)
+        """Everything that is due.
+
+        :raises _PairEnds: it has to be done again, with ``pairs``.
+        """
+        pairs = self._lock_pairs(tx) if self._pairs else {}
         tx.rms.lock([self.key])
         records = tx.rms.records(self.key)
+        paired = {record.id for record in records if self._ends_pair(record)}
         for record in records:
             if record.machine.alive:
                 self._handle(tx, record, events.Tick())
         self._number(tx, records)
         for index, record in enumerate(records):
             self._advance(tx, record, records[index - 1] if index else None)
+            if record.id in paired and not record.machine.alive and not self._pairs:
+                raise _PairEnds
             if not record.machine.alive and record.offered in pairs:
                 end_offered(tx, self.parts, pairs[record.offered], self.now)
             crowded = index < len(records) - TOMBSTONES and not record.machine.unanswered
@@ -107,14 +128,13 @@ class _KeyWork:
     def _lock_pairs(self, tx: Transaction) -> dict[str, RmdRecord]:
         """The offered sequences that end when this key's sequences do: nobody can tell their end (RM-TRM-05)."""
         known = tx.rms.peek(self.key)
-        return tx.rmd.lock(
-            record.offered
-            for record in known
-            if record.offered is not None
-            and record.offer_accepted
-            and record.machine.alive
-            and record.channel.reply_to.anonymous
-        )
+        return tx.rmd.lock(record.offered for record in known if record.offered and self._ends_pair(record))
+
+    @staticmethod
+    def _ends_pair(record: RmsRecord) -> bool:
+        """Whether the end of this living sequence is the end of the one that it offered."""
+        accepted = record.offered is not None and record.offer_accepted
+        return accepted and record.machine.alive and record.channel.reply_to.anonymous
 
     # --- numbering -------------------------------------------------------------------------------------------------
 
@@ -125,6 +145,10 @@ class _KeyWork:
         done: list[OutboundMessage] = []
         for place, row in enumerate(rows):
             current = records[-1] if records and records[-1].machine.alive else None
+            if row.damaged:
+                bury(tx, self.parts, [row], DAMAGED, Certainty.NOT_DELIVERED, self.now)
+                done.append(row)
+                continue
             if row.kind is OutboundKind.ABANDON:
                 self._keep_numbers(tx, records, numbered)  # what it gives up is looked for by number
             if row.kind is not OutboundKind.MESSAGE and self._end(tx, row, current):
@@ -234,6 +258,10 @@ class _KeyWork:
         if rows and rows[0].attempts >= 2 and machine.last_heard < self.now - silence(policy):
             rows = rows[:1]  # nothing comes back: one message finds out as well as a whole window (FC-03)
         due = [row for row in rows if row.due <= self.now]
+        damaged = [row for row in due if row.damaged and not row.acknowledged]
+        if damaged:
+            self._give_up_damaged(tx, record, damaged)
+            return None
         for row in due:
             if not row.acknowledged and policy.retransmission.exhausted(row.attempts, self.now - row.created_at):
                 self._handle(tx, record, events.GaveUp())
@@ -249,6 +277,14 @@ class _KeyWork:
             self._post(record, envelope, Purpose.MESSAGE, row.number)
         tx.rms.transmitted(due)
         return min((row.due for row in rows), default=None)
+
+    def _give_up_damaged(self, tx: Transaction, record: RmsRecord, rows: list[OutboundMessage]) -> None:
+        """A number that can not be sent would hold up the rest for ever: the sequence fails, and all of it is told."""
+        for row in rows:
+            certainty = Certainty.UNKNOWN if row.attempts else Certainty.NOT_DELIVERED
+            number = row.number or 0
+            bury(tx, self.parts, tx.rms.take(record, ((number, number),)), DAMAGED, certainty, self.now)
+        self._handle(tx, record, events.GaveUp())
 
     def _control(self, tx: Transaction, record: RmsRecord, before: RmsRecord | None) -> None:
         machine, policy = record.machine, record.channel.policy

@@ -179,7 +179,7 @@ class Writer:
             shown.append(difference)
         if self._sink is not None:
             self._waiting.append(difference)
-            if len(self._waiting) >= BATCH * 10:
+            if len(self._waiting) >= BATCH:
                 self.flush()
 
     def flush(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mercury.reconcile import checksums, rows
 from mercury.reconcile.order import Displacements, Run
 from mercury.reconcile.plan import Plan
-from mercury.reconcile.verdicts import Judged, Row, judged
+from mercury.reconcile.verdicts import Judged, Row, Verdict, judged
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Tasks for each processor: short ones, so that a slow one does not hold up the end.
 TASKS = 4
+#: Verdicts that may come to the driver at once.
+FEW = 2000
 
 
 def first_pass(spark: SparkSession, plan: Plan) -> checksums.FirstPass:
@@ -55,11 +57,12 @@ def verdicts(spark: SparkSession, request: rows.Request) -> Iterator[Judged]:
     if request.together:
         done = found.flatMap(partial(rows.judged_ranges, request))
     else:
-        done = _sorted(found.flatMap(partial(rows.of_slice, request)), len(portions)).mapPartitions(_fold)
+        together = _sorted(found.flatMap(partial(rows.of_slice, request)), len(portions))
+        done = together.mapPartitions(partial(_fold, bool(request.whole)))
     done.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        done.count()  # in parallel; the iterator below runs one partition at a time
-        yield from done.toLocalIterator()
+        # In parallel; the iterator runs one partition after the other, each as a job of its own.
+        yield from done.collect() if done.count() <= FEW else done.toLocalIterator()
     finally:
         done.unpersist()
 
@@ -69,8 +72,11 @@ def _sorted(found: RDD[Row], partitions: int) -> RDD[tuple[tuple[str, int], Row]
     return pairs.repartitionAndSortWithinPartitions(partitions, lambda key: zlib.crc32(key[0].encode()))
 
 
-def _fold(found: Iterable[tuple[tuple[str, int], Row]]) -> Iterator[Judged]:
-    return judged(row for _, row in found)
+def _fold(delivered: bool, found: Iterable[tuple[tuple[str, int], Row]]) -> Iterator[Judged]:
+    """The verdicts of a partition; those delivered only if they are wanted."""
+    for each in judged(row for _, row in found):
+        if delivered or each.verdict is not Verdict.DELIVERED:
+            yield each
 
 
 def joined_runs(spark: SparkSession, request: rows.Request, limit: int) -> list[Run] | None:

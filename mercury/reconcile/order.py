@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Group = tuple[str | None, ...]
 
 #: More runs than this are not attributed to rows: nothing that could be called an order is left.
-MAX_RUNS = 500_000
+MAX_RUNS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def overtaken(connection: sa.Connection, plan: Plan) -> int:
 
     Repeated rows count too: it is only a first look, and the cheapest there is.
     """
-    rows = _arrivals(plan, first=False).subquery()
+    rows = _arrivals(plan).subquery()
     groups = [rows.c[name] for name in _group_names(plan)]
     previous = sa.func.lag(rows.c.ord).over(partition_by=groups or None, order_by=(rows.c.arrival, rows.c.ord))
     steps = sa.select(rows.c.ord, previous.label("previous")).subquery()
@@ -155,46 +155,63 @@ def overtaken(connection: sa.Connection, plan: Plan) -> int:
 
 
 def server_runs(connection: sa.Connection, plan: Plan) -> list[Run] | None:
-    """The runs of the server's rows, each key counted when it came first; ``None`` = more than `MAX_RUNS`."""
+    """The runs of the server's rows; ``None`` = more than `MAX_RUNS`.
+
+    Only their first and last rows come here. A repeated row is a run like any other: its key gets another verdict.
+    """
     found = counterparts(plan)
     assert found is not None
     order, within = found
     names = _group_names(plan)
     rows = _arrivals(plan).subquery()
     groups = [rows.c[name] for name in names]
+    sent = sa.func.row_number().over(partition_by=groups or None, order_by=(rows.c.ord, rows.c.arrival))
+    numbered = sa.select(*rows.c, sent.label("sent")).subquery()
+    by_arrival: dict[str, Any] = {
+        "partition_by": [numbered.c[name] for name in names] or None,
+        "order_by": (numbered.c.arrival, numbered.c.ord),
+    }
     places = sa.select(
-        *groups,
-        rows.c.ord,
-        sa.func.row_number().over(partition_by=groups or None, order_by=(rows.c.ord, rows.c.arrival)).label("sent"),
-        sa.func.row_number().over(partition_by=groups or None, order_by=(rows.c.arrival, rows.c.ord)).label("arrived"),
+        *(numbered.c[name] for name in names),
+        *(numbered.c.ord, numbered.c.sent),
+        sa.func.row_number().over(**by_arrival).label("arrived"),
+        sa.func.lag(numbered.c.sent).over(**by_arrival).label("before"),
+        sa.func.lead(numbered.c.sent).over(**by_arrival).label("after"),
     ).subquery()
-    groups = [places.c[name] for name in names]
-    previous = sa.func.lag(places.c.arrived).over(partition_by=groups or None, order_by=places.c.sent)
-    begins = sa.case((places.c.arrived == previous + 1, 0), else_=1)
-    marked = sa.select(*places.c, begins.label("begins")).subquery()
-    groups = [marked.c[name] for name in names]
-    number = sa.func.sum(marked.c.begins).over(partition_by=groups or None, order_by=marked.c.sent)
-    numbered = sa.select(*marked.c, number.label("run")).subquery()
-    groups = [numbered.c[name] for name in names]
-    aggregates: list[sa.ColumnElement[Any]] = [sa.func.min(numbered.c.ord), sa.func.max(numbered.c.ord)]
-    aggregates += [sa.func.min(numbered.c.sent), sa.func.min(numbered.c.arrived), sa.func.count()]
-    query = sa.select(*groups, *aggregates).group_by(*groups, numbered.c.run).limit(MAX_RUNS + 1)
-    runs = []
-    for row in connection.execute(query):
-        group = tuple(canonical(value, field) for value, field in zip(row, within, strict=False))
-        low, high, sent, arrived, length = row[len(within) :]
-        begin, end = sortable(low, order), sortable(high, order)
-        if begin is not None and end is not None:
-            runs.append(Run(group, begin, end, int(sent), int(arrived), int(length)))
-    return runs if len(runs) <= MAX_RUNS else None
+    begins = places.c.before.is_distinct_from(places.c.sent - 1)
+    ends = places.c.after.is_distinct_from(places.c.sent + 1)
+    taken = connection.execute(sa.select(places).where(sa.or_(begins, ends)).limit(2 * MAX_RUNS + 1)).all()
+    if len(taken) > 2 * MAX_RUNS:
+        return None
+    edges = [
+        (tuple(canonical(value, field) for value, field in zip(row, within, strict=False)), *row[len(within) :])
+        for row in taken
+    ]
+    return list(_between_edges(edges, order))
+
+
+def _between_edges(edges: list[Any], order: Field) -> Iterator[Run]:
+    """From the first and last rows of runs to the runs.
+
+    :param edges: group, value of the order column, place in the order of sending and in that of arrival, and the places
+        of sending of the rows that arrived before and after.
+    """
+    first: Any = None
+    for group, value, sent, arrived, before, after in sorted(edges, key=lambda edge: (repr(edge[0]), edge[2])):
+        if before is None or before != sent - 1:
+            first = (value, sent, arrived)
+        if after is None or after != sent + 1:
+            low, high = sortable(first[0], order), sortable(value, order)
+            if low is not None and high is not None:
+                yield Run(group, low, high, first[1], first[2], sent - first[1] + 1)
 
 
 def _group_names(plan: Plan) -> list[str]:
     return [f"g{index}" for index in range(len(plan.client.within))]
 
 
-def _arrivals(plan: Plan, *, first: bool = True) -> sa.Select[Any]:
-    """Group, order of sending and arrival of the server's rows, or of the first row of each key."""
+def _arrivals(plan: Plan) -> sa.Select[Any]:
+    """Group, order of sending and arrival of the server's rows."""
     found, side = counterparts(plan), plan.server
     assert found is not None
     assert side.order is not None
@@ -202,15 +219,13 @@ def _arrivals(plan: Plan, *, first: bool = True) -> sa.Select[Any]:
     groups: list[sa.ColumnElement[Any]] = [
         sa.column(field.name).label(name) for field, name in zip(within, _group_names(plan), strict=True)
     ]
-    order_column: sa.ColumnElement[Any] = sa.column(order.name)
+    sent: sa.ColumnElement[Any] = sa.column(order.name)
     arrival: sa.ColumnElement[Any] = sa.column(side.order.name)
-    query = (
-        sa.select(*groups, order_column.label("ord"), (sa.func.min(arrival) if first else arrival).label("arrival"))
+    return (
+        sa.select(*groups, sent.label("ord"), arrival.label("arrival"))
         .select_from(side.place.from_clause())
-        .where(order_column.is_not(None), arrival.is_not(None), *side.place.conditions())
+        .where(sent.is_not(None), arrival.is_not(None), *side.place.conditions())
     )
-    names = dict.fromkeys(field.name for field in (*side.key, *within, order))
-    return query.group_by(*map(sa.column, names)) if first else query
 
 
 def group_of(side: Side, row: dict[str, Any]) -> Group:

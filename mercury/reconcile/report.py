@@ -59,14 +59,14 @@ def page(result: Result) -> str:
     body = [_banner(result)]
     for direction in directions:
         if len(directions) > 1:
-            body.append(f"<h2>{escape(direction.title)}</h2>")
+            body.append(f"<h2>{_safe(direction.title)}</h2>")
         body += _direction(direction)
     body.append(_method(directions))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{escape(_verdict(result))}: {escape(result.client.table)} and {escape(result.server.table)}</title>"
+        f"<title>{_safe(_verdict(result))}: {_safe(result.client.table)} and {_safe(result.server.table)}</title>"
         f"<style>{style}</style></head><body><main>{''.join(body)}</main></body></html>\n"
     )
 
@@ -79,9 +79,9 @@ def _banner(result: Result) -> str:
     began = result.started_at.strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
         f'<header class="banner{"" if result.reconciled else " bad"}">'
-        f'<h1><strong class="verdict">{_verdict(result)}</strong></h1><p>{escape(_sentence(result))}</p>'
-        f'<p class="soft"><code>{escape(result.client.table)}</code> compared with '
-        f"<code>{escape(result.server.table)}</code> · {began} · {result.seconds:.1f} s</p></header>"
+        f'<h1><strong class="verdict">{_verdict(result)}</strong></h1><p>{_safe(_sentence(result))}</p>'
+        f'<p class="soft"><code>{_safe(result.client.table)}</code> compared with '
+        f"<code>{_safe(result.server.table)}</code> · {began} · {result.seconds:.1f} s</p></header>"
     )
 
 
@@ -89,11 +89,11 @@ def _sentence(result: Result) -> str:
     """What was found, in one sentence or two."""
     directions = [result] + ([result.response] if result.response is not None else [])
     rows, waiting = f"{result.client.rows:,} rows", sum(each.under_way for each in directions)
-    wrong = sum(each.differing for each in directions) - waiting
+    wrong = sum(each.differing + each.disordered for each in directions) - waiting
     if wrong:
         return f"{wrong:,} {_plural(wrong, 'key')} of {rows} did not arrive as they should."
     if waiting:
-        return f"Nothing is wrong with {rows}; {waiting:,} {_plural(waiting, 'message')} are still on the way."
+        return f"Nothing is wrong with {rows}; {waiting:,} {'is' if waiting == 1 else 'are'} still on the way."
     whole = "whole and in order" if result.ordered else "and whole"
     back = f" All {result.response.client.rows:,} answers came back." if result.response is not None else ""
     return f"All {rows} are on the server, exactly once, {whole}.{back}"
@@ -110,7 +110,7 @@ def _direction(result: Result) -> list[str]:
     plots = [_delivery(result), _latency(result)]
     parts.append(f'<div class="pair">{"".join(plots)}</div>' if any(plots) else "")
     if result.notes:
-        notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
+        notes = "".join(f"<li>{_safe(note)}</li>" for note in result.notes)
         parts.append(f'<div class="card"><h3>To be known</h3><ul class="notes">{notes}</ul></div>')
     for verdict in (each for each in _TABLES if result.counts[each]):
         parts.append(_rows(result, verdict))
@@ -125,7 +125,7 @@ def _tiles(result: Result) -> str:
         ("bad", result.counts[Verdict.DUPLICATED], "duplicated"),
         ("bad", result.counts[Verdict.ALTERED], "altered"),
         ("bad", result.counts[Verdict.UNEXPECTED], "unexpected"),
-        ("bad", result.counts[Verdict.OUT_OF_ORDER], "out of order"),
+        ("bad", result.counts[Verdict.OUT_OF_ORDER] or result.disordered, "out of order"),
     ]
     if not result.ordered:
         tiles.pop()
@@ -183,13 +183,13 @@ def _latency(result: Result) -> str:
 def _rows(result: Result, verdict: Verdict) -> str:
     listed, count = result.listed.get(verdict, []), result.counts[verdict]
     headings, cells = _TABLES[verdict]
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    head = "".join(f"<th>{_safe(heading)}</th>" for heading in headings)
     body = "".join(f"<tr>{cells(each)}</tr>" for each in listed)
     more = ""
     if count > len(listed):
         where = f"in {result.differences.name}" if result.differences is not None else "not listed"
         rest = f"{len(listed):,} of {count:,} are shown; the other {count - len(listed):,} are {where}."
-        more = f'<p class="more">{escape(rest)}</p>'
+        more = f'<p class="more">{_safe(rest)}</p>'
     return (
         f'<section class="card"><h3>{verdict.value.capitalize()} <span class="count">{count:,}</span></h3>'
         f'<p class="soft">{_EXPLAINED[verdict]}</p><div class="wide">'
@@ -198,13 +198,13 @@ def _rows(result: Result, verdict: Verdict) -> str:
 
 
 def _key(each: Difference) -> str:
-    return f'<td class="key" title="{escape(visible(each.key))}"><bdi>{escape(visible(each.key))}</bdi></td>'
+    return f'<td class="key" title="{_safe(each.key)}"><bdi>{_safe(each.key)}</bdi></td>'
 
 
 def _missing(each: Difference) -> str:
     where = each.where or Where.UNKNOWN
     kind = " bad" if where in dict(_ASIDE) else ""
-    reason = f' <span class="soft">{escape(visible(each.reason))}</span>' if each.reason else ""
+    reason = f' <span class="soft">{_safe(each.reason)}</span>' if each.reason else ""
     place = f'<td><span class="pill{kind}">{_PLACE[where]}</span>{reason}</td>'
     counts = _counts(each) if each.client_count > 1 else ""
     return f'{_key(each)}{place}<td class="value">{counts}{_all(each.client)}</td>'
@@ -228,9 +228,7 @@ def _altered(each: Difference) -> str:
     for index, name in enumerate(each.altered):
         before, after = contrast(ours.get(name), theirs.get(name))
         lead = _key(each) if index == 0 else '<td class="key"></td>'
-        rows.append(
-            f'{lead}<td>{escape(visible(name))}</td><td class="value">{before}</td><td class="value">{after}</td>'
-        )
+        rows.append(f'{lead}<td>{_safe(name)}</td><td class="value">{before}</td><td class="value">{after}</td>')
     return "</tr><tr>".join(rows)
 
 
@@ -238,7 +236,7 @@ def _changes(each: Difference) -> str:
     ours, theirs = each.client or {}, each.server or {}
     return "".join(
         '<span class="one"><span class="name">{}</span> {} / {}</span>'.format(
-            escape(visible(name)), *contrast(ours.get(name), theirs.get(name))
+            _safe(name), *contrast(ours.get(name), theirs.get(name))
         )
         for name in each.altered
     )
@@ -271,7 +269,7 @@ _TABLES = {
 def _all(values: Mapping[str, str | None] | None) -> str:
     found = list((values or {}).items())
     shown = "".join(
-        f'<span class="one"><span class="name">{escape(visible(name))}</span> {_value(value)}</span>'
+        f'<span class="one"><span class="name">{_safe(name)}</span> {_value(value)}</span>'
         for name, value in found[:COLUMNS]
     )
     more = f'<span class="soft">and {len(found) - COLUMNS} more</span>' if len(found) > COLUMNS else ""
@@ -281,7 +279,7 @@ def _all(values: Mapping[str, str | None] | None) -> str:
 def _value(value: str | None) -> str:
     if value is None:
         return '<span class="null">null</span>'
-    return f"<bdi>{escape(visible(_cut(value)))}</bdi>"
+    return f"<bdi>{_safe(_cut(value))}</bdi>"
 
 
 def _cut(text: str) -> str:
@@ -302,8 +300,8 @@ def _marked(text: str, ahead: int, behind: int, tag: str) -> str:
     start, middle, end = text[:ahead], text[ahead : len(text) - behind], text[len(text) - behind :] if behind else ""
     start = start if len(start) <= margin else f"…{start[-margin:]}"
     end = end if len(end) <= margin else f"{end[:margin]}…"
-    marked = f"<{tag}>{escape(visible(_cut(middle)))}</mark>" if middle else ""
-    return f"<bdi>{escape(visible(start))}{marked}{escape(visible(end))}</bdi>"
+    marked = f"<{tag}>{_safe(_cut(middle))}</mark>" if middle else ""
+    return f"<bdi>{_safe(start)}{marked}{_safe(end)}</bdi>"
 
 
 def _common(one: str, other: str) -> int:
@@ -313,6 +311,11 @@ def _common(one: str, other: str) -> int:
             break
         count += 1
     return count
+
+
+def _safe(text: str) -> str:
+    """A text as HTML."""
+    return escape(visible(text))
 
 
 def visible(text: str) -> str:
@@ -341,5 +344,5 @@ def _method(directions: Sequence[Result]) -> str:
     files_ = [each.differences.name for each in directions if each.differences is not None]
     if files_:
         lines.append(("differences", ", ".join(files_)))
-    shown = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in lines)
+    shown = "".join(f"<dt>{_safe(name)}</dt><dd>{_safe(text)}</dd>" for name, text in lines)
     return f'<h2>How it was compared</h2><div class="card"><dl>{shown}</dl></div>'

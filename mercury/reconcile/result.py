@@ -104,6 +104,8 @@ class Result:
     complete: bool = False
     #: The order of arrival was compared.
     ordered: bool = False
+    #: Not zero: so many rows at least are out of order, too many to be named one by one.
+    disordered: int = 0
 
     @property
     def under_way(self) -> int:
@@ -122,7 +124,7 @@ class Result:
     @property
     def reconciled(self) -> bool:
         """Every key was delivered once, whole and in order, or is still on its way; both ways."""
-        wrong = self.differing - (0 if self.complete else self.under_way)
+        wrong = self.disordered + self.differing - (0 if self.complete else self.under_way)
         return not wrong and (self.response is None or self.response.reconciled)
 
     @property
@@ -142,7 +144,7 @@ class Result:
             "duplicated": self.counts[Verdict.DUPLICATED],
             "altered": self.counts[Verdict.ALTERED],
             "unexpected": self.counts[Verdict.UNEXPECTED],
-            "out_of_order": self.counts[Verdict.OUT_OF_ORDER],
+            "out_of_order": self.counts[Verdict.OUT_OF_ORDER] or self.disordered,
             "newer": self.newer,
             "consistent": self.consistent,
             "notes": self.notes,

@@ -18,10 +18,10 @@ from mercury.reconcile.source import connected, stream, translating
 from mercury.reconcile.verdicts import Judged, Key, Row, Verdict, judged
 
 #: Key ranges that are held in memory at a time, of both sides.
-TOGETHER = 50
+TOGETHER = 5
 #: Displaced runs of one row and of several that one statement names.
 MAX_SINGLE, MAX_LONGER = 5000, 20
-MICRO, WIDE = Decimal("0.000001"), Context(prec=38)
+MICRO = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def _read(
                 key=key_of(side, row),
                 values=tuple(canonical(row[each.name], each) for each in side.compare),
                 # As wide as the column is in Spark: six digits after the point are a microsecond.
-                order=None if at is None else at.quantize(MICRO, context=WIDE),
+                order=None if at is None else at.quantize(MICRO, context=Context(prec=38)),
                 group=group,
                 time=_time(side, row),
                 handed_over=_handed_over(side, row),

@@ -170,8 +170,10 @@ def _displaced(
         with translating(config.server.name):
             runs = order.server_runs(server.connection, plan)
     if runs is None:
+        result.disordered = first.overtaken or 1
         result.notes.append(
-            f"the order of arrival has more than {order.MAX_RUNS:,} breaks: rows out of order were not looked for"
+            f"at least {result.disordered:,} rows are out of order, in more than {order.MAX_RUNS:,} places: "
+            "too many to be named one by one"
         )
         return order.Displacements(())
     return order.Displacements(order.displaced(runs))

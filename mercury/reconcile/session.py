@@ -64,9 +64,9 @@ def _start(settings: SparkSettings, log: Path) -> SparkSession:
         with _stderr(log):
             spark: SparkSession = builder.getOrCreate()
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-        tail = log.read_text(errors="replace")[-TAIL:].strip()
+        tail = " ".join(log.read_text(errors="replace")[-TAIL:].split())
         raise ConfigurationError(
-            f"Spark does not start at {settings.master}: {str(error).strip()[:TAIL]} {tail}"
+            f"Spark does not start at {settings.master}: {' '.join(str(error).split())[:TAIL]} {tail}"
         ) from error
     return spark
 
@@ -82,8 +82,8 @@ def _settings(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.worker.reuse": "true",
-        # The JVM's default collector takes the memory it may have; this one takes what it needs.
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=4",
+        # Databases and Python do the work: this JVM should start fast and take the memory that it needs, no more.
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     }
     if settings.master.startswith("local"):
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -22,7 +22,7 @@ from mercury.errors import ConfigurationError, StorageError
 from mercury.reconcile.kinds import Kind
 
 #: Rows that one read takes from the server at a time.
-CHUNK = 5000
+CHUNK = 1000
 
 #: From the most special to the most general.
 _KINDS: tuple[tuple[type[sa.types.TypeEngine[Any]], Kind], ...] = (
@@ -124,6 +124,7 @@ def connected(url: str, snapshot: str | None = None) -> Iterator[sa.Connection]:
         try:
             with engine.connect() as connection:
                 if is_postgres(url):
+                    _read_infinity(connection)
                     connection = connection.execution_options(
                         isolation_level="REPEATABLE READ", postgresql_readonly=True
                     )
@@ -135,6 +136,29 @@ def connected(url: str, snapshot: str | None = None) -> Iterator[sa.Connection]:
                 yield connection
         finally:
             engine.dispose()
+
+
+def _read_infinity(connection: sa.Connection) -> None:
+    """PostgreSQL has dates that Python has not: `infinity`, and years before 1 or after 9999. They stay texts."""
+    from psycopg import DataError, abc
+    from psycopg.types import datetime as types
+
+    def lenient(strict: type[abc.Loader]) -> type[abc.Loader]:
+        class Lenient(strict):  # type: ignore[valid-type, misc]
+            def load(self, data: abc.Buffer) -> Any:
+                try:
+                    return super().load(data)
+                except DataError:
+                    return bytes(data).decode()
+
+        return Lenient
+
+    driver = connection.connection.dbapi_connection
+    adapters = getattr(driver, "adapters", None)
+    if adapters is not None:
+        adapters.register_loader("date", lenient(types.DateLoader))
+        adapters.register_loader("timestamp", lenient(types.TimestampLoader))
+        adapters.register_loader("timestamptz", lenient(types.TimestamptzLoader))
 
 
 def _with_driver(url: str) -> sa.URL:

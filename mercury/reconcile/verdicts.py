@@ -7,13 +7,18 @@ first; with equal counts the values of each column are compared as multisets, wi
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import groupby
+from os.path import commonprefix
 
 Key = tuple[str | None, ...]
 Values = tuple[str | None, ...]
+
+#: Characters of a value that are kept, and how many of them before the first difference.
+KEPT, LEAD = 4000, 200
 
 
 class Verdict(enum.Enum):
@@ -141,20 +146,49 @@ def _judge(key: Key, rows: Iterable[Row]) -> Judged:
         pairs = enumerate(zip(client.columns, server.columns, strict=True))
         altered = tuple(index for index, (ours, theirs) in pairs if ours.differs(theirs, as_often=as_often))
     known = client.time is not None and server.time is not None
+    verdict = _verdict(client.count, server.count, altered, None if first is None else first.run)
+    # Of what was delivered only the time is asked for.
+    ours, theirs = (None, None) if verdict is Verdict.DELIVERED else shortened(client.values, server.values)
     return Judged(
         key=key,
-        verdict=_verdict(client.count, server.count, altered, None if first is None else first.run),
+        verdict=verdict,
         client_count=client.count,
         server_count=server.count,
         altered=altered,
-        client=client.values,
-        server=server.values,
+        client=ours,
+        server=theirs,
         handed_over=None if first is None else first.handed_over,
         correlation=None if first is None else first.correlation,
         run=None if first is None else first.run,
         order=None if first is None else first.order,
         latency=(server.time or 0) - (client.time or 0) if known else None,
     )
+
+
+def shortened(client: Values | None, server: Values | None) -> tuple[Values | None, Values | None]:
+    """Values as they are kept: long ones from a little before the first difference, with what tells them apart."""
+    if client is None or server is None:
+        return _cut(client), _cut(server)
+    from_here = [
+        max(0, len(commonprefix([ours, theirs])) - LEAD) if ours is not None and theirs is not None else 0
+        for ours, theirs in zip(client, server, strict=True)
+    ]
+    return _cut(client, from_here), _cut(server, from_here)
+
+
+def _cut(values: Values | None, from_here: Sequence[int] = ()) -> Values | None:
+    if values is None:
+        return None
+    return tuple(
+        value if value is None or len(value) <= KEPT else _part(value, from_here[index] if from_here else 0)
+        for index, value in enumerate(values)
+    )
+
+
+def _part(value: str, start: int) -> str:
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    end = "…" if start + KEPT < len(value) else ""
+    return f"{'…' if start else ''}{value[start : start + KEPT]}{end} ({len(value):,} characters, SHA-256 {digest}…)"
 
 
 def _verdict(client: int, server: int, altered: Sequence[int], run: int | None) -> Verdict:

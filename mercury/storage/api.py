@@ -138,6 +138,9 @@ class InvokerBufferManager(Protocol):
     def read(self, sequence: str) -> InvokerRecord | None:
         """The committed record, without a lock."""
 
+    def expect_messages(self, sequence: str, low: int, high: int) -> None:
+        """The markers, and the messages from ``low`` to ``high``, will be asked for: a store may read them together."""
+
     def markers(self, sequence: str) -> list[InboundMessage]:
         """The rows of kind END and CUT, in order of insertion."""
 

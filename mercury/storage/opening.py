@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
-from mercury.errors import ConfigurationError, StorageError
+from mercury.errors import CapabilityError, ConfigurationError, StorageError
 from mercury.storage.api import StorageManager
 from mercury.storage.memory import MemoryStore
 
@@ -13,8 +15,11 @@ if TYPE_CHECKING:
 
     from mercury.storage.sql.dialects import Dialect
     from mercury.storage.sql.store import SqlStore
+    from mercury.storage.xa.coordinator import Coordinator
 
 MEMORY = "memory:"
+#: Databases that may take part in transactions: their URLs or engines, by the names that the application gives them.
+Resources: TypeAlias = "Mapping[str, str | Engine]"
 WHAT_THERE_IS = "memory:, sqlite:///FILE and postgresql+psycopg://USER@HOST/DATABASE are what there is"
 
 
@@ -90,3 +95,68 @@ def read_url(url: str) -> tuple[URL, Dialect]:
         return parsed, Sqlite()
     shown = parsed.render_as_string(hide_password=True)
     raise ConfigurationError(f"not a store: {shown!r} ({WHAT_THERE_IS})")
+
+
+def name_resources(
+    store: StorageManager,
+    resources: Resources,
+    *,
+    log: str | None = None,
+    lease: float = 5.0,
+    interval: float = 1.0,
+) -> Coordinator:
+    """Let other databases take part in the transactions of a store, which must not have been used yet.
+
+    :param log: the URL of the database that keeps the decisions: then the store is prepared too. Left out, the store
+        keeps them.
+    :param lease: seconds after which a process without a sign of life is given up.
+    :param interval: seconds between two looks of recovery.
+    :raises ConfigurationError: a name or a URL is none.
+    :raises CapabilityError: the store, or one of the databases, can not take part; nothing was written.
+    :raises StorageError: the log can not be opened.
+    """
+    from mercury.storage.sql.store import SqlStore
+    from mercury.storage.xa.coordinator import Coordinator, Pace
+    from mercury.storage.xa.names import checked_resource
+    from mercury.storage.xa.resources import Resource
+
+    if not isinstance(store, SqlStore):
+        raise CapabilityError(
+            "the store memory: can not take part in a two-phase commit with other databases (resources): use "
+            "sqlite:///FILE or postgresql+psycopg://..."
+        )
+    if log is not None and not store.capabilities.two_phase:
+        raise CapabilityError(
+            f"a store in {store.dialect.name} can not be prepared, so that it must keep the decisions itself: leave "
+            "out log, or use a PostgreSQL store"
+        )
+    found = {
+        checked_resource(name): Resource(name, _engine(name, where), owned=isinstance(where, str))
+        for name, where in resources.items()
+    }
+    for each in found.values():
+        each.check_kind()
+    decisions = open_sql_store(log) if log is not None else None
+    if decisions is not None and decisions.id == store.id:
+        decisions.close()
+        raise ConfigurationError("log: this is the store itself, which keeps the decisions when log is left out")
+    store.coordinator = Coordinator(
+        store, found, lambda: uuid.uuid4().hex[:16], log=decisions, pace=Pace(interval=interval, lease=lease)
+    )
+    return store.coordinator
+
+
+def _engine(name: str, where: str | Engine) -> Engine:
+    """An engine for a database that is to take part."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    if not isinstance(where, str):
+        return where
+    try:
+        backend = make_url(where).get_backend_name()
+    except ArgumentError:
+        raise ConfigurationError(f"resources: what {name!r} stands for is no URL of a database") from None
+    if backend not in ("postgresql", "sqlite"):
+        raise CapabilityError(f"resources: {name!r} is a database of kind {backend}: only PostgreSQL can be prepared")
+    return open_engine(where)

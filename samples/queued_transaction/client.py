@@ -15,9 +15,14 @@ import logging
 import os
 import signal
 import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from sqlalchemy.exc import OperationalError
 
 from mercury import Mercury, Sender, Transaction
-from mercury.errors import TransientStorageError
+from mercury.errors import OutcomeUnknown, TransientStorageError
 from samples.queued_transaction import two_commits
 from samples.queued_transaction.messages import Confirmation, Order
 from samples.queued_transaction.tables import add_confirmation, take_unsent
@@ -26,10 +31,8 @@ log = logging.getLogger("client")
 
 #: Under this name the responses find their callback, after a restart too.
 CONFIRM = "confirm"
-#: Orders that may wait to arrive. Mercury would take a million; here they are to arrive while others are handed over.
-AHEAD = 48
-#: Seconds.
-LOOK, AGAIN = 0.02, 0.2
+#: Seconds: between two looks, before another try, and how long those that are handed over are waited for.
+LOOK, AGAIN, PATIENCE = 0.02, 0.2, 3.0
 
 
 def hand_over_next(mercury: Mercury, orders: Sender, mode: str) -> bool:
@@ -66,6 +69,7 @@ parser.add_argument("url", help="the URL of the server's service")
 parser.add_argument("--address", help="where the server reaches this client; left out, where it listens")
 parser.add_argument("--mode", choices=("in-only", "in-out"), default="in-only")
 parser.add_argument("--pause", type=float, default=0.0, help="seconds between two orders")
+parser.add_argument("--ahead", type=int, default=1000, help="how many may be on their way before it waits for them")
 parser.add_argument("--two-commits", action="store_true", help="how it should not be done: see two_commits.py")
 
 
@@ -74,36 +78,43 @@ def main() -> None:
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     database = os.environ["ORDERS_DATABASE"]
+    hand_over: Callable[[Mercury, Sender, str], bool]
     if options.two_commits:
-        mercury = Mercury(address=options.address)
-        wrong = two_commits.Client(database)
+        mercury, wrong = Mercury(address=options.address), two_commits.Client(database)
         mercury.callback(CONFIRM)(wrong.confirm)
+        hand_over = partial(wrong.hand_over_next, send)
     else:
         mercury = Mercury(address=options.address, resources={"app": database})
         mercury.callback(CONFIRM)(confirm)
+        hand_over = hand_over_next
     logging.basicConfig(level=mercury.settings.log.level.upper(), format="%(asctime)s %(name)s: %(message)s")
     tell(url=mercury.listen())
     with mercury:
         orders = mercury.to(options.url, key="orders")
-        more = True
-        while more and not ended.wait(options.pause):
-            if orders.pending >= AHEAD:
-                ended.wait(LOOK)
-                continue
+        while not ended.wait(options.pause):
+            wait_for_room(orders, options.ahead, ended)
             try:
-                if options.two_commits:
-                    more = wrong.hand_over_next(lambda order: send(orders, order, options.mode))
-                else:
-                    more = hand_over_next(mercury, orders, options.mode)
-            except TransientStorageError as error:
-                log.warning("not handed over, tried again: %s", error)
+                if not hand_over(mercury, orders, options.mode):
+                    break
+            except (TransientStorageError, OperationalError, OutcomeUnknown) as error:
+                # A database is away, or another transaction holds the row. Whether it is sent the table says itself.
+                log.warning("looked at again: %s", error)
                 ended.wait(AGAIN)
-        if not more:
-            orders.close()  # no more will come: the sequence ends once everything has arrived
-        while not ended.is_set() and not orders.wait(timeout=LOOK):
-            pass
-        tell(done=not more)
+        else:
+            return
+        orders.close()  # no more will come: the sequence ends once everything has arrived
+        while not orders.wait(timeout=LOOK):
+            if ended.is_set():
+                return
+        tell(done=True)
         ended.wait()  # it goes on to take what comes late, until it is told to end
+
+
+def wait_for_room(orders: Sender, ahead: int, ended: threading.Event) -> None:
+    """Let what is on its way arrive, for a while, so that the rest is handed over while it does."""
+    until = time.monotonic() + PATIENCE
+    while orders.pending >= ahead and time.monotonic() < until and not ended.wait(LOOK):
+        pass
 
 
 def tell(**values: object) -> None:

@@ -1,7 +1,10 @@
 """The server: every order that arrives becomes a row of ``received_orders``.
 
-`take_order` and `confirm_order` are all there is to it; ``mercury serve samples.queued_transaction.server:app`` runs it.
-Settings: ``MERCURY_STORE`` is Mercury's store, ``ORDERS_DATABASE`` the application's database, which may be the store's.
+`take_order` and `confirm_order` are all there is to it. ``mercury serve samples.queued_transaction.server:app`` runs
+them.
+
+Settings: ``MERCURY_STORE`` is Mercury's store, ``ORDERS_DATABASE`` the application's database, which may be the
+store's.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from sqlalchemy import create_engine
 
-from mercury import Service
+from mercury import Mercury, Sender, Service
 from samples.queued_transaction.messages import Confirmation, Order
 from samples.queued_transaction.tables import add_confirmation, add_received, take_unsent
 
@@ -37,13 +37,15 @@ class Client:
         self.engine = create_engine(database)
         self.between_commits = CrashPoint()
 
-    def hand_over_next(self, send: Callable[[Order], None]) -> bool:
+    def hand_over_next(
+        self, send: Callable[[Sender, Order, str], None], _mercury: Mercury, orders: Sender, mode: str
+    ) -> bool:
         with self.engine.begin() as connection:
             order = take_unsent(connection)
         if order is None:
             return False
         self.between_commits.here()
-        send(order)
+        send(orders, order, mode)  # a transaction of its own
         return True
 
     def confirm(self, confirmation: Confirmation) -> None:

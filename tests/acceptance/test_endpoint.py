@@ -187,6 +187,26 @@ def test_a_request_that_breaks_off_harms_nobody(serving: Serving) -> None:
     assert exchange(serving.netloc, create_sequence()).status == 200
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"NONSENSE\r\n\r\n", id="no request"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", id="TLS"),
+        pytest.param(b"POST /services/desk HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", id="a length below 0"),
+        pytest.param(
+            b"POST /services/desk HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+            id="a chunk that is none",
+        ),
+    ],
+)
+def test_what_is_not_http_is_refused_and_harms_nobody(serving: Serving, data: bytes) -> None:
+    with serving.connection() as peer:
+        peer.sendall(data)
+        peer.shutdown(socket.SHUT_WR)
+        assert peer.recv(1000).startswith(b"HTTP/1.1 400 ")
+    assert exchange(serving.netloc, create_sequence()).status == 200
+
+
 # --- what is in it -------------------------------------------------------------------------------------------------
 
 EXTERNAL = b'<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>'

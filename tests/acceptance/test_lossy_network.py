@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from pathlib import Path
@@ -47,6 +48,21 @@ def test_it_shows_what_happened() -> None:
     for word in ("sent", "acknowledged", "delivered", "answered", "on the wire", "seconds", "lost", "out of order"):
         assert word in ended.out
     assert "0 dropped, 0 repeated, 0 cut" in ended.out
+
+
+def test_no_more_is_acknowledged_than_was_sent() -> None:
+    """WS-RM 1.0 ends a sequence with an empty message, which is acknowledged too."""
+    calm = ("--loss", "0", "--reset", "0", "--duplicate", "0")
+    ended = python("-m", "samples.lossy_network", "--messages", "5", *calm, "--protocol", "1.0/2004/08/1.1")
+    assert (ended.code, ended.err) == (0, "")
+    assert re.search(r"^acknowledged +5 ", ended.out, re.MULTILINE)
+
+
+def test_a_protocol_that_there_is_not_is_explained() -> None:
+    wrong = {"1.3/1.0/1.2": "'1.3/1.0/1.2'", "1.1": "RM/WSA/SOAP", "1.1/2004/08/1.2": "do not go together"}
+    for protocol, ended in each(wrong, lambda protocol: python("-m", "samples.lossy_network", "--protocol", protocol)):
+        assert (ended.code, ended.out) == (2, "")
+        assert wrong[protocol] in " ".join(ended.err.split())
 
 
 def test_what_is_not_done_in_time_is_counted_as_lost() -> None:

@@ -48,7 +48,7 @@ def pg(request: pytest.FixtureRequest) -> Command:
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest) -> Iterator[Path]:
+def place() -> Iterator[Path]:
     """A folder in which everybody may make something; what runs there is stopped."""
     with postgres_folder() as folder:
         folder.chmod(0o777)

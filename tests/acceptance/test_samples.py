@@ -6,10 +6,11 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.acceptance.processes import Running, Serving, python
+from tests.acceptance.processes import Running, Serving, each, python
 
 LISTENS = pytest.mark.parametrize("listen", [(), ("--listen",)], ids=["anonymous", "listening"])
 
@@ -78,3 +79,41 @@ def test_what_a_refused_order_did_is_rolled_back(shop: Serving) -> None:
     # Everything goes to the warehouse in one order, so the last tea comes after whatever became of the first coffee.
     shop.says(r"shipping[^$]*shipping 30 tea")
     assert "coffee" not in shop.out
+
+
+# --- when it does not work -------------------------------------------------------------------------------------------
+
+CLIENTS = {
+    "samples.hello.client": "not delivered within 1 s: {url}: Connection refused",
+    "samples.request_response.future_client": "no answer: no response to ",
+    "samples.request_response.callback_client": "not answered within 1 s: {url}: Connection refused",
+}
+
+
+def test_a_client_that_gets_nowhere_says_why_and_fails() -> None:
+    url = "http://127.0.0.1:1/services/x"
+    for client, ended in each(CLIENTS, lambda client: python("-m", client, url, "--timeout", "1")):
+        assert (ended.code, ended.out) == (1, "")
+        said = [line for line in ended.err.splitlines() if line.startswith(CLIENTS[client].format(url=url))]
+        assert len(said) == 1, ended
+        assert "Connection refused" in said[0]
+
+
+def test_a_client_explains_itself_and_refuses_what_is_no_url() -> None:
+    for _, ended in each(CLIENTS, lambda client: python("-m", client, "--help")):
+        assert (ended.code, ended.err) == (0, "")
+        assert "--timeout" in ended.out
+        assert "default: http://127.0.0.1:8000/services/" in ended.out
+    for _, ended in each(CLIENTS, lambda client: python("-m", client, "nowhere")):
+        assert (ended.code, ended.out) == (2, "")
+        assert "error: not a URL to send to: 'nowhere'" in ended.err.splitlines()[-1]
+
+
+def test_what_hello_could_not_deliver_is_delivered_at_its_next_start(tmp_path: Path) -> None:
+    port, store = free_port(), f"sqlite:///{tmp_path}/hello.db"
+    hello = ("-m", "samples.hello.client", f"http://127.0.0.1:{port}/services/hello", "--store", store)
+    assert python(*hello, "--timeout", "1").code == 1
+    with Serving("samples.hello.server:app", "--port", str(port)) as server:
+        assert python(*hello).code == 0
+        server.signal(signal.SIGTERM)
+        assert server.ends().out.splitlines()[1:] == ["Good morning!", "Good day!", "Good evening!"] * 2

@@ -157,7 +157,8 @@ def test_a_service_that_is_not_there_is_told(serving: Serving) -> None:
     url = f"{serving.url}/services/nothing"
     ended = mercury("send", url, "--body", "<a/>", "--action", "a", "--timeout", "1")
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err.splitlines()[-1] == f"error: not acknowledged in time: {url}: HTTP status 404"
+    why = "HTTP status 404: nothing is served at this path"
+    assert ended.err.splitlines()[-1] == f"error: not acknowledged in time: {url}: {why}"
 
 
 @pytest.fixture
@@ -206,6 +207,7 @@ DESK = "http://127.0.0.1:1/services/desk"
 IMPOSSIBLE = {
     ("ftp://host/x", "--body", "<a/>", "--action", "a"): ("'ftp://host/x'", "http://host:port/path"),
     ("desk", "--body", "<a/>", "--action", "a"): ("'desk'",),
+    ("http://host/a b", "--body", "<a/>", "--action", "a"): ("'http://host/a b'",),
     ("http://host:99999/", "--body", "<a/>", "--action", "a"): ("99999",),
     ("http://me:secret@host/", "--body", "<a/>", "--action", "a"): ("name and password",),
     (DESK, "--body", "<a>", "--action", "a"): ("not well-formed",),

@@ -5,22 +5,31 @@ Run it as root. Root's interpreter may lie where nobody else can go, so everythi
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import pwd
 import sys
-from pathlib import Path
 
 import psycopg
-import typer.rich_utils  # noqa: F401  imported late otherwise
 
-from mercury.cli import pg  # noqa: F401
-from mercury.cli.main import run
-from mercury.storage.postgres import embedded
+from mercury.cli.main import app, run
+
+#: What is imported late, is imported by these.
+BEFORE = (
+    ("pg", "url", "--help"),
+    ("pg", "url", "--folder", "/nowhere"),
+    ("pg", "stop", "--folder", "/nowhere"),
+    ("pg", "stop", "--folder", "/nowhere", "--output", "json"),
+    ("pg", "nothing"),
+)
 
 
 def main(user: str, *arguments: str) -> None:
-    # What is only imported when it is first used.
-    assert embedded.EmbeddedPostgres(Path("/nowhere")).pid is None
+    for words in BEFORE:
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
+            app(list(words))
     try:
         psycopg.connect("host=/nowhere")
     except psycopg.OperationalError as error:

@@ -49,8 +49,10 @@ def matrix(points: tuple[Point, ...] = POINTS) -> Iterator[Cell]:
 
 
 def _cell(point: Point, moment: Moment, side: Side, form: Form, mode: Mode, harm: Harm, number: int) -> Cell:
-    # Both ways where both lead to the point, by turns.
-    ways = sorted(Way, key=lambda way: way.value, reverse=bool(number % 2) != (harm is Harm.PAUSE))
+    # Both ways where both lead to the point, by turns. What is posted to a process that stands still is posted again
+    # later each time: that is right, and takes long.
+    fetched_first = number % 2 == 0 or (harm is Harm.PAUSE and side is Side.CLIENT)
+    ways = (Way.FETCHED, Way.POSTED) if fetched_first else (Way.POSTED, Way.FETCHED)
     reasons = {way: point.never(side, form, mode, way) for way in ways}
     way = next((way for way in ways if reasons[way] is None), ways[0])
     never = reasons[way] or (NO_CLAIM if harm is Harm.PAUSE and not point.taken_over else "")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
+import time
 import uuid
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import psycopg
+from psycopg import sql
 from sqlalchemy import create_engine, make_url
 
 from mercury.storage.opening import open_engine
@@ -20,6 +20,17 @@ from tests.chaos.programs import tables
 #: Milliseconds after which the server ends a transaction whose process does nothing: it may stand still.
 IDLE = 700
 MEMORY = "memory:"
+
+END_OTHERS = """
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
+"""
+PREPARED_HERE = "select gid from pg_prepared_xacts where database = current_database()"
+#: What a database has but for its schema's version and its store's name.
+FILLED = """
+    select tablename from pg_tables
+    where schemaname = 'public' and tablename not in ('mercury_store', 'mercury_schema_version')
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +57,9 @@ class Ground:
 
 
 class Site:
-    """One server and the databases that were made there.
+    """One server with the databases of one experiment after the other.
+
+    They are emptied between two: to drop one takes a checkpoint, longer than most experiments.
 
     :param orders: how many orders a client has to send.
     """
@@ -55,59 +68,64 @@ class Site:
         self.server = server
         self.orders = orders
         self._databases = Databases(server.url())
-        self._templates: dict[str, str] = {}
+        self._grounds: dict[Form, Ground] = {}
         self._made = 0
 
-    @contextlib.contextmanager
-    def ground(self, form: Form) -> Iterator[Ground]:
-        """Fresh databases for one experiment; they go with the block."""
-        ground = Ground(self._side(form), self._side(form))
-        try:
-            yield ground
-        finally:
-            for name in ground.names:
-                self._databases.drop(name)
+    def ground(self, form: Form) -> Ground:
+        """Fresh databases. Nobody may use those of the experiment before any more: its sessions are ended."""
+        if form in self._grounds:
+            self._empty(self._grounds[form])
+        else:
+            self._grounds[form] = Ground(self._side(form), self._side(form))
+        return self._grounds[form]
 
     def _side(self, form: Form) -> Urls:
         if form is Form.SAME_DATABASE:
-            both = self._clone("both", self._fill_both)
-            _rename_store(both)
+            both = self._make()
             return Urls(both, both)
-        app = self._clone("app", self._fill_app)
+        app = self._make(store=False)
         if form is Form.MEMORY:
             return Urls(MEMORY, app)
-        store = self._clone("store", _fill_store)
-        _rename_store(store)
-        return Urls(store, app, self._clone("log", lambda _: None) if form is Form.TWO_PHASE else "")
+        log = self._make(app=False) if form is Form.TWO_PHASE else ""
+        return Urls(self._make(app=False), app, log)
 
-    def _clone(self, kind: str, fill: Callable[[str], None]) -> str:
-        if kind not in self._templates:
-            url = self._databases.create(f"template_{kind}")
-            fill(url)
-            self._templates[kind] = f"template_{kind}"
+    def _make(self, *, store: bool = True, app: bool = True) -> str:
         self._made += 1
-        url = self._databases.create(f"{kind}_{self._made}", self._templates[kind])
+        url = self._databases.create(f"chaos_{self._made}")
+        if store:
+            engine = open_engine(url)
+            upgrade(engine)
+            engine.dispose()
+        if app:
+            engine = create_engine(url)
+            tables.make(engine, self.orders)
+            engine.dispose()
+        # A process that stands still loses its transaction after a moment.
         return f"{url}&options=--idle_in_transaction_session_timeout%3D{IDLE}"
 
-    def _fill_app(self, url: str) -> None:
-        engine = create_engine(url)
-        tables.make(engine, self.orders)
-        engine.dispose()
-
-    def _fill_both(self, url: str) -> None:
-        _fill_store(url)
-        self._fill_app(url)
+    def _empty(self, ground: Ground) -> None:
+        for urls in (ground.client, ground.server):
+            for url in dict.fromkeys((urls.store, urls.app, urls.log)):
+                if url not in ("", MEMORY):
+                    with connect(url) as connection:
+                        _empty(connection, self.orders)
 
 
-def _fill_store(url: str) -> None:
-    engine = open_engine(url)
-    upgrade(engine)
-    engine.dispose()
-
-
-def _rename_store(url: str) -> None:
-    """A copy of a store gets an id of its own before it runs."""
-    with connect(url) as connection:
+def _empty(connection: psycopg.Connection, orders: int) -> None:
+    """Leave a database as it was made."""
+    while connection.execute(END_OTHERS).fetchall():
+        time.sleep(0.005)  # until they are gone
+    for (gid,) in connection.execute(PREPARED_HERE).fetchall():
+        connection.execute(sql.SQL("rollback prepared {}").format(sql.Literal(gid)))
+    names = [name for (name,) in connection.execute(FILLED).fetchall()]
+    if names:
+        which = sql.SQL(", ").join(map(sql.Identifier, names))
+        connection.execute(sql.SQL("truncate {} restart identity").format(which))
+    if "orders" in names:
+        rows = [tuple(row.values()) for row in tables.orders(orders)]
+        connection.cursor().executemany("insert into orders (id, item, quantity) values (%s, %s, %s)", rows)
+    if any(name.startswith("mercury_") for name in names):
+        # A copy of a store, or one that begins anew, has another id: branches are named by it.
         connection.execute("update mercury_store set id = %s", (uuid.uuid4().hex[:12],))
 
 

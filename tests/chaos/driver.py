@@ -5,22 +5,19 @@ from __future__ import annotations
 import random
 import socket
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.chaos import hook
 from tests.chaos.cells import Cell
 from tests.chaos.databases import Ground, Site
+from tests.chaos.forks import Fork, Forks
 from tests.chaos.kinds import Form, Harm, Mode, Moment, Side, Way
-from tests.chaos.processes import Child, Children
 from tests.chaos.programs.setup import HOST, Setup
 from tests.chaos.verdict import Difference, Witness
 
-#: Seconds for what takes a few on a quiet machine.
-PATIENCE = 45.0
+#: Seconds between two looks into the databases.
 LOOK = 0.03
 
-PROGRAMS = {Side.CLIENT: "tests.chaos.programs.client", Side.SERVER: "tests.chaos.programs.server"}
 Stop = tuple[str, Moment, int]
 
 
@@ -67,16 +64,15 @@ class Pair:
     """A client and a server on their databases, started and started again."""
 
     def __init__(
-        self, children: Children, ports: Ports, ground: Ground, form: Form, mode: Mode, way: Way, *, count: bool = False
+        self, forks: Forks, ports: Ports, ground: Ground, form: Form, mode: Mode, way: Way, *, count: bool = False
     ) -> None:
-        self._children = children
+        self._forks = forks
         self._ports = ports
         self._ground = ground
         self._form, self._mode, self._way = form, mode, way
         self._count = count
-        self._running: list[Child] = []
 
-    def start(self, side: Side, stop: Stop | None = None) -> Child:
+    def start(self, side: Side, stop: Stop | None = None) -> Fork:
         """Start a program, beside those that run already."""
         urls = self._ground.client if side is Side.CLIENT else self._ground.server
         setup = Setup(
@@ -91,15 +87,11 @@ class Pair:
             stop=stop,
             count=self._count,
         )
-        child = self._children.start("-m", PROGRAMS[side], setup.dump())
-        self._running.append(child)
-        return child
+        return self._forks.start(side, setup)
 
     def end(self) -> None:
         """End all that run."""
-        for child in self._running:
-            child.end()
-        self._running.clear()
+        self._forks.end()
 
 
 class Driver:
@@ -108,9 +100,9 @@ class Driver:
     :param seed: chooses which of the visits to a point is interrupted.
     """
 
-    def __init__(self, site: Site, children: Children, seed: int = 0) -> None:
+    def __init__(self, site: Site, forks: Forks, seed: int = 0) -> None:
         self._site = site
-        self._children = children
+        self._forks = forks
         self._seed = seed
 
     def run(self, cell: Cell) -> Result:
@@ -128,14 +120,15 @@ class Driver:
     def _try(self, cell: Cell, visit: int) -> Result:
         result = Result(cell=cell)
         ports = Ports()
-        with self._site.ground(cell.form) as ground, Witness(ground, cell.form, cell.mode) as witness:
-            pair = Pair(self._children, ports, ground, cell.form, cell.mode, cell.way)
+        ground = self._site.ground(cell.form)
+        with Witness(ground, cell.form, cell.mode) as witness:
+            pair = Pair(self._forks, ports, ground, cell.form, cell.mode, cell.way)
             try:
                 self._play(cell, visit, pair, witness, result)
                 pair.end()
                 result.difference = witness.difference()
                 result.prepared = len(witness.prepared())
-                result.troubles += [f"dead letter: {reason}" for reason in witness.dead_letters()]
+                result.troubles += witness.troubles()
             except AssertionError as error:
                 left = "; ".join(witness.left())
                 result.difference, result.prepared = witness.difference(), len(witness.prepared())
@@ -146,14 +139,19 @@ class Driver:
         return result
 
     def _play(self, cell: Cell, visit: int, pair: Pair, witness: Witness, result: Result) -> None:
-        stop = (cell.point.name, cell.moment, visit)
-        children = {side: pair.start(side, stop if side is cell.side else None) for side in (Side.SERVER, Side.CLIENT)}
-        victim = children[cell.side]
-        said = f"{hook.AT} {cell.point.name} {cell.moment.value}\n"
-        until(victim, lambda: said in victim.out or witness.is_over(), "the point or the end is reached")
-        if said not in victim.out:
+        here = (cell.point.name, cell.moment, visit)
+        first = here if cell.point.after is None else (*cell.point.after, random.Random(cell.name).randint(1, 6))
+        both = {side: pair.start(side, first if side is cell.side else None) for side in (Side.SERVER, Side.CLIENT)}
+        victim = both[cell.side]
+        if cell.point.after is not None:
+            if not reached(victim, first, witness):
+                result.troubles.append(f"{first[0]} was not reached")
+                return
+            victim.kill()
+            result.kills += 1
+            victim = pair.start(cell.side, here)
+        if not reached(victim, here, witness):
             return
-        victim.suspend()  # it has done so itself; this waits for it
         result.visit = visit
         match cell.harm:
             case Harm.KILL:
@@ -166,16 +164,27 @@ class Driver:
                 self._site.server.start()
                 victim.go_on()
             case Harm.PAUSE:
-                other = pair.start(cell.side)
-                until(other, witness.is_over, "the other process has done everything")
-                victim.go_on()
                 result.pauses += 1
-                victim.line(f"^{hook.ON}$")
-                victim.terminate()
-                victim.ends(PATIENCE)
-        until(victim if cell.harm is not Harm.PAUSE else other, witness.is_over, "everything is done")
+                victim = self._pause(cell, pair, victim, witness)
+        victim.until(witness.is_over, "everything is done", LOOK)
+
+    def _pause(self, cell: Cell, pair: Pair, victim: Fork, witness: Witness) -> Fork:
+        """Let another do everything; then the one that stood still goes on, and comes to its end."""
+        other = pair.start(cell.side)
+        other.until(witness.is_over, "another process does everything", LOOK)
+        victim.go_on()
+        victim.until(lambda: f"{hook.ON}\n" in victim.out, "it goes on")
+        victim.terminate()
+        victim.ends()
+        return other
 
 
-def until(child: Child, condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that ``child`` has to bring about."""
-    child.until(condition, what, PATIENCE)
+def reached(victim: Fork, stop: Stop, witness: Witness) -> bool:
+    """Wait until a process stands still at a point; whether it does. Otherwise everything is over without that."""
+    name, moment, _ = stop
+    said = f"{hook.AT} {name} {moment.value}\n"
+    victim.until(lambda: said in victim.out or witness.is_over(), f"{name} or the end is reached", LOOK)
+    if said not in victim.out:
+        return False
+    victim.stops()  # by itself
+    return True

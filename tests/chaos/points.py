@@ -92,13 +92,38 @@ CALL = "mercury.engine.call"
 LIFECYCLE = "mercury.engine.lifecycle"
 ROWS = "mercury.storage.sql.rms_rows"
 
-COMMIT = Function(TRANSACTION, "SqlTransaction._commit")
+COMMIT = Function(TRANSACTION, "SqlTransaction.commit_store")
 ONE_TRANSACTION = (Form.SAME_DATABASE,)
 
 SENDS_NOTHING = "the server's application sends nothing of its own"
 ANSWERS = "the client's application is called back, it handles no requests"
 CALLS = "the server's application is called by requests, not back"
 COORDINATED = "with XA this commit is the coordinator's: see prepare, decide and commit prepared"
+ONE_DATABASE = "one local transaction: nothing is prepared, and nothing is in doubt"
+XA = (Form.LAST_RESOURCE, Form.TWO_PHASE)
+COORDINATOR = "mercury.storage.xa.coordinator"
+DECISIONS = "mercury.storage.xa.decisions"
+RECOVERY = "mercury.storage.xa.recovery"
+
+#: What the process that was killed before leaves: a branch without a decision, and one that is to be committed.
+UNDECIDED, DECIDED = ("prepare.branch", Moment.AFTER), ("decide.commit", Moment.AFTER)
+
+
+def _coordination(
+    name: str, module: str, attribute: str, *, visits: int = 1, after: tuple[str, Moment] | None = None
+) -> Point:
+    """A step of a two-phase commit or of its recovery."""
+    return Point(
+        name=name,
+        function=Function(module, attribute),
+        client=EVERY,
+        server=EVERY,
+        forms=XA,
+        elsewhere=ONE_DATABASE,
+        visits=visits,
+        after=after,
+    )
+
 
 POINTS = (
     # --- send ------------------------------------------------------------------------------------------------------
@@ -143,13 +168,14 @@ POINTS = (
         function=COMMIT,
         within=Function(SOURCE, "SourceWorker._work"),
         client=EVERY,
-        server=RESPONSES,
+        server=EVERY,
         visits=6,
     ),
     # --- transmit --------------------------------------------------------------------------------------------------
     Point(
         name="transmit.mark",
-        function=Function(ROWS, "SqlRmsRows.transmitted"),
+        function=Function("mercury.engine.envelopes", "message"),
+        within=Function(SOURCE, "SourceWorker._work"),
         client=EVERY,
         server=POSTED_RESPONSES,
         visits=4,
@@ -203,7 +229,7 @@ POINTS = (
         visits=3,
         taken_over=False,
     ),
-    # --- invoke ----------------------------------------------------------------------------------------------------
+    # --- invoke; the client marks what was called back, and the end of the sequence for responses -------------------
     Point(
         name="invoke.handler",
         function=Function(CALL, "Call._handle"),
@@ -214,7 +240,7 @@ POINTS = (
     Point(
         name="invoke.mark",
         function=Function("mercury.storage.sql.invoker", "SqlInvoker.mark"),
-        client=ANSWERS,
+        client=EVERY,
         server=EVERY,
         visits=4,
     ),
@@ -222,7 +248,7 @@ POINTS = (
         name="invoke.commit",
         function=COMMIT,
         within=Function(INVOCATION, "InvocationWorker._run"),
-        client=ANSWERS,
+        client=EVERY,
         server=EVERY,
         forms=ONE_TRANSACTION,
         elsewhere=COORDINATED,
@@ -253,29 +279,24 @@ POINTS = (
         visits=12,
     ),
     Point(
-        name="call back.mark",
-        function=Function("mercury.storage.sql.invoker", "SqlInvoker.mark"),
-        client=RESPONSES,
-        server=CALLS,
-        visits=4,
-    ),
-    Point(
         name="call back.consume",
         function=Function(ROWS, "SqlRmsRows.consumed"),
         client=RESPONSES,
         server=CALLS,
         visits=12,
     ),
-    Point(
-        name="call back.commit",
-        function=COMMIT,
-        within=Function(INVOCATION, "InvocationWorker._run"),
-        client=RESPONSES,
-        server=CALLS,
-        forms=ONE_TRANSACTION,
-        elsewhere=COORDINATED,
-        visits=4,
-    ),
+    # --- two-phase commit ------------------------------------------------------------------------------------------
+    _coordination("prepare.branch", COORDINATOR, "Coordinator.prepare", visits=10),
+    _coordination("decide.insert", COORDINATOR, "Coordinator.decide", visits=6),
+    _coordination("decide.commit", COORDINATOR, "Coordinator.commit_decision", visits=6),
+    _coordination("commit prepared.branch", COORDINATOR, "Coordinator.commit_branch", visits=10),
+    _coordination("forget.decisions", DECISIONS, "DecisionLog.forget"),
+    # --- recover ---------------------------------------------------------------------------------------------------
+    _coordination("recover.look", RECOVERY, "Recovery.recover_branch", after=DECIDED),
+    _coordination("recover.arbitrate", RECOVERY, "Recovery.arbitrate", after=UNDECIDED),
+    _coordination("recover.roll back", RECOVERY, "Recovery.finish", after=UNDECIDED),
+    _coordination("recover.commit", RECOVERY, "Recovery.finish", after=DECIDED),
+    _coordination("recover.forget", DECISIONS, "DecisionLog.finished", after=DECIDED),
     # --- the life of a sequence ------------------------------------------------------------------------------------
     Point(
         name="sequence.create",
@@ -294,7 +315,7 @@ POINTS = (
     Point(
         name="sequence.end",
         function=Function(LIFECYCLE, "end"),
-        client=POSTED_RESPONSES,
+        client=POSTED,
         server=EVERY,
         taken_over=False,
     ),
@@ -302,7 +323,7 @@ POINTS = (
         name="sequence.ended",
         function=Function(LIFECYCLE, "ended"),
         client=EVERY,
-        server=POSTED_RESPONSES,
+        server=POSTED,
         taken_over=False,
     ),
 )

@@ -17,13 +17,16 @@ from tests.chaos.kinds import Form, Mode
 
 Row = tuple[Any, ...]
 
+DECISIONS = "select count(*) from mercury_decision where outcome = 'commit'"
 #: What has to be gone from a store: statements that count it, with what it is.
 UNFINISHED = {
     "source sequences have not ended": "select count(*) from mercury_rms_sequence where ended_at is null",
     "destination sequences have not ended": "select count(*) from mercury_rmd_sequence where ended_at is null",
     "messages wait to be sent": "select count(*) from mercury_rms_message",
     "messages wait for the application": "select count(*) from mercury_invoker_message",
+    "decisions to commit are not forgotten": DECISIONS,
 }
+HEURISTIC = "select gid || ' is ' || found || ', and not ' || decided from mercury_heuristic"
 DEAD = "select reason from mercury_dead_letter"
 PREPARED = "select gid from pg_prepared_xacts where database = any(%s)"
 ORDERS = "select id, item, quantity from orders order by id"
@@ -128,6 +131,8 @@ class Witness:
             if urls.store != MEMORY:
                 counts = {what: self._count(urls.store, query) for what, query in UNFINISHED.items()}
                 left += [f"{name}: {count} {what}" for what, count in counts.items() if count]
+            if urls.log and self._count(urls.log, DECISIONS):
+                left.append(f"{name}: decisions to commit are not forgotten in the log")
         prepared = self.prepared()
         return left + ([f"{len(prepared)} transactions are prepared"] if prepared else [])
 
@@ -145,10 +150,13 @@ class Witness:
         """Branches that are neither committed nor rolled back."""
         return [gid for (gid,) in self._rows(self._ground.client.app, PREPARED, (self._ground.names,))]
 
-    def dead_letters(self) -> list[str]:
-        """Why messages died; none may."""
-        stores = [urls.store for urls in (self._ground.client, self._ground.server) if urls.store != MEMORY]
-        return [reason for url in stores for (reason,) in self._rows(url, DEAD)]
+    def troubles(self) -> list[str]:
+        """What else should not be: dead letters, and databases that do not agree."""
+        sides = (self._ground.client, self._ground.server)
+        stores = [urls.store for urls in sides if urls.store != MEMORY]
+        found = [f"dead letter: {reason}" for url in stores for (reason,) in self._rows(url, DEAD)]
+        logs = stores + [urls.log for urls in sides if urls.log]
+        return found + [f"heuristic outcome: {what}" for url in logs for (what,) in self._rows(url, HEURISTIC)]
 
     def progress(self) -> tuple[int, ...]:
         """Grows while there is anything going on that can be seen from outside."""

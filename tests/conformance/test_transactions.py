@@ -461,8 +461,8 @@ class Ear:
     [
         pytest.param(Topic.RMS, lambda tx: tx.rms.append(row("a")), id="append"),
         pytest.param(Topic.RMS, lambda tx: tx.rms.save(_due(tx)), id="save a source sequence"),
-        pytest.param(Topic.RMD, lambda tx: tx.rmd.insert(rmd_record("urn:rmd:2")), id="insert a destination sequence"),
-        pytest.param(Topic.RMD, lambda tx: tx.rmd.save(tx.rmd.lock(["urn:rmd:1"])["urn:rmd:1"]), id="save one"),
+        pytest.param(Topic.RMD, lambda tx: tx.rmd.insert(rmd_record("urn:rmd:2", due=NOW)), id="insert a destination sequence"),
+        pytest.param(Topic.RMD, lambda tx: (tx.rmd.lock(["urn:rmd:1"]), tx.rmd.save(rmd_record(due=NOW))), id="save one"),
         pytest.param(Topic.INVOKER, lambda tx: tx.invoker.add([inbound(1)]), id="add"),
         pytest.param(Topic.INVOKER, lambda tx: tx.invoker.mark(tx.invoker.read("urn:rmd:1"), consumed=()), id="mark"),
         pytest.param(Topic.INVOKER, lambda tx: tx.invoker.delete("urn:rmd:1"), id="delete a buffer"),

@@ -158,6 +158,24 @@ def test_composite_keys_with_nulls_and_repeated_keys_are_counted(
     assert (twice.client_count, twice.server_count) == (2, 1)
 
 
+def test_integer_keys_that_are_null_or_far_away_are_compared_like_others(
+    spark: SparkSession, postgres_database: Callable[..., str]
+) -> None:
+    client, server = postgres_database(), postgres_database()
+    for url, strange in (
+        (client, [(None, 1), (None, 2), (-5, 1), (10**15, 1), (10**15 + 1, 1), (-(10**18), 1)]),
+        (server, [(None, 1), (None, 3), (-5, 2), (10**15, 1), (2 * 10**15, 1)]),
+    ):
+        values = [{"id": number, "n": n} for number, n in [*((number, 0) for number in range(1, 900)), *strange]]
+        run(url, "create table t (id bigint, n integer)", ("insert into t values (:id, :n)", values))
+    given = Config(client=table(client, "t"), server=table(server, "t"), key=same("id"), compare=same("n"))
+    result = reconcile(given, spark=spark)
+    assert keys(result, Verdict.ALTERED) == {"[null]", "-5"}
+    assert keys(result, Verdict.MISSING) == {str(10**15 + 1), str(-(10**18))}
+    assert keys(result, Verdict.UNEXPECTED) == {str(2 * 10**15)}
+    assert result.delivered == 899 + 1
+
+
 def test_an_order_that_only_the_client_has_is_joined_and_counts_within_its_groups(
     spark: SparkSession, postgres_database: Callable[..., str], sqlite: str
 ) -> None:
@@ -329,6 +347,29 @@ def test_an_order_that_is_no_number_is_refused(spark: SparkSession, postgres_dat
     given = config(url, url)
     with pytest.raises(ConfigurationError, match="an order is a number or a time"):
         reconcile(replace(given, client=replace(given.client, order="note")), spark=spark)
+
+
+def test_dates_that_python_does_not_have_are_compared_by_their_texts(
+    spark: SparkSession, postgres_database: Callable[..., str]
+) -> None:
+    client, server = postgres_database(), postgres_database()
+    for url in (client, server):
+        run(
+            url,
+            "create table t (id integer, day date, at timestamptz, plain timestamp)",
+            "insert into t values (1, 'infinity', 'infinity', '-infinity'), (2, '12000-01-01', '0044-03-15 BC', null), "
+            "(3, 'infinity', '2026-01-01+00', null)",
+        )
+    run(server, "update t set at = 'infinity' where id = 3")
+    given = Config(
+        client=table(client, "t"), server=table(server, "t"), key=same("id"), compare=same("day", "at", "plain")
+    )
+    found = only(reconcile(given, spark=spark), Verdict.ALTERED)
+    assert (found.key, found.altered, found.server) == (
+        "3",
+        ("at",),
+        {"day": "infinity", "at": "infinity", "plain": None},
+    )
 
 
 def test_kinds_of_postgresql_are_equal_by_value(spark: SparkSession, postgres_database: Callable[..., str]) -> None:

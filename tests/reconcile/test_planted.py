@@ -81,7 +81,9 @@ def test_equal_tables_are_reconciled_without_reading_a_row(
     sent = orders(3000)
     given = shop(postgres_database, sent, sent)
     given = replace(given, client=replace(given.client, time=None), out=tmp_path)
-    result = reconcile(given, spark=spark)
+    told: list[str] = []
+    result = reconcile(given, spark=spark, progress=lambda what, _done, _total: told.append(what))
+    assert list(dict.fromkeys(told)) == ["looking at the tables", "checksums of key ranges"]
     assert result.reconciled
     assert (result.delivered, result.differing, result.ranges_read, result.latency) == (3000, 0, 0, None)
     assert pq.read_table(tmp_path / "differences.parquet").num_rows == 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from mercury.errors import ConfigurationError
 from mercury.reconcile import Config, Kind, make_config, read_file
+from mercury.reconcile.reading import _SETTINGS
 
 WHOLE = """
 [client]
@@ -139,8 +141,20 @@ def test_what_is_wrong_is_named(tmp_path: Path, found: str, replaced: str, told:
     assert told in str(caught.value)
 
 
+def test_the_example_of_the_documentation_can_be_read(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/reconcile.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "r.toml").write_text(example)
+    config = make_config(read_file(tmp_path / "r.toml", {"SHOP_PASSWORD": "x"}))
+    assert (config.client.name, config.server.order) == ("sales.orders", "arrival")
+    # Every setting that there is has a row in the table, `columns` apart.
+    for section, names in _SETTINGS.items():
+        for name in names:
+            assert re.search(rf"`(?:{section})?\.{name}`", page), f"{section}.{name}"
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="nothing[.]toml can not be read"):
+    with pytest.raises(ConfigurationError, match=r"nothing\.toml can not be read"):
         read_file(tmp_path / "nothing.toml")
 
 

@@ -172,10 +172,16 @@ def test_all_that_is_on_its_way_is_no_fault() -> None:
     found = result()
     add(found, Verdict.MISSING, "1", Where.IN_FLIGHT, server_count=0)
     assert found.reconciled
-    assert "1 message are" not in page(found)
-    assert "still on the way" in page(found)
+    assert "Nothing is wrong with 100 rows; 1 is still on the way." in page(found)
     found.complete = True
     assert not found.reconciled
+
+
+def test_an_order_that_is_broken_everywhere_is_a_fault_though_no_row_is_named() -> None:
+    found = result(disordered=70_000)
+    assert not found.reconciled
+    assert found.as_json()["out_of_order"] == 70_000
+    assert "<b>70,000</b><span>out of order</span>" in page(found)
 
 
 def test_a_direction_back_is_part_of_the_page() -> None:

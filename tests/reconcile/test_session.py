@@ -62,7 +62,7 @@ def test_the_packaged_java_is_used_without_the_module_it_lacks(tmp_path: Path) -
 
 def test_without_any_java_it_says_what_to_install(tmp_path: Path) -> None:
     with (
-        pytest.raises(ConfigurationError, match="Java 17 or newer: there is none.*mercury-rm"),
+        pytest.raises(ConfigurationError, match=r"Java 17 or newer: there is none.*mercury-rm"),
         java.home({"PATH": str(tmp_path)}, None),
     ):
         raise AssertionError

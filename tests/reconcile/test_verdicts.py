@@ -24,6 +24,7 @@ def test_one_row_on_each_side_is_compared_column_by_column() -> None:
     found = judge([("a", None, "c")], [("b", None, None)])
     assert (found.verdict, found.altered) == (Verdict.ALTERED, (0, 2))
     assert (found.client, found.server) == (("a", None, "c"), ("b", None, None))
+    assert judge([("a",)], [("a",)]).client is None  # what was delivered needs no values
 
 
 def test_null_is_no_empty_text() -> None:
@@ -66,6 +67,22 @@ def test_the_time_on_the_way_is_from_the_first_sent_to_the_first_arrived() -> No
     assert found.latency == 200
     (found,) = judged(rows[:1])
     assert found.latency is None
+
+
+def test_long_values_are_kept_from_a_little_before_their_difference() -> None:
+    text = "x" * 100_000
+    found = judge([(f"{text}a{text}", text)], [(f"{text}b{text}", text)])
+    assert found.altered == (0,)
+    assert found.client is not None
+    assert found.server is not None
+    for values, letter in ((found.client, "a"), (found.server, "b")):
+        assert f"…{'x' * 200}{letter}xxx" in (values[0] or "")
+        assert "(200,001 characters, SHA-256 " in (values[0] or "")
+        assert len(values[0] or "") < 5000
+    assert found.client[1] == found.server[1]
+    # The same beginning, and another end far behind: the hash tells them apart.
+    missing = [judge([(f"{text}{letter}",)], []) for letter in "ab"]
+    assert missing[0].client != missing[1].client
 
 
 @given(

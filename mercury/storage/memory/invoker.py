@@ -90,9 +90,7 @@ class CommittedInvoker:
         times = (
             buffer.record.retry_at or 0.0
             for buffer in buffers
-            if buffer.releasable()
-            and not self.waits_for(buffer.record)
-            and free(f"invoker {buffer.record.sequence}")
+            if buffer.releasable() and not self.waits_for(buffer.record) and free(f"invoker {buffer.record.sequence}")
         )
         return min(times, default=None)
 
@@ -115,6 +113,9 @@ class MemoryInvoker:
         self.added.extend(messages)
 
     def expect(self, sequences: Iterable[str]) -> None:
+        """Reading one by one costs nothing here."""
+
+    def expect_messages(self, sequence: str, low: int, high: int) -> None:
         """Reading one by one costs nothing here."""
 
     def read(self, sequence: str) -> InvokerRecord | None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, islice, zip_longest
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mercury.errors import Conflict
@@ -13,130 +10,11 @@ from mercury.statemachine.faults import Ranges
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
 from mercury.storage.api import Topic
 from mercury.storage.memory import locks
+from mercury.storage.memory.rms_committed import NumberedRows
 from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
 
 if TYPE_CHECKING:
     from mercury.storage.memory.store import MemoryTransaction
-
-
-def _remove(numbers: list[int], number: int) -> None:
-    index = bisect_left(numbers, number)
-    if index < len(numbers) and numbers[index] == number:
-        del numbers[index]
-
-
-@dataclass(slots=True)
-class NumberedRows:
-    """The rows of one sequence: number to position, and which of them still need transmission."""
-
-    positions: dict[int, int] = field(default_factory=dict)
-    numbers: list[int] = field(default_factory=list)
-    unsettled: list[int] = field(default_factory=list)
-
-    def between(self, ranges: Ranges) -> Iterator[int]:
-        for low, high in ranges:
-            yield from self.numbers[bisect_left(self.numbers, low) : bisect_right(self.numbers, high)]
-
-
-@dataclass(slots=True)
-class KeyData:
-    """What is committed of one internal key."""
-
-    records: list[RmsRecord] = field(default_factory=list)
-    rows: dict[int, OutboundMessage] = field(default_factory=dict)
-    #: Positions of the rows without a number, ascending.
-    waiting: list[int] = field(default_factory=list)
-    numbered: dict[str, NumberedRows] = field(default_factory=dict)
-
-
-class CommittedRms:
-    """What is committed of source sequences, with the ways to find it."""
-
-    def __init__(self) -> None:
-        self.keys: dict[SequenceKey, KeyData] = {}
-        self.by_identifier: dict[str, SequenceKey] = {}
-        self.by_create: dict[str, SequenceKey] = {}
-        self.by_message_id: dict[str, tuple[SequenceKey, int]] = {}
-        #: By the request: usually one, two when a handler ran twice.
-        self.responses: dict[str, dict[int, SequenceKey]] = {}
-        #: Keys with rows that wait for a number.
-        self.waiting: dict[SequenceKey, None] = {}
-        self.times: dict[SequenceKey, float] = {}
-
-    def data(self, key: SequenceKey) -> KeyData:
-        return self.keys.setdefault(key, KeyData())
-
-    def install_row(self, key: SequenceKey, position: int, row: OutboundMessage | None) -> None:
-        """Replace, add or (``None``) remove one row and keep every index true."""
-        data = self.data(key)
-        old = data.rows.pop(position, None)
-        if old is not None:
-            if old.sequence_id is None or old.number is None:
-                _remove(data.waiting, position)
-            else:
-                rows = data.numbered[old.sequence_id]
-                del rows.positions[old.number]
-                _remove(rows.numbers, old.number)
-                _remove(rows.unsettled, old.number)
-            self.by_message_id.pop(old.message_id, None)
-            if old.relates_to is not None:
-                others = self.responses[old.relates_to]
-                del others[position]
-                if not others:
-                    del self.responses[old.relates_to]
-        if row is not None:
-            data.rows[position] = row
-            if row.sequence_id is None or row.number is None:
-                insort(data.waiting, position)
-            else:
-                rows = data.numbered.setdefault(row.sequence_id, NumberedRows())
-                rows.positions[row.number] = position
-                insort(rows.numbers, row.number)
-                if not row.settled:
-                    insort(rows.unsettled, row.number)
-            self.by_message_id[row.message_id] = (key, position)
-            if row.relates_to is not None:
-                self.responses.setdefault(row.relates_to, {})[position] = key
-
-    def install_records(self, key: SequenceKey, records: list[RmsRecord]) -> None:
-        data = self.data(key)
-        for record in data.records:
-            if record.machine.identifier is not None:
-                self.by_identifier.pop(record.machine.identifier, None)
-            self.by_create.pop(record.create_message_id, None)
-        data.records = records
-        for record in records:
-            if record.machine.identifier is not None:
-                self.by_identifier[record.machine.identifier] = key
-            self.by_create[record.create_message_id] = key
-        for sequence_id in set(data.numbered) - {record.id for record in records}:
-            if not data.numbered[sequence_id].positions:
-                del data.numbered[sequence_id]
-
-    def refresh(self, key: SequenceKey) -> None:
-        """Bring the indexes of one key's work up to date; forget a key nothing is left of."""
-        data = self.keys[key]
-        self.waiting.pop(key, None)
-        self.times.pop(key, None)
-        if data.waiting and not any(record.holds for record in data.records):
-            self.waiting[key] = None
-        times = [record.due for record in data.records if record.due is not None]
-        if times:
-            self.times[key] = min(times)
-        if not data.records and not data.rows:
-            del self.keys[key]
-
-    def due(self, now: float, limit: int, free: Callable[[str], bool]) -> list[SequenceKey]:
-        """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""
-        timed = sorted((key for key, at in self.times.items() if at <= now), key=self.times.__getitem__)
-        by_turns = chain.from_iterable(zip_longest(self.waiting, timed))
-        keys = dict.fromkeys(key for key in by_turns if key is not None)
-        return list(islice((key for key in keys if free(f"rms {key.digest}")), limit))
-
-    def next_due(self, free: Callable[[str], bool]) -> float | None:
-        if any(free(f"rms {key.digest}") for key in self.waiting):
-            return 0.0
-        return min((at for key, at in self.times.items() if free(f"rms {key.digest}")), default=None)
 
 
 class MemoryRms:

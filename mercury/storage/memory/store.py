@@ -13,7 +13,8 @@ from mercury.storage.api import Capabilities, Claim, Ending, LockOrderError, Out
 from mercury.storage.memory.invoker import CommittedInvoker, MemoryInvoker
 from mercury.storage.memory.locks import HeldLocks, LockTable
 from mercury.storage.memory.rmd import CommittedRmd, MemoryRmd
-from mercury.storage.memory.rms import CommittedRms, MemoryRms
+from mercury.storage.memory.rms import MemoryRms
+from mercury.storage.memory.rms_committed import CommittedRms
 from mercury.storage.records import DeadLetter, SequenceKey
 
 if TYPE_CHECKING:

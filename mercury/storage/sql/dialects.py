@@ -64,6 +64,11 @@ class Dialect(ABC):
     def insert(self, connection: Connection, table: Table, rows: Rows, *, ignore: bool = False) -> None:
         """Insert rows with the same columns, in one statement. With ``ignore``, those that are there already stay."""
 
+    def insert_both(self, connection: Connection, first: Table, first_rows: Rows, second: Table, rows: Rows) -> None:
+        """Insert into two tables, in one statement where that can be."""
+        self.insert(connection, first, first_rows)
+        self.insert(connection, second, rows)
+
     @abstractmethod
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         """Update rows with the same columns by their column ``key``, in one statement."""
@@ -111,6 +116,13 @@ class Postgres(Dialect):
         statement, columns = self._inserts[table.name, ignore]
         connection.exec_driver_sql(statement, {name: [row[name] for row in rows] for name in columns})
 
+    def insert_both(self, connection: Connection, first: Table, first_rows: Rows, second: Table, rows: Rows) -> None:
+        statement, columns = self._inserts[first.name, False]
+        before, names = _insert(second, False, prefix="second_")
+        parameters = {name: [row[name] for row in first_rows] for name in columns}
+        parameters |= {f"second_{name}": [row[name] for row in rows] for name in names}
+        connection.exec_driver_sql(f"with second as ({before}) {statement}", parameters)
+
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         if not rows:
             return
@@ -124,15 +136,15 @@ class Postgres(Dialect):
         )
 
 
-def _insert(table: Table, ignore: bool) -> tuple[str, list[str]]:
+def _insert(table: Table, ignore: bool, prefix: str = "") -> tuple[str, list[str]]:
     columns = [column.name for column in table.columns if not (column.primary_key and column.name == "position")]
     names = ", ".join(f'"{name}"' for name in columns)
-    arrays = ", ".join(_array(table, name) for name in columns)
+    arrays = ", ".join(_array(table, name, prefix) for name in columns)
     end = " on conflict do nothing" if ignore else ""
     return f"insert into {table.name} ({names}) select * from unnest({arrays}){end}", columns  # noqa: S608
 
 
-def _array(table: Table, name: str) -> str:
+def _array(table: Table, name: str, prefix: str = "") -> str:
     kinds: tuple[tuple[type, str], ...] = (
         (Text, "%({})s::text[]"),
         (Boolean, "%({})s::boolean[]"),
@@ -141,7 +153,7 @@ def _array(table: Table, name: str) -> str:
         (LargeBinary, "%({})b::bytea[]"),
     )
     kind = table.columns[name].type
-    return next(cast for known, cast in kinds if isinstance(kind, known)).format(name)
+    return next(cast for known, cast in kinds if isinstance(kind, known)).format(prefix + name)
 
 
 class Sqlite(Dialect):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, delete, func, select, update
+from sqlalchemy import and_, delete, func, or_, select, update
 
 from mercury.errors import Conflict
 from mercury.statemachine.ranges import RangeSet
@@ -24,12 +25,28 @@ IS_MESSAGE = MESSAGE.c.kind == InboundKind.MESSAGE.value
 NEWEST = select(func.coalesce(func.max(MESSAGE.c.position), 0)).scalar_subquery()
 
 
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A part of a buffer."""
+
+    sequence: str
+    low: int
+    high: int
+    markers: list[InboundMessage]
+    messages: dict[int, InboundMessage]
+
+    def covers(self, sequence: str, low: int, high: int) -> bool:
+        return self.sequence == sequence and self.low <= low and high <= self.high
+
+
 class SqlInvoker:
     """`InvokerBufferManager` of one transaction."""
 
     def __init__(self, transaction: SqlTransaction) -> None:
         self._tx = transaction
         self._expected: dict[str, InvokerRecord | None] = {}
+        #: What was read ahead of one buffer: its markers, and the messages between two numbers.
+        self._window: _Window | None = None
 
     def insert(self, record: InvokerRecord) -> None:
         self._tx.insert(BUFFER, [invoker_values(record) | {"turn": 0}])
@@ -53,11 +70,28 @@ class SqlInvoker:
         rows = self._tx.read(select(BUFFER).where(BUFFER.c.sequence == sequence))
         return invoker_record(rows[0]) if rows else None
 
+    def expect_messages(self, sequence: str, low: int, high: int) -> None:
+        between = and_(MESSAGE.c.number >= low, MESSAGE.c.number <= high)
+        query = select(MESSAGE).where(MESSAGE.c.sequence == sequence, or_(~IS_MESSAGE, between))
+        rows = [inbound_message(row) for row in self._tx.read(query.order_by(MESSAGE.c.position))]
+        messages = {row.number: row for row in rows if row.kind is InboundKind.MESSAGE}
+        markers = [row for row in rows if row.kind is not InboundKind.MESSAGE]
+        self._window = _Window(sequence, low, high, markers, messages)
+
     def markers(self, sequence: str) -> list[InboundMessage]:
+        if self._window is not None and self._window.sequence == sequence:
+            return list(self._window.markers)
         query = select(MESSAGE).where(MESSAGE.c.sequence == sequence, ~IS_MESSAGE).order_by(MESSAGE.c.position)
         return [inbound_message(row) for row in self._tx.read(query)]
 
     def numbers(self, sequence: str, low: int = 1, high: int | None = None) -> RangeSet:
+        window = self._window
+        if window is not None and high is not None and window.covers(sequence, low, high):
+            known = RangeSet()
+            for number in window.messages:
+                if low <= number <= high:
+                    known.add(number)
+            return known
         query = select(MESSAGE.c.number).where(MESSAGE.c.sequence == sequence, IS_MESSAGE, MESSAGE.c.number >= low)
         if high is not None:
             query = query.where(MESSAGE.c.number <= high)
@@ -68,6 +102,11 @@ class SqlInvoker:
 
     def messages(self, sequence: str, numbers: Sequence[int]) -> dict[int, InboundMessage]:
         found: dict[int, InboundMessage] = {}
+        window = self._window
+        if window is not None:
+            here = [number for number in numbers if window.covers(sequence, number, number)]
+            found = {number: window.messages[number] for number in here if number in window.messages}
+            numbers = [number for number in numbers if not window.covers(sequence, number, number)]
         for part in chunks(numbers):
             query = select(MESSAGE).where(MESSAGE.c.sequence == sequence, IS_MESSAGE, MESSAGE.c.number.in_(part))
             found |= {row["number"]: inbound_message(row) for row in self._tx.read(query)}
@@ -75,6 +114,7 @@ class SqlInvoker:
 
     def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
         self._tx.locked(KIND, self._tx.to_lock(KIND, [record.sequence]))
+        self._window = None
         values = invoker_values(record) | {"version": record.version + 1, "turn": NEWEST}
         marked = self._tx.write(
             update(BUFFER)

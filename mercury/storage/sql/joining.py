@@ -24,15 +24,18 @@ SOON = 0.01
 
 
 def guard_ends(engine: Engine) -> None:
-    """Let Mercury's transactions know when the application ends them behind their back."""
+    """Let Mercury's transactions know when the application ends them behind their back. Done twice is done once."""
+    if not event.contains(engine, "commit", _on_commit):
+        event.listen(engine, "commit", _on_commit)
+        event.listen(engine, "rollback", _on_rollback)
 
-    @event.listens_for(engine, "commit")
-    def on_commit(connection: Connection) -> None:
-        _tell(connection, commit=True)
 
-    @event.listens_for(engine, "rollback")
-    def on_rollback(connection: Connection) -> None:
-        _tell(connection, commit=False)
+def _on_commit(connection: Connection) -> None:
+    _tell(connection, commit=True)
+
+
+def _on_rollback(connection: Connection) -> None:
+    _tell(connection, commit=False)
 
 
 def _tell(connection: Connection, *, commit: bool) -> None:

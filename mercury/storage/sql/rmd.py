@@ -61,20 +61,23 @@ class SqlRmd:
         self._tx.adopt(KIND, record.identifier)
         self._tx.insert(TABLE, [rmd_values(record)])
         self._known[record.identifier] = record.copy()
-        self._tx.topics.add(Topic.RMD)
+        self._wake(record)
 
     def save(self, record: RmdRecord) -> None:
         self._tx.require(KIND, record.identifier)
         self._known[record.identifier] = record.copy()
         self._changed[record.identifier] = None
-        self._tx.topics.add(Topic.RMD)
+        self._wake(record)
+
+    def _wake(self, record: RmdRecord) -> None:
+        if self._tx.store.soon(record.due):
+            self._tx.topics.add(Topic.RMD)
 
     def delete(self, identifier: str) -> None:
         self._tx.require(KIND, identifier)
         self._tx.write(delete(TABLE).where(TABLE.c.identifier == identifier))
         self._known[identifier] = None
         self._changed.pop(identifier, None)
-        self._tx.topics.add(Topic.RMD)
 
     def open_count(self) -> int:
         rows = self._tx.read(select(func.count().label("open")).select_from(TABLE).where(TABLE.c.ended_at.is_(None)))

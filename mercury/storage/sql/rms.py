@@ -9,7 +9,7 @@ from sqlalchemy import Select, delete, select
 
 from mercury.storage.api import Topic
 from mercury.storage.records import RmsRecord, SequenceKey
-from mercury.storage.sql.codec import rms_record, rms_values
+from mercury.storage.sql.codec import Values, rms_record, rms_values
 from mercury.storage.sql.dialects import chunks
 from mercury.storage.sql.rms_rows import SqlRmsRows
 from mercury.storage.sql.schema import RMS_KEY, RMS_SEQUENCE
@@ -74,21 +74,24 @@ class SqlRms(SqlRmsRows):
         self._load([name])
         self._tx.insert(TABLE, [rms_values(record)])
         self._records[name].append(record.copy())
-        self._tx.topics.add(Topic.RMS)
+        self._wake(record)
 
     def save(self, record: RmsRecord) -> None:
         records = self._own_records(record.channel.key)
         own = record.copy()
         records[_index(records, record)] = own
         self._changed[record.id] = own
-        self._tx.topics.add(Topic.RMS)
+        self._wake(record)
+
+    def _wake(self, record: RmsRecord) -> None:
+        if self._tx.store.soon(record.due):
+            self._tx.topics.add(Topic.RMS)
 
     def delete(self, record: RmsRecord) -> None:
         records = self._own_records(record.channel.key)
         del records[_index(records, record)]
         self._changed.pop(record.id, None)
         self._tx.write(delete(TABLE).where(TABLE.c.id == record.id))
-        self._tx.topics.add(Topic.RMS)
 
     def all(self) -> list[RmsRecord]:
         return [rms_record(row) for row in self._tx.read(select(TABLE).order_by(TABLE.c.position))]
@@ -103,14 +106,17 @@ class SqlRms(SqlRmsRows):
         for known, column, values in zip(
             self._expected_keys,
             (TABLE.c.identifier, TABLE.c.create_message_id),
-            (identifiers, create_message_ids),
+            (list(identifiers), list(create_message_ids)),
             strict=True,
         ):
-            wanted = [value for value in values if value not in known]
+            remembered = self._tx.store.remembered_keys
+            wanted = [value for value in values if value not in known and value not in remembered]
+            known |= {value: remembered[value] for value in values if value in remembered}
             known |= dict.fromkeys(wanted)
             for part in chunks(wanted):
                 for row in self._tx.read(select(column.label("value"), TABLE.c.channel).where(column.in_(part))):
-                    known[row["value"]] = read_channel(row["channel"]).key
+                    key = known[row["value"]] = read_channel(row["channel"]).key
+                    remembered[row["value"]] = key
         self.expect_rows(message_ids)
 
     def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:
@@ -130,16 +136,17 @@ class SqlRms(SqlRmsRows):
 
     def flush(self) -> None:
         """Write what was saved."""
-        self.flush_answers()
+        self.flush_kept()
         changed = list(self._changed.values())
         self._changed.clear()
-        self._tx.update(TABLE, "id", [rms_values(record) for record in changed])
+        self._tx.update(TABLE, "id", [_changing(record) for record in changed])
 
     def forget_changes(self) -> None:
         """A savepoint is rolled back: what is known may be wrong."""
         self._changed.clear()
         self._records.clear()
         self.forget_answers()
+        self.forget_numbered()
         self.forget_expected()
 
     def forget_expected(self) -> None:
@@ -155,6 +162,14 @@ class SqlRms(SqlRmsRows):
         self._tx.require(KIND, name)
         self._load([name])
         return self._records[name]
+
+
+def _changing(record: RmsRecord) -> Values:
+    """What can change of a record."""
+    values = rms_values(record)
+    for name in ("key_id", "channel", "rm", "created_at", "create_message_id", "offered"):
+        del values[name]
+    return values
 
 
 def _keys(names: list[str]) -> Select[tuple[str]]:

@@ -35,6 +35,8 @@ class SqlRmsRows:
         #: Rows whose response is stored, and those whose response was consumed: written together.
         self._answered: dict[str, None] = {}
         self._consumed: dict[str, OutboundMessage] = {}
+        #: Rows that got a number or were transmitted, by position; written together too.
+        self._numbered: dict[int, OutboundMessage] = {}
 
     # --- handed over -----------------------------------------------------------------------------------------------
 
@@ -47,8 +49,8 @@ class SqlRmsRows:
         """Write what was handed over."""
         appended, self.appended = self.appended, []
         if appended:
-            self._tx.insert(ROW, [outbound_values(message) for message in appended])
-            self._tx.insert(BODY, [body_values(message) for message in appended])
+            rows = [outbound_values(message) for message in appended]
+            self._tx.insert_both(ROW, rows, BODY, [body_values(message) for message in appended])
             self._tx.topics.add(Topic.RMS)
 
     def truncate(self, length: int) -> None:
@@ -61,7 +63,7 @@ class SqlRmsRows:
 
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         self._require(record.channel.key)
-        self._save(rows, "sequence_id", "number", "due", "last")
+        self._keep(rows)
 
     def backlog(self, key: SequenceKey) -> int:
         name = key.digest
@@ -79,12 +81,28 @@ class SqlRmsRows:
         if now is not None:
             due = and_(ROW.c.message_id == BODY.c.message_id, ROW.c.due <= now)
             query = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, due, isouter=True)
-        return self._rows(query.where(wanted).order_by(ROW.c.number).limit(limit))
+        # What was numbered here is not written yet; its numbers are the highest, and it is here with its bodies.
+        new = sorted((row for row in self._numbered.values() if row.sequence_id == record.id), key=_number)
+        known = [row.position for row in new]
+        if known:
+            wanted = and_(wanted, ROW.c.position.not_in(known))
+        rows = [outbound_message(row) for row in self._tx.read(query.where(wanted).order_by(ROW.c.number).limit(limit))]
+        return sorted([*rows, *(row.copy() for row in new if not row.settled)], key=_number)[:limit]
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
         for key in {row.channel.key for row in rows}:
             self._require(key)
-        self._save(rows, "attempts", "due")
+        self._keep(rows)
+
+    def _keep(self, rows: Sequence[OutboundMessage]) -> None:
+        """Rows that got a number or were transmitted are written together."""
+        self._numbered |= {row.position: row.copy() for row in rows}
+
+    def flush_rows(self) -> None:
+        """Write the rows that got a number or were transmitted."""
+        rows = list(self._numbered.values())
+        self._numbered.clear()
+        self._save(rows, "sequence_id", "number", "due", "last", "attempts")
 
     def acknowledge(self, record: RmsRecord, ranges: Ranges) -> None:
         self._require(record.channel.key)
@@ -169,6 +187,10 @@ class SqlRmsRows:
         self._answered.clear()
         self._consumed.clear()
 
+    def forget_numbered(self) -> None:
+        """A savepoint is rolled back."""
+        self._numbered.clear()
+
     def expect_rows(self, message_ids: Iterable[str]) -> None:
         """Read these rows ahead."""
         wanted = [message_id for message_id in message_ids if message_id not in self._expected]
@@ -207,27 +229,38 @@ class SqlRmsRows:
         return row
 
     def _rows(self, query: Any) -> list[OutboundMessage]:
-        self.flush_answers()
+        self.flush_kept()
         return [outbound_message(row) for row in self._tx.read(query)]
 
     def _write(self, statement: Any) -> None:
+        self.flush_kept()
+        self._tx.write(statement)
+
+    def flush_kept(self) -> None:
+        """Write what is kept here to be written together."""
+        if self._numbered:
+            self.flush_rows()
         if self._answered or self._consumed:
             self.flush_answers()
-        self._tx.write(statement)
-        self._tx.topics.add(Topic.RMS)
 
     def _save(self, rows: Sequence[OutboundMessage], *columns: str) -> None:
         changed = [{"position": row.position} | {name: getattr(row, name) for name in columns} for row in rows]
         self._tx.update(ROW, "position", changed)
-        if changed:
-            self._tx.topics.add(Topic.RMS)
 
     def _remove(self, which: ColumnElement[bool], at: float) -> None:
         """Delete rows that arrived; what they were correlated with is kept until retention ends."""
-        columns = [ROW.c.message_id, ROW.c.correlation, ROW.c.sequence_id, ROW.c.number, ROW.c.created_at]
+        self.flush_kept()
+        names = ("message_id", "correlation", "sequence_id", "number", "created_at")
+        columns = [ROW.c[name] for name in names]
+        if self._tx.dialect.name == "postgresql":
+            gone = delete(ROW).where(which).returning(*columns).cte("gone")
+            bodies = delete(BODY).where(BODY.c.message_id == gone.c.message_id)
+            arrived = select(*gone.c, literal(at)).where(gone.c.correlation.is_not(None))
+            statement = insert(KEPT).from_select([*names, "settled_at"], arrived, include_defaults=False)
+            self._tx.write(statement.add_cte(bodies.cte("bodies")))
+            return
         arrived = select(*columns, literal(at)).where(which, ROW.c.correlation.is_not(None))
-        names = ["message_id", "correlation", "sequence_id", "number", "created_at", "settled_at"]
-        self._tx.write(insert(KEPT).from_select(names, arrived))
+        self._tx.write(insert(KEPT).from_select([*names, "settled_at"], arrived))
         self._tx.write(delete(BODY).where(BODY.c.message_id.in_(select(ROW.c.message_id).where(which))))
         self._write(delete(ROW).where(which))
 
@@ -235,6 +268,10 @@ class SqlRmsRows:
         for part in chunks([row.message_id for row in rows]):
             self._tx.write(delete(BODY).where(BODY.c.message_id.in_(part)))
             self._write(delete(ROW).where(ROW.c.message_id.in_(part)))
+
+
+def _number(row: OutboundMessage) -> int:
+    return row.number or 0
 
 
 def _between(record: RmsRecord, ranges: Ranges) -> ColumnElement[bool]:

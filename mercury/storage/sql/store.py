@@ -17,11 +17,17 @@ from mercury.storage.sql.dialects import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.joining import Joins, guard_ends
 from mercury.storage.sql.notify import Notifier
+from mercury.storage.sql.remembering import Remembered
 from mercury.storage.sql.schema import STORE
 from mercury.storage.sql.transaction import SqlTransaction
 
 if TYPE_CHECKING:
     from mercury.storage.xa.coordinator import Coordinator
+
+#: Seconds: workers look at least this often for what was not said to be due.
+SOON = 0.2
+#: Identifiers of sequences whose key is remembered.
+REMEMBERED = 10_000
 
 
 class SqlStore:
@@ -52,6 +58,8 @@ class SqlStore:
         self._database_clock = database_clock
         #: Seconds since the epoch: when something was kept.
         self.clock = clock
+        #: Whose sequence an identifier names: that never changes, so it is asked once.
+        self.remembered_keys: Remembered[SequenceKey] = Remembered(REMEMBERED)
         #: Makes the transactions that other databases may take part in; set when some were named.
         self.coordinator: Coordinator | None = None
         self._listeners: list[Callable[[frozenset[Topic]], None]] = []
@@ -69,6 +77,10 @@ class SqlStore:
         """What names this store among all; a copy of a database needs a new one."""
         with self.connection() as connection:
             return str(connection.execute(select(STORE.c.id)).scalar_one())
+
+    def soon(self, due: float | None) -> bool:
+        """Whether a worker has to be told of what is due then; what is due later it finds by itself."""
+        return due is not None and due <= self.clock() + SOON
 
     def transaction(self) -> SqlTransaction:
         if self._closed:
@@ -149,6 +161,8 @@ class SqlStore:
             self._notifier.listen()
 
     def close(self) -> None:
+        if self.coordinator is not None:
+            self.coordinator.close()
         self._closed = True
         if self._notifier is not None:
             self._notifier.close()

@@ -145,6 +145,17 @@ class SqlTransaction:
             with translated():
                 self.dialect.insert(connection, table, rows, ignore=ignore)
 
+    def insert_both(
+        self,
+        first: Table,
+        first_rows: Sequence[Mapping[str, Any]],
+        second: Table,
+        second_rows: Sequence[Mapping[str, Any]],
+    ) -> None:
+        connection = self.writing()
+        with translated():
+            self.dialect.insert_both(connection, first, first_rows, second, second_rows)
+
     def update(self, table: Table, key: str, rows: Sequence[Mapping[str, Any]]) -> None:
         if rows:
             connection = self.writing()

@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from itertools import chain, islice, zip_longest
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, Table, and_, exists, func, literal, or_, select, true
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Double,
+    Select,
+    Table,
+    and_,
+    case,
+    cast,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    true,
+    union_all,
+)
 
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.records import InboundKind, SequenceKey
@@ -118,22 +135,33 @@ def due_rms(connection: Connection, now: float, limit: int, owner: str | None) -
     keys = _waiting(owner, now).subquery()
     first = ROW.alias("first")
     position = select(func.min(first.c.position)).where(first.c.key_id == keys.c.value, first.c.number.is_(None))
-    query = select(ROW.c.channel).join_from(keys, ROW, ROW.c.position == position.scalar_subquery())
-    waiting = connection.execute(query.order_by(ROW.c.position).limit(limit)).scalars().all()
+    waits = (
+        select(literal(0).label("part"), ROW.c.channel, ROW.c.position.label("turn"))
+        .join_from(keys, ROW, ROW.c.position == position.scalar_subquery())
+        .order_by(ROW.c.position)
+        .limit(limit)
+        .subquery()
+    )
     due = SEQUENCE.c.due
-    timed = connection.execute(
-        select(SEQUENCE.c.channel)
+    timed = (
+        select(literal(1).label("part"), SEQUENCE.c.channel, due.label("turn"))
         .where(due <= now, _free(literal("rms ") + SEQUENCE.c.key_id, owner, now))
-        .order_by(due, SEQUENCE.c.position).limit(limit)
-    ).scalars()
-    by_turns = chain.from_iterable(zip_longest(waiting, timed))
+        .order_by(due, SEQUENCE.c.position)
+        .limit(limit)
+        .subquery()
+    )
+    both = union_all(select(waits.c.part, waits.c.channel, cast(waits.c.turn, Double).label("turn")), select(timed))
+    rows = connection.execute(both.order_by("part", "turn")).all()
+    waiting = [row.channel for row in rows if row.part == 0]
+    in_time = [row.channel for row in rows if row.part == 1]
+    by_turns = chain.from_iterable(zip_longest(waiting, in_time))
     found = (read_channel(channel).key for channel in by_turns if channel is not None)
     return list(islice(dict.fromkeys(found), limit))
 
 
 def next_rms(connection: Connection, owner: str | None) -> float | None:
-    if connection.execute(_waiting(owner, None).limit(1)).first() is not None:
-        return 0.0
-    query = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, owner, None))
+    waiting = _waiting(owner, None).exists()
+    due = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, owner, None))
+    query = select(case((waiting, literal(0.0)), else_=due.scalar_subquery()))
     earliest: float | None = connection.execute(query).scalar_one()
     return earliest

@@ -43,7 +43,7 @@ def servers(options: Options, folder: Path) -> Iterator[tuple[Databases, Databas
 
     :param folder: where the embedded one is, if it is needed.
     """
-    named = (options.client_server, options.server_server)
+    named = (options.client_postgres, options.server_postgres)
     embedded = EmbeddedPostgres(folder) if None in named else None
     if embedded is not None:
         embedded.start()

@@ -42,8 +42,8 @@ parser.add_argument("--kills", type=int, default=6)
 parser.add_argument("--loss", type=float, default=0.1)
 parser.add_argument("--duplicate", type=float, default=0.1)
 parser.add_argument("--seed", type=int, default=1)
-parser.add_argument("--client-server", metavar="URL")
-parser.add_argument("--server-server", metavar="URL")
+parser.add_argument("--client-postgres", metavar="URL")
+parser.add_argument("--server-postgres", metavar="URL")
 parser.add_argument("--out", type=Path, metavar="FOLDER")
 parser.add_argument("--keep", action="store_true")
 parser.add_argument("--compare", action="store_true")
@@ -63,12 +63,9 @@ def main() -> None:
         outcomes = run(options, list(Store) if compare else [options.store], console)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except ConfigurationError as error:
+    except (ConfigurationError, StorageError, Broken) as error:
         errors.print(f"[red]error:[/red] {escape(str(error))}")
-        sys.exit(UNUSABLE)
-    except (Broken, StorageError) as error:
-        errors.print(f"[red]error:[/red] {escape(str(error))}")
-        sys.exit(NOT_AS_GUARANTEED)
+        sys.exit(NOT_AS_GUARANTEED if isinstance(error, Broken) else UNUSABLE)
     if output == "json":
         values = [outcome.as_value() for outcome in outcomes]
         sys.stdout.write(json.dumps(values if compare else values[0], indent=2, ensure_ascii=False) + "\n")
@@ -103,8 +100,12 @@ def run(options: Options, stores: list[Store], console: Console) -> list[Outcome
                     stopped = asyncio.run(play(figures, pair, logs))
                 status.update("Spark is started")
                 status.start()
+
+                def tell(what: str, _done: int, _total: int) -> None:
+                    status.update(f"Spark: {what}")
+
                 report = out / store.value if len(stores) > 1 else out
-                outcomes.append(judge(figures, pair, report, stopped, lambda what, *_: status.update(f"Spark: {what}")))
+                outcomes.append(judge(figures, pair, work, report, stopped, tell))
                 status.stop()
             tell_outcome(outcomes[-1], console)
             status.start()
@@ -122,6 +123,9 @@ def tell_outcome(outcome: Outcome, console: Console) -> None:
     if outcome.databases is not None:
         for name, url in outcome.as_value()["databases"].items():
             console.print(f"{name}: {url}", markup=False)
+        console.print(f"logs: {outcome.folder}/{outcome.options.store.value}", markup=False)
+        if None in (outcome.options.client_postgres, outcome.options.server_postgres):
+            console.print(f"the server runs on until: mercury pg stop --folder {outcome.folder}/pg", markup=False)
     console.print()
 
 

@@ -52,7 +52,7 @@ class Options:
     #: Leave databases, logs and the server for a look.
     keep: bool
     #: PostgreSQL servers where databases may be made; ``None`` = an embedded one.
-    client_server: str | None
-    server_server: str | None
+    client_postgres: str | None
+    server_postgres: str | None
     #: Where the report goes; ``None`` = a temporary folder.
     out: Path | None

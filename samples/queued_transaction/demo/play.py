@@ -23,15 +23,18 @@ TUNING = {
     "MERCURY_SOURCE_RETRANSMISSION_CAP": "1",
     # Who is killed leaves claims behind; so soon another may take them over.
     "MERCURY_ENGINE_LEASE": "2",
+    # And transactions in doubt, which recovery may then finish.
+    "MERCURY_XA_LEASE": "2",
+    "MERCURY_XA_INTERVAL": "0.5",
     "MERCURY_LOG_LEVEL": "ERROR",
 }
 #: Where the samples are imported from.
 SAMPLES = Path(__file__).resolve().parents[3]
 
 #: Seconds: between two looks; without any progress until it is given up; that all orders take about, without kills.
-LOOK, STALLED, PLEASANT = 0.05, 30.0, 20.0
-#: The longest pause between two orders.
-LONGEST_PAUSE = 0.1
+LOOK, STALLED, PLEASANT = 0.05, 60.0, 20.0
+#: The longest pause between two orders, in seconds, and the most that are on their way.
+LONGEST_PAUSE, MOST_AHEAD = 0.1, 50
 
 
 class Stalled(Exception):
@@ -110,7 +113,9 @@ def _parties(
     serve = mercury("serve", f"samples.queued_transaction.server:{app}", "--port", "0", "--output", "json")
     hand_over = python("-m", "samples.queued_transaction.client", f"{front}/services/orders")
     hand_over += ["--address", back, "--mode", options.mode.value, *(["--two-commits"] if wrong else [])]
+    # Orders keep coming while a killed process starts again: few enough are on their way, slowly enough.
     hand_over += ["--pause", str(min(LONGEST_PAUSE, PLEASANT / options.orders))]
+    hand_over += ["--ahead", str(max(2, min(MOST_AHEAD, options.orders // 10)))]
     return (
         Party("client", hand_over, environment(SAMPLES, client), network.to_client, folder / "client.log"),
         Party("server", serve, environment(SAMPLES, server), network.to_server, folder / "server.log"),

@@ -50,7 +50,8 @@ class Outcome:
     #: Why it did not come to its end; ``None`` = it did.
     stopped: str | None
     report: Path | None
-    #: The databases, if they are kept.
+    #: If they are kept: the folder with the logs and the embedded server's data, and the databases.
+    folder: Path | None
     databases: Pair | None
 
     @property
@@ -106,6 +107,7 @@ class Outcome:
             "report": None if self.report is None else str(self.report),
         }
         if self.databases is not None:
+            found["folder"] = str(self.folder)
             found["databases"] = dict(_named(self.databases))
         return found
 
@@ -116,9 +118,10 @@ def _named(pair: Pair) -> Iterator[tuple[str, str]]:
         yield f"{name}_store", urls.store
 
 
-def judge(figures: Figures, pair: Pair, out: Path, stopped: str | None, progress: Progress) -> Outcome:
+def judge(figures: Figures, pair: Pair, work: Path, out: Path, stopped: str | None, progress: Progress) -> Outcome:
     """Run the reconciler over both applications' tables, through the stores in between.
 
+    :param work: the folder with everything that is removed unless it is kept.
     :param out: a folder for the report.
     :param stopped: why the run did not come to its end.
     :raises ConfigurationError: Spark can not be used.
@@ -144,6 +147,7 @@ def judge(figures: Figures, pair: Pair, out: Path, stopped: str | None, progress
         seconds=figures.seconds,
         stopped=stopped,
         report=result.report,
+        folder=work if options.keep else None,
         databases=pair if options.keep else None,
     )
 

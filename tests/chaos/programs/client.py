@@ -17,11 +17,10 @@ from sqlalchemy import Connection, func, select, update
 from sqlalchemy.exc import DBAPIError
 
 from mercury import MessageContext, StorageError
-from mercury.service.serving import server_for
 from tests.chaos import hook
 from tests.chaos.kinds import Mode, Way
 from tests.chaos.programs.messages import Confirmation, Order
-from tests.chaos.programs.setup import HOST, SERVICE, Place, Setup, listening
+from tests.chaos.programs.setup import HOST, SERVICE, Place, Setup, serve
 from tests.chaos.programs.tables import CONFIRMATIONS, ORDERS
 
 log = logging.getLogger("client")
@@ -108,8 +107,7 @@ def main(setup: Setup) -> None:
     client = Client(place)
     if setup.way is Way.POSTED:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-        server = server_for(place.mercury.app(), 3.0, on_started=client.start)
-        server.run(sockets=[listening(setup.port)])  # until SIGTERM
+        serve(place.mercury.app(), setup.port, client.start)
         client.stop()
     else:
         with place.mercury:

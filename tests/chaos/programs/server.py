@@ -6,11 +6,10 @@ import dataclasses
 import sys
 
 from mercury import MessageContext, Service
-from mercury.service.serving import server_for
 from tests.chaos import hook
 from tests.chaos.kinds import Mode
 from tests.chaos.programs.messages import Confirmation, Order
-from tests.chaos.programs.setup import SERVICE, Place, Setup, listening
+from tests.chaos.programs.setup import SERVICE, Place, Setup, serve
 from tests.chaos.programs.tables import RECEIVED_ORDERS
 
 
@@ -33,8 +32,7 @@ def service(place: Place) -> Service:
 def main(setup: Setup) -> None:
     place = Place(setup)
     app = place.mercury.app(service(place))
-    server = server_for(app, 3.0, on_started=lambda: hook.say("serving"))
-    server.run(sockets=[listening(setup.port)])  # until SIGTERM
+    serve(app, setup.port, lambda: hook.say("serving"))
     place.report()
 
 

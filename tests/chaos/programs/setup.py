@@ -6,11 +6,13 @@ import contextlib
 import dataclasses
 import json
 import logging
+import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from fastapi import FastAPI
 from sqlalchemy import Connection, Engine, create_engine
 
 from mercury import (
@@ -23,7 +25,8 @@ from mercury import (
 )
 from mercury.engine.parts import EngineSettings
 from mercury.engine.runtime import RuntimeSettings
-from mercury.settings import HttpSettings
+from mercury.service.serving import server_for
+from mercury.settings import HttpSettings, XaSettings
 from mercury.statemachine.retransmission import Backoff
 from tests.chaos import hook
 from tests.chaos.kinds import Form, Mode, Moment, Way
@@ -31,6 +34,8 @@ from tests.chaos.points import POINTS, point
 
 HOST = "127.0.0.1"
 SERVICE = "orders"
+#: The application's database, where it is another one than the store's.
+RESOURCE = "app"
 
 #: Seconds. A claim that nobody prolongs, and a session of a process that stands still, are soon over.
 LEASE = 0.6
@@ -90,7 +95,14 @@ class Place:
             name, moment, visit = setup.stop
             hook.stop_at(point(name), moment, visit)
         self._engine: Engine | None = create_engine(setup.app) if setup.form.separate else None
-        self.mercury = Mercury(setup.store, address=setup.address, allow=[f"http://{HOST}:*"], settings=_settings())
+        self.mercury = Mercury(
+            setup.store,
+            resources={RESOURCE: setup.app} if setup.form.xa else None,
+            log=setup.log or None,
+            address=setup.address,
+            allow=[f"http://{HOST}:*"],
+            settings=_settings(),
+        )
 
     @contextlib.contextmanager
     def connection(self, tx: Transaction | None) -> Iterator[Connection]:
@@ -99,7 +111,7 @@ class Place:
             with self._engine.begin() as connection:
                 yield connection
         elif tx is not None:
-            yield tx.connection()
+            yield tx.connection(RESOURCE if self.setup.form.xa else None)
 
     def report(self) -> None:
         """Print what was counted."""
@@ -107,8 +119,20 @@ class Place:
             hook.say(f"visits {json.dumps(self._visits)}")
 
 
-def listening(port: int) -> socket.socket:
-    """A socket at a port that the driver keeps free for the programs; several processes may have it at once."""
+def serve(app: FastAPI, port: int, on_started: Callable[[], None]) -> None:
+    """Serve until SIGTERM, at a port that the driver keeps for the programs; several processes may have it at once."""
+    server = server_for(app, 3.0, on_started)
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+
+    # uvicorn ends in order at a signal and raises it once more: that would be a death by signal.
+    signal.signal(signal.SIGTERM, end)
+    with _listening(port) as listening:
+        server.run(sockets=[listening])
+
+
+def _listening(port: int) -> socket.socket:
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -128,4 +152,5 @@ def _settings() -> Settings:
         http=HttpSettings(timeout=EXCHANGE, back_channel_wait=0.3, shutdown_deadline=3.0),
         source=source,
         destination=destination,
+        xa=XaSettings(lease=LEASE, interval=0.2),
     )

@@ -39,12 +39,16 @@ CONFIRMATIONS = Table(
 ITEMS = ("tea", "coffee", "sugar", "salt", "<&> 'ß'")
 
 
-def make(engine: Engine, orders: int) -> None:
+def orders(count: int) -> list[dict[str, int | str]]:
+    """The first so many orders."""
+    return [
+        {"id": number, "item": ITEMS[number % len(ITEMS)], "quantity": number * 7 % 11}
+        for number in range(1, count + 1)
+    ]
+
+
+def make(engine: Engine, count: int) -> None:
     """Make the tables, with so many orders to be sent."""
     METADATA.create_all(engine)
     with engine.begin() as connection:
-        rows = [
-            {"id": number, "item": ITEMS[number % len(ITEMS)], "quantity": number * 7 % 11}
-            for number in range(1, orders + 1)
-        ]
-        connection.execute(ORDERS.insert(), rows)
+        connection.execute(ORDERS.insert(), orders(count))

@@ -147,8 +147,10 @@ def test_a_url_is_split(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "a", "/a", "http:/a", "mailto:a@b", "http://a:b", "http://a:-1", "http://[", "ws://a"]
-)
+    "url",
+    ["", "a", "/a", "http:/a", "mailto:a@b", "http://a:b", "http://a:-1", "http://[", "ws://a", "http://a/ b", "http://a/b\n",
+     "http://a/b\r\nX: y", " http://a/b", "http://a b/", "http://a/\x7f", "http://a/ä", "http://a/?ä", "http://a:99999/"],
+)  # fmt: skip
 def test_what_is_no_url_to_send_to_is_told_with_what_is_wanted(url: str) -> None:
     with pytest.raises(ConfigurationError, match=r"not a URL to send to: .* \(http://host:port/path is needed\)"):
         split_url(url)

@@ -1,0 +1,110 @@
+"""`mercury demo`."""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mercury.cli.output import UNUSABLE, Format, Output, fail
+from mercury.errors import ConfigurationError
+
+#: The program, and where it is below the folder that Python finds it in.
+PROGRAM, FILE = "samples.queued_transaction", "samples/queued_transaction/__main__.py"
+
+
+class Store(enum.Enum):
+    """What stores the messages."""
+
+    MEMORY = "memory"
+    SQL = "sql"
+    SAME_DB = "same-db"
+    XA = "xa"
+
+
+class Mode(enum.Enum):
+    """Whether the server answers."""
+
+    IN_ONLY = "in-only"
+    IN_OUT = "in-out"
+
+
+def demo(
+    store: Annotated[Store, typer.Option(help="Where the messages are; see above.")] = Store.XA,
+    mode: Annotated[Mode, typer.Option(help="in-out: the server answers each order.")] = Mode.IN_ONLY,
+    orders: Annotated[int, typer.Option(min=1, max=1_000_000, help="Rows of the client's table.")] = 500,
+    kills: Annotated[int, typer.Option(min=0, max=1000, help="How often client or server are killed.")] = 6,
+    loss: Annotated[float, typer.Option(min=0, max=0.9, help="Share of exchanges that vanish silently.")] = 0.1,
+    duplicate: Annotated[float, typer.Option(min=0, max=0.9, help="Share of requests that come twice.")] = 0.1,
+    seed: Annotated[int, typer.Option(help="Of rows, network and kills; kills are not exact in time.")] = 1,
+    compare: Annotated[bool, typer.Option("--compare", help="All four stores, one after the other.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave databases and logs for a look.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the report goes.")] = None,
+    client_postgres: Annotated[
+        str | None, typer.Option(metavar="URL", help="A PostgreSQL for the client; left out, an embedded one.")
+    ] = None,
+    server_postgres: Annotated[
+        str | None, typer.Option(metavar="URL", help="A PostgreSQL for the server; left out, an embedded one.")
+    ] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Move orders from one database to another while processes are killed and the network fails; prove the result.
+
+    A client and a server, each with its own database; between them a network that loses, repeats, delays and cuts.
+    At the end the reconciler compares both tables and writes a report. --store says where Mercury's messages are:
+
+    \b
+    memory   in the processes
+    sql      in a database of their own; the application commits, then Mercury
+    same-db  in the application's database: one commit
+    xa       in a database of their own: two-phase commit
+
+    Exit code 0: what came out is what this store guarantees. With memory and sql, orders are lost or repeated when a
+    process is killed; with same-db and xa each arrives exactly once. 1: it is not. 2: it could not run.
+    """
+    if loss + duplicate > 0.9:
+        fail(UNUSABLE, "--loss and --duplicate leave less than a tenth that simply gets through")
+    for name, url in (("--client-postgres", client_postgres), ("--server-postgres", server_postgres)):
+        if url is not None:
+            _check(name, url)
+    given = {
+        "--store": store.value,
+        "--mode": mode.value,
+        "--orders": orders,
+        "--kills": kills,
+        "--loss": loss,
+        "--duplicate": duplicate,
+        "--seed": seed,
+        "--out": out,
+        "--client-postgres": client_postgres,
+        "--server-postgres": server_postgres,
+        "--output": output.value,
+    }
+    arguments = [f"{name}={value}" for name, value in given.items() if value is not None]
+    arguments += [name for name, chosen in (("--compare", compare), ("--keep", keep)) if chosen]
+    path = os.pathsep.join(filter(None, (str(_folder()), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+    # In our place: signals and the terminal are its own.
+    os.execve(sys.executable, [sys.executable, "-m", PROGRAM, *arguments], environment)  # noqa: S606  our own program
+
+
+def _folder() -> Path:
+    """Where the samples are: packed with Mercury, or beside it in its sources."""
+    package = Path(__file__).resolve().parents[1]
+    found = [folder for folder in (package / "_samples", package.parent) if (folder / FILE).exists()]
+    if not found:
+        fail(UNUSABLE, f"this installation of Mercury has no samples: {FILE} is missing")
+    return found[0]
+
+
+def _check(option: str, url: str) -> None:
+    from mercury.storage.postgres.databases import Databases
+
+    try:
+        Databases(url)
+    except ConfigurationError as error:
+        fail(UNUSABLE, f"{option}: {error}")

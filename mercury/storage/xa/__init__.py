@@ -1,0 +1,1 @@
+"""Two-phase commit over PostgreSQL's prepared transactions, and its recovery."""

@@ -1,0 +1,256 @@
+"""The decision log: the arbiter of two-phase commits (transactions.md 19).
+
+A row says what becomes of a transaction. The coordinator inserts `commit`; recovery inserts `abort` before it rolls
+anything back, and both obey the row that is there. Whoever comes second waits until the first one's row is committed
+or gone, so that there never are two answers, whoever was stopped for how long.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, Engine, RowMapping, delete, insert, select, text, update
+
+from mercury.errors import Conflict, TransientStorageError
+from mercury.storage.sql.dialects import Dialect, chunks, upsert
+from mercury.storage.sql.errors import translated
+from mercury.storage.sql.schema import DECISION, HEURISTIC, INCARNATION
+from mercury.storage.xa.names import Gtrid, prefix, read_gtrid
+
+#: Milliseconds that recovery waits for a coordinator that is about to decide; then it comes again later.
+PATIENCE = 1000
+
+
+class Verdict(enum.Enum):
+    """What becomes of a transaction."""
+
+    COMMIT = "commit"
+    ABORT = "abort"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One row of the log."""
+
+    gtrid: Gtrid
+    verdict: Verdict
+    #: Seconds since the epoch.
+    decided_at: float
+    #: PostgreSQL's transaction id of each branch that is not known to be finished, by the resource's name.
+    branches: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incarnation:
+    """One start of one process."""
+
+    id: str
+    seen_at: float
+    dead: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heuristic:
+    """A branch that was finished by hand against its decision."""
+
+    gid: str
+    resource: str
+    decided: str
+    found: str
+    found_at: float
+
+
+class IncarnationIsDead(TransientStorageError):
+    """This process was given up for dead: it was stopped for long. Its next transaction begins under a new name."""
+
+
+class Aborted(TransientStorageError):
+    """Recovery has decided to roll the transaction back before the coordinator decided to commit it."""
+
+
+class DecisionLog:
+    """The decisions of one store, in its own database or in a log of its own.
+
+    :param store: the store's id; several stores may share a log.
+    """
+
+    def __init__(self, engine: Engine, dialect: Dialect, store: str) -> None:
+        self._engine = engine
+        self._dialect = dialect
+        self._store = store
+
+    # --- incarnations ----------------------------------------------------------------------------------------------
+
+    def enroll(self, incarnation: str, now: float) -> None:
+        """A process begins."""
+        with self.writing() as connection:
+            row = {"id": incarnation, "started_at": now, "seen_at": now, "dead": False}
+            connection.execute(insert(INCARNATION).values(row))
+
+    def beat(self, incarnation: str, now: float) -> bool:
+        """A process lives. Returns whether the others believe it."""
+        with self.writing() as connection:
+            alive = INCARNATION.c.id == incarnation, ~INCARNATION.c.dead
+            return connection.execute(update(INCARNATION).where(*alive).values(seen_at=now)).rowcount == 1
+
+    def incarnations(self) -> dict[str, Incarnation]:
+        """All that are remembered."""
+        with translated(), self._engine.connect() as connection:
+            rows = connection.execute(select(INCARNATION)).mappings().all()
+        return {row["id"]: Incarnation(id=row["id"], seen_at=row["seen_at"], dead=row["dead"]) for row in rows}
+
+    def declare_dead(self, incarnation: str, before: float) -> bool:
+        """It decides nothing any more, unless it was seen since ``before``. Waits for decisions it is about to make.
+
+        :raises TransientStorageError: it is about to make one, and does not end.
+        """
+        with self.writing(patient=False) as connection:
+            this = select(INCARNATION).where(INCARNATION.c.id == incarnation, INCARNATION.c.seen_at < before)
+            # For update, no less: a decision holds a key share on the row.
+            if connection.execute(self._dialect.locking(this)).first() is None:
+                return False
+            connection.execute(update(INCARNATION).where(INCARNATION.c.id == incarnation).values(dead=True))
+        return True
+
+    # --- decisions -------------------------------------------------------------------------------------------------
+
+    def decide(self, connection: Connection, decision: Decision) -> None:
+        """Insert `commit` in the transaction of ``connection``, which decides by its commit.
+
+        :raises Aborted: it is decided otherwise already.
+        :raises IncarnationIsDead: this process may not decide any more.
+        """
+        incarnation = decision.gtrid.incarnation
+        alive = select(INCARNATION.c.id).where(INCARNATION.c.id == incarnation, ~INCARNATION.c.dead)
+        if self._dialect.name == "postgresql":
+            alive = alive.with_for_update(read=True, key_share=True)
+        try:
+            with translated():
+                if connection.execute(alive).first() is None:
+                    raise IncarnationIsDead(f"{decision.gtrid}: this process was given up for dead")
+                connection.execute(insert(DECISION).values(_values(decision)))
+        except Conflict as error:
+            raise Aborted(f"{decision.gtrid} was rolled back by recovery meanwhile") from error
+
+    def arbitrate(self, decision: Decision) -> tuple[Decision, bool]:
+        """Insert ``decision`` unless there is one, commit that, and read what is there now.
+
+        :returns: the decision to obey, and whether it is the one that was given.
+        :raises TransientStorageError: the coordinator is about to decide, or the log is away: it is not decided.
+        """
+        with self.writing(patient=False) as connection:
+            statement = upsert(self._dialect, DECISION).values(_values(decision)).on_conflict_do_nothing()
+            new = connection.execute(statement).rowcount == 1
+        found = self.find(decision.gtrid)
+        if found is None:
+            raise TransientStorageError(f"{decision.gtrid} was decided and forgotten meanwhile")
+        return found, new
+
+    def find(self, gtrid: Gtrid) -> Decision | None:
+        """The decision on a transaction, as committed."""
+        with translated(), self._engine.connect() as connection:
+            row = connection.execute(select(DECISION).where(DECISION.c.gtrid == str(gtrid))).mappings().first()
+        return _decision(row) if row is not None else None
+
+    def unfinished(self) -> list[Decision]:
+        """Decisions of this store with branches that are not known to be finished, the oldest first."""
+        mine = DECISION.c.gtrid.startswith(prefix(self._store), autoescape=True), DECISION.c.branches != "{}"
+        with translated(), self._engine.connect() as connection:
+            rows = connection.execute(select(DECISION).where(*mine).order_by(DECISION.c.decided_at)).mappings().all()
+        return [_decision(row) for row in rows]
+
+    def finished(self, gtrid: Gtrid, resource: str) -> None:
+        """The branch of a transaction in a resource is finished; with the last one, `commit` is forgotten."""
+        with self.writing() as connection:
+            this = select(DECISION).where(DECISION.c.gtrid == str(gtrid))
+            row = connection.execute(self._dialect.locking(this)).mappings().first()
+            if row is None:
+                return
+            left = {name: xid for name, xid in json.loads(row["branches"]).items() if name != resource}
+            if left or row["outcome"] == Verdict.ABORT.value:
+                values = {"branches": json.dumps(left)}
+                connection.execute(update(DECISION).where(DECISION.c.gtrid == str(gtrid)).values(values))
+            else:
+                connection.execute(delete(DECISION).where(DECISION.c.gtrid == str(gtrid)))
+
+    def forget(self, gtrids: Iterable[Gtrid]) -> None:
+        """All branches of these transactions are committed."""
+        commit = DECISION.c.outcome == Verdict.COMMIT.value
+        with self.writing() as connection:
+            for part in chunks(str(gtrid) for gtrid in gtrids):
+                connection.execute(delete(DECISION).where(DECISION.c.gtrid.in_(part), commit))
+
+    def purge(self, before: float) -> None:
+        """Forget incarnations that are dead, and were seen last before a time, with the `abort` rows they left.
+
+        Of a dead one no `commit` can come any more, so that the rows are not needed (transactions.md 25).
+        """
+        gone = select(INCARNATION.c.id).where(INCARNATION.c.dead, INCARNATION.c.seen_at < before)
+        kept = select(DECISION.c.incarnation)
+        with self.writing() as connection:
+            aborted = DECISION.c.outcome == Verdict.ABORT.value, DECISION.c.branches == "{}"
+            connection.execute(delete(DECISION).where(DECISION.c.incarnation.in_(gone), *aborted))
+            connection.execute(delete(INCARNATION).where(INCARNATION.c.id.in_(gone), INCARNATION.c.id.not_in(kept)))
+
+    # --- heuristic outcomes ----------------------------------------------------------------------------------------
+
+    def record(self, heuristic: Heuristic) -> bool:
+        """Keep a heuristic outcome for the operator. Returns whether it is new."""
+        row = {"gid": heuristic.gid, "resource": heuristic.resource, "decided": heuristic.decided,
+               "found": heuristic.found, "found_at": heuristic.found_at}  # fmt: skip
+        with self.writing() as connection:
+            statement = upsert(self._dialect, HEURISTIC).values(row).on_conflict_do_nothing()
+            return connection.execute(statement).rowcount == 1
+
+    def heuristics(self) -> list[Heuristic]:
+        """All heuristic outcomes of this store, the oldest first."""
+        mine = HEURISTIC.c.gid.startswith(prefix(self._store), autoescape=True)
+        with translated(), self._engine.connect() as connection:
+            rows = connection.execute(select(HEURISTIC).where(mine).order_by(HEURISTIC.c.found_at)).mappings().all()
+        return [Heuristic(**row) for row in rows]
+
+    # --- within ----------------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """The log's clock, seconds since the epoch."""
+        with translated(), self._engine.connect() as connection:
+            return self._dialect.now(connection)
+
+    @contextmanager
+    def open(self) -> Iterator[Connection]:
+        """A transaction of the log's own, which its owner commits."""
+        with translated(), self._engine.connect() as connection:
+            self._dialect.begin_writing(connection)
+            yield connection
+
+    @contextmanager
+    def writing(self, *, patient: bool = True) -> Iterator[Connection]:
+        """A transaction of the log's own; it commits at the end."""
+        with self.open() as connection:
+            if not patient and self._dialect.name == "postgresql":
+                connection.execute(text(f"set local lock_timeout = {PATIENCE}"))
+            yield connection
+            connection.commit()
+
+
+def _values(decision: Decision) -> dict[str, object]:
+    return {
+        "gtrid": str(decision.gtrid),
+        "outcome": decision.verdict.value,
+        "incarnation": decision.gtrid.incarnation,
+        "branches": json.dumps(dict(decision.branches)),
+        "decided_at": decision.decided_at,
+    }
+
+
+def _decision(row: RowMapping) -> Decision:
+    return Decision(
+        gtrid=read_gtrid(row["gtrid"]),
+        verdict=Verdict(row["outcome"]),
+        decided_at=row["decided_at"],
+        branches={name: int(xid) for name, xid in json.loads(row["branches"]).items()},
+    )

@@ -1,0 +1,266 @@
+"""Recovery: finishes what a coordinator has left, by the decision log (transactions.md 19-26)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mercury.errors import StorageError, TransientStorageError
+from mercury.storage.xa.decisions import Decision, DecisionLog, Incarnation, Verdict
+from mercury.storage.xa.resources import Fate, NoSuchBranch, PreparedBranch, Resource
+
+if TYPE_CHECKING:
+    from mercury.storage.xa.coordinator import Coordinator
+
+log = logging.getLogger("mercury.storage.xa")
+
+#: After so many leases without a sign of it a process is declared dead, and so many seconds later it is forgotten.
+DEAD_AFTER, KEEP = 12, 30 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InDoubtBranch:
+    """A prepared branch that recovery could not finish at its last look. It keeps its locks."""
+
+    gid: str
+    resource: str
+    #: When it was prepared, seconds since the epoch.
+    since: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InDoubt:
+    """What is left to recovery, as of its last look."""
+
+    #: The oldest first.
+    branches: tuple[InDoubtBranch, ...] = ()
+    #: Databases that could not be asked, with the reason: there may be more in them.
+    away: tuple[tuple[str, str], ...] = ()
+    #: How many branches were ever finished by hand against their decision.
+    heuristics: int = 0
+
+    def __len__(self) -> int:
+        return len(self.branches)
+
+    def oldest(self, now: float) -> float:
+        """The age of the oldest branch in seconds; 0 = there is none."""
+        return max(0.0, now - self.branches[0].since) if self.branches else 0.0
+
+
+class Recovery:
+    """Recovery of one store's transactions. Several processes may run it at once, beside their coordinators.
+
+    It may look when it likes: no safety rests on when it does, only on the decision log.
+    """
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._mutex = threading.Lock()
+        self._left: dict[str, list[InDoubtBranch]] = {}
+        self._away: dict[str, str] = {}
+        self._heuristics = 0
+        self._told: set[str] = set()
+
+    @property
+    def resources(self) -> list[Resource]:
+        """Every database where a branch may be left."""
+        named = [each for each in self._coordinator.resources.values() if not each.is_store]
+        own = self._coordinator.store_resource
+        return [*named, own] if self._coordinator.store.capabilities.two_phase else named
+
+    def run_once(self, now: float) -> InDoubt:
+        """Look everywhere once, one database after the other. Returns what is left.
+
+        :param now: seconds since the epoch.
+        """
+        self.upkeep()
+        for resource in self.resources:
+            self.recover(resource, now)
+        return self.in_doubt()
+
+    def in_doubt(self) -> InDoubt:
+        """What was left at the last look."""
+        with self._mutex:
+            left = sorted((each for part in self._left.values() for each in part), key=lambda each: each.since)
+            return InDoubt(branches=tuple(left), away=tuple(sorted(self._away.items())), heuristics=self._heuristics)
+
+    # --- one database ----------------------------------------------------------------------------------------------
+
+    def recover(self, resource: Resource, now: float) -> None:
+        """Finish what is prepared in one database, and see what became of the rest. A database that is away is not
+        waited for.
+        """
+        try:
+            # In this order: what has a decision was prepared before it.
+            decisions = [(each, known) for each in self._coordinator.logs for known in each.unfinished()]
+            prepared = resource.prepared(self._coordinator.store_id)
+            looked = _Look(self._coordinator, now)
+            found = [self.recover_branch(resource, branch, looked) for branch in prepared]
+            for each, decision in decisions:
+                self._verify(each, decision, resource, prepared, now)
+        except StorageError as error:
+            self._tell(f"away {resource.name}", "recovery of %s waits: %s", resource, error)
+            with self._mutex:
+                self._away[resource.name] = str(error)
+            return
+        with self._mutex:
+            self._told.discard(f"away {resource.name}")
+            self._away.pop(resource.name, None)
+            self._left[resource.name] = [each for each in found if each is not None]
+
+    def recover_branch(self, resource: Resource, branch: PreparedBranch, look: _Look) -> InDoubtBranch | None:
+        """Finish one branch as its decision says. Returns what is left of it, if it is in doubt."""
+        gtrid = branch.gtrid
+        if self._coordinator.is_running(gtrid):
+            return None
+        mine = self._coordinator.is_mine(gtrid.incarnation)
+        if not mine and branch.age < self._coordinator.pace.grace:
+            return None
+        found = look.incarnation(gtrid.incarnation)
+        if found is None:
+            why = "no decision log here knows the process that prepared it"
+            self._tell(branch.gid, "%s is left alone: %s; is another log the right one?", branch.gid, why)
+            return _in_doubt(branch, look.now, why)
+        decisions, incarnation = found
+        try:
+            decision, new = decisions.find(gtrid), False
+            if decision is None:
+                if not mine and not look.is_gone(decisions, incarnation):
+                    return _in_doubt(branch, look.now, "its coordinator lives, and has not decided yet")
+                decision, new = self.arbitrate(decisions, branch, look.now)
+        except TransientStorageError as error:
+            return _in_doubt(branch, look.now, f"it is about to be decided: {error}")
+        return self._finish(resource, branch, decisions, decision, new=new, now=look.now)
+
+    def arbitrate(self, decisions: DecisionLog, branch: PreparedBranch, now: float) -> tuple[Decision, bool]:
+        """Decide to roll back, unless it is decided already. Returns the decision to obey, and whether it is new.
+
+        :raises TransientStorageError: the coordinator is about to decide.
+        """
+        xids = {branch.resource: branch.xid}
+        return decisions.arbitrate(Decision(gtrid=branch.gtrid, verdict=Verdict.ABORT, decided_at=now, branches=xids))
+
+    def _finish(
+        self,
+        resource: Resource,
+        branch: PreparedBranch,
+        decisions: DecisionLog,
+        decision: Decision,
+        *,
+        new: bool,
+        now: float,
+    ) -> InDoubtBranch | None:
+        try:
+            self.finish(resource, branch, decision)
+        except NoSuchBranch:
+            # Finished since it was seen here. If there was no decision a moment ago, that was in order, or can not be
+            # told from it: the coordinator commits, and forgets.
+            if not new and not self._settled(resource, decision, branch.xid):
+                return _in_doubt(branch, now, "it is being finished")
+        except TransientStorageError:
+            raise
+        except StorageError as error:
+            self._tell(branch.gid, "%s can not be finished: %s", branch.gid, error)
+            return _in_doubt(branch, now, str(error))
+        else:
+            log.info("recovered: %s (%s)", branch.gid, decision.verdict.value)
+        decisions.finished(branch.gtrid, branch.resource)
+        return None
+
+    def finish(self, resource: Resource, branch: PreparedBranch, decision: Decision) -> None:
+        """Do in one database what is decided."""
+        resource.finish(branch.gid, commit=decision.verdict is Verdict.COMMIT)
+
+    def _verify(
+        self,
+        decisions: DecisionLog,
+        decision: Decision,
+        resource: Resource,
+        prepared: Sequence[PreparedBranch],
+        now: float,
+    ) -> None:
+        """See that a branch which is not prepared any more has become what was decided."""
+        gtrid = decision.gtrid
+        young = now - decision.decided_at < self._coordinator.pace.grace
+        still = any(branch.gtrid == gtrid for branch in prepared)
+        if resource.name not in decision.branches or still or young or self._coordinator.is_running(gtrid):
+            return
+        if self._settled(resource, decision, decision.branches[resource.name]):
+            decisions.finished(gtrid, resource.name)
+
+    def _settled(self, resource: Resource, decision: Decision, xid: int) -> bool:
+        """What somebody else has made of a branch; whether that is settled. What it should not be is reported."""
+        (fate,) = resource.fates([xid])
+        opposite = {Verdict.COMMIT: Fate.ABORTED, Verdict.ABORT: Fate.COMMITTED}
+        if fate is opposite[decision.verdict]:
+            self._coordinator.report(decision.gtrid, resource.name, decision.verdict, fate)
+        return fate is not Fate.IN_PROGRESS
+
+    # --- the log ---------------------------------------------------------------------------------------------------
+
+    def upkeep(self) -> None:
+        """Give a sign of life, forget what is finished, and give up processes that give none."""
+        try:
+            if self._coordinator.incarnation is not None:
+                self._coordinator.keep_alive()
+            self._coordinator.forget_finished()
+            for decisions in self._coordinator.logs:
+                self._give_up(decisions)
+            heuristics = len(self._coordinator.decisions.heuristics())
+        except StorageError as error:
+            self._tell("upkeep", "the decision log: %s", error)
+            return
+        with self._mutex:
+            self._told.discard("upkeep")
+            self._heuristics = heuristics
+
+    def _give_up(self, decisions: DecisionLog) -> None:
+        clock = decisions.now()
+        before = clock - DEAD_AFTER * self._coordinator.pace.lease
+        for incarnation in decisions.incarnations().values():
+            if incarnation.dead or incarnation.seen_at >= before or self._coordinator.is_mine(incarnation.id):
+                continue
+            try:
+                decisions.declare_dead(incarnation.id, before)
+            except TransientStorageError:
+                continue  # it is about to decide
+        decisions.purge(clock - KEEP)
+
+    def _tell(self, about: str, message: str, *details: object) -> None:
+        """Log something that may stay so for long, once."""
+        with self._mutex:
+            new = about not in self._told
+            self._told.add(about)
+        if new:
+            log.warning(message, *details)
+
+
+class _Look:
+    """What one look at a database knows of processes."""
+
+    def __init__(self, coordinator: Coordinator, now: float) -> None:
+        self._coordinator = coordinator
+        self._known: dict[str, tuple[DecisionLog, Incarnation]] | None = None
+        self.now = now
+
+    def incarnation(self, name: str) -> tuple[DecisionLog, Incarnation] | None:
+        """A process, and the log in which it decides; only that one can say what became of its transactions."""
+        if self._known is None:
+            self._known = {
+                known.id: (decisions, known)
+                for decisions in reversed(self._coordinator.logs)
+                for known in decisions.incarnations().values()
+            }
+        return self._known.get(name)
+
+    def is_gone(self, decisions: DecisionLog, incarnation: Incarnation) -> bool:
+        """Whether it has given no sign of life for the time of its lease, by the log's clock."""
+        return incarnation.dead or incarnation.seen_at + self._coordinator.pace.lease <= decisions.now()
+
+
+def _in_doubt(branch: PreparedBranch, now: float, why: str) -> InDoubtBranch:
+    return InDoubtBranch(gid=branch.gid, resource=branch.resource, since=now - branch.age, why=why)

@@ -1,0 +1,206 @@
+"""Databases that take part in two-phase commits."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+from sqlalchemy import Connection, Engine, exc, inspect, select
+
+from mercury.errors import CapabilityError, StorageError, TransientStorageError
+from mercury.storage.sql.errors import translate
+from mercury.storage.sql.joining import guard_ends
+from mercury.storage.sql.schema import STORE
+from mercury.storage.xa.names import Gtrid, prefix, read_gid
+
+PREPARED = """
+    select gid, extract(epoch from clock_timestamp() - prepared)::float8, transaction::text::bigint,
+        pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+    from pg_prepared_xacts where database = current_database() and starts_with(gid, %(prefix)s)
+    order by prepared, gid
+"""
+STATUS = "select pg_xact_status(%(xid)s::xid8)"
+EPOCH = 1 << 32
+
+
+class Fate(enum.Enum):
+    """What PostgreSQL knows of a transaction that it had."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    IN_PROGRESS = "in progress"
+    #: It is so long ago that PostgreSQL has forgotten it.
+    FORGOTTEN = "forgotten"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBranch:
+    """A branch as it stands in a database."""
+
+    gtrid: Gtrid
+    resource: str
+    #: PostgreSQL's transaction id, with its epoch.
+    xid: int
+    #: Seconds since it was prepared, by the database's clock.
+    age: float
+
+    @property
+    def gid(self) -> str:
+        return self.gtrid.gid(self.resource)
+
+
+class NoSuchBranch(StorageError):
+    """No prepared transaction has this gid: somebody has finished it."""
+
+
+class Resource:
+    """A database, by the name that it has in the application.
+
+    :param owned: the engine was made for this; `close` disposes of it.
+    """
+
+    def __init__(self, name: str, engine: Engine, *, owned: bool = False) -> None:
+        self.name = name
+        self.engine = engine
+        self._owned = owned
+        self._is_store: bool | None = None
+        guard_ends(engine)
+
+    def __str__(self) -> str:
+        return f"{self.name!r} ({self.engine.url.render_as_string(hide_password=True)})"
+
+    @property
+    def checked(self) -> bool:
+        """Whether `check` has succeeded."""
+        return self._is_store is not None
+
+    @property
+    def is_store(self) -> bool:
+        """It is the store's own database: there, one local transaction does. `check` has found out."""
+        return self._is_store is True
+
+    def check_kind(self) -> None:
+        """Whether a database of this kind may take part at all. Asks nobody.
+
+        :raises CapabilityError: it can not.
+        """
+        kind = self.engine.dialect.name, self.engine.dialect.driver
+        if kind != ("postgresql", "psycopg") and kind[0] != "sqlite":  # which may be the store's own file
+            raise self._wrong_kind()
+
+    def _wrong_kind(self) -> CapabilityError:
+        return CapabilityError(
+            f"the database {self} can not take part in a two-phase commit: only PostgreSQL can, by "
+            "postgresql+psycopg://..., or the store's own database, which needs none"
+        )
+
+    def check(self, store: str) -> None:
+        """Find out whether it can take part. Writes nothing.
+
+        :param store: the store's id.
+        :raises CapabilityError: it can not; the text says why, and what to change.
+        :raises TransientStorageError: it does not answer.
+        """
+        if self.checked:
+            return
+        with self.connection() as connection:
+            if _store_in(connection) == store:
+                self._is_store = True
+                return
+            if connection.dialect.name != "postgresql":
+                raise self._wrong_kind()
+            if connection.get_isolation_level() == "AUTOCOMMIT":
+                raise CapabilityError(f"the engine of {self} has isolation_level AUTOCOMMIT: there is no transaction")
+            if connection.exec_driver_sql("show max_prepared_transactions").scalar() == "0":
+                raise CapabilityError(
+                    f"the server of {self} allows no prepared transactions: set max_prepared_transactions = 64 (or "
+                    "more: as many as may run at once) in its postgresql.conf and restart it"
+                )
+            self._is_store = False
+
+    def close(self) -> None:
+        """Nothing is asked of it any more."""
+        if self._owned:
+            self.engine.dispose()
+
+    # --- what recovery needs ---------------------------------------------------------------------------------------
+
+    def prepared(self, store: str) -> list[PreparedBranch]:
+        """The branches that are prepared here for a store, the oldest first.
+
+        :raises TransientStorageError: the database does not answer.
+        """
+        with self.connection() as connection:
+            rows = connection.exec_driver_sql(PREPARED, {"prefix": prefix(store)}).all()
+        found = []
+        for gid, age, xid, following in rows:
+            known = read_gid(gid)
+            if known is not None:
+                found.append(PreparedBranch(*known, _with_epoch(xid, following), age))
+        return found
+
+    def finish(self, gid: str, *, commit: bool) -> None:
+        """Commit or roll back a prepared branch, on a connection of its own.
+
+        :raises NoSuchBranch: it is finished already.
+        :raises StorageError: it could not be done.
+        """
+        assert read_gid(gid) is not None, gid
+        with self.connection(autocommit=True) as connection:
+            connection.exec_driver_sql(f"{'commit' if commit else 'rollback'} prepared '{gid}'")
+
+    def fates(self, xids: Sequence[int]) -> list[Fate]:
+        """What became of transactions that are not prepared any more.
+
+        :raises TransientStorageError: the database does not answer.
+        """
+        with self.connection(autocommit=True) as connection:
+            return [_fate(connection, xid) for xid in xids]
+
+    @contextmanager
+    def connection(self, *, autocommit: bool = False) -> Iterator[Connection]:
+        """A connection for statements of its own. Errors say which database it is."""
+        try:
+            engine = self.engine.execution_options(isolation_level="AUTOCOMMIT") if autocommit else self.engine
+            with engine.connect() as connection:
+                yield connection
+        except (exc.SQLAlchemyError, psycopg.Error) as error:
+            raise self.translate(error) from error
+
+    def translate(self, error: Exception) -> StorageError:
+        """An error of this database, with its name."""
+        original = error.orig if isinstance(error, exc.DBAPIError) else error
+        known = translate(error) or StorageError(str(error))
+        kind: type[StorageError] = TransientStorageError if isinstance(known, TransientStorageError) else StorageError
+        if isinstance(original, psycopg.errors.UndefinedObject):
+            kind = NoSuchBranch
+        return kind(f"the database {self}: {known}")
+
+
+def _store_in(connection: Connection) -> str | None:
+    """The id of the store that lives in a database."""
+    if not inspect(connection).has_table(STORE.name):
+        return None
+    return connection.execute(select(STORE.c.id)).scalar()
+
+
+def _with_epoch(xid: int, following: int) -> int:
+    """A transaction id with its epoch.
+
+    :param following: the next one, with its epoch.
+    """
+    whole = following - following % EPOCH + xid
+    return whole if whole < following else whole - EPOCH
+
+
+def _fate(connection: Connection, xid: int) -> Fate:
+    try:
+        status = connection.exec_driver_sql(STATUS, {"xid": str(xid)}).scalar()
+    except exc.DBAPIError as error:
+        if not isinstance(error.orig, psycopg.errors.InvalidParameterValue):
+            raise
+        status = None  # it is yet to come: the database was set back
+    return Fate.FORGOTTEN if status is None else Fate(status)

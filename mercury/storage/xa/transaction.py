@@ -1,0 +1,133 @@
+"""A unit of work of a SQL store in which other databases may take part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, NestedTransaction
+
+from mercury.errors import StorageError
+from mercury.storage.sql.errors import translated
+from mercury.storage.sql.transaction import SqlTransaction, StorePart, undo
+from mercury.storage.xa.branch import Branch, enlist
+
+if TYPE_CHECKING:
+    from mercury.storage.sql.store import SqlStore
+    from mercury.storage.xa.coordinator import Coordinator
+
+
+class XaTransaction(SqlTransaction):
+    """`Transaction` over the store's database and those that were named. A branch begins when it is first asked for.
+
+    If no other database was written to, it is a plain transaction of the store's.
+    """
+
+    def __init__(self, store: SqlStore, coordinator: Coordinator) -> None:
+        super().__init__(store)
+        self._coordinator = coordinator
+        self._branches: dict[str, Branch] = {}
+        #: The savepoints that are open, the innermost last.
+        self._parts: list[XaPart] = []
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether the store's database was written to, or locked."""
+        return self._writing
+
+    def connection(self, resource: str | None = None) -> Connection:
+        if resource is None or self._is_store(resource):
+            return super().connection(resource)
+        branch = self._branches.get(resource)
+        if branch is None:
+            if self._coordinator.two_phase:
+                self._coordinator.keep_alive()
+            branch = self._branches[resource] = enlist(self._coordinator.resource(resource), self)
+            for part in self._parts:
+                part.enlist(branch)
+        return branch.connection
+
+    def store_branch(self) -> Branch | None:
+        """The store's own part as a branch; ``None`` = it has written nothing."""
+        if self._connection is None:
+            return None
+        self._ending = True
+        branch = Branch(self._coordinator.store_resource, self._connection)
+        return branch if branch.is_written() else None
+
+    # --- savepoints ------------------------------------------------------------------------------------------------
+
+    def _begin_part(self) -> XaPart:
+        part = XaPart(self, self._parts)
+        for branch in self._branches.values():
+            part.enlist(branch)
+        return part
+
+    def check_deferred(self) -> None:
+        super().check_deferred()
+        for branch in self._branches.values():
+            branch.deferred.check()
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def _complete(self) -> None:
+        written = [branch for branch in self._branches.values() if branch.is_written()]
+        self._ending = True
+        for branch in self._branches.values():
+            if branch not in written:
+                branch.commit_unwritten()
+        if written:
+            self.outcome = self._coordinator.commit(self, written)
+        else:
+            super()._complete()
+
+    def drop_store(self) -> None:
+        """Give up what the store's database may still have open."""
+        if self._connection is not None:
+            self._connection.invalidate()
+
+    def _roll_back(self) -> None:
+        super()._roll_back()
+        # After the store's: while that could commit, a decision could be in it.
+        for branch in self._branches.values():
+            branch.roll_back()
+
+    def _release(self) -> None:
+        super()._release()
+        while self._branches:
+            self._branches.popitem()[1].release()
+
+
+class XaPart:
+    """What was done since a savepoint, in every database that takes part."""
+
+    def __init__(self, tx: XaTransaction, open_parts: list[XaPart]) -> None:
+        self._own = StorePart(tx)
+        self._nested: list[NestedTransaction] = []
+        self._open = open_parts
+        open_parts.append(self)
+
+    def enlist(self, branch: Branch) -> None:
+        """A database takes part. What it has done since the savepoint is nothing yet."""
+        with translated():
+            self._nested.append(branch.connection.begin_nested())
+
+    def keep(self) -> None:
+        self._open.remove(self)
+        self._own.keep()
+        for nested in self._nested:
+            with translated():
+                nested.commit()
+
+    def undo(self) -> None:
+        self._open.remove(self)
+        failures: list[StorageError] = []
+        steps: list[Callable[[], None]] = [self._own.undo, *(partial(undo, nested) for nested in self._nested)]
+        for step in steps:
+            try:
+                step()
+            except StorageError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]

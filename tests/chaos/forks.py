@@ -1,0 +1,161 @@
+"""Processes of the two programs, made by forking one that has imported everything: a tenth of a new one's time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from tests.chaos.kinds import Side
+from tests.chaos.processes import Child, Children
+from tests.chaos.programs.setup import Setup
+
+#: Seconds for what takes a few on a quiet machine.
+PATIENCE = 45.0
+LOOK = 0.01
+
+
+class Fork:
+    """One process. What waits for it raises `AssertionError` when that can not come any more, or takes too long."""
+
+    def __init__(self, pid: int, name: str, out: Path, err: Path) -> None:
+        self.pid = pid
+        self._name = name
+        self._out = out
+        self._err = err
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended. One that is stopped runs."""
+        return self._state() not in ("", "Z", "X")
+
+    @property
+    def out(self) -> str:
+        """What it has printed."""
+        return self._out.read_text() if self._out.exists() else ""
+
+    @property
+    def err(self) -> str:
+        """What it has written to stderr."""
+        return self._err.read_text(errors="replace") if self._err.exists() else ""
+
+    # --- waiting ---------------------------------------------------------------------------------------------------
+
+    def until(self, condition: Callable[[], object], what: str, look: float = LOOK) -> None:
+        """Wait until something is so that this process has to bring about."""
+        give_up = time.monotonic() + PATIENCE
+        while True:
+            # Asked before: it may be the last thing that it does.
+            lives = self.runs
+            if condition():
+                return
+            if not lives or time.monotonic() > give_up:
+                raise self._failure(f"never: {what}")
+            time.sleep(look)
+
+    def stops(self) -> None:
+        """Wait until all of it stands still."""
+        self.until(lambda: self._state() in ("T", "t"), "it stops")
+
+    def ends(self) -> None:
+        """Wait until it has ended by itself."""
+        give_up = time.monotonic() + PATIENCE
+        while self.runs:
+            if time.monotonic() > give_up:
+                raise self._failure("it does not end")
+            time.sleep(LOOK)
+
+    # --- doing -----------------------------------------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def terminate(self) -> None:
+        """SIGTERM, which asks for an orderly end; see `ends`."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL. It has ended when this returns.
+
+        :raises AssertionError: it had ended before.
+        """
+        self._signal(signal.SIGKILL)
+        self.ends()
+
+    def end(self) -> None:
+        """Make sure that it has ended."""
+        if self.runs:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            self.ends()
+
+    # --- within ----------------------------------------------------------------------------------------------------
+
+    def _state(self) -> str:
+        """The letter of its state; empty = it is gone."""
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return ""
+
+    def _signal(self, number: signal.Signals) -> None:
+        if not self.runs:
+            raise self._failure("it had ended")
+        os.kill(self.pid, number)
+
+    def _failure(self, what: str) -> AssertionError:
+        if self.runs:
+            # Python answers with where its threads are, and ends.
+            os.kill(self.pid, signal.SIGABRT)
+            os.kill(self.pid, signal.SIGCONT)
+            give_up = time.monotonic() + 5.0
+            while self.runs and time.monotonic() < give_up:
+                time.sleep(LOOK)
+        return AssertionError(f"{self._name}: {what}\n--- out\n{self.out[-4000:]}\n--- err\n{self.err[-8000:]}")
+
+
+class Forks:
+    """The processes of one experiment after the other. With the block they are gone."""
+
+    def __init__(self, children: Children) -> None:
+        self._nursery: Child = children.start("-m", "tests.chaos.programs.nursery")
+        self._folder = tempfile.TemporaryDirectory(prefix="mercury-chaos-")
+        self._forks: list[Fork] = []
+        self._made = 0
+
+    def __enter__(self) -> Forks:
+        self._nursery.line("^ready$")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+        self._nursery.end()
+        self._folder.cleanup()
+
+    def start(self, side: Side, setup: Setup) -> Fork:
+        """Start a program."""
+        self._made += 1
+        out, err = (Path(self._folder.name, f"{self._made}.{name}") for name in ("out", "err"))
+        told = {"side": side.value, "setup": setup.dump(), "out": str(out), "err": str(err)}
+        self._nursery.tell(json.dumps(told))
+        pid = int(self._nursery.line(r"^made (\d+)$")[1])
+        fork = Fork(pid, f"{side.value} {setup.stop or ''}", out, err)
+        self._forks.append(fork)
+        return fork
+
+    def end(self) -> None:
+        """End all that run."""
+        for fork in self._forks:
+            fork.end()
+        self._forks.clear()
+        for file in Path(self._folder.name).iterdir():
+            file.unlink()

@@ -1,0 +1,140 @@
+"""The databases of one test, and how its Mercurys are made over them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import Engine, create_engine, make_url, text
+
+from mercury.storage.api import Transaction
+from mercury.storage.opening import open_sql_store
+from mercury.storage.xa.coordinator import Coordinator, Pace
+from mercury.storage.xa.resources import Resource
+from tests.conformance.builders import row
+
+#: A process that gives no sign of life is given up at once.
+AT_ONCE = Pace(interval=3600.0, lease=0.0, grace=0.0)
+
+#: Seconds: nobody waits long for somebody who was stopped.
+LOCK_TIMEOUT = 1.0
+
+
+def work(tx: Transaction, number: int) -> None:
+    """What an application does: an order of its own, and a message about it."""
+    tx.connection("app").execute(text("insert into placed values (:number)"), {"number": number})
+    send(tx, number)
+
+
+def send(tx: Transaction, number: int) -> None:
+    """Send the message about an order."""
+    tx.rms.append(row(f"urn:message:{number}", correlation=str(number)))
+
+
+def fill_store(url: str) -> None:
+    """Mercury's tables, without a session left."""
+    open_sql_store(url).close()
+
+
+def fill_application(url: str) -> None:
+    """The application's tables, without a session left."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("create table placed (id int primary key)"))
+        connection.execute(text("create table parent (id int primary key)"))
+        connection.execute(text("create table child (id int references parent deferrable initially deferred)"))
+    engine.dispose()
+
+
+@dataclass
+class Places:
+    """A store, an application's database, and perhaps a log."""
+
+    store: str
+    app: str
+    log: str | None = None
+    _names: Iterator[int] = field(default_factory=itertools.count)
+    _engines: dict[str, Engine] = field(default_factory=dict)
+
+    @contextmanager
+    def process(self, *, pace: Pace = AT_ONCE, app: str | None = None) -> Iterator[Coordinator]:
+        """What one process has: a store of its own and a coordinator. No thread of its own runs."""
+        store = open_sql_store(self.store, lock_timeout=LOCK_TIMEOUT)
+        log = open_sql_store(self.log, lock_timeout=LOCK_TIMEOUT) if self.log else None
+        engine = create_engine(app or self.app)
+        resources = {"app": Resource("app", engine)}
+        name = f"process{next(self._names)}"
+        coordinator = store.coordinator = Coordinator(store, resources, lambda: name, log=log, pace=pace)
+        try:
+            yield coordinator
+        finally:
+            engine.dispose()
+            store.close()
+
+    def engine(self, url: str | None = None) -> Engine:
+        """For a look at a database from outside."""
+        url = url or self.app
+        if url not in self._engines:
+            self._engines[url] = create_engine(url)
+        return self._engines[url]
+
+    def close(self) -> None:
+        for engine in self._engines.values():
+            engine.dispose()
+
+    # --- what there is ---------------------------------------------------------------------------------------------
+
+    def placed(self) -> list[int]:
+        """What the application has committed."""
+        with self.engine().connect() as connection:
+            return list(connection.scalars(text("select id from placed order by id")))
+
+    def sent(self) -> list[int]:
+        """What the store has committed: the orders that messages are about."""
+        with self.engine(self.store).connect() as connection:
+            found = connection.scalars(text("select correlation from mercury_rms_message order by position"))
+            return [int(each) for each in found]
+
+    def prepared(self) -> list[str]:
+        """What is in doubt, in every database."""
+        found: list[str] = []
+        for url in {self.app, self.store, self.log or self.store}:
+            if make_url(url).get_backend_name() == "postgresql":
+                with self.engine(url).connect() as connection:
+                    query = "select gid from pg_prepared_xacts where database = current_database()"
+                    found += connection.scalars(text(query))
+        return sorted(found)
+
+    def decisions(self) -> list[tuple[str, str]]:
+        """The decision log: transaction and outcome."""
+        with self.engine(self.log or self.store).connect() as connection:
+            rows = connection.execute(text("select gtrid, outcome from mercury_decision order by gtrid"))
+            return [(gtrid, outcome) for gtrid, outcome in rows]
+
+    @property
+    def state(self) -> tuple[list[int], list[int], list[str]]:
+        """What the application has, what the store has, what is in doubt."""
+        return self.placed(), self.sent(), self.prepared()
+
+
+def by_form(form: str, create: Callable[..., str], folder: Path) -> Places:
+    """The databases of a form: ``postgres`` and ``sqlite`` as last resource, ``two-phase``, ``same`` database."""
+    app = create(fill_application)
+    match form:
+        case "postgres":
+            return Places(create(fill_store), app)
+        case "sqlite":
+            return Places(f"sqlite:///{folder}/store.db", app)
+        case "two-phase":
+            return Places(create(fill_store), app, create(fill_store_too))
+        case _:
+            fill_store(app)
+            return Places(app, app)
+
+
+def fill_store_too(url: str) -> None:
+    """As `fill_store`: a copy of a store would have its id."""
+    fill_store(url)
