@@ -42,6 +42,11 @@ check: $(STAMP) ## Check format, lint and types
 mutants: $(STAMP) ## Take out each guard in turn and see that a check fails
 	$(BIN)/python -m tests.mutation.run
 
+.PHONY: chaos
+chaos: $(STAMP) ## Kill real processes and PostgreSQL at every crash point, and compare what arrived (20 minutes)
+	$(BIN)/python -m tests.chaos
+	$(BIN)/python -m tests.chaos experiment
+
 .PHONY: simulate
 simulate: $(STAMP) ## Simulate 1000 seeds
 	$(BIN)/mercury simulate --seeds 1000

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mercury.facade import Mercury
     from mercury.service.definition import Service
     from mercury.settings import Settings
+    from mercury.statemachine.effects import Certainty
     from mercury.statemachine.policy import (
         AcknowledgeAt,
         DeliveryAssurance,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
     from mercury.statemachine.retransmission import RetransmissionPolicy
     from mercury.storage.api import Transaction
+    from mercury.storage.records import DeadLetter, Direction, LetterFilter
     from mercury.wire.mapping import Attribute, Xml
 
 _WHERE = {
@@ -45,9 +47,13 @@ _WHERE = {
     "AddressingVersion": "mercury.statemachine.protocol",
     "ApplicationFault": "mercury.errors",
     "Attribute": "mercury.wire.mapping",
+    "Certainty": "mercury.statemachine.effects",
     "ConfigurationError": "mercury.errors",
+    "DeadLetter": "mercury.storage.records",
     "DeliveryAssurance": "mercury.statemachine.policy",
     "DestinationPolicy": "mercury.statemachine.policy",
+    "Direction": "mercury.storage.records",
+    "LetterFilter": "mercury.storage.records",
     "Mercury": "mercury.facade",
     "MercuryError": "mercury.errors",
     "MessageContext": "mercury.engine.application",
@@ -77,9 +83,13 @@ __all__ = [
     "AddressingVersion",
     "ApplicationFault",
     "Attribute",
+    "Certainty",
     "ConfigurationError",
+    "DeadLetter",
     "DeliveryAssurance",
     "DestinationPolicy",
+    "Direction",
+    "LetterFilter",
     "Mercury",
     "MercuryError",
     "MessageContext",

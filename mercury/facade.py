@@ -14,6 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mercury.client.dead_letters import DeadLetters, Redriven
 from mercury.client.futures import Futures
 from mercury.client.listening import ErrorCallback, ErrorListener
 from mercury.client.sender import Sender
@@ -22,6 +23,7 @@ from mercury.engine.addresses import AddressPolicy, split_url
 from mercury.engine.core import Engine
 from mercury.engine.ids import Ids, RandomIds
 from mercury.engine.registry import Registry
+from mercury.engine.retention import RetentionWorker
 from mercury.engine.runtime import Runtime
 from mercury.engine.transport import HttpTransport, Transport
 from mercury.errors import ConfigurationError, MercuryError, StorageError
@@ -33,7 +35,7 @@ from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
 from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.opening import Resources, name_resources, open_store
-from mercury.storage.records import Channel, DeadLetter, SequenceKey
+from mercury.storage.records import EVERY_LETTER, Channel, DeadLetter, LetterFilter, SequenceKey
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
@@ -95,6 +97,7 @@ class Mercury:
         self._asked_for = store
         self.store: StorageManager = _opened(settings.store) if store is None else _opened(store)
         self.coordinator = self._named(resources, log or settings.xa.log) if resources else None
+        self._dead_letters = DeadLetters(self.store, clock)
         self.futures = Futures(self.ids.new())
         self._registry = Registry(default_policy=settings.destination)
         self._registry.add_callback(self.futures.callback_name, self.futures.callback())
@@ -261,7 +264,8 @@ class Mercury:
             )
             if self.coordinator is not None:
                 self.coordinator.start()  # what was left in doubt holds locks: before anything is served
-            self._runtime = Runtime(engine, self.store, self._transport, self.settings.runtime, self.clock)
+            retention = RetentionWorker(self.store, self.settings.retention, self.clock())
+            self._runtime = Runtime(engine, self.store, self._transport, self.settings.runtime, self.clock, retention)
             self._runtime.start()
             self._say_store()
 
@@ -344,10 +348,17 @@ class Mercury:
             sources = [status_of(record, tx.rms.backlog(record.channel.key)) for record in tx.rms.all()]
             return sources + [destination_status(record, tx.invoker.read(record.identifier)) for record in tx.rmd.all()]
 
-    def dead_letters(self) -> list[DeadLetter]:
-        """Messages that could not be delivered, the oldest first."""
-        with self.store.transaction() as tx:
-            return tx.dead_letters.all()
+    def dead_letters(self, which: LetterFilter = EVERY_LETTER) -> list[DeadLetter]:
+        """Messages that could not be delivered, the oldest first; with a filter those that it means."""
+        return self._dead_letters.find(which)
+
+    def redrive(self, which: LetterFilter, *, allow_duplicate: bool = False) -> Redriven:
+        """Bring dead letters back to life: see `DeadLetters.redrive`."""
+        return self._dead_letters.redrive(which, allow_duplicate=allow_duplicate)
+
+    def discard(self, which: LetterFilter) -> int:
+        """Throw dead letters away: see `DeadLetters.discard`."""
+        return self._dead_letters.discard(which)
 
     def in_doubt(self) -> InDoubt | None:
         """What two-phase commits have left to recovery, as of its last look; ``None`` = no ``resources`` are named.

@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from mercury.engine.addresses import split_url
 from mercury.engine.parts import EngineSettings
+from mercury.engine.retention import RetentionSettings
 from mercury.engine.runtime import RuntimeSettings
 from mercury.errors import ConfigurationError
 from mercury.statemachine.bounds import above, at_least
@@ -120,6 +121,7 @@ class Settings:
     #: For sequences at services that have no policy of their own.
     destination: DestinationPolicy = field(default_factory=DestinationPolicy)
     xa: XaSettings = field(default_factory=XaSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     log: LogSettings = field(default_factory=LogSettings)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mercury.cli import config, demo, pg, reconcile, send, sequences, serve, simulate, tables
+from mercury.cli import config, db, demo, dlq, pg, reconcile, send, sequences, serve, simulate, tables, xa
 from mercury.cli.output import FAILED, UNUSABLE, notes
 from mercury.errors import ConfigurationError, PayloadError, StorageError
 
@@ -29,7 +29,10 @@ app.command()(demo.demo)
 app.command()(reconcile.reconcile)
 app.command()(tables.tables)
 app.add_typer(config.app, name="config")
+app.add_typer(db.app, name="db")
+app.add_typer(dlq.app, name="dlq")
 app.add_typer(pg.app, name="pg")
+app.add_typer(xa.app, name="xa")
 
 
 def _show_version(wanted: bool) -> None:

@@ -18,24 +18,27 @@ def simulate(
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
     messages: Annotated[int, typer.Option(min=1, help="Messages of each seed, at least.")] = 100,
     processes: Annotated[int | None, typer.Option(min=1, help="Left out: one for each processor.")] = None,
+    sqlite: Annotated[bool, typer.Option(help="Over SQLite files, with crashes at any statement.")] = False,
     trace: Annotated[bool, typer.Option(help="Print everything that happens in the one seed.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Run the protocol under a virtual clock and a seeded bad network, with crashes, and look for violations.
 
-    Each seed is a world of two to five nodes with the real engine, machines, codecs and in-memory store. The same
+    Each seed is a world of two to five nodes with the real engine, machines, codecs and stores. The same
     seed replays the same trace.
     """
     from mercury.simulation.run import Summary, run_seed
 
     if trace:
         out = console() if output is Format.TEXT else notes()
-        report = run_seed(seed, messages=messages, tell=lambda line: out.print(line, markup=False))
+        report = run_seed(seed, messages=messages, tell=lambda line: out.print(line, markup=False), sqlite=sqlite)
         found = [report] if report.violations else []
         summary = Summary.begin()
         summary.add(report)
     else:
-        summary, found = _run(range(seed, seed + seeds), messages, processes, progress=output is Format.TEXT)
+        summary, found = _run(
+            range(seed, seed + seeds), messages, processes, sqlite=sqlite, progress=output is Format.TEXT
+        )
     value = {
         "seeds": summary.seeds,
         "messages": summary.messages,
@@ -53,7 +56,9 @@ def simulate(
         raise typer.Exit(FAILED)
 
 
-def _run(seeds: range, messages: int, processes: int | None, *, progress: bool) -> tuple[Summary, list[SeedReport]]:
+def _run(
+    seeds: range, messages: int, processes: int | None, *, sqlite: bool, progress: bool
+) -> tuple[Summary, list[SeedReport]]:
     from mercury.simulation.run import Summary, run_seeds
 
     summary, found = Summary.begin(), []
@@ -61,7 +66,7 @@ def _run(seeds: range, messages: int, processes: int | None, *, progress: bool) 
     err = notes()
     with Progress(*columns, console=err, transient=True, disable=not (progress and err.is_terminal)) as bar:
         task = bar.add_task("seeds", total=len(seeds))
-        for report in run_seeds(seeds, messages=messages, processes=processes):
+        for report in run_seeds(seeds, messages=messages, processes=processes, sqlite=sqlite):
             summary.add(report)
             if report.violations:
                 found.append(report)

@@ -146,6 +146,13 @@ def bury(
             is_fault=row.is_fault,
             correlation=row.correlation,
             created_at=row.created_at,
+            headers=row.headers,
+            relates_to=row.relates_to,
+            channel=row.channel,
+            to_parameters=row.to_parameters,
+            expects_response=row.expects_response,
+            callback=row.callback,
+            damaged=row.damaged,
         )
         for row in rows
         if row.action
@@ -161,8 +168,13 @@ def bury_inbound(
     messages: Iterable[InboundMessage],
     reason: str,
     now: float,
+    *,
+    disowned: bool = False,
 ) -> None:
-    """Make dead letters of messages that are never given to the application."""
+    """Make dead letters of messages that are never given to the application.
+
+    :param disowned: the peer is told so, and may send the same again as another message.
+    """
     letters = [
         DeadLetter(
             id=parts.ids.new(),
@@ -179,6 +191,11 @@ def bury_inbound(
             is_fault=message.is_fault,
             correlation=message.correlation,
             created_at=message.received_at,
+            element=message.element,
+            headers=message.headers,
+            relates_to=message.relates_to,
+            disowned=disowned,
+            damaged=message.damaged,
         )
         for message in messages
     ]

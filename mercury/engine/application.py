@@ -58,6 +58,9 @@ Callback = Callable[[MessageContext, "Payload | MercuryError"], None]
 class Application(Protocol):
     """The application as the engine sees it."""
 
+    def services(self) -> frozenset[str]:
+        """The names of the services that are hosted."""
+
     def has_service(self, service: str) -> bool:
         """Whether a service of this name is hosted."""
 

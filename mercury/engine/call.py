@@ -83,14 +83,15 @@ class Call:
 
     def drop(self, tx: Transaction, reason: str, now: float) -> Channel | None:
         """The application never gets the message: a dead letter, and a fault so that nobody waits for a response."""
-        bury_inbound(tx, self._parts, self._record.service, [self._message], reason, now)
+        operation, channel = self._operation(), None
         if self._record.service is None:
-            self.request = self._waiting_request(tx)  # whoever waited has been told of the dead letter
-            return None
-        operation = self._operation()
-        if operation is None or operation.response_action is None:
-            return None
-        return self._send_fault(tx, ApplicationFault("The request could not be processed.", code="Failed"), now)
+            self.request = self._waiting_request(tx)  # whoever waited is told of the dead letter
+        elif operation is not None and operation.response_action is not None:
+            fault = ApplicationFault("The request could not be processed.", code="Failed")
+            channel = self._send_fault(tx, fault, now)
+        told = channel is not None
+        bury_inbound(tx, self._parts, self._record.service, [self._message], reason, now, disowned=told)
+        return channel
 
     # --- requests --------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from mercury.statemachine.invoker import BEHIND_A_GAP
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy, OnFailure
 from mercury.statemachine.tables import InvokerState
-from mercury.storage.api import Claim, Topic, Transaction
+from mercury.storage.api import Claim, Seeker, Topic, Transaction
 from mercury.storage.records import (
     Channel,
     InboundKind,
@@ -81,7 +81,7 @@ class InvocationWorker:
     def run_once(self, now: float) -> Step:
         """Invoke what is due of one buffer after the other."""
         step = Step()
-        sequences = self._parts.store.due_invoker(now, self._parts.settings.sequence_batch, self._parts.claims.owner)
+        sequences = self._parts.store.due_invoker(now, self._parts.settings.sequence_batch, self._seeker)
         if len(sequences) > 1:
             self.more()
         for sequence in sequences:
@@ -95,7 +95,11 @@ class InvocationWorker:
 
     def next_due(self) -> float | None:
         """When a failing handler is to be tried again."""
-        return self._parts.store.next_due(Topic.INVOKER, self._parts.claims.owner)
+        return self._parts.store.next_due(Topic.INVOKER, self._seeker)
+
+    @property
+    def _seeker(self) -> Seeker:
+        return Seeker(self._parts.claims.owner, self._parts.application.services())
 
     @contextmanager
     def _alone(self, sequence: str) -> Iterator[bool]:
@@ -262,7 +266,7 @@ class InvocationWorker:
                 continue
             if reason == BEHIND_A_GAP:
                 # Its source was told that it is discarded: it may well come again, so nobody is answered.
-                bury_inbound(tx, self._parts, run.record.service, [rows[number]], reason, now)
+                bury_inbound(tx, self._parts, run.record.service, [rows[number]], reason, now, disowned=True)
             else:
                 self._drop(tx, run, rows[number], reason, now)
 

@@ -62,6 +62,9 @@ class Registry:
 
     # --- what the engine asks ------------------------------------------------------------------------------------
 
+    def services(self) -> frozenset[str]:
+        return frozenset(self._services)
+
     def has_service(self, service: str) -> bool:
         return service in self._services
 

@@ -31,6 +31,8 @@ log = logging.getLogger("mercury.runtime")
 
 #: Seconds before work that could not be done is tried again.
 AGAIN = 0.05
+#: Seconds between two looks of who knows by itself when something is due.
+LONG = 3600.0
 
 #: Called once with the answer to an arrival, from the committer's thread.
 OnAnswer = Callable[[Answer], None]
@@ -69,6 +71,7 @@ class Runtime:
     """Runs an engine until it is stopped.
 
     :param clock: seconds since the epoch.
+    :param retention: removes what is over; left out, nothing is removed.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Runtime:
         transport: Transport,
         settings: RuntimeSettings,
         clock: Callable[[], float] = time.time,
+        retention: Worker | None = None,
     ) -> None:
         self.parking = Parking(engine)
         self._engine = engine
@@ -94,6 +98,8 @@ class Runtime:
                 for number in range(settings.invokers)
             ),
         ]
+        if retention is not None:
+            self._loops.append(_Loop("mercury-retention", None, retention, self, LONG))
         self._committer = threading.Thread(target=self._commit, name="mercury-committer", daemon=True)
         self._stopping = threading.Event()
         self._started = False
@@ -252,7 +258,7 @@ def _trouble_with(reply: HttpMessage) -> str | None:
 class _Loop(threading.Thread):
     """Turns the crank of one worker: when a commit made work, when something is due, and now and then."""
 
-    def __init__(self, name: str, topic: Topic, worker: Worker, runtime: Runtime, poll: float) -> None:
+    def __init__(self, name: str, topic: Topic | None, worker: Worker, runtime: Runtime, poll: float) -> None:
         super().__init__(name=name, daemon=True)
         self.topic = topic
         self._worker = worker

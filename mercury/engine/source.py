@@ -28,7 +28,7 @@ from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import SequenceAcknowledgement
 from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.rms import RMSSequence, RmsWork
-from mercury.storage.api import Claim, Topic, Transaction
+from mercury.storage.api import Claim, Seeker, Topic, Transaction
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage, RmdRecord, RmsRecord, Role, SequenceKey
 from mercury.wire.envelope import Envelope
 
@@ -44,11 +44,12 @@ class SourceWorker:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._put_off = PutOff()
+        self._seeker = Seeker(parts.claims.owner)
 
     def run_once(self, now: float) -> Step:
         """Do what is due. Returns what is to be posted, now that it is committed."""
         step = Step()
-        keys = self._parts.store.due_rms(now, self._parts.settings.sequence_batch, self._parts.claims.owner)
+        keys = self._parts.store.due_rms(now, self._parts.settings.sequence_batch, self._seeker)
         for key in keys:
             if self._put_off.waits(str(key), now):
                 continue
@@ -68,7 +69,7 @@ class SourceWorker:
 
     def next_due(self) -> float | None:
         """When `run_once` has something to do at the latest, if nothing new happens."""
-        return self._parts.store.next_due(Topic.RMS, self._parts.claims.owner)
+        return self._parts.store.next_due(Topic.RMS, self._seeker)
 
     def _work(self, key: SequenceKey, claim: Claim, now: float) -> Step:
         try:

@@ -75,7 +75,9 @@ def latency(found: Latency) -> str:
         at = math.log10(max(found.quantile(share), 1e-4)) * PER_DECADE
         x = LEFT + (at - first) * step
         parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{TOP + INNER_HEIGHT}"/>')
-        offset, anchor = (4, "start") if x < WIDTH * 0.85 else (-4, "end")
+        # The first stands left of its line, the second right of its own: they may be close.
+        left = x > WIDTH * 0.85 or (name == "p50" and x > LEFT + 30)
+        offset, anchor = (-4, "end") if left else (4, "start")
         text = f'<text class="marked" x="{x + offset:.1f}" y="{TOP + 10}" text-anchor="{anchor}">{name}</text>'
         parts.append(text)
     return _svg("Distribution of the time from sent to arrived", parts)

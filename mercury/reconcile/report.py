@@ -12,7 +12,7 @@ from mercury.errors import ConfigurationError
 from mercury.reconcile import charts
 from mercury.reconcile.places import Where
 from mercury.reconcile.result import Difference, Result
-from mercury.reconcile.verdicts import Verdict
+from mercury.reconcile.verdicts import Verdict, common_start
 
 #: Characters of a value that a cell shows.
 SHOWN = 90
@@ -181,7 +181,8 @@ def _latency(result: Result) -> str:
 
 
 def _rows(result: Result, verdict: Verdict) -> str:
-    listed, count = result.listed.get(verdict, []), result.counts[verdict]
+    listed = sorted(result.listed.get(verdict, []), key=lambda each: (len(each.key), each.key))
+    count = result.counts[verdict]
     headings, cells = _TABLES[verdict]
     head = "".join(f"<th>{_safe(heading)}</th>" for heading in headings)
     body = "".join(f"<tr>{cells(each)}</tr>" for each in listed)
@@ -290,8 +291,8 @@ def contrast(ours: str | None, theirs: str | None) -> tuple[str, str]:
     """Two values as HTML, what differs marked, with the text around it if they are long."""
     if ours is None or theirs is None or ours == theirs:
         return _value(ours), _value(theirs)
-    ahead = _common(ours, theirs)
-    behind = _common(ours[ahead:][::-1], theirs[ahead:][::-1])
+    ahead = common_start(ours, theirs)
+    behind = common_start(ours[ahead:][::-1], theirs[ahead:][::-1])
     return _marked(ours, ahead, behind, "mark"), _marked(theirs, ahead, behind, 'mark class="now"')
 
 
@@ -302,15 +303,6 @@ def _marked(text: str, ahead: int, behind: int, tag: str) -> str:
     end = end if len(end) <= margin else f"{end[:margin]}…"
     marked = f"<{tag}>{_safe(_cut(middle))}</mark>" if middle else ""
     return f"<bdi>{_safe(start)}{marked}{_safe(end)}</bdi>"
-
-
-def _common(one: str, other: str) -> int:
-    count = 0
-    for mine, its in zip(one, other, strict=False):
-        if mine != its:
-            break
-        count += 1
-    return count
 
 
 def _safe(text: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,9 +48,31 @@ def session(settings: SparkSettings, *, log: Path | None = None) -> Iterator[Spa
             where["SPARK_LOCAL_IP"] = "127.0.0.1"
         stack.enter_context(_environment(where))
         written = stack.enter_context(_written(log))
-        spark = _start(settings, written)
-        stack.callback(spark.stop)
+        with _held_back():
+            spark = _start(settings, written)
+            stack.callback(spark.stop)
         yield spark
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[None]:
+    """What would interrupt the block comes after it: a JVM that is just starting would be left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers if callable(signal.getsignal(number))}
+    for number in before:
+        signal.signal(number, lambda got, _frame: came.append(got))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 def _start(settings: SparkSettings, log: Path) -> SparkSession:

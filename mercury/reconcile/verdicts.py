@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import groupby
-from os.path import commonprefix
 
 Key = tuple[str | None, ...]
 Values = tuple[str | None, ...]
@@ -170,10 +169,16 @@ def shortened(client: Values | None, server: Values | None) -> tuple[Values | No
     if client is None or server is None:
         return _cut(client), _cut(server)
     from_here = [
-        max(0, len(commonprefix([ours, theirs])) - LEAD) if ours is not None and theirs is not None else 0
+        max(0, common_start(ours, theirs) - LEAD) if ours is not None and theirs is not None else 0
         for ours, theirs in zip(client, server, strict=True)
     ]
     return _cut(client, from_here), _cut(server, from_here)
+
+
+def common_start(one: str, other: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (mine, its) in pairs if mine != its), min(len(one), len(other)))
 
 
 def _cut(values: Values | None, from_here: Sequence[int] = ()) -> Values | None:

@@ -8,10 +8,9 @@ from xml.etree import ElementTree
 from mercury.engine.exchange import Outgoing
 from mercury.simulation.application import Ledger, expected_answer, expected_handled, refuses
 from mercury.simulation.scenario import Flow
+from mercury.simulation.stores import NodeStore
 from mercury.statemachine.faults import Ranges
-from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.tables import InvokerState
-from mercury.storage.memory import MemoryStore
 from mercury.wire.envelope import HttpMessage
 
 
@@ -20,7 +19,7 @@ class Seen(Protocol):
 
     host: str
     ledger: Ledger
-    store: MemoryStore
+    store: NodeStore
 
 
 class Checks:
@@ -63,21 +62,17 @@ class Checks:
                 self._sent(node, _text(block, "Identifier"), number, (blocks["MessageID"].text or "").strip())
 
     def _acknowledged(self, node: Seen, identifier: str, ranges: Ranges) -> None:
-        record = node.store.rmd.records.get(identifier)
-        received = record.machine.received if record is not None else RangeSet()
+        received = node.store.received(identifier)
         for low, high in ranges:
             if not received.covers(low, high):
                 self.violated(f"{node.host} acknowledges {low}..{high} of {identifier}, not committed: {received}")
 
     def _sent(self, node: Seen, identifier: str, number: int, message_id: str | None) -> None:
-        found = node.store.rms.by_message_id.get(message_id or "")
-        row = node.store.rms.keys[found[0]].rows[found[1]] if found else None
-        if row is not None and row.number != number:
-            self.violated(f"{node.host} sends {message_id} as {number}, committed as {row.number}")
-        key = node.store.rms.by_identifier.get(identifier)
-        records = node.store.rms.keys[key].records if key is not None else []
-        known = [record for record in records if record.machine.identifier == identifier]
-        if not known or known[0].machine.last_number < number:
+        committed = node.store.number_of(message_id or "")
+        if committed is not None and committed != number:
+            self.violated(f"{node.host} sends {message_id} as {number}, committed as {committed}")
+        known = node.store.source(identifier)
+        if known is None or known.machine.last_number < number:
             self.violated(f"{node.host} sends number {number} of {identifier}, not committed")
 
     def step(self, flow: Flow, server: Seen) -> None:
@@ -107,25 +102,24 @@ class Checks:
                 self.violated(f"{flow.key}: request {number} should have {kind} once, has {got}")
 
     def everything_ended(self, node: Seen) -> None:
-        for record in node.store.rmd.records.values():
+        for record in node.store.destinations():
             if not record.machine.tombstone:
                 self.violated(f"{node.host}: destination sequence {record.identifier} did not end: {record.machine}")
             self._spells(node, record.machine.state.value, record.machine.predicate())
-        for buffer in node.store.invoker.buffers.values():
-            if buffer.record.machine.state is not InvokerState.DONE or buffer.rows:
-                self.violated(f"{node.host}: buffer {buffer.record.sequence} is not done: {buffer.record}")
-        for data in node.store.rms.keys.values():
-            for source in data.records:
-                if source.machine.alive:
-                    self.violated(f"{node.host}: source sequence did not end: {source.channel.key} {source.machine}")
-                if source.machine.failure is not None:
-                    self.violated(f"{node.host}: source sequence failed: {source.channel.key} {source.machine}")
-                else:
-                    self._spells(node, source.machine.state.value, source.machine.predicate())
-            if data.rows:
-                rows = [row.message_id for row in data.rows.values()][:3]
-                self.violated(f"{node.host}: {len(data.rows)} rows are left, {rows}")
-        for letter in node.store.dead_letters.values():
+        for buffer, waiting in node.store.buffers():
+            if buffer.machine.state is not InvokerState.DONE or waiting:
+                self.violated(f"{node.host}: buffer {buffer.sequence} is not done: {buffer}")
+        for source in node.store.sources():
+            if source.machine.alive:
+                self.violated(f"{node.host}: source sequence did not end: {source.channel.key} {source.machine}")
+            if source.machine.failure is not None:
+                self.violated(f"{node.host}: source sequence failed: {source.channel.key} {source.machine}")
+            else:
+                self._spells(node, source.machine.state.value, source.machine.predicate())
+        rows = node.store.rows()
+        if rows:
+            self.violated(f"{node.host}: {len(rows)} rows are left, {rows[:3]}")
+        for letter in node.store.letters():
             self.violated(f"{node.host}: a dead letter: {letter.reason} ({letter.message_id})")
 
     def _spells(self, node: Seen, state: str, predicate: str) -> None:

@@ -8,9 +8,8 @@ from random import Random
 
 from mercury.errors import TransientStorageError
 from mercury.simulation.scenario import NodeFaults
-from mercury.storage.api import Capabilities, Claim, Topic, Transaction
-from mercury.storage.memory import MemoryStore
-from mercury.storage.memory.store import MemoryTransaction
+from mercury.simulation.stores import Interruptions
+from mercury.storage.api import Capabilities, Claim, Seeker, StorageManager, Topic, Transaction
 from mercury.storage.records import SequenceKey
 
 
@@ -21,11 +20,11 @@ class SimulatedCrash(BaseException):
 class _FaultyTransaction:
     """Leaves the real transaction the way the faults have it."""
 
-    def __init__(self, store: FaultyStore, inner: MemoryTransaction) -> None:
+    def __init__(self, store: FaultyStore, inner: AbstractContextManager[Transaction]) -> None:
         self._store = store
         self._inner = inner
 
-    def __enter__(self) -> MemoryTransaction:
+    def __enter__(self) -> Transaction:
         return self._inner.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -33,11 +32,12 @@ class _FaultyTransaction:
 
 
 class FaultyStore:
-    """The in-memory store, with crashes before and after commits and commits that fail."""
+    """A store, with crashes before and after commits and commits that fail."""
 
     capabilities = Capabilities(durable=True)
 
-    def __init__(self, inner: MemoryStore, faults: NodeFaults, chance: Random) -> None:
+    def __init__(self, inner: StorageManager, faults: NodeFaults, chance: Random, interruptions: Interruptions) -> None:
+        self._interruptions = interruptions
         self.inner = inner
         self._faults = faults
         self._chance = chance
@@ -46,13 +46,17 @@ class FaultyStore:
         #: Events the tables rule out, locks out of order: found by the code itself, and swallowed by nobody.
         self.defects: list[str] = []
 
+    def heal(self) -> None:
+        """Nothing fails any more."""
+        self.faulty = self._interruptions.on = False
+
     def transaction(self) -> _FaultyTransaction:
         return _FaultyTransaction(self, self.inner.transaction())
 
     def join(self, work: object) -> AbstractContextManager[Transaction]:
         return self.inner.join(work)
 
-    def leave(self, inner: MemoryTransaction, error: BaseException | None) -> None:
+    def leave(self, inner: AbstractContextManager[Transaction], error: BaseException | None) -> None:
         """The end of a transaction, and what may go wrong around it."""
         if isinstance(error, AssertionError):
             self.defects.append(f"{type(error).__name__}: {error}")
@@ -74,20 +78,23 @@ class FaultyStore:
     def due_rmd(self, now: float, limit: int) -> list[str]:
         return self.inner.due_rmd(now, limit)
 
-    def due_invoker(self, now: float, limit: int, owner: str | None = None) -> list[str]:
-        return self.inner.due_invoker(now, limit, owner)
+    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
+        return self.inner.due_invoker(now, limit, seeker)
 
-    def due_rms(self, now: float, limit: int, owner: str | None = None) -> list[SequenceKey]:
-        return self.inner.due_rms(now, limit, owner)
+    def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
+        return self.inner.due_rms(now, limit, seeker)
 
-    def next_due(self, topic: Topic, owner: str | None = None) -> float | None:
-        return self.inner.next_due(topic, owner)
+    def next_due(self, topic: Topic, seeker: Seeker | None = None) -> float | None:
+        return self.inner.next_due(topic, seeker)
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         return self.inner.claim(resource, owner, now, lease)
 
     def release(self, claim: Claim) -> None:
         self.inner.release(claim)
+
+    def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
+        return self.inner.sweep(kept_before=kept_before, idle_before=idle_before, limit=limit)
 
     def listen(self, listener: Callable[[frozenset[Topic]], None]) -> None:
         self.inner.listen(listener)

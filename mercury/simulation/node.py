@@ -17,10 +17,10 @@ from mercury.simulation.checks import Checks
 from mercury.simulation.faults import FaultyStore, SimulatedCrash
 from mercury.simulation.network import Network, OnReply
 from mercury.simulation.scenario import Flow, Scenario
+from mercury.simulation.stores import Interruptions, NodeStore
 from mercury.simulation.world import World
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.storage.api import Topic
-from mercury.storage.memory import MemoryStore
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage, SequenceKey
 from mercury.wire.encode import encode
 from mercury.wire.envelope import HttpMessage
@@ -71,10 +71,12 @@ class _Life:
 class Node:
     """A host of the simulated network."""
 
-    def __init__(self, number: int, world: World, network: Network, scenario: Scenario, checks: Checks) -> None:
+    def __init__(
+        self, number: int, world: World, network: Network, scenario: Scenario, checks: Checks, store: NodeStore
+    ) -> None:
         self.host = f"node{number}"
         self.ledger = Ledger()
-        self.store = MemoryStore()
+        self.store = store
         self.up = False
         self.crashes = 0
         self._number = number
@@ -92,10 +94,16 @@ class Node:
 
     def start(self) -> None:
         """Begin with what is committed, or begin again."""
-        self.store = self.store.crashed()
-        store = FaultyStore(self.store, self._scenario.node, self._chance)
+        interruptions = Interruptions(self._chance, self._scenario.node.crash_at_statement, SimulatedCrash)
+        try:
+            inner = self.store.open(interruptions)
+        except SimulatedCrash:
+            self._world.after(0.1, self.start)
+            return
+        store = FaultyStore(inner, self._scenario.node, self._chance, interruptions)
         store.defects = self._checks.violations
-        store.faulty = not self._healed
+        if self._healed:
+            store.heal()
         application = SimulatedApplication(self._scenario, self.ledger, self._chance, healed=self._healed)
         engine = Engine(
             store=store,
@@ -130,7 +138,7 @@ class Node:
     def heal(self) -> None:
         self._healed = True
         if self._life is not None:
-            self._life.store.faulty = False
+            self._life.store.heal()
             self._life.application.healed = True
 
     # --- the application sends -------------------------------------------------------------------------------------
@@ -267,6 +275,8 @@ class Node:
             for place in list(life.parked):
                 self._unpark(life, place, final=False)
         earliest = min(self._due_at(life, topic) for topic in Topic)
+        if self.store.poll is not None:
+            earliest = min(earliest, now + self.store.poll)
         if earliest < math.inf and self._life is life:
             self._plan_work(max(0.01, earliest - now))
 

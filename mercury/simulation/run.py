@@ -8,11 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mercury.simulation.checks import Checks
 from mercury.simulation.network import Network
 from mercury.simulation.node import Node
 from mercury.simulation.scenario import Flow, Scenario, scenario_of
+from mercury.simulation.stores import MemoryNodeStore, NodeStore, SqliteNodeStore
 from mercury.simulation.world import EPOCH, World
 
 #: Virtual seconds: how long faults go on at most, and how long the healed world may take.
@@ -39,11 +42,17 @@ class Simulation:
     """One seed.
 
     :param tell: gets every line of the trace.
+    :param folder: over SQLite files in this folder; left out, over the in-memory store.
     :param stop_early: end at the first violation: enough for who wants to know whether there is one.
     """
 
     def __init__(
-        self, scenario: Scenario, tell: Callable[[str], None] | None = None, *, stop_early: bool = False
+        self,
+        scenario: Scenario,
+        tell: Callable[[str], None] | None = None,
+        *,
+        stop_early: bool = False,
+        folder: Path | None = None,
     ) -> None:
         self.scenario = scenario
         self._stop_early = stop_early
@@ -51,7 +60,19 @@ class Simulation:
         self.world.tell = tell
         self.checks = Checks()
         self.network = Network(self.world, scenario.network)
-        self.nodes = [Node(number, self.world, self.network, scenario, self.checks) for number in range(scenario.nodes)]
+        self.nodes = [
+            Node(number, self.world, self.network, scenario, self.checks, self._store(number, folder))
+            for number in range(scenario.nodes)
+        ]
+
+    def _store(self, number: int, folder: Path | None) -> NodeStore:
+        if folder is None:
+            return MemoryNodeStore()
+        return SqliteNodeStore(folder / f"node{number}.sqlite", lambda: self.world.now)
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.store.close()
 
     def run(self) -> SeedReport:
         """Run both phases and look at the end."""
@@ -134,27 +155,40 @@ class Simulation:
 
 
 def run_seed(
-    seed: int, *, messages: int = 100, tell: Callable[[str], None] | None = None, stop_early: bool = False
+    seed: int,
+    *,
+    messages: int = 100,
+    tell: Callable[[str], None] | None = None,
+    stop_early: bool = False,
+    sqlite: bool = False,
 ) -> SeedReport:
-    """Run one seed. See `Simulation` for the parameters."""
+    """Run one seed, over the in-memory store or over SQLite files. See `Simulation` for the parameters."""
     logger = logging.getLogger("mercury")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)  # the faults are meant; their reports would drown everything
     try:
-        return Simulation(scenario_of(seed, messages=messages), tell, stop_early=stop_early).run()
+        scenario = scenario_of(seed, messages=messages, statements=sqlite)
+        with TemporaryDirectory(prefix="mercury-simulation-") as folder:
+            simulation = Simulation(scenario, tell, stop_early=stop_early, folder=Path(folder) if sqlite else None)
+            try:
+                return simulation.run()
+            finally:
+                simulation.close()
     finally:
         logger.setLevel(before)
 
 
-def _run_seed(arguments: tuple[int, int]) -> SeedReport:
-    seed, messages = arguments
-    return run_seed(seed, messages=messages)
+def _run_seed(arguments: tuple[int, int, bool]) -> SeedReport:
+    seed, messages, sqlite = arguments
+    return run_seed(seed, messages=messages, sqlite=sqlite)
 
 
-def run_seeds(seeds: Iterable[int], *, messages: int = 100, processes: int | None = None) -> Iterator[SeedReport]:
+def run_seeds(
+    seeds: Iterable[int], *, messages: int = 100, processes: int | None = None, sqlite: bool = False
+) -> Iterator[SeedReport]:
     """Run many seeds, as many at once as there are processors; reports come in the order of the seeds."""
     processes = processes or len(os.sched_getaffinity(0))
-    work = [(seed, messages) for seed in seeds]
+    work = [(seed, messages, sqlite) for seed in seeds]
     if processes == 1 or len(work) == 1:
         yield from map(_run_seed, work)
         return

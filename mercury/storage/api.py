@@ -20,7 +20,6 @@ from mercury.errors import StorageError
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage.records import (
-    DeadLetter,
     InboundMessage,
     InvokerRecord,
     OutboundMessage,
@@ -28,6 +27,7 @@ from mercury.storage.records import (
     RmsRecord,
     SequenceKey,
 )
+from mercury.storage.upkeep import DeadLetterManager, Sweeper
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -86,6 +86,20 @@ class Claim:
     resource: str
     owner: str
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seeker:
+    """Who looks for work."""
+
+    #: Of its claims.
+    owner: str
+    #: What it hosts: several programs with services of their own may share a store. ``None`` = everything.
+    services: frozenset[str] | None = None
+
+    def hosts(self, service: str | None) -> bool:
+        """Responses, which belong to no service, are for everybody who shares the store."""
+        return service is None or self.services is None or service in self.services
 
 
 class LockOrderError(AssertionError):
@@ -268,18 +282,6 @@ class RMSSequenceManager(Protocol):
         """All, as committed."""
 
 
-class DeadLetterManager(Protocol):
-    """Messages that can not be delivered."""
-
-    def add(self, letters: Sequence[DeadLetter]) -> None: ...
-
-    def all(self) -> list[DeadLetter]:
-        """All, the oldest first."""
-
-    def delete(self, identifier: str) -> DeadLetter | None:
-        """Remove and return one."""
-
-
 class Transaction(Protocol):
     """One unit of work. Not to be used by two threads."""
 
@@ -332,7 +334,7 @@ class Transaction(Protocol):
         """
 
 
-class StorageManager(Protocol):
+class StorageManager(Sweeper, Protocol):
     """A store. Safe to be used by many threads."""
 
     @property
@@ -355,24 +357,25 @@ class StorageManager(Protocol):
     def due_rmd(self, now: float, limit: int) -> list[str]:
         """Identifiers of destination sequences with ``due <= now``, the longest due first."""
 
-    def due_invoker(self, now: float, limit: int, owner: str | None = None) -> list[str]:
+    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
         """Sequences whose buffer has a releasable message or a marker, and whose ``retry_at`` has passed.
 
         A sequence that carries on another waits until that one has delivered everything.
 
-        :param owner: leaves out what another owner has a claim on, on the resource ``invoker <sequence>``.
+        :param seeker: leaves out what another owner has a claim on, on the resource ``invoker <sequence>``, and buffers
+            of services that it does not host.
         """
 
-    def due_rms(self, now: float, limit: int, owner: str | None = None) -> list[SequenceKey]:
+    def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
         """Keys with rows to be numbered and no sequence that holds them, or with a sequence whose ``due <= now``.
 
-        :param owner: leaves out what another owner has a claim on, on the resource ``rms <the key's digest>``.
+        :param seeker: leaves out what another owner has a claim on, on the resource ``rms <the key's digest>``.
         """
 
-    def next_due(self, topic: Topic, owner: str | None = None) -> float | None:
+    def next_due(self, topic: Topic, seeker: Seeker | None = None) -> float | None:
         """When the earliest work of a kind is due that needs no event; what is due already counts too.
 
-        :param owner: leaves out what another owner had a claim on when it was looked.
+        :param seeker: leaves out what another owner had a claim on when it was looked.
         """
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:

@@ -296,3 +296,70 @@ class DeadLetter:
     is_fault: bool = False
     correlation: str | None = None
     created_at: float = 0.0
+    #: The name of an inbound payload's element in Clark notation.
+    element: str = ""
+    headers: tuple[bytes, ...] = ()
+    relates_to: str | None = None
+    #: Of an outbound message: what it is sent again with.
+    channel: Channel | None = None
+    to_parameters: tuple[bytes, ...] = ()
+    expects_response: bool = False
+    callback: str | None = None
+    #: The peer was told that an inbound message is not taken: it may have sent it again, as another message.
+    disowned: bool = False
+    #: What the store kept of it is not what was stored: it must be neither sent nor delivered.
+    damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterFilter:
+    """Which dead letters are meant: those for which everything is true that is given here."""
+
+    #: One of these; ``None`` = any.
+    ids: frozenset[str] | None = None
+    direction: Direction | None = None
+    certainty: Certainty | None = None
+    #: An outbound message's endpoint or an inbound one's service, whole.
+    endpoint: str | None = None
+    #: The internal key, whole.
+    key: str | None = None
+    correlation: str | None = None
+    #: A part of the reason, in small or capital letters.
+    reason: str | None = None
+    #: Seconds since the epoch: it died before this.
+    dead_before: float | None = None
+
+    def takes(self, letter: DeadLetter) -> bool:
+        """Whether a letter is meant."""
+        wanted = (
+            (self.direction, letter.direction),
+            (self.certainty, letter.certainty),
+            (self.endpoint, letter.endpoint),
+            (self.key, letter.key),
+            (self.correlation, letter.correlation),
+        )
+        return (
+            all(asked is None or asked == found for asked, found in wanted)
+            and (self.ids is None or letter.id in self.ids)
+            and (self.reason is None or self.reason.lower() in letter.reason.lower())
+            and (self.dead_before is None or letter.dead_at < self.dead_before)
+        )
+
+
+EVERY_LETTER = LetterFilter()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterCount:
+    """How many dead letters are alike."""
+
+    count: int
+    direction: Direction
+    endpoint: str
+    key: str
+    reason: str
+    certainty: Certainty
+
+    def order(self) -> tuple[int, str, str, str, str, str]:
+        """To sort by: the most first."""
+        return -self.count, self.direction.value, self.endpoint, self.key, self.reason, self.certainty.value

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,6 @@ from samples.queued_transaction.demo.kills import Victim, plan
 from samples.queued_transaction.demo.options import Mode, Options, Store
 from samples.queued_transaction.demo.rows import orders
 from tests.acceptance.processes import MERCURY, Ended, Running, each, environment, eventually, mercury
-from tests.postgres import PostgresServer
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc to find processes in")
 
@@ -82,7 +81,8 @@ def truth(databases: dict[str, str]) -> Truth:
             duplicated=ask(here, "select count(*) from (select 1 from got group by number having count(*) > 1) twice"),
             altered=ask(
                 here,
-                f"select count(*) from (select number, {columns} from got except select number, {columns} from orders) x",
+                f"select count(*) from (select number, {columns} from got"
+                f" except select number, {columns} from orders) x",
             ),
             # First arrivals only: what comes again comes late.
             out_of_order=ask(
@@ -198,8 +198,10 @@ def test_the_report_is_there(runs: dict[str, Ended]) -> None:
 # --- one's own servers ---------------------------------------------------------------------------------------------
 
 
-def test_servers_that_are_named_are_used_and_left_as_they_were(postgres_server: PostgresServer, tmp_path: Path) -> None:
-    url = postgres_server.url
+def test_servers_that_are_named_are_used_and_left_as_they_were(
+    postgres_database: Callable[..., str], tmp_path: Path
+) -> None:
+    url = postgres_database()
 
     def names() -> set[str]:
         engine = create_engine(url)
@@ -274,8 +276,17 @@ def test_options_that_make_no_sense_are_refused() -> None:
 
 def options(store: Store, orders: int, kills: int, seed: int) -> Options:
     return Options(
-        **{"store": store, "mode": Mode.IN_ONLY, "orders": orders, "kills": kills, "seed": seed},
-        **{"loss": 0.1, "duplicate": 0.1, "keep": False, "client_postgres": None, "server_postgres": None, "out": None},
+        store=store,
+        mode=Mode.IN_ONLY,
+        orders=orders,
+        kills=kills,
+        loss=0.1,
+        duplicate=0.1,
+        seed=seed,
+        keep=False,
+        client_postgres=None,
+        server_postgres=None,
+        out=None,
     )
 
 

@@ -12,7 +12,7 @@ from tests.chaos.cells import Cell
 from tests.chaos.databases import Ground, Site
 from tests.chaos.forks import Fork, Forks
 from tests.chaos.kinds import Form, Harm, Mode, Moment, Side, Way
-from tests.chaos.programs.setup import HOST, Setup
+from tests.chaos.programs.setup import EXCHANGE, HOST, SHORT_EXCHANGE, Setup
 from tests.chaos.verdict import Difference, Witness
 
 #: Seconds between two looks into the databases.
@@ -35,6 +35,8 @@ class Result:
     prepared: int = 0
     #: What else is wrong.
     troubles: list[str] = field(default_factory=list)
+    #: What the processes have written, if anything is wrong.
+    said: str = ""
 
     @property
     def good(self) -> bool:
@@ -64,12 +66,21 @@ class Pair:
     """A client and a server on their databases, started and started again."""
 
     def __init__(
-        self, forks: Forks, ports: Ports, ground: Ground, form: Form, mode: Mode, way: Way, *, count: bool = False
+        self,
+        forks: Forks,
+        ground: Ground,
+        form: Form,
+        mode: Mode,
+        way: Way,
+        *,
+        exchange: float = EXCHANGE,
+        count: bool = False,
     ) -> None:
+        self.ports = Ports()
         self._forks = forks
-        self._ports = ports
         self._ground = ground
         self._form, self._mode, self._way = form, mode, way
+        self._exchange = exchange
         self._count = count
 
     def start(self, side: Side, stop: Stop | None = None) -> Fork:
@@ -82,16 +93,22 @@ class Pair:
             store=urls.store,
             app=urls.app,
             log=urls.log,
-            port=self._ports.client if side is Side.CLIENT else self._ports.server,
-            server_port=self._ports.server,
+            port=self.ports.client if side is Side.CLIENT else self.ports.server,
+            server_port=self.ports.server,
+            exchange=self._exchange,
             stop=stop,
             count=self._count,
         )
         return self._forks.start(side, setup)
 
+    def kill(self) -> None:
+        """Kill all that run."""
+        self._forks.kill()
+
     def end(self) -> None:
-        """End all that run."""
+        """Kill all that run, forget what they have said, and give the ports back."""
         self._forks.end()
+        self.ports.close()
 
 
 class Driver:
@@ -119,13 +136,13 @@ class Driver:
 
     def _try(self, cell: Cell, visit: int) -> Result:
         result = Result(cell=cell)
-        ports = Ports()
         ground = self._site.ground(cell.form)
-        with Witness(ground, cell.form, cell.mode) as witness:
-            pair = Pair(self._forks, ports, ground, cell.form, cell.mode, cell.way)
+        with Witness(ground, cell.mode) as witness:
+            exchange = SHORT_EXCHANGE if cell.harm is Harm.PAUSE else EXCHANGE
+            pair = Pair(self._forks, ground, cell.form, cell.mode, cell.way, exchange=exchange)
             try:
                 self._play(cell, visit, pair, witness, result)
-                pair.end()
+                pair.kill()
                 result.difference = witness.difference()
                 result.prepared = len(witness.prepared())
                 result.troubles += witness.troubles()
@@ -134,8 +151,9 @@ class Driver:
                 result.difference, result.prepared = witness.difference(), len(witness.prepared())
                 result.troubles.append(f"{error}\n--- left: {left}")
             finally:
+                if not result.good:
+                    result.said = self._forks.said()
                 pair.end()
-                ports.close()
         return result
 
     def _play(self, cell: Cell, visit: int, pair: Pair, witness: Witness, result: Result) -> None:

@@ -26,7 +26,7 @@ class Fork:
 
     def __init__(self, pid: int, name: str, out: Path, err: Path) -> None:
         self.pid = pid
-        self._name = name
+        self.name = name
         self._out = out
         self._err = err
 
@@ -118,7 +118,7 @@ class Fork:
             give_up = time.monotonic() + 5.0
             while self.runs and time.monotonic() < give_up:
                 time.sleep(LOOK)
-        return AssertionError(f"{self._name}: {what}\n--- out\n{self.out[-4000:]}\n--- err\n{self.err[-8000:]}")
+        return AssertionError(f"{self.name}: {what}\n--- out\n{self.out[-4000:]}\n--- err\n{self.err[-8000:]}")
 
 
 class Forks:
@@ -148,14 +148,22 @@ class Forks:
         told = {"side": side.value, "setup": setup.dump(), "out": str(out), "err": str(err)}
         self._nursery.tell(json.dumps(told))
         pid = int(self._nursery.line(r"^made (\d+)$")[1])
-        fork = Fork(pid, f"{side.value} {setup.stop or ''}", out, err)
+        fork = Fork(pid, f"{side.value} {pid}: {setup.stop or 'undisturbed'}", out, err)
         self._forks.append(fork)
         return fork
 
-    def end(self) -> None:
-        """End all that run."""
+    def kill(self) -> None:
+        """Kill all that run."""
         for fork in self._forks:
             fork.end()
+
+    def said(self) -> str:
+        """What each process has written, for people."""
+        return "\n".join(f"--- {fork.name}\n{fork.out[-2000:]}{fork.err[-60000:]}" for fork in self._forks)
+
+    def end(self) -> None:
+        """Kill all that run, and forget what they have said."""
+        self.kill()
         self._forks.clear()
         for file in Path(self._folder.name).iterdir():
             file.unlink()

@@ -13,7 +13,7 @@ import psycopg
 from sqlalchemy import make_url
 
 from tests.chaos.databases import MEMORY, Ground, connect
-from tests.chaos.kinds import Form, Mode
+from tests.chaos.kinds import Mode
 
 Row = tuple[Any, ...]
 
@@ -90,9 +90,8 @@ def compare(sent: Sequence[Row], arrived: Sequence[Row]) -> Difference:
 class Witness:
     """Looks into the databases of an experiment, also while the server is away now and then."""
 
-    def __init__(self, ground: Ground, form: Form, mode: Mode) -> None:
+    def __init__(self, ground: Ground, mode: Mode) -> None:
         self._ground = ground
-        self._form = form
         self._mode = mode
         self._connections: dict[str, psycopg.Connection] = {}
 

@@ -257,4 +257,13 @@ FULL_LETTER = DeadLetter(
     is_fault=True,
     correlation=TEXT,
     created_at=NOW + 0.0625,
+    element="{urn:ä}ö",
+    headers=(b"<h1/>", b"<h2>\xe2\x98\x83</h2>"),
+    relates_to="urn:uuid:request",
+    channel=FULL_CHANNEL,
+    to_parameters=(b"<reference/>",),
+    expects_response=True,
+    callback=TEXT,
+    disowned=True,
+    damaged=True,
 )

@@ -1,30 +1,9 @@
-"""The guards that Mercury rests on, and what must fail when one of them is taken out.
-
-A mutant is an exact text substitution: when the text is not there once, the guard has moved and the list is wrong.
-"""
+"""The guards that Mercury rests on, and what must fail when one of them is taken out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Change:
-    path: str
-    before: str
-    after: str
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One guard taken out."""
-
-    name: str
-    changes: tuple[Change, ...]
-    #: Simulated seeds one of which must show a violation. They may begin where one soon does.
-    seeds: range = range(0)
-    #: Or the pytest node that must fail.
-    test: str = ""
+from tests.mutation.mutant import Change, Mutant
+from tests.mutation.storage_mutants import STORAGE
 
 
 def limit(name: str, path: str, before: str, after: str, test: str) -> Mutant:
@@ -238,6 +217,7 @@ TESTED = (
         test="tests/scenario/test_addresses_of_peers.py"
         "::test_create_sequence_with_an_address_that_is_not_listed_is_refused",
     ),
+    *STORAGE,
 )
 
 MUTANTS = (*SIMULATED, *TESTED)

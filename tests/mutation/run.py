@@ -14,7 +14,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.mutation.mutants import MUTANTS, Mutant
+from tests.mutation.mutant import Mutant
+from tests.mutation.mutants import MUTANTS
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("mercury", "tests", "samples", "docs", "pyproject.toml", "constraints.txt", "README.md", "Makefile")

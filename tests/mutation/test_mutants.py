@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.mutants import MUTANTS, TESTED, Change, Mutant
+from tests.mutation.mutant import Change, Mutant
+from tests.mutation.mutants import MUTANTS, TESTED
 from tests.mutation.run import MovedGuardError, caught, copy_tree, environment, take_out
 
 

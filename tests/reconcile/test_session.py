@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from mercury.errors import ConfigurationError
 from mercury.reconcile import SparkSettings, java
-from mercury.reconcile.session import session
+from mercury.reconcile.session import _held_back, session
 
 FAKE = """#!/bin/sh
 echo 'openjdk version "{version}" 2025-04-15' >&2
@@ -92,7 +93,7 @@ ALONE = """
 import os, sys
 from pathlib import Path
 from mercury.reconcile import SparkSettings
-from mercury.reconcile.session import session
+from mercury.reconcile.session import _held_back, session
 before = dict(os.environ)
 with session(SparkSettings(master="local[1]"), log=Path(sys.argv[1])) as spark:
     worker = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("sys").executable).collect()
@@ -124,3 +125,15 @@ def test_a_session_of_its_own_is_quiet_and_uses_this_interpreter_and_the_package
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "quiet\n", "")
+
+
+def test_an_interrupt_while_spark_starts_comes_when_it_has_started() -> None:
+    """Spark forgets a JVM whose start is interrupted, and leaves it behind."""
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        with _held_back():
+            signal.raise_signal(signal.SIGINT)
+            done.append("started")
+        done.append("not interrupted")
+    assert done == ["started"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

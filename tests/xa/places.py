@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from sqlalchemy import Engine, create_engine, make_url, text
 
 from mercury.storage.api import Transaction
 from mercury.storage.opening import open_sql_store
+from mercury.storage.postgres.databases import END_SESSIONS
 from mercury.storage.xa.coordinator import Coordinator, Pace
 from mercury.storage.xa.resources import Resource
 from tests.conformance.builders import row
@@ -19,6 +19,12 @@ from tests.conformance.builders import row
 #: A process that gives no sign of life is given up at once.
 AT_ONCE = Pace(interval=3600.0, lease=0.0, grace=0.0)
 
+PREPARED = "select gid from pg_prepared_xacts where database = current_database()"
+#: All tables but the one with the store's name, and the schema's version.
+WRITTEN = """
+    select tablename from pg_tables where schemaname = 'public'
+    and tablename not in ('mercury_store', 'mercury_schema_version') order by tablename
+"""
 #: Seconds: nobody waits long for somebody who was stopped.
 LOCK_TIMEOUT = 1.0
 
@@ -85,6 +91,17 @@ class Places:
         for engine in self._engines.values():
             engine.dispose()
 
+    def clean(self) -> None:
+        """Leave the databases as they were made, whatever a test has left going on in them."""
+        for url in {self.app, self.store, self.log or self.store}:
+            if make_url(url).get_backend_name() == "postgresql":
+                with self.engine(url).execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+                    connection.execute(text(END_SESSIONS))
+                    for gid in connection.scalars(text(PREPARED)).all():
+                        connection.exec_driver_sql(f"rollback prepared '{gid}'")
+                    for table in connection.scalars(text(WRITTEN)).all():
+                        connection.exec_driver_sql(f"delete from {table}")
+
     # --- what there is ---------------------------------------------------------------------------------------------
 
     def placed(self) -> list[int]:
@@ -104,8 +121,7 @@ class Places:
         for url in {self.app, self.store, self.log or self.store}:
             if make_url(url).get_backend_name() == "postgresql":
                 with self.engine(url).connect() as connection:
-                    query = "select gid from pg_prepared_xacts where database = current_database()"
-                    found += connection.scalars(text(query))
+                    found += connection.scalars(text(PREPARED))
         return sorted(found)
 
     def decisions(self) -> list[tuple[str, str]]:
@@ -120,21 +136,7 @@ class Places:
         return self.placed(), self.sent(), self.prepared()
 
 
-def by_form(form: str, create: Callable[..., str], folder: Path) -> Places:
-    """The databases of a form: ``postgres`` and ``sqlite`` as last resource, ``two-phase``, ``same`` database."""
-    app = create(fill_application)
-    match form:
-        case "postgres":
-            return Places(create(fill_store), app)
-        case "sqlite":
-            return Places(f"sqlite:///{folder}/store.db", app)
-        case "two-phase":
-            return Places(create(fill_store), app, create(fill_store_too))
-        case _:
-            fill_store(app)
-            return Places(app, app)
-
-
-def fill_store_too(url: str) -> None:
-    """As `fill_store`: a copy of a store would have its id."""
+def fill_both(url: str) -> None:
+    """All tables in one database, without a session left."""
+    fill_application(url)
     fill_store(url)

@@ -221,10 +221,9 @@ def test_a_database_that_came_in_within_a_savepoint_is_undone_with_it(any_places
 
 def test_nothing_is_left_to_commit_when_everything_was_undone(any_places: Places) -> None:
     with any_places.process() as coordinator:
-        with coordinator.transaction() as tx:
-            with pytest.raises(Refused), tx.savepoint():
-                work(tx, 1)
-                raise Refused
+        with coordinator.transaction() as tx, pytest.raises(Refused), tx.savepoint():
+            work(tx, 1)
+            raise Refused
         assert tx.outcome.ending is Ending.COMMITTED
         assert any_places.state == ([], [], [])
 
@@ -269,14 +268,12 @@ def test_a_session_ends_with_its_savepoint(any_places: Places) -> None:
         assert any_places.state == ([1, 2], [1], [])
 
 
-def test_a_savepoint_that_wrote_nothing_does_not_lock_a_sqlite_store(tmp_path, postgres_database) -> None:
-    from .places import by_form
-
-    places = by_form("sqlite", postgres_database, tmp_path)
+@pytest.mark.parametrize("places", ["sqlite"], indirect=True)
+def test_what_is_sent_does_not_lock_a_sqlite_store_before_the_commit(places: Places) -> None:
     with places.process() as coordinator, places.process() as other:
-        with coordinator.transaction() as tx, tx.savepoint():
-            work(tx, 1)
+        with coordinator.transaction() as tx:
+            with tx.savepoint():
+                work(tx, 1)
             with other.transaction() as beside:
                 send(beside, 2)
-    assert places.state == ([1], [2, 1], [])
-    places.close()
+        assert places.state == ([1], [2, 1], [])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from mercury.errors import Conflict
@@ -15,6 +16,9 @@ from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord, 
 
 if TYPE_CHECKING:
     from mercury.storage.memory.store import MemoryTransaction
+
+#: Whether whoever asks may have the work on a resource of a service.
+Free = Callable[[str, str | None], bool]
 
 
 class Buffer:
@@ -69,7 +73,15 @@ class CommittedInvoker:
             before.record.machine.state is not InvokerState.DONE or bool(before.rows or before.markers)
         )
 
-    def due(self, now: float, limit: int, free: Callable[[str], bool]) -> list[str]:
+    def forget(self, sequences: Container[str], limit: int) -> int:
+        """Remove empty buffers of sequences that are not among these. Returns how many."""
+        empty = (name for name, buffer in self.buffers.items() if not buffer.rows and not buffer.markers)
+        gone = list(islice((name for name in empty if name not in sequences), limit))
+        for name in gone:
+            del self.buffers[name]
+        return len(gone)
+
+    def due(self, now: float, limit: int, free: Free) -> list[str]:
         found: list[str] = []
         for sequence in list(self.ready):
             buffer = self.buffers.get(sequence)
@@ -78,19 +90,21 @@ class CommittedInvoker:
                 continue
             retry_at = buffer.record.retry_at
             ripe = retry_at is None or retry_at <= now
-            if ripe and not self.waits_for(buffer.record) and free(f"invoker {sequence}"):
+            if ripe and not self.waits_for(buffer.record) and free(f"invoker {sequence}", buffer.record.service):
                 found.append(sequence)
                 if len(found) == limit:
                     break
         return found
 
-    def next_due(self, free: Callable[[str], bool]) -> float | None:
+    def next_due(self, free: Free) -> float | None:
         """A buffer that could be worked on at once counts as due for ever."""
         buffers = (self.buffers[sequence] for sequence in self.ready if sequence in self.buffers)
         times = (
             buffer.record.retry_at or 0.0
             for buffer in buffers
-            if buffer.releasable() and not self.waits_for(buffer.record) and free(f"invoker {buffer.record.sequence}")
+            if buffer.releasable()
+            and not self.waits_for(buffer.record)
+            and free(f"invoker {buffer.record.sequence}", buffer.record.service)
         )
         return min(times, default=None)
 

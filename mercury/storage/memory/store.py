@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mercury.errors import CapabilityError, Conflict, StorageError
-from mercury.storage.api import Capabilities, Claim, Ending, LockOrderError, Outcome, Topic
+from mercury.storage.api import Capabilities, Claim, Seeker, Ending, LockOrderError, Outcome, Topic
 from mercury.storage.memory.invoker import CommittedInvoker, MemoryInvoker
 from mercury.storage.memory.locks import HeldLocks, LockTable
 from mercury.storage.memory.rmd import CommittedRmd, MemoryRmd
 from mercury.storage.memory.rms import MemoryRms
 from mercury.storage.memory.rms_committed import CommittedRms
-from mercury.storage.records import DeadLetter, SequenceKey
+from mercury.storage.records import DeadLetter, LetterCount, LetterFilter, SequenceKey
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -36,6 +38,22 @@ class MemoryDeadLetters:
     def all(self) -> list[DeadLetter]:
         with self._tx.store.mutex:
             return list(self._tx.store.dead_letters.values())
+
+    def find(self, which: LetterFilter, limit: int | None = None) -> list[DeadLetter]:
+        return [letter for letter in self.all() if which.takes(letter)][:limit]
+
+    def count(self, which: LetterFilter) -> list[LetterCount]:
+        alike = Counter(
+            (letter.direction, letter.endpoint, letter.key, letter.reason, letter.certainty)
+            for letter in self.find(which)
+        )
+        found = [
+            LetterCount(
+                count=count, direction=direction, endpoint=endpoint, key=key, reason=reason, certainty=certainty
+            )
+            for (direction, endpoint, key, reason, certainty), count in alike.items()
+        ]
+        return sorted(found, key=LetterCount.order)
 
     def delete(self, identifier: str) -> DeadLetter | None:
         if identifier in self.deleted:
@@ -224,18 +242,16 @@ class MemoryStore:
         with self.mutex:
             return self.rmd.due(now, limit)
 
-    def due_invoker(self, now: float, limit: int, owner: str | None = None) -> list[str]:
+    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
         with self.mutex:
-            return self.invoker.due(now, limit, lambda resource: self._free(resource, owner, now))
+            return self.invoker.due(now, limit, partial(self._free, seeker, now))
 
-    def due_rms(self, now: float, limit: int, owner: str | None = None) -> list[SequenceKey]:
+    def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
         with self.mutex:
-            return self.rms.due(now, limit, lambda resource: self._free(resource, owner, now))
+            return self.rms.due(now, limit, partial(self._free, seeker, now))
 
-    def next_due(self, topic: Topic, owner: str | None = None) -> float | None:
-        def free(resource: str) -> bool:
-            return self._free(resource, owner)
-
+    def next_due(self, topic: Topic, seeker: Seeker | None = None) -> float | None:
+        free = partial(self._free, seeker, None)
         with self.mutex:
             match topic:
                 case Topic.RMD:
@@ -247,10 +263,13 @@ class MemoryStore:
 
     # --- claims ----------------------------------------------------------------------------------------------------
 
-    def _free(self, resource: str, owner: str | None, now: float | None = None) -> bool:
-        """Whether this owner could have the claim; without a time, whether nobody else has had it last."""
-        held = self._claims.get(resource) if owner is not None else None
-        return held is None or held.claim.owner == owner or (now is not None and held.until <= now)
+    def _free(self, seeker: Seeker | None, now: float | None, resource: str, service: str | None = None) -> bool:
+        """Whether a seeker may have this work; without a time, whether nobody else has had it last."""
+        if seeker is None:
+            return True
+        held = self._claims.get(resource)
+        mine = held is None or held.claim.owner == seeker.owner or (now is not None and held.until <= now)
+        return mine and seeker.hosts(service)
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         with self.mutex:
@@ -275,6 +294,13 @@ class MemoryStore:
         held = self._claims.get(claim.resource)
         if held is None or held.claim != claim:
             raise Conflict(f"the claim on {claim.resource} is lost")
+
+    def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:  # noqa: ARG002  keeps none
+        with self.mutex:
+            idle = [name for name, held in self._claims.items() if held.until < idle_before][:limit]
+            for name in idle:
+                del self._claims[name]
+            return max(len(idle), self.invoker.forget(self.rmd.records, limit))
 
     # --- the process -----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import RowMapping
 
-from mercury.statemachine.effects import Certainty
 from mercury.statemachine.events import FailureReason
 from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.messages import IncompleteSequenceBehavior
@@ -17,8 +16,6 @@ from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
 from mercury.statemachine.tables import InvokerState, RmdState, RmsState
 from mercury.storage.records import (
-    DeadLetter,
-    Direction,
     InboundKind,
     InboundMessage,
     InvokerRecord,
@@ -317,7 +314,7 @@ def body_values(message: OutboundMessage) -> Values:
         "payload": message.payload,
         "headers": headers,
         "to_parameters": parameters,
-        "checksum": checksum(message.payload, headers, parameters),
+        "checksum": checksum(message.action, message.payload, headers, parameters),
     }
 
 
@@ -346,48 +343,6 @@ def outbound_message(row: Row) -> OutboundMessage:
     if row.get("checksum") is not None:
         message.payload = row["payload"]
         message.headers, message.to_parameters = read_parts(row["headers"]), read_parts(row["to_parameters"])
-        message.damaged = row["checksum"] != checksum(row["payload"], row["headers"], row["to_parameters"])
+        whole = checksum(row["action"], row["payload"], row["headers"], row["to_parameters"])
+        message.damaged = row["checksum"] != whole
     return message
-
-
-# --- dead letters ----------------------------------------------------------------------------------------------------
-
-
-def letter_values(letter: DeadLetter) -> Values:
-    return {
-        "id": letter.id,
-        "direction": letter.direction.value,
-        "reason": letter.reason,
-        "certainty": letter.certainty.value,
-        "dead_at": letter.dead_at,
-        "message_id": letter.message_id,
-        "endpoint": letter.endpoint,
-        "key": letter.key,
-        "sequence": letter.sequence,
-        "number": letter.number,
-        "action": letter.action,
-        "payload": letter.payload,
-        "is_fault": letter.is_fault,
-        "correlation": letter.correlation,
-        "created_at": letter.created_at,
-    }
-
-
-def dead_letter(row: Row) -> DeadLetter:
-    return DeadLetter(
-        id=row["id"],
-        direction=Direction(row["direction"]),
-        reason=row["reason"],
-        certainty=Certainty(row["certainty"]),
-        dead_at=row["dead_at"],
-        message_id=row["message_id"],
-        endpoint=row["endpoint"],
-        key=row["key"],
-        sequence=row["sequence"],
-        number=row["number"],
-        action=row["action"],
-        payload=row["payload"],
-        is_fault=row["is_fault"],
-        correlation=row["correlation"],
-        created_at=row["created_at"],
-    )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, select
+from sqlalchemy import ColumnElement, delete, func, select
 
-from mercury.storage.records import DeadLetter
-from mercury.storage.sql.codec import dead_letter, letter_values
+from mercury.statemachine.effects import Certainty
+from mercury.storage.records import EVERY_LETTER, DeadLetter, Direction, LetterCount, LetterFilter
+from mercury.storage.sql.codec import Row, Values
 from mercury.storage.sql.schema import DEAD_LETTER
+from mercury.storage.sql.values import checksum, read_channel, read_parts, write_channel, write_parts
 
 if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
@@ -27,7 +29,27 @@ class SqlDeadLetters:
         self._tx.insert(TABLE, [letter_values(letter) for letter in letters])
 
     def all(self) -> list[DeadLetter]:
-        return [dead_letter(row) for row in self._tx.read(select(TABLE).order_by(TABLE.c.position))]
+        return self.find(EVERY_LETTER)
+
+    def find(self, which: LetterFilter, limit: int | None = None) -> list[DeadLetter]:
+        query = select(TABLE).where(*_conditions(which)).order_by(TABLE.c.position).limit(limit)
+        return [dead_letter(row) for row in self._tx.read(query)]
+
+    def count(self, which: LetterFilter) -> list[LetterCount]:
+        alike = (TABLE.c.direction, TABLE.c.endpoint, TABLE.c.key, TABLE.c.reason, TABLE.c.certainty)
+        query = select(func.count().label("letters"), *alike).where(*_conditions(which)).group_by(*alike)
+        found = [
+            LetterCount(
+                count=row["letters"],
+                direction=Direction(row["direction"]),
+                endpoint=row["endpoint"],
+                key=row["key"],
+                reason=row["reason"],
+                certainty=Certainty(row["certainty"]),
+            )
+            for row in self._tx.read(query)
+        ]
+        return sorted(found, key=LetterCount.order)
 
     def delete(self, identifier: str) -> DeadLetter | None:
         rows = self._tx.read_locked(select(TABLE).where(TABLE.c.id == identifier))
@@ -35,3 +57,86 @@ class SqlDeadLetters:
             return None
         self._tx.write(delete(TABLE).where(TABLE.c.id == identifier))
         return dead_letter(rows[0])
+
+
+def _conditions(which: LetterFilter) -> list[ColumnElement[bool]]:
+    """What a filter asks for."""
+    asked = (
+        (TABLE.c.direction, which.direction.value if which.direction else None),
+        (TABLE.c.certainty, which.certainty.value if which.certainty else None),
+        (TABLE.c.endpoint, which.endpoint),
+        (TABLE.c.key, which.key),
+        (TABLE.c.correlation, which.correlation),
+    )
+    found: list[ColumnElement[bool]] = [column == value for column, value in asked if value is not None]
+    if which.ids is not None:
+        found.append(TABLE.c.id.in_(sorted(which.ids)))
+    if which.reason is not None:
+        found.append(func.lower(TABLE.c.reason).contains(which.reason.lower(), autoescape=True))
+    if which.dead_before is not None:
+        found.append(TABLE.c.dead_at < which.dead_before)
+    return found
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def letter_values(letter: DeadLetter) -> Values:
+    headers, parameters = write_parts(letter.headers), write_parts(letter.to_parameters)
+    return {
+        "id": letter.id,
+        "direction": letter.direction.value,
+        "reason": letter.reason,
+        "certainty": letter.certainty.value,
+        "dead_at": letter.dead_at,
+        "message_id": letter.message_id,
+        "endpoint": letter.endpoint,
+        "key": letter.key,
+        "sequence": letter.sequence,
+        "number": letter.number,
+        "action": letter.action,
+        "payload": letter.payload,
+        "headers": headers,
+        "to_parameters": parameters,
+        "checksum": checksum(letter.action, letter.payload, headers, parameters),
+        "is_fault": letter.is_fault,
+        "correlation": letter.correlation,
+        "created_at": letter.created_at,
+        "element": letter.element,
+        "relates_to": letter.relates_to,
+        "channel": write_channel(letter.channel) if letter.channel else None,
+        "expects_response": letter.expects_response,
+        "callback": letter.callback,
+        "disowned": letter.disowned,
+        "damaged": letter.damaged,
+    }
+
+
+def dead_letter(row: Row) -> DeadLetter:
+    whole = checksum(row["action"], row["payload"], row["headers"], row["to_parameters"])
+    return DeadLetter(
+        id=row["id"],
+        direction=Direction(row["direction"]),
+        reason=row["reason"],
+        certainty=Certainty(row["certainty"]),
+        dead_at=row["dead_at"],
+        message_id=row["message_id"],
+        endpoint=row["endpoint"],
+        key=row["key"],
+        sequence=row["sequence"],
+        number=row["number"],
+        action=row["action"],
+        payload=row["payload"],
+        is_fault=row["is_fault"],
+        correlation=row["correlation"],
+        created_at=row["created_at"],
+        element=row["element"],
+        headers=read_parts(row["headers"]),
+        relates_to=row["relates_to"],
+        channel=read_channel(row["channel"]) if row["channel"] else None,
+        to_parameters=read_parts(row["to_parameters"]),
+        expects_response=row["expects_response"],
+        callback=row["callback"],
+        disowned=row["disowned"],
+        damaged=row["damaged"] or row["checksum"] != whole,
+    )

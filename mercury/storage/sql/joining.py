@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, event, inspect, select, text
+from sqlalchemy import Connection, Engine, TwoPhaseTransaction, event, inspect, select, text
 from sqlalchemy.orm import Session, SessionTransaction
 
 from mercury.errors import CapabilityError
@@ -19,6 +19,10 @@ from mercury.storage.sql.transaction import OWNER, SqlTransaction
 if TYPE_CHECKING:
     from mercury.storage.sql.store import SqlStore
 
+ENLIST = (
+    "name its engine in Mercury(..., resources={...}), and use mercury.transaction() with tx.session(name) or "
+    "tx.connection(name): then Mercury commits in both databases or in none"
+)
 #: Seconds after which a commit that was announced is made.
 SOON = 0.01
 
@@ -53,15 +57,21 @@ class Joins:
         self._store = store
         self._checked: weakref.WeakSet[Engine] = weakref.WeakSet()
         self._joined: weakref.WeakKeyDictionary[Connection, SqlTransaction] = weakref.WeakKeyDictionary()
+        #: The connections of joined sessions.
+        self._connections: weakref.WeakKeyDictionary[Session, Connection] = weakref.WeakKeyDictionary()
 
     @contextmanager
     def join(self, work: object) -> Iterator[SqlTransaction]:
         # An AsyncSession or AsyncConnection has a synchronous side; it is used within its ``run_sync``.
         work = getattr(work, "sync_session", None) or getattr(work, "sync_connection", None) or work
+        if isinstance(work, Session) and work.twophase:
+            raise CapabilityError(f"a Session with twophase=True coordinates its commit by itself: {ENLIST}")
         with translated():
             connection = work.connection() if isinstance(work, Session) else work
         if not isinstance(connection, Connection):
             raise CapabilityError(f"a SQLAlchemy Session or Connection can be joined, not {type(work).__name__}")
+        if isinstance(connection.get_transaction(), TwoPhaseTransaction):
+            raise CapabilityError(f"the connection is in a two-phase transaction of its own: {ENLIST}")
         self._check(connection)
         tx = self._joined.get(connection)
         if tx is None:
@@ -71,50 +81,49 @@ class Joins:
             tx = SqlTransaction(self._store, connection)
             self._joined[connection] = tx
             if isinstance(work, Session):
-                self._follow_session(work, connection, tx)
+                self._follow_session(work, connection)
             else:
-                self._follow_connection(connection, tx)
+                self._follow_connection(connection)
         yield tx
         tx.close_sessions(keep=True)
 
     # --- the end that the application makes ------------------------------------------------------------------------
 
-    def _follow_session(self, session: Session, connection: Connection, tx: SqlTransaction) -> None:
-        def ended(_session: Session, transaction: SessionTransaction) -> None:
-            if transaction.parent is not None:
-                return
-            event.remove(session, "after_transaction_end", ended)
-            event.remove(session, "after_commit", committed)
-            self._joined.pop(connection, None)
+    # Listeners stay: SQLAlchemy can not take one away while it calls it.
 
-        def committed(_session: Session) -> None:
+    def _follow_session(self, session: Session, connection: Connection) -> None:
+        self._connections[session] = connection
+        if not event.contains(session, "after_commit", self._session_committed):
+            event.listen(session, "after_commit", self._session_committed)
+            event.listen(session, "after_transaction_end", self._session_ended)
+
+    def _session_committed(self, session: Session) -> None:
+        connection = self._connections.get(session)
+        tx = self._joined.get(connection) if connection is not None else None
+        if tx is not None:
             tx.committed()
 
-        event.listen(session, "after_commit", committed)
-        event.listen(session, "after_transaction_end", ended)
+    def _session_ended(self, session: Session, transaction: SessionTransaction) -> None:
+        if transaction.parent is None:
+            connection = self._connections.pop(session, None)
+            if connection is not None:
+                self._joined.pop(connection, None)
 
-    def _follow_connection(self, connection: Connection, tx: SqlTransaction) -> None:
-        transaction = connection.get_transaction()
-        assert transaction is not None
+    def _follow_connection(self, connection: Connection) -> None:
+        if not event.contains(connection, "commit", self._connection_commits):
+            event.listen(connection, "commit", self._connection_commits)
+            event.listen(connection, "rollback", self._connection_ended)
 
-        def ended(ended_connection: Connection, *, commit: bool) -> None:
-            if ended_connection is not connection:
-                return
-            event.remove(connection, "commit", on_commit)
-            event.remove(connection, "rollback", on_rollback)
-            self._joined.pop(connection, None)
-            if commit:
-                # SQLAlchemy says it just before the commit, and nothing after it.
-                threading.Timer(SOON, tx.committed).start()
+    def _connection_commits(self, connection: Connection) -> None:
+        tx = self._connection_ended(connection)
+        if tx is not None:
+            # SQLAlchemy says it just before the commit, and nothing after it.
+            threading.Timer(SOON, tx.committed).start()
 
-        def on_commit(ended_connection: Connection) -> None:
-            ended(ended_connection, commit=True)
-
-        def on_rollback(ended_connection: Connection) -> None:
-            ended(ended_connection, commit=False)
-
-        event.listen(connection, "commit", on_commit)
-        event.listen(connection, "rollback", on_rollback)
+    def _connection_ended(self, connection: Connection) -> SqlTransaction | None:
+        if connection in self._connections.values():
+            return None  # its session says so
+        return self._joined.pop(connection, None)
 
     # --- whether it may be joined ----------------------------------------------------------------------------------
 
@@ -123,10 +132,7 @@ class Joins:
             return
         here = connection.execute(select(STORE.c.id)).scalar() if inspect(connection).has_table(STORE.name) else None
         if here != self._store.id:
-            raise CapabilityError(
-                "the session is of another database than Mercury's store: name its engine in "
-                "Mercury(..., resources={...}) and work with tx.session(name), which makes it a two-phase commit"
-            )
+            raise CapabilityError(f"the session is of another database than Mercury's store: {ENLIST}")
         if connection.dialect.name == "postgresql":
             setting = connection.execute(text("show synchronous_commit")).scalar()
             if setting == "off":

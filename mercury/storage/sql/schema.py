@@ -307,9 +307,19 @@ DEAD_LETTER = _table(
     _maybe_number("number"),
     _text("action"),
     Column("payload", LargeBinary, nullable=False),
+    _text("headers"),
+    _text("to_parameters"),
+    _text("checksum"),
     _flag("is_fault"),
     _maybe_text("correlation"),
     _time("created_at"),
+    _text("element"),
+    _maybe_text("relates_to"),
+    _maybe_text("channel"),
+    _flag("expects_response"),
+    _maybe_text("callback"),
+    _flag("disowned"),
+    _flag("damaged"),
 )
 Index("mercury_dead_letter_id", DEAD_LETTER.c.id, unique=True)
 

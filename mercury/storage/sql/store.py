@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import URL, Connection, select
 
 from mercury.errors import StorageError
-from mercury.storage.api import Capabilities, Claim, Topic, Transaction
+from mercury.storage.api import Capabilities, Claim, Seeker, Topic, Transaction
 from mercury.storage.records import SequenceKey
-from mercury.storage.sql import claims, work
+from mercury.storage.sql import claims, sweeping, work
 from mercury.storage.sql.dialects import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.joining import Joins, guard_ends
@@ -124,23 +124,23 @@ class SqlStore:
         with self.asking() as connection:
             return work.due_rmd(connection, now, limit)
 
-    def due_invoker(self, now: float, limit: int, owner: str | None = None) -> list[str]:
+    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
         with self.asking() as connection:
-            return work.due_invoker(connection, now, limit, owner)
+            return work.due_invoker(connection, now, limit, seeker)
 
-    def due_rms(self, now: float, limit: int, owner: str | None = None) -> list[SequenceKey]:
+    def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
         with self.asking() as connection:
-            return work.due_rms(connection, now, limit, owner)
+            return work.due_rms(connection, now, limit, seeker)
 
-    def next_due(self, topic: Topic, owner: str | None = None) -> float | None:
+    def next_due(self, topic: Topic, seeker: Seeker | None = None) -> float | None:
         with self.asking() as connection:
             match topic:
                 case Topic.RMD:
                     return work.next_rmd(connection)
                 case Topic.INVOKER:
-                    return work.next_invoker(connection, owner)
+                    return work.next_invoker(connection, seeker)
                 case Topic.RMS:
-                    return work.next_rms(connection, owner)
+                    return work.next_rms(connection, seeker)
 
     # --- claims ----------------------------------------------------------------------------------------------------
 
@@ -152,6 +152,10 @@ class SqlStore:
     def release(self, claim: Claim) -> None:
         with self.asking() as connection:
             claims.release(connection, claim)
+
+    def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
+        with self.asking() as connection:
+            return sweeping.sweep(connection, kept_before=kept_before, idle_before=idle_before, limit=limit)
 
     # --- the process -----------------------------------------------------------------------------------------------
 

@@ -113,6 +113,8 @@ class SqlTransaction:
             if not self.joined:
                 with translated():
                     self.dialect.begin_writing(connection)
+                    if not connection.in_transaction():
+                        connection.begin()  # else a session on it would take it for its own to commit
         return connection
 
     def _connected(self) -> Connection:

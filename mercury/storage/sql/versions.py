@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import time
 
-from sqlalchemy import Connection, Engine, delete, inspect, text
+from sqlalchemy import Connection, Engine, delete, inspect, select, text
 
 from mercury.errors import ConfigurationError
 from mercury.storage.sql.errors import translated
@@ -87,6 +87,15 @@ def make_ready(engine: Engine, what: str) -> None:
             f"{what} has schema {found.version}, this Mercury needs {HEAD}: stop what uses it, then run "
             "'mercury db upgrade'"
         )
+
+
+def identifier(engine: Engine) -> str | None:
+    """The id of the store; ``None`` = it has none yet.
+
+    :raises StorageError: the database does not answer, or has no schema.
+    """
+    with translated(), engine.connect() as connection:
+        return connection.execute(select(STORE.c.id)).scalar_one_or_none()
 
 
 def renew_id(engine: Engine) -> str:

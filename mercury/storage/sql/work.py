@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 
 from mercury.statemachine.tables import InvokerState
+from mercury.storage.api import Seeker
 from mercury.storage.records import InboundKind, SequenceKey
 from mercury.storage.sql.codec import ALL, ANY, NEXT
 from mercury.storage.sql.schema import CLAIM, INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE, RMS_MESSAGE, RMS_SEQUENCE
@@ -88,34 +89,40 @@ def _waits() -> ColumnElement[bool]:
     return exists().where(before.c.sequence == BUFFER.c.follows, unfinished)
 
 
-def _free(resource: ColumnElement[str], owner: str | None, now: float | None) -> ColumnElement[bool]:
-    """Nobody but ``owner`` has the claim; without a time, nobody else had it last."""
-    if owner is None:
+def _free(resource: ColumnElement[str], seeker: Seeker | None, now: float | None) -> ColumnElement[bool]:
+    """Nobody but the seeker has the claim; without a time, nobody else had it last."""
+    if seeker is None:
         return true()
-    others = [CLAIM.c.resource == resource, CLAIM.c.owner != owner, CLAIM.c.owner != ""]
+    others = [CLAIM.c.resource == resource, CLAIM.c.owner != seeker.owner, CLAIM.c.owner != ""]
     return ~exists().where(*others, *([] if now is None else [CLAIM.c.until > now]))
 
 
-def _workable(owner: str | None, now: float | None) -> Select[tuple[str, float | None]]:
+def _hosted(seeker: Seeker | None) -> ColumnElement[bool]:
+    if seeker is None or seeker.services is None:
+        return true()
+    return or_(BUFFER.c.service.is_(None), BUFFER.c.service.in_(sorted(seeker.services)))
+
+
+def _workable(seeker: Seeker | None, now: float | None) -> Select[tuple[str, float | None]]:
     touched = distinct(MESSAGE.c.sequence).subquery()
     return (
         select(BUFFER.c.sequence, BUFFER.c.retry_at)
         .join_from(touched, BUFFER, BUFFER.c.sequence == touched.c.value)
-        .where(_ready(), ~_waits(), _free(literal("invoker ") + BUFFER.c.sequence, owner, now))
+        .where(_ready(), ~_waits(), _hosted(seeker), _free(literal("invoker ") + BUFFER.c.sequence, seeker, now))
     )
 
 
-def due_invoker(connection: Connection, now: float, limit: int, owner: str | None) -> list[str]:
+def due_invoker(connection: Connection, now: float, limit: int, seeker: Seeker | None) -> list[str]:
     query = (
-        _workable(owner, now)
+        _workable(seeker, now)
         .where(or_(BUFFER.c.retry_at.is_(None), BUFFER.c.retry_at <= now))
         .order_by(BUFFER.c.turn, BUFFER.c.version)
     )
     return [row.sequence for row in connection.execute(query.limit(limit))]
 
 
-def next_invoker(connection: Connection, owner: str | None) -> float | None:
-    work = _workable(owner, None).subquery()
+def next_invoker(connection: Connection, seeker: Seeker | None) -> float | None:
+    work = _workable(seeker, None).subquery()
     earliest: float | None = connection.execute(select(func.min(func.coalesce(work.c.retry_at, 0.0)))).scalar_one()
     return earliest
 
@@ -123,16 +130,16 @@ def next_invoker(connection: Connection, owner: str | None) -> float | None:
 # --- source ----------------------------------------------------------------------------------------------------------
 
 
-def _waiting(owner: str | None, now: float | None) -> Select[tuple[str]]:
+def _waiting(seeker: Seeker | None, now: float | None) -> Select[tuple[str]]:
     """Keys with rows to be numbered that no sequence holds."""
     waiting = distinct(ROW.c.key_id, UNNUMBERED).subquery()
     held = exists().where(SEQUENCE.c.key_id == waiting.c.value, SEQUENCE.c.holds)
-    return select(waiting.c.value).where(~held, _free(literal("rms ") + waiting.c.value, owner, now))
+    return select(waiting.c.value).where(~held, _free(literal("rms ") + waiting.c.value, seeker, now))
 
 
-def due_rms(connection: Connection, now: float, limit: int, owner: str | None) -> list[SequenceKey]:
+def due_rms(connection: Connection, now: float, limit: int, seeker: Seeker | None) -> list[SequenceKey]:
     """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""
-    keys = _waiting(owner, now).subquery()
+    keys = _waiting(seeker, now).subquery()
     first = ROW.alias("first")
     position = select(func.min(first.c.position)).where(first.c.key_id == keys.c.value, first.c.number.is_(None))
     waits = (
@@ -145,7 +152,7 @@ def due_rms(connection: Connection, now: float, limit: int, owner: str | None) -
     due = SEQUENCE.c.due
     timed = (
         select(literal(1).label("part"), SEQUENCE.c.channel, due.label("turn"))
-        .where(due <= now, _free(literal("rms ") + SEQUENCE.c.key_id, owner, now))
+        .where(due <= now, _free(literal("rms ") + SEQUENCE.c.key_id, seeker, now))
         .order_by(due, SEQUENCE.c.position)
         .limit(limit)
         .subquery()
@@ -159,9 +166,9 @@ def due_rms(connection: Connection, now: float, limit: int, owner: str | None) -
     return list(islice(dict.fromkeys(found), limit))
 
 
-def next_rms(connection: Connection, owner: str | None) -> float | None:
-    waiting = _waiting(owner, None).exists()
-    due = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, owner, None))
+def next_rms(connection: Connection, seeker: Seeker | None) -> float | None:
+    waiting = _waiting(seeker, None).exists()
+    due = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, seeker, None))
     query = select(case((waiting, literal(0.0)), else_=due.scalar_subquery()))
     earliest: float | None = connection.execute(query).scalar_one()
     return earliest

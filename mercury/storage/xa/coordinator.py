@@ -7,9 +7,10 @@ the decision is committed in a log of its own. Either way the decision's commit 
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,15 +21,18 @@ from mercury.errors import CapabilityError, OutcomeUnknown, StorageError, Transi
 from mercury.storage.api import Ending, Outcome
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.branch import Branch, BranchState
-from mercury.storage.xa.decisions import Decision, DecisionLog, Heuristic, IncarnationIsDead, Verdict
+from mercury.storage.xa.decisions import Decision, DecisionLog, Heuristic, Verdict
 from mercury.storage.xa.keeping import Keeper
 from mercury.storage.xa.names import STORE_BRANCH, Gtrid
+from mercury.storage.xa.process import Process
 from mercury.storage.xa.recovery import Recovery
 from mercury.storage.xa.resources import Fate, NoSuchBranch, Resource
 from mercury.storage.xa.transaction import XaTransaction
 
 log = logging.getLogger("mercury.storage.xa")
 
+#: Seconds that the databases have to answer before the process serves.
+PATIENCE = 5.0
 #: How often, and with which pause in seconds, the decision is asked for when its commit was not answered.
 TRIES, PAUSE = 20, 0.25
 #: Finished transactions that are forgotten together.
@@ -80,14 +84,8 @@ class Coordinator:
         if log is not None:
             self.decisions = DecisionLog(log.engine, log.dialect, self.store_id)
             self.logs.insert(0, self.decisions)
-        self._new_incarnation = new_incarnation
-        self._incarnation: str | None = None
-        #: All names that this process has gone by.
-        self._mine: set[str] = set()
-        self._seen_at = 0.0
-        self._numbers = itertools.count(1)
+        self.process = Process(self.decisions, self.store_id, new_incarnation, self.pace.lease, self.clock)
         self._mutex = threading.Lock()
-        self._running: set[Gtrid] = set()
         self._finished: list[Gtrid] = []
         self._closing = threading.Event()
         self.recovery = Recovery(self)
@@ -103,9 +101,27 @@ class Coordinator:
     def transaction(self) -> XaTransaction:
         """One unit of work, in which other databases may take part."""
         # In the store before anything is locked there: a file has one writer.
-        if not self.two_phase and not all(each.is_store for each in self.resources.values()):
-            self.keep_alive()
+        if not self.two_phase and not self._all_in_the_store:
+            with contextlib.suppress(StorageError):
+                self.process.keep_alive()
         return XaTransaction(self.store, self)
+
+    @property
+    def _all_in_the_store(self) -> bool:
+        return all(each.is_store for each in self.resources.values())
+
+    def enlistable(self, name: str) -> Resource:
+        """A database that may have a branch now.
+
+        :raises CapabilityError: none has this name, or it can not take part; nothing was written.
+        :raises TransientStorageError: it, or the decision log, does not answer.
+        """
+        found = self.resource(name)
+        if self.two_phase:
+            self.process.keep_alive()
+        if self.process.incarnation is None:
+            raise TransientStorageError("the decision log did not answer when the transaction began")
+        return found
 
     def resource(self, name: str) -> Resource:
         """A database by its name, which is known to be able to take part.
@@ -140,16 +156,28 @@ class Coordinator:
 
         :raises CapabilityError: one can not; the text says why, and what to change.
         """
-        away = []
-        for name in self.resources:
-            try:
-                self.resource(name)
-            except TransientStorageError as error:
-                log.warning("%s; it is tried again when it is needed", error)
-                away.append(name)
-        if self.two_phase and not all(each.is_store for each in self.resources.values()):
+        answers: dict[str, StorageError | None] = {}
+        threads = [threading.Thread(target=self._check, args=(name, answers), daemon=True) for name in self.resources]
+        until = time.monotonic() + PATIENCE
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        for error in answers.copy().values():
+            if error is not None and not isinstance(error, TransientStorageError):
+                raise error
+        if self.two_phase and not self._all_in_the_store:
             self._check_store()
-        return away
+        return [name for name in self.resources if answers.get(name, self) is not None]
+
+    def _check(self, name: str, answers: dict[str, StorageError | None]) -> None:
+        try:
+            self.resource(name)
+            answers[name] = None
+        except StorageError as error:
+            if isinstance(error, TransientStorageError):
+                log.warning("%s; it is tried again when it is needed", error)
+            answers[name] = error
 
     def _check_store(self) -> None:
         with self.store_resource.connection() as connection:
@@ -159,59 +187,6 @@ class Coordinator:
                     "max_prepared_transactions = 64 (or more) in its postgresql.conf and restart it, or leave out log"
                 )
 
-    # --- this process ----------------------------------------------------------------------------------------------
-
-    @property
-    def incarnation(self) -> str | None:
-        """The name of this process in decisions; ``None`` = it has none yet."""
-        return self._incarnation
-
-    def keep_alive(self) -> str:
-        """Let the others know that this process lives. Returns the name it goes by.
-
-        :raises StorageError: the decision log is away.
-        """
-        with self._mutex:
-            now = self.clock()
-            if self._incarnation is not None and now - self._seen_at >= self.pace.lease / 3:
-                self._seen_at = now
-                if not self.decisions.beat(self._incarnation, self.decisions.now()):
-                    self._incarnation = None
-            if self._incarnation is None:
-                incarnation = self._new_incarnation()
-                self.decisions.enroll(incarnation, self.decisions.now())
-                self._incarnation, self._seen_at = incarnation, now
-                self._mine.add(incarnation)
-            return self._incarnation
-
-    def is_mine(self, incarnation: str) -> bool:
-        """Whether this process goes by this name, or has gone by it."""
-        with self._mutex:
-            return incarnation in self._mine
-
-    def is_running(self, gtrid: Gtrid) -> bool:
-        """Whether this process is about to commit it."""
-        with self._mutex:
-            return gtrid in self._running
-
-    @contextmanager
-    def _run(self) -> Iterator[Gtrid]:
-        with self._mutex:
-            if self._incarnation is None:
-                raise IncarnationIsDead("this process was given up for dead; the same work may be done again")
-            gtrid = Gtrid(self.store_id, self._incarnation, next(self._numbers))
-            self._running.add(gtrid)
-        try:
-            yield gtrid
-        except IncarnationIsDead:
-            with self._mutex:
-                if self._incarnation == gtrid.incarnation:
-                    self._incarnation = None
-            raise
-        finally:
-            with self._mutex:
-                self._running.discard(gtrid)
-
     # --- one commit ------------------------------------------------------------------------------------------------
 
     def commit(self, tx: XaTransaction, branches: Sequence[Branch]) -> Outcome:
@@ -220,7 +195,7 @@ class Coordinator:
         :raises StorageError: it is not committed, or nothing of it will be; the caller rolls back what it has.
         :raises OutcomeUnknown: it can not be told; recovery makes it one or the other.
         """
-        with self._run() as gtrid:
+        with self.process.run() as gtrid:
             if self.two_phase:
                 branches = [*branches, *self._commit_two_phase(tx, gtrid, branches)]
             else:

@@ -95,7 +95,8 @@ class DecisionLog:
         """A process lives. Returns whether the others believe it."""
         with self.writing() as connection:
             alive = INCARNATION.c.id == incarnation, ~INCARNATION.c.dead
-            return connection.execute(update(INCARNATION).where(*alive).values(seen_at=now)).rowcount == 1
+            done = connection.execute(update(INCARNATION).where(*alive).values(seen_at=now))
+        return done.rowcount == 1
 
     def incarnations(self) -> dict[str, Incarnation]:
         """All that are remembered."""
@@ -144,7 +145,7 @@ class DecisionLog:
         """
         with self.writing(patient=False) as connection:
             statement = upsert(self._dialect, DECISION).values(_values(decision)).on_conflict_do_nothing()
-            new = connection.execute(statement).rowcount == 1
+            new = connection.execute(statement.returning(DECISION.c.gtrid)).first() is not None
         found = self.find(decision.gtrid)
         if found is None:
             raise TransientStorageError(f"{decision.gtrid} was decided and forgotten meanwhile")
@@ -204,7 +205,7 @@ class DecisionLog:
                "found": heuristic.found, "found_at": heuristic.found_at}  # fmt: skip
         with self.writing() as connection:
             statement = upsert(self._dialect, HEURISTIC).values(row).on_conflict_do_nothing()
-            return connection.execute(statement).rowcount == 1
+            return connection.execute(statement.returning(HEURISTIC.c.gid)).first() is not None
 
     def heuristics(self) -> list[Heuristic]:
         """All heuristic outcomes of this store, the oldest first."""

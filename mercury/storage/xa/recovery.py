@@ -115,9 +115,9 @@ class Recovery:
     def recover_branch(self, resource: Resource, branch: PreparedBranch, look: _Look) -> InDoubtBranch | None:
         """Finish one branch as its decision says. Returns what is left of it, if it is in doubt."""
         gtrid = branch.gtrid
-        if self._coordinator.is_running(gtrid):
+        if self._coordinator.process.is_running(gtrid):
             return None
-        mine = self._coordinator.is_mine(gtrid.incarnation)
+        mine = self._coordinator.process.is_mine(gtrid.incarnation)
         if not mine and branch.age < self._coordinator.pace.grace:
             return None
         found = look.incarnation(gtrid.incarnation)
@@ -187,7 +187,7 @@ class Recovery:
         gtrid = decision.gtrid
         young = now - decision.decided_at < self._coordinator.pace.grace
         still = any(branch.gtrid == gtrid for branch in prepared)
-        if resource.name not in decision.branches or still or young or self._coordinator.is_running(gtrid):
+        if resource.name not in decision.branches or still or young or self._coordinator.process.is_running(gtrid):
             return
         if self._settled(resource, decision, decision.branches[resource.name]):
             decisions.finished(gtrid, resource.name)
@@ -205,8 +205,8 @@ class Recovery:
     def upkeep(self) -> None:
         """Give a sign of life, forget what is finished, and give up processes that give none."""
         try:
-            if self._coordinator.incarnation is not None:
-                self._coordinator.keep_alive()
+            if self._coordinator.process.incarnation is not None:
+                self._coordinator.process.keep_alive()
             self._coordinator.forget_finished()
             for decisions in self._coordinator.logs:
                 self._give_up(decisions)
@@ -222,7 +222,7 @@ class Recovery:
         clock = decisions.now()
         before = clock - DEAD_AFTER * self._coordinator.pace.lease
         for incarnation in decisions.incarnations().values():
-            if incarnation.dead or incarnation.seen_at >= before or self._coordinator.is_mine(incarnation.id):
+            if incarnation.dead or incarnation.seen_at >= before or self._coordinator.process.is_mine(incarnation.id):
                 continue
             try:
                 decisions.declare_dead(incarnation.id, before)

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import psycopg
 from sqlalchemy import Connection, Engine, exc, inspect, select
@@ -112,7 +113,7 @@ class Resource:
                 return
             if connection.dialect.name != "postgresql":
                 raise self._wrong_kind()
-            if connection.get_isolation_level() == "AUTOCOMMIT":
+            if cast("psycopg.Connection", connection.connection.dbapi_connection).autocommit:
                 raise CapabilityError(f"the engine of {self} has isolation_level AUTOCOMMIT: there is no transaction")
             if connection.exec_driver_sql("show max_prepared_transactions").scalar() == "0":
                 raise CapabilityError(
@@ -187,13 +188,13 @@ def _store_in(connection: Connection) -> str | None:
     return connection.execute(select(STORE.c.id)).scalar()
 
 
-def _with_epoch(xid: int, following: int) -> int:
+def _with_epoch(xid: int, near: int) -> int:
     """A transaction id with its epoch.
 
-    :param following: the next one, with its epoch.
+    :param near: one with its epoch that is less than half an epoch away, before it or after it.
     """
-    whole = following - following % EPOCH + xid
-    return whole if whole < following else whole - EPOCH
+    ahead = (xid - near) % EPOCH
+    return near + ahead - (EPOCH if ahead >= EPOCH // 2 else 0)
 
 
 def _fate(connection: Connection, xid: int) -> Fate:

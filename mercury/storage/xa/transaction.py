@@ -28,6 +28,8 @@ class XaTransaction(SqlTransaction):
         super().__init__(store)
         self._coordinator = coordinator
         self._branches: dict[str, Branch] = {}
+        #: The store's own part, where that is prepared too.
+        self._own: Branch | None = None
         #: The savepoints that are open, the innermost last.
         self._parts: list[XaPart] = []
 
@@ -41,9 +43,7 @@ class XaTransaction(SqlTransaction):
             return super().connection(resource)
         branch = self._branches.get(resource)
         if branch is None:
-            if self._coordinator.two_phase:
-                self._coordinator.keep_alive()
-            branch = self._branches[resource] = enlist(self._coordinator.resource(resource), self)
+            branch = self._branches[resource] = enlist(self._coordinator.enlistable(resource), self)
             for part in self._parts:
                 part.enlist(branch)
         return branch.connection
@@ -54,7 +54,8 @@ class XaTransaction(SqlTransaction):
             return None
         self._ending = True
         branch = Branch(self._coordinator.store_resource, self._connection)
-        return branch if branch.is_written() else None
+        self._own = branch if branch.is_written() else None
+        return self._own
 
     # --- savepoints ------------------------------------------------------------------------------------------------
 
@@ -92,6 +93,8 @@ class XaTransaction(SqlTransaction):
         # After the store's: while that could commit, a decision could be in it.
         for branch in self._branches.values():
             branch.roll_back()
+        if self._own is not None:
+            self._own.roll_back()
 
     def _release(self) -> None:
         super()._release()

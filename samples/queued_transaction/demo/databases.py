@@ -38,6 +38,20 @@ class Pair:
 
 
 @contextmanager
+def cleaned_up(options: Options, clean: Callable[[], None]) -> Iterator[None]:
+    """Clean up after the block, unless all is to be kept; always when it was interrupted."""
+    keep = options.keep
+    try:
+        yield
+    except KeyboardInterrupt:
+        keep = False
+        raise
+    finally:
+        if not keep:
+            clean()
+
+
+@contextmanager
 def servers(options: Options, folder: Path) -> Iterator[tuple[Databases, Databases]]:
     """The PostgreSQL servers of the client and of the server, for as long as the block lasts.
 
@@ -45,14 +59,11 @@ def servers(options: Options, folder: Path) -> Iterator[tuple[Databases, Databas
     """
     named = (options.client_postgres, options.server_postgres)
     embedded = EmbeddedPostgres(folder) if None in named else None
-    if embedded is not None:
-        embedded.start()
-    try:
+    with cleaned_up(options, embedded.stop if embedded is not None else lambda: None):
+        if embedded is not None:
+            embedded.start()
         client, server = (Databases(embedded.url() if embedded and url is None else url or "") for url in named)
         yield client, server
-    finally:
-        if embedded is not None and not options.keep:
-            embedded.stop()
 
 
 @contextmanager
@@ -70,14 +81,14 @@ def databases(options: Options, client: Databases, server: Databases) -> Iterato
         made.append((where, name))
         return url
 
-    try:
+    def drop() -> None:
+        for where, name in made:
+            where.drop(name)
+
+    with cleaned_up(options, drop):
         pair = Pair(_side(options.store, client, "client", make), _side(options.store, server, "server", make))
         _fill(pair, options)
         yield pair
-    finally:
-        if not options.keep:
-            for where, name in made:
-                where.drop(name)
 
 
 def _side(store: Store, where: Databases, name: str, make: Callable[[Databases, str], str]) -> Urls:

@@ -9,10 +9,11 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.live import Live
@@ -20,7 +21,7 @@ from rich.markup import escape
 from rich.status import Status
 
 from mercury.errors import ConfigurationError, StorageError
-from samples.queued_transaction.demo.databases import databases, servers
+from samples.queued_transaction.demo.databases import cleaned_up, databases, servers
 from samples.queued_transaction.demo.figures import Figures
 from samples.queued_transaction.demo.network import Network
 from samples.queued_transaction.demo.options import Mode, Options, Store
@@ -28,6 +29,8 @@ from samples.queued_transaction.demo.play import play
 from samples.queued_transaction.demo.processes import Broken
 from samples.queued_transaction.demo.show import Progress, comparison, verdict_table
 from samples.queued_transaction.demo.verdict import Outcome, judge
+
+T = TypeVar("T")
 
 #: Exit codes, those of `mercury`.
 AS_GUARANTEED, NOT_AS_GUARANTEED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
@@ -55,8 +58,7 @@ def main() -> None:
     given = vars(parser.parse_args())
     compare, output = given.pop("compare"), given.pop("output")
     options = Options(**given)
-    for number in ENDS:
-        signal.signal(number, interrupt)
+    catch_interrupts()
     console = Console(quiet=output == "json", highlight=False, soft_wrap=True)
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
@@ -74,10 +76,41 @@ def main() -> None:
     sys.exit(AS_GUARANTEED if all(outcome.as_guaranteed for outcome in outcomes) else NOT_AS_GUARANTEED)
 
 
+def ends() -> list[signal.Signals]:
+    """What interrupts: not what whoever started this has decided to ignore (`nohup` does)."""
+    return [number for number in ENDS if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def catch_interrupts() -> None:
+    """Outside of an event loop an interrupt is a `KeyboardInterrupt`."""
+    for number in ends():
+        signal.signal(number, interrupt)
+
+
 def interrupt(*_: object) -> None:
-    for number in ENDS:
-        signal.signal(number, signal.SIG_IGN)  # what is cleaned up is cleaned up to its end
+    """What is cleaned up from now on is cleaned up to its end."""
+    for number in ends():
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+async def interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """In an event loop an interrupt cancels the work and nothing else, so that it can end what it has started.
+
+    :raises KeyboardInterrupt: it was interrupted, and has ended.
+    """
+    task, loop = asyncio.create_task(work), asyncio.get_running_loop()
+
+    def cancel() -> None:
+        if not task.cancelling():
+            task.cancel()
+
+    for number in ends():
+        loop.add_signal_handler(number, cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 def run(options: Options, stores: list[Store], console: Console) -> list[Outcome]:
@@ -97,8 +130,9 @@ def run(options: Options, stores: list[Store], console: Console) -> list[Outcome
                 status.stop()
                 figures = Figures(chosen, Network.of(chosen))
                 with Live(Progress(figures), console=console):
-                    stopped = asyncio.run(play(figures, pair, logs))
-                status.update("Spark is started")
+                    stopped = asyncio.run(interruptible(play(figures, pair, logs)))
+                catch_interrupts()
+                status.update("Spark: starting")
                 status.start()
 
                 def tell(what: str, _done: int, _total: int) -> None:
@@ -138,9 +172,11 @@ def folder(options: Options) -> Iterator[tuple[Path, Path]]:
     work = made / "work"
     work.mkdir()
     try:
-        yield work, out
-    finally:
-        if not options.keep:
-            shutil.rmtree(work, ignore_errors=True)
-            if not any(made.iterdir()):
-                made.rmdir()
+        with cleaned_up(options, lambda: shutil.rmtree(work, ignore_errors=True)):
+            yield work, out
+    except BaseException:
+        if not work.exists():
+            shutil.rmtree(made)  # half a report is none
+        raise
+    if not work.exists() and options.out is not None:
+        made.rmdir()

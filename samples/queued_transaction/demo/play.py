@@ -52,10 +52,12 @@ async def play(figures: Figures, pair: Pair, folder: Path) -> str | None:
     front, back = await network.to_server.start(), await network.to_client.start()
     client, server = _parties(figures.options, network, pair, folder, front, back)
     observer = Observer(figures, pair, client, server)
+    figures.doing = "client and server start"
     try:
         await server.start()
         await client.start()
         await _work(figures, observer, {Victim.CLIENT: client, Victim.SERVER: server})
+        figures.doing = ""
     except Stalled as stalled:
         return str(stalled)
     finally:
@@ -92,12 +94,12 @@ async def _work(figures: Figures, observer: Observer, parties: dict[Victim, Part
 
 
 async def _kill(figures: Figures, kill: Kill, party: Party) -> None:
-    where = " between its two commits" if kill.between_commits else ""
-    figures.doing = f"the {party.name} is killed{where}"
+    where = " between two commits" if kill.between_commits else ""
+    figures.doing = f"{party.name} is killed{where}"
     there = await party.kill(between_commits=kill.between_commits)
     figures.kills += 1
     figures.between_commits += kill.between_commits and there
-    figures.doing = f"the {party.name} was killed{where} and starts again"
+    figures.doing = f"{party.name} killed{where}, starts again"
     await party.start()
     figures.doing = "orders are handed over, sent and received"
 

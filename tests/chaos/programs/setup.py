@@ -40,8 +40,8 @@ RESOURCE = "app"
 #: Seconds. A claim that nobody prolongs, and a session of a process that stands still, are soon over.
 LEASE = 0.6
 BASE, CAP = 0.1, 0.4
-#: How long an exchange may take: it may have come to a process that stands still.
-EXCHANGE = 1.0
+#: How long an exchange may take; short where it may have come to a process that stands still for long.
+EXCHANGE, SHORT_EXCHANGE = 15.0, 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,7 @@ class Setup:
     #: Where the program listens, and where the server does.
     port: int
     server_port: int
+    exchange: float = EXCHANGE
     #: Where to stop: the point's name, the moment, and the visit.
     stop: tuple[str, Moment, int] | None = None
     #: Count the visits to all points instead, and print them at the end.
@@ -101,7 +102,7 @@ class Place:
             log=setup.log or None,
             address=setup.address,
             allow=[f"http://{HOST}:*"],
-            settings=_settings(),
+            settings=_settings(setup.exchange),
         )
 
     @contextlib.contextmanager
@@ -140,7 +141,7 @@ def _listening(port: int) -> socket.socket:
     return bound
 
 
-def _settings() -> Settings:
+def _settings(exchange: float) -> Settings:
     destination = DestinationPolicy(
         acknowledgement_interval=0.05, acknowledge_every=4, redelivery=Backoff(base=BASE, cap=CAP)
     )
@@ -149,7 +150,7 @@ def _settings() -> Settings:
         store="memory:",
         engine=EngineSettings(lease=LEASE, invoke_batch=4, number_batch=6),
         runtime=RuntimeSettings(senders=4, invokers=2, poll=0.2),
-        http=HttpSettings(timeout=EXCHANGE, back_channel_wait=0.3, shutdown_deadline=3.0),
+        http=HttpSettings(timeout=exchange, back_channel_wait=0.3, shutdown_deadline=3.0),
         source=source,
         destination=destination,
         xa=XaSettings(lease=LEASE, interval=0.2),

@@ -14,7 +14,9 @@ from mercury.engine.exchange import Answer, Arrival, Outgoing, Waiting
 from mercury.engine.parts import EngineSettings
 from mercury.engine.registry import Registry
 from mercury.errors import ApplicationFault, TransientStorageError
+from mercury.simulation.application import Ledger
 from mercury.simulation.checks import Checks
+from mercury.simulation.stores import MemoryNodeStore
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
 from mercury.storage.api import Topic
@@ -37,6 +39,15 @@ class Told:
     failed: list[tuple[str, int]] = field(default_factory=list)
     refused: list[tuple[str | None, str]] = field(default_factory=list)
     died: list[tuple[str | None, str]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Looked:
+    """A node as the simulation's checks see it."""
+
+    host: str
+    store: MemoryNodeStore = field(default_factory=MemoryNodeStore)
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 class Node:
@@ -72,7 +83,7 @@ class Node:
         self.failing_commits: set[int] = set()
         self.crashes = 0
         self.up = False
-        self.store: MemoryStore = MemoryStore()
+        self.looked = Looked(name)
         world.nodes[name] = self
         self.start()
 
@@ -80,7 +91,7 @@ class Node:
 
     def start(self) -> None:
         """Begin with what is committed, or begin again."""
-        self.store = self.store.crashed()
+        self.store: MemoryStore = self.looked.store.open(lambda: None)
         self.watched = WatchedStore(self.store, self)
         self.futures = Futures(self.ids.new())
         self.registry = Registry(default_policy=self.policy)
@@ -141,7 +152,7 @@ class Node:
     def post(self, posts: list[Outgoing]) -> None:
         assert not self.watched.open, "the network is used inside a transaction"
         for outgoing in posts:
-            self.checks.posted(self, outgoing)
+            self.checks.posted(self.looked, outgoing)
             self.world.launch(Flight(encode(outgoing.envelope), outgoing.url, Exchange(self, self.engine, outgoing)))
 
     def receive(self, arrivals: list[Arrival]) -> list[Answer] | None:

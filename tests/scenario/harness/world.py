@@ -170,7 +170,7 @@ class World:
 
     def _answered(self, node: Node, flight: Flight, answer: Answer) -> None:
         node.post(list(answer.posts))
-        node.checks.replied(node, answer.http)
+        node.checks.replied(node.looked, answer.http)
         if flight.exchange is None:
             return
         reply = Flight(answer.http, flight.url, flight.exchange, is_reply=True)
@@ -190,7 +190,7 @@ class World:
             moved = True
             if response is not None:
                 place.flight.http = response
-                place.node.checks.replied(place.node, response)
+                place.node.checks.replied(place.node.looked, response)
             self.launch(place.flight)
         return moved
 
@@ -230,7 +230,7 @@ class World:
         """What a story that has come to its end may not leave behind."""
         probe = Checks()
         for node in self.nodes.values():
-            probe.everything_ended(node)
+            probe.everything_ended(node.looked)
         return probe.violations
 
     def assert_ended(self) -> None:

@@ -1,0 +1,332 @@
+"""`mercury dlq`."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import enum
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mercury.cli.config import ConfigFile
+from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
+from mercury.cli.stores import StoreUrl, store_url
+from mercury.statemachine.effects import Certainty
+
+if TYPE_CHECKING:
+    from mercury.client.dead_letters import DeadLetters
+    from mercury.storage.records import DeadLetter, LetterCount, LetterFilter
+
+app = typer.Typer(help="Dead letters: messages of a store that could not be delivered.", no_args_is_help=True)
+
+#: Seconds of the units that a time span may have.
+UNITS = MappingProxyType({"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800})
+
+
+class Side(enum.Enum):
+    """On which side a message died."""
+
+    OUTBOUND = "outbound"
+    INBOUND = "inbound"
+
+
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Whole identifiers, as `list` prints them.")]
+OfDirection = Annotated[Side | None, typer.Option("--direction", help="outbound: sent here; inbound: received here.")]
+OfCertainty = Annotated[
+    Certainty | None,
+    typer.Option("--certainty", help="Whether it is known that the message was not delivered."),
+]
+OfEndpoint = Annotated[
+    str | None, typer.Option("--endpoint", help="The URL it was sent to, or the service it was received for; whole.")
+]
+OfKey = Annotated[str | None, typer.Option("--key", help="The internal key it was sent under; whole.")]
+OfCorrelation = Annotated[str | None, typer.Option("--correlation", help="What the application named it; whole.")]
+OfReason = Annotated[str | None, typer.Option("--reason", help="A part of the reason; small and capital are the same.")]
+OlderThan = Annotated[
+    str | None, typer.Option("--older-than", metavar="TIME", help="Dead for longer: 90s, 30m, 12h, 7d, 4w.")
+]
+All = Annotated[bool, typer.Option("--all", help="Every dead letter there is.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before more than one is touched.")]
+
+
+@app.command("list")
+def list_letters(
+    direction: OfDirection = None,
+    certainty: OfCertainty = None,
+    endpoint: OfEndpoint = None,
+    key: OfKey = None,
+    correlation: OfCorrelation = None,
+    reason: OfReason = None,
+    older_than: OlderThan = None,
+    count: Annotated[bool, typer.Option("--count", help="How many there are, alike ones together.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Show so many at most, the oldest.")] = 100,
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """List the dead letters of a store, the oldest first, with what is known of each.
+
+    "not delivered" is known for sure; with "unknown" the other side may have the message, but nobody knows.
+    """
+    which = _filter(None, direction, certainty, endpoint, key, correlation, reason, older_than)
+    with _letters(store, config) as letters:
+        counts = letters.count(which)
+        found = [] if count else letters.find(which, limit)
+    if count:
+        show(output, [_count_value(each) for each in counts], lambda: _show_counts(counts))
+        return
+    show(output, [_summary(each) for each in found], lambda: _show_list(found))
+    more = sum(each.count for each in counts) - len(found)
+    if more > 0:
+        notes().print(f"{more} more: see them with a higher --limit, or count them with --count", markup=False)
+
+
+@app.command("show")
+def show_letter(
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="The whole identifier, as `list` prints it.")],
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Show everything that is known of one dead letter, with its body."""
+    which = _filter([identifier], None, None, None, None, None, None, None)
+    with _letters(store, config) as letters:
+        found = letters.find(which)
+    if not found:
+        fail(FAILED, f"there is no dead letter {identifier}")
+    value = _whole(found[0])
+    rows = [(name.replace("_", " "), _text(name, each)) for name, each in value.items() if each not in (None, "", [])]
+    show(output, value, lambda: show_table(("property", "value"), rows, nothing=""))
+
+
+@app.command()
+def redrive(
+    ids: Ids = None,
+    direction: OfDirection = None,
+    certainty: OfCertainty = None,
+    endpoint: OfEndpoint = None,
+    key: OfKey = None,
+    correlation: OfCorrelation = None,
+    reason: OfReason = None,
+    older_than: OlderThan = None,
+    everything: All = False,
+    allow_duplicate: Annotated[
+        bool,
+        typer.Option("--allow-duplicate", help="Also those that the other side may have, or may send again by itself."),
+    ] = False,
+    yes: Yes = False,
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Bring dead letters back to life: by identifier, by filter, or --all of them.
+
+    An outbound message is sent once more, with its MessageID, after what waits under its key. An inbound request is
+    given to its service once more; no response to it is sent. The processes that run on the store do both.
+
+    Refused is what may arrive twice by it, unless --allow-duplicate is given: a letter whose certainty is "unknown",
+    because the other side may have taken the message; and an inbound request whose sender was told that it failed.
+    Exit code 1: some were refused, or there was none.
+    """
+    from mercury.client.dead_letters import MAY_COME_AGAIN, MAY_HAVE_ARRIVED
+
+    which = _filter(ids, direction, certainty, endpoint, key, correlation, reason, older_than)
+    with _letters(store, config) as letters:
+        _agree(letters, which, everything, yes, "redrive")
+        result = letters.redrive(which, allow_duplicate=allow_duplicate)
+    value = {
+        "redriven": [letter.id for letter in result.done],
+        "refused": [{"id": letter.id, "reason": why} for letter, why in result.refused],
+    }
+    show(output, value, lambda: console().print(f"{len(result.done)} live again", markup=False))
+    for letter, why in result.refused if output is Format.TEXT else ():
+        hint = ", with --allow-duplicate" if why in (MAY_HAVE_ARRIVED, MAY_COME_AGAIN) else ""
+        notes().print(f"{letter.id} stays dead: {why}{hint}", markup=False)
+    if result.refused or not result.done:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def discard(
+    ids: Ids = None,
+    direction: OfDirection = None,
+    certainty: OfCertainty = None,
+    endpoint: OfEndpoint = None,
+    key: OfKey = None,
+    correlation: OfCorrelation = None,
+    reason: OfReason = None,
+    older_than: OlderThan = None,
+    everything: All = False,
+    yes: Yes = False,
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Throw dead letters away: by identifier, by filter, or --all of them. Nothing is left of them."""
+    which = _filter(ids, direction, certainty, endpoint, key, correlation, reason, older_than)
+    with _letters(store, config) as letters:
+        _agree(letters, which, everything, yes, "discard")
+        gone = letters.discard(which)
+    show(output, {"discarded": gone}, lambda: console().print(f"{gone} discarded", markup=False))
+
+
+# --- which ones ------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _letters(store: str | None, config: Path | None) -> Iterator[DeadLetters]:
+    from mercury.client.dead_letters import DeadLetters
+    from mercury.storage.administration import open_used_store
+
+    opened = open_used_store(store_url(store, config))
+    try:
+        yield DeadLetters(opened, time.time)
+    finally:
+        opened.close()
+
+
+def _filter(
+    ids: list[str] | None,
+    direction: Side | None,
+    certainty: Certainty | None,
+    endpoint: str | None,
+    key: str | None,
+    correlation: str | None,
+    reason: str | None,
+    older_than: str | None,
+) -> LetterFilter:
+    from mercury.storage.records import Direction, LetterFilter
+
+    return LetterFilter(
+        ids=frozenset(ids) if ids else None,
+        direction=Direction(direction.value) if direction is not None else None,
+        certainty=certainty,
+        endpoint=endpoint,
+        key=key,
+        correlation=correlation,
+        reason=reason,
+        dead_before=time.time() - _seconds(older_than) if older_than is not None else None,
+    )
+
+
+def _seconds(span: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", span.strip())
+    if found is None:
+        fail(UNUSABLE, f"--older-than: {span!r} is no time span: 90s, 30m, 12h, 7d and 4w are")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def _agree(letters: DeadLetters, which: LetterFilter, everything: bool, yes: bool, what: str) -> None:
+    """Make sure that so many are meant.
+
+    :raises typer.Exit: none are, or somebody has to say yes first.
+    """
+    from mercury.storage.records import EVERY_LETTER
+
+    if which == EVERY_LETTER and not everything:
+        fail(UNUSABLE, f"which ones? give identifiers, filters, or --all to {what} every dead letter")
+    number = sum(each.count for each in letters.count(which))
+    if which.ids is not None and number < len(which.ids):
+        found = {letter.id for letter in letters.find(which)}
+        missing = min(which.ids - found)
+        fail(FAILED, f"{len(which.ids) - number} of these are no dead letters, {missing} for one; nothing was done")
+    if not number:
+        fail(FAILED, "no dead letter is like that")
+    if number == 1 or yes:
+        return
+    if not sys.stdin.isatty():
+        fail(UNUSABLE, f"{number} dead letters are meant: say --yes to {what} them all")
+    if not typer.confirm(f"{what} {number} dead letters?", err=True):
+        fail(FAILED, "nothing was done")
+
+
+# --- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def _summary(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "id": letter.id,
+        "direction": letter.direction.value,
+        "certainty": letter.certainty.value,
+        "reason": letter.reason,
+        "dead_at": letter.dead_at,
+        "message_id": letter.message_id,
+        "endpoint": letter.endpoint,
+        "key": letter.key,
+        "sequence": letter.sequence,
+        "number": letter.number,
+        "action": letter.action,
+        "correlation": letter.correlation,
+        "damaged": letter.damaged,
+    }
+
+
+def _whole(letter: DeadLetter) -> dict[str, Any]:
+    return _summary(letter) | {
+        "created_at": letter.created_at,
+        "relates_to": letter.relates_to,
+        "expects_response": letter.expects_response,
+        "callback": letter.callback,
+        "is_fault": letter.is_fault,
+        "disowned": letter.disowned,
+        "headers": [header.decode(errors="backslashreplace") for header in letter.headers],
+        "payload": letter.payload.decode(errors="backslashreplace"),
+    }
+
+
+def _text(name: str, value: object) -> str:
+    if name in ("dead_at", "created_at") and isinstance(value, float):
+        return datetime.datetime.fromtimestamp(value, datetime.UTC).isoformat(" ", "seconds")
+    return "\n".join(value) if isinstance(value, list) else str(value)
+
+
+def _show_list(found: list[DeadLetter]) -> None:
+    headings = ("id", "died", "direction", "endpoint or service", "key", "number", "certainty", "reason")
+    rows = [
+        (
+            letter.id,
+            _text("dead_at", letter.dead_at),
+            letter.direction.value,
+            letter.endpoint or "(responses)",
+            letter.key,
+            "" if letter.number is None else str(letter.number),
+            letter.certainty.value,
+            letter.reason,
+        )
+        for letter in found
+    ]
+    show_table(headings, rows, nothing="there are no dead letters")
+
+
+def _count_value(count: LetterCount) -> dict[str, Any]:
+    return {
+        "count": count.count,
+        "direction": count.direction.value,
+        "endpoint": count.endpoint,
+        "key": count.key,
+        "certainty": count.certainty.value,
+        "reason": count.reason,
+    }
+
+
+def _show_counts(counts: list[LetterCount]) -> None:
+    headings = ("letters", "direction", "endpoint or service", "key", "certainty", "reason")
+    rows = [
+        (
+            str(each.count),
+            each.direction.value,
+            each.endpoint or "(responses)",
+            each.key,
+            each.certainty.value,
+            each.reason,
+        )
+        for each in counts
+    ]
+    show_table(headings, rows, nothing="there are no dead letters")

@@ -1,0 +1,196 @@
+"""`mercury xa`."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mercury.cli.config import ConfigFile
+from mercury.cli.output import UNUSABLE, Format, Output, console, fail, show, show_table
+from mercury.cli.stores import StoreUrl, store_url
+
+if TYPE_CHECKING:
+    from mercury.storage.xa.coordinator import Coordinator
+    from mercury.storage.xa.decisions import Decision
+    from mercury.storage.xa.operating import Overview
+
+app = typer.Typer(
+    help="Two-phase commits: what is in doubt, and how to finish it by hand. Needs no running process.",
+    no_args_is_help=True,
+)
+
+Resources = Annotated[
+    list[str] | None,
+    typer.Option("--resource", "-r", metavar="NAME=URL", help="A database that takes part, as Mercury(resources=...)."),
+]
+Log = Annotated[
+    str | None, typer.Option("--log", metavar="URL", help="The log of the two-phase form. Left out, the settings'.")
+]
+Name = Annotated[str, typer.Argument(metavar="GTRID", help="The transaction, mercury:STORE:INCARNATION.NUMBER.")]
+
+
+@app.command("list")
+def list_transactions(
+    store: StoreUrl = None,
+    resource: Resources = None,
+    log: Log = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """List what is prepared and not finished, what was finished by hand against its decision, and what is away.
+
+    A running process finishes what is in doubt by itself, within seconds. What stays here for longer waits for a
+    database that is away, or for you.
+    """
+    with _coordinator(store, resource, log, config) as coordinator:
+        from mercury.storage.xa.operating import Operator
+
+        found = Operator(coordinator).overview()
+    show(output, _overview(found), lambda: _show_overview(found))
+
+
+@app.command("show")
+def show_transaction(
+    gtrid: Name,
+    store: StoreUrl = None,
+    resource: Resources = None,
+    log: Log = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Show what is decided on one transaction, and where it is still prepared."""
+    with _coordinator(store, resource, log, config) as coordinator:
+        from mercury.storage.xa.names import read_gtrid
+        from mercury.storage.xa.operating import Operator
+
+        wanted = read_gtrid(gtrid)
+        found = Operator(coordinator).overview()
+        decided = found.decision_on(wanted)
+        for each in coordinator.logs if decided is None else ():
+            decided = decided or each.find(wanted)
+    value = {
+        "gtrid": str(wanted),
+        "decision": decided.verdict.value if decided is not None else None,
+        "decided_at": decided.decided_at if decided is not None else None,
+        "prepared": [each.resource for each in found.branches if each.gtrid == wanted],
+        "finished_by_hand": [each.gid for each in found.heuristics if each.gid.startswith(f"{wanted}:")],
+        "away": dict(found.away),
+    }
+    rows = [(name.replace("_", " "), _plain(each)) for name, each in value.items()]
+    show(output, value, lambda: show_table(("property", "value"), rows, nothing=""))
+
+
+@app.command()
+def resolve(
+    gtrid: Name,
+    verdict: Annotated[str, typer.Argument(metavar="commit|rollback", help="What is to become of it.")],
+    store: StoreUrl = None,
+    resource: Resources = None,
+    log: Log = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Commit what nobody has decided to commit: parts of it may be lost.")
+    ] = False,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Finish one transaction in every database that answers, as recovery does: never against its decision."""
+    from mercury.storage.xa.decisions import Verdict
+    from mercury.storage.xa.names import read_gtrid
+
+    if verdict not in ("commit", "rollback"):
+        fail(UNUSABLE, f"{verdict!r} is neither commit nor rollback")
+    wanted = read_gtrid(gtrid)
+    with _coordinator(store, resource, log, config) as coordinator:
+        from mercury.storage.xa.operating import Operator
+
+        decided = Verdict.COMMIT if verdict == "commit" else Verdict.ABORT
+        finished = Operator(coordinator).resolve(wanted, decided, force=force)
+    value = {"gtrid": str(wanted), "decision": decided.value, "finished": finished}
+    done = "committed" if decided is Verdict.COMMIT else "rolled back"
+    text = "\n".join(f"{done}: {gid}" for gid in finished) or f"nothing was left to be {done}"
+    show(output, value, lambda: console().print(text, markup=False))
+
+
+@contextlib.contextmanager
+def _coordinator(
+    store: str | None, resources: list[str] | None, log: str | None, config: Path | None
+) -> Iterator[Coordinator]:
+    """The databases that are named, opened for as long as the block."""
+    from mercury.settings import load
+    from mercury.storage.administration import open_used_store
+    from mercury.storage.opening import name_resources
+
+    named: dict[str, str] = {}
+    for each in resources or []:
+        name, found, url = each.partition("=")
+        if not found or not url:
+            fail(UNUSABLE, f"--resource {each!r} is not of the form NAME=URL")
+        named[name] = url
+    opened = open_used_store(store_url(store, config))
+    try:
+        yield name_resources(opened, named, log=log or load(config).xa.log)
+    finally:
+        opened.close()
+
+
+def _overview(found: Overview) -> dict[str, Any]:
+    return {
+        "branches": [
+            {
+                "gtrid": str(branch.gtrid),
+                "resource": branch.resource,
+                "age": branch.age,
+                "decision": _decided(found.decision_on(branch.gtrid)),
+            }
+            for branch in found.branches
+        ],
+        "unfinished_decisions": [
+            {"gtrid": str(each.gtrid), "decision": each.verdict.value, "resources": sorted(each.branches)}
+            for each in found.decisions
+            if each.branches
+        ],
+        "finished_by_hand": [
+            {"gid": each.gid, "resource": each.resource, "decided": each.decided, "found": each.found,
+             "found_at": each.found_at}
+            for each in found.heuristics
+        ],
+        "away": dict(found.away),
+    }  # fmt: skip
+
+
+def _show_overview(found: Overview) -> None:
+    rows = [
+        (str(each.gtrid), each.resource, f"{each.age:.0f} s", _decided(found.decision_on(each.gtrid)) or "not yet")
+        for each in found.branches
+    ]
+    show_table(("transaction", "prepared in", "for", "decided"), rows, nothing="nothing is prepared")
+    if found.heuristics:
+        console().print("\nFinished by hand against the decision; the databases do not agree:")
+        headings = ("branch", "decided", "found", "at")
+        hands = [(each.gid, each.decided, each.found, _time(each.found_at)) for each in found.heuristics]
+        show_table(headings, hands, nothing="")
+    for name, why in found.away:
+        console().print(f"\nnot asked: {name}: {why}", markup=False)
+
+
+def _decided(decision: Decision | None) -> str | None:
+    return decision.verdict.value if decision is not None else None
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, float):
+        return _time(value)
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {each}" for name, each in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    return "not yet" if value is None else str(value)
+
+
+def _time(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(" ", "seconds")

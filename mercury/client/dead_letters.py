@@ -1,0 +1,197 @@
+"""Dead letters: looked at, brought back to life, or thrown away."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mercury.statemachine.effects import Certainty
+from mercury.statemachine.invoker import InvokerBuffer
+from mercury.statemachine.messages import IncompleteSequenceBehavior
+from mercury.statemachine.policy import DeliveryAssurance
+from mercury.storage.api import StorageManager, Transaction
+from mercury.storage.records import (
+    Channel,
+    DeadLetter,
+    Direction,
+    InboundMessage,
+    InvokerRecord,
+    LetterCount,
+    LetterFilter,
+    OutboundMessage,
+)
+
+log = logging.getLogger("mercury.client")
+
+#: Letters that one transaction takes.
+BATCH = 100
+#: What the buffer of an inbound letter that lives again is called.
+REDRIVEN = "urn:mercury:redriven:"
+
+#: Why letters stay dead unless duplicates are allowed.
+MAY_HAVE_ARRIVED = "the other side may have it already: it lives again only where it may arrive twice"
+MAY_COME_AGAIN = "its sender was told that it failed, and may send the same anew: it lives again only where that may be"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redriven:
+    """What came of an attempt to bring dead letters back to life."""
+
+    #: Those that live again, in the order in which they go.
+    done: tuple[DeadLetter, ...] = ()
+    #: Those that stay dead, each with the reason.
+    refused: tuple[tuple[DeadLetter, str], ...] = ()
+
+
+class DeadLetters:
+    """The dead letters of a store.
+
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(self, store: StorageManager, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    def find(self, which: LetterFilter, limit: int | None = None) -> list[DeadLetter]:
+        """Those that a filter means, the oldest first; at most ``limit``.
+
+        :raises StorageError: the store failed.
+        """
+        with self._store.transaction() as tx:
+            return tx.dead_letters.find(which, limit)
+
+    def count(self, which: LetterFilter) -> list[LetterCount]:
+        """How many a filter means, alike ones together, the most first.
+
+        :raises StorageError: the store failed.
+        """
+        with self._store.transaction() as tx:
+            return tx.dead_letters.count(which)
+
+    def discard(self, which: LetterFilter) -> int:
+        """Throw away those that a filter means. Returns how many they were; nothing is left of them.
+
+        :raises StorageError: the store failed; a part of them may be gone.
+        """
+        gone = 0
+        while True:
+            with self._store.transaction() as tx:
+                letters = tx.dead_letters.find(which, BATCH)
+                taken = [tx.dead_letters.delete(letter.id) for letter in letters]
+            if not letters:
+                return gone
+            gone += sum(letter is not None for letter in taken)
+
+    def redrive(self, which: LetterFilter, *, allow_duplicate: bool = False) -> Redriven:
+        """Bring those back to life that a filter means. Each leaves the dead in the transaction that revives it.
+
+        An outbound one is handed over once more, with its MessageID, behind what was sent under its key by now; those
+        that died together go in the order of their numbers. An inbound request is given to its service once more, in
+        no order with others and without a response: its sequence may be long gone.
+
+        :param allow_duplicate: also those that may have arrived before, or that may come again by themselves.
+        :raises StorageError: the store failed; a part of them may live again, the others are as dead as before.
+        """
+        letters = sorted(self.find(which), key=_order)
+        done: list[DeadLetter] = []
+        refused: list[tuple[DeadLetter, str]] = []
+        for start in range(0, len(letters), BATCH):
+            self._revive(letters[start : start + BATCH], allow_duplicate, done, refused)
+        return Redriven(done=tuple(done), refused=tuple(refused))
+
+    def _revive(
+        self,
+        letters: Sequence[DeadLetter],
+        allow_duplicate: bool,
+        done: list[DeadLetter],
+        refused: list[tuple[DeadLetter, str]],
+    ) -> None:
+        now = self._clock()
+        with self._store.transaction() as tx:
+            tx.rms.expect(message_ids=[letter.message_id for letter in letters if letter.message_id])
+            why = {letter.id: _refusal(tx, letter, allow_duplicate) for letter in letters}
+            living = [letter for letter in letters if why[letter.id] is None]
+            taken = [letter for letter in living if tx.dead_letters.delete(letter.id) is not None]
+            for letter in taken:
+                if letter.direction is Direction.OUTBOUND:
+                    tx.rms.append(_outbound(letter, now))
+                else:
+                    _deliver(tx, letter, now)
+        refused += ((letter, reason) for letter in letters if (reason := why[letter.id]) is not None)
+        done += taken
+        for letter in taken:
+            log.info("a dead letter lives again", extra={"message_id": letter.message_id, "key": letter.key})
+
+
+def _order(letter: DeadLetter) -> tuple[float, bool, int]:
+    """What died together goes by number; what had none comes after it."""
+    return letter.dead_at, letter.number is None, letter.number or 0
+
+
+def _refusal(tx: Transaction, letter: DeadLetter, allow_duplicate: bool) -> str | None:
+    """Why a letter has to stay dead; ``None`` = it may live again."""
+    if letter.damaged:
+        return "what the store kept of it is damaged"
+    if letter.certainty is Certainty.UNKNOWN and not allow_duplicate:
+        return MAY_HAVE_ARRIVED
+    if letter.disowned and not allow_duplicate:
+        return MAY_COME_AGAIN
+    if letter.direction is Direction.INBOUND:
+        return None if letter.endpoint else "it is a response, and the request that it answers waits no longer"
+    if letter.channel is None or letter.message_id is None:
+        return "it is not known how it was sent"
+    if tx.rms.row(letter.message_id) is not None:
+        return "a message with its MessageID is waiting already"
+    if letter.channel.back_channel and not _fetched(tx, letter.channel):
+        return "it is a response, and its client has ended the sequence that it would fetch it from"
+    return None
+
+
+def _fetched(tx: Transaction, channel: Channel) -> bool:
+    """Whether a client still fetches responses of a back-channel."""
+    records = tx.rms.peek(channel.key)
+    return bool(records) and records[-1].machine.takes_messages
+
+
+def _outbound(letter: DeadLetter, now: float) -> OutboundMessage:
+    assert letter.channel is not None
+    assert letter.message_id is not None
+    return OutboundMessage(
+        message_id=letter.message_id,
+        channel=letter.channel,
+        action=letter.action,
+        payload=letter.payload,
+        is_fault=letter.is_fault,
+        headers=letter.headers,
+        to_parameters=letter.to_parameters,
+        relates_to=letter.relates_to,
+        expects_response=letter.expects_response,
+        callback=letter.callback,
+        correlation=letter.correlation,
+        created_at=now,  # its age is counted anew, or it would die of it again
+    )
+
+
+def _deliver(tx: Transaction, letter: DeadLetter, now: float) -> None:
+    """A buffer of its own, which ends with it: nothing of its sequence is touched."""
+    message = InboundMessage(
+        sequence=f"{REDRIVEN}{letter.id}",
+        number=1,
+        last=True,
+        message_id=letter.message_id,
+        action=letter.action,
+        payload=letter.payload,
+        element=letter.element,
+        is_fault=letter.is_fault,
+        headers=letter.headers,
+        relates_to=letter.relates_to,
+        received_at=now,
+        correlation=letter.correlation,
+    )
+    machine = InvokerBuffer(
+        in_order=True, assurance=DeliveryAssurance.EXACTLY_ONCE, behavior=IncompleteSequenceBehavior.NO_DISCARD
+    )
+    tx.invoker.insert(InvokerRecord(sequence=message.sequence, machine=machine, service=letter.endpoint))
+    tx.invoker.add([message])

@@ -1,0 +1,74 @@
+"""Removing what is over: later than anybody could still need it, in small batches.
+
+Sequences are not its business: the workers remove them when their tombstones end, with everything that is theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from mercury.engine.exchange import Step
+from mercury.errors import StorageError
+from mercury.statemachine.bounds import above, at_least
+from mercury.storage.upkeep import Sweeper
+
+log = logging.getLogger("mercury.engine.retention")
+
+#: Seconds between two batches while there is more, and after a start before the first.
+BETWEEN, FIRST = 1.0, 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionSettings:
+    """How long what is over is kept. Times are seconds.
+
+    :raises ConfigurationError: a figure makes no sense; the text begins with its name.
+    """
+
+    #: How long it is remembered which correlation a message had that arrived.
+    kept: float = 30 * 86400.0
+    #: How long a claim is remembered that nobody holds.
+    claims: float = 86400.0
+    #: How often it is looked for what is over.
+    interval: float = 3600.0
+    #: How many of a kind are removed in one transaction.
+    batch: int = 1000
+
+    def __post_init__(self) -> None:
+        at_least(0, kept=self.kept)
+        above(0, claims=self.claims, interval=self.interval)
+        at_least(1, batch=self.batch)
+
+
+class RetentionWorker:
+    """Removes what is over. Several processes may do it at once.
+
+    :param started: seconds since the epoch.
+    """
+
+    def __init__(self, store: Sweeper, settings: RetentionSettings, started: float) -> None:
+        self._store = store
+        self._settings = settings
+        self._due = started + min(FIRST, settings.interval)
+
+    def run_once(self, now: float) -> Step:
+        """Remove one batch of each kind, if it is time."""
+        if now < self._due:
+            return Step()
+        settings = self._settings
+        self._due = now + settings.interval
+        try:
+            gone = self._store.sweep(
+                kept_before=now - settings.kept, idle_before=now - settings.claims, limit=settings.batch
+            )
+        except StorageError as error:
+            log.warning("what is over stays for now: %s", error)
+            return Step()
+        if gone >= settings.batch:
+            self._due = now + BETWEEN
+        return Step(progress=gone)
+
+    def next_due(self) -> float | None:
+        """When `run_once` has something to do."""
+        return self._due

@@ -1,0 +1,102 @@
+"""A store's database as an administrator sees it: its schema and its name, whether or not it is fit for use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from mercury.errors import ConfigurationError, StorageError
+from mercury.storage.opening import MEMORY, open_sql_store, read_url
+from mercury.storage.sql import versions
+from mercury.storage.sql.versions import SchemaStatus
+
+if TYPE_CHECKING:
+    from mercury.storage.sql.store import SqlStore
+
+#: Seconds that a lock, and an idle transaction of ours, may take.
+LOCK_TIMEOUT, IDLE_TIMEOUT = 60.0, 60.0
+
+
+class Database:
+    """The database of a SQL store. Nothing is read before it is asked for. A context manager.
+
+    :param url: the store's URL.
+    :param must_exist: a SQLite file that is not there is not made.
+    :raises ConfigurationError: the URL names no SQL store.
+    :raises StorageError: the file is not there.
+    """
+
+    def __init__(self, url: str, *, must_exist: bool = True) -> None:
+        if url == MEMORY:
+            raise ConfigurationError("memory: lives in its process and ends with it: name a store in a database")
+        parsed, dialect = read_url(url)
+        #: For people, without a password.
+        self.name = parsed.render_as_string(hide_password=True)
+        if must_exist and dialect.name == "sqlite" and not Path(parsed.database or "").exists():
+            raise StorageError(f"there is no store {self.name}")
+        self._url = url
+        self._engine = dialect.engine(parsed, LOCK_TIMEOUT, IDLE_TIMEOUT)
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._engine.dispose()
+
+    def status(self) -> SchemaStatus:
+        """Which version of the schema is there.
+
+        :raises StorageError: the database does not answer.
+        """
+        try:
+            return versions.status(self._engine)
+        except StorageError as error:
+            raise StorageError(f"{self.name}: {error}") from error
+
+    @property
+    def id(self) -> str | None:
+        """What names the store among all; ``None`` = it has no schema that is known here.
+
+        :raises StorageError: the database does not answer.
+        """
+        found = self.status()
+        return None if found.version is None or found.unknown else versions.identifier(self._engine)
+
+    def upgrade(self) -> SchemaStatus:
+        """Bring the schema up to date; a database that has none gets it. Returns what there was before.
+
+        :raises ConfigurationError: it is of a newer Mercury.
+        :raises StorageError: the database does not answer, or is in use.
+        """
+        before = self.status()
+        try:
+            versions.upgrade(self._engine)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{self.name}: {error}") from error
+        except StorageError as error:
+            raise StorageError(f"{self.name}: {error}") from error
+        return before
+
+    def renew_id(self) -> str:
+        """Give the store an id of its own. Returns it.
+
+        :raises StorageError: there is no schema, or not this Mercury's, or the database does not answer.
+        """
+        if not self.status().current:
+            raise StorageError(f"{self.name}: its schema is not this Mercury's: see 'mercury db status'")
+        return versions.renew_id(self._engine)
+
+
+def open_used_store(url: str) -> SqlStore:
+    """A store that a process has used before. An empty database stays empty.
+
+    :raises ConfigurationError: the URL names no SQL store, or its schema is not this Mercury's.
+    :raises StorageError: the database does not answer, or was never used as a store.
+    """
+    with Database(url) as database:
+        if database.status().version is None:
+            raise StorageError(f"{database.name} has no tables of Mercury's: no process has used it as its store")
+    return open_sql_store(url)

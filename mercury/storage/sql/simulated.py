@@ -1,0 +1,40 @@
+"""A SQLite store for the simulation: in virtual time, never flushed, and interrupted where the simulation wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event, make_url, select
+
+from mercury.storage.sql.dialects import Sqlite
+from mercury.storage.sql.schema import RMS_MESSAGE
+from mercury.storage.sql.store import SqlStore
+from mercury.storage.sql.versions import make_ready
+
+
+class SimulatedStore(SqlStore):
+    """What crashes here is a process that exists in name only, so what the file system has is what is there.
+
+    :param clock: virtual seconds since the epoch.
+    :param interrupt: is called before each statement; what it raises rolls the transaction back.
+    """
+
+    def __init__(self, file: Path, clock: Callable[[], float], interrupt: Callable[[], None]) -> None:
+        super().__init__(make_url(f"sqlite:///{file}"), Sqlite(clock), database_clock=False, clock=clock)
+
+        @event.listens_for(self.engine, "connect")
+        def hurry(connection: Any, _record: Any) -> None:
+            connection.execute("pragma synchronous = off").close()
+
+        make_ready(self.engine, str(file))
+
+        @event.listens_for(self.engine, "before_cursor_execute")
+        def before(*_statement: Any) -> None:
+            interrupt()
+
+    def message_ids(self) -> list[str]:
+        """Of all outbound rows."""
+        with self.asking() as connection:
+            return list(connection.execute(select(RMS_MESSAGE.c.message_id)).scalars())

@@ -1,0 +1,121 @@
+"""What came out, for people and for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tests.chaos.cells import Cell
+from tests.chaos.driver import Result
+from tests.chaos.kinds import SAFE, Form, Harm, Mode, Moment, Side
+from tests.chaos.points import POINTS
+from tests.chaos.verdict import Difference
+
+LETTERS = {Harm.KILL: "K", Harm.KILL_POSTGRES: "P", Harm.PAUSE: "S"}
+LEGEND = (
+    "K: the process is killed at the point. P: PostgreSQL is killed while the process stands there. S: the process is "
+    "stopped there until another one has done its work, and goes on.\n"
+    ".: can not happen. _: was not asked for. !: wrong."
+)
+
+
+def line(number: int, count: int, result: Result) -> str:
+    """One cell, as it is done."""
+    verdict = "ok" if result.good else "WRONG"
+    return f"{number:4}/{count} {result.seconds:5.1f} s  {verdict:5}  {result.cell.name} (visit {result.visit})"
+
+
+def trouble(result: Result) -> str:
+    """What is wrong with a cell."""
+    found = [str(result.difference)] if result.difference else []
+    found += [f"{result.prepared} transactions are left prepared"] if result.prepared else []
+    return "; ".join([*found, *result.troubles])
+
+
+def matrix(cells: Iterable[Cell], results: Iterable[Result]) -> str:
+    """The points by form and mode, a letter for each harm."""
+    known = {result.cell.name: result for result in results}
+    signs: dict[tuple[str, Form, Mode], str] = {}
+    for cell in cells:
+        row = f"{cell.side.value}: {cell.point.name} {cell.moment.value}"
+        place = row, cell.form, cell.mode
+        signs[place] = signs.get(place, "") + _sign(cell, known.get(cell.name))
+    rows = dict.fromkeys(
+        f"{side.value}: {point.name} {moment.value}"
+        for side in Side
+        for point in POINTS
+        for moment in Moment
+        if not isinstance(point.reach(side), str)
+    )
+    columns = [(form, mode) for form in SAFE for mode in Mode]
+    width = max(map(len, rows))
+    head = [" " * width + "".join(f" | {form.value:^17}" for form in SAFE)]
+    head.append(
+        " " * width + "".join(f"{' | ' if mode is Mode.IN_ONLY else '  '}{mode.value:^8}" for _, mode in columns)
+    )
+    body = []
+    for row in rows:
+        text = f"{row:<{width}}"
+        for form, mode in columns:
+            text += f"{' | ' if mode is Mode.IN_ONLY else '  '}{signs.get((row, form, mode), ''):^8}"
+        body.append(text)
+    return "\n".join([*head, *body, "", LEGEND])
+
+
+def _sign(cell: Cell, result: Result | None) -> str:
+    if cell.never:
+        return "."
+    if result is None:
+        return "_"
+    return LETTERS[cell.harm] if result.good else f"{LETTERS[cell.harm]}!"
+
+
+def totals(cells: Sequence[Cell], results: Sequence[Result]) -> dict[str, int]:
+    """The figures that count."""
+    difference = sum((result.difference for result in results), Difference())
+    return {
+        "combinations": len(cells),
+        "cannot happen": sum(bool(cell.never) for cell in cells),
+        "tried": len(results),
+        "kills": sum(result.kills for result in results),
+        "kills of the client": sum(result.kills for result in results if result.cell.victim == Side.CLIENT.value),
+        "kills of the server": sum(result.kills for result in results if result.cell.victim == Side.SERVER.value),
+        "kills of PostgreSQL": sum(result.kills for result in results if result.cell.harm is Harm.KILL_POSTGRES),
+        "pauses": sum(result.pauses for result in results),
+        "lost": difference.lost,
+        "repeated": difference.repeated,
+        "out of order": difference.out_of_order,
+        "altered": difference.altered,
+        "left prepared": sum(result.prepared for result in results),
+        "other troubles": sum(len(result.troubles) for result in results),
+    }
+
+
+def as_json(seed: int, cells: Sequence[Cell], results: Sequence[Result]) -> dict[str, Any]:
+    """Everything, for programs."""
+    return {
+        "seed": seed,
+        "totals": totals(cells, results),
+        "cannot_happen": dict(Counter(cell.never for cell in cells if cell.never)),
+        "cells": [
+            {
+                "point": result.cell.point.name,
+                "moment": result.cell.moment.value,
+                "side": result.cell.side.value,
+                "form": result.cell.form.value,
+                "mode": result.cell.mode.value,
+                "responses": result.cell.way.value,
+                "harm": result.cell.harm.value,
+                "visit": result.visit,
+                "seconds": round(result.seconds, 2),
+                "lost": result.difference.lost,
+                "repeated": result.difference.repeated,
+                "out_of_order": result.difference.out_of_order,
+                "altered": result.difference.altered,
+                "left_prepared": result.prepared,
+                "troubles": result.troubles,
+            }
+            for result in results
+        ],
+    }

@@ -1,0 +1,61 @@
+"""A slice of the matrix: each form, mode and harm, and the steps that matter most. `make chaos` runs all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.chaos import experiment
+from tests.chaos.cells import Cell, matrix
+from tests.chaos.driver import Driver
+from tests.chaos.experiment import Plan
+from tests.chaos.kinds import SAFE, Form
+from tests.chaos.lanes import Lane, lane
+from tests.chaos.report import trouble
+
+CELLS = {cell.name: cell for cell in matrix() if not cell.never}
+
+SLICE = (
+    "kill: send.commit before at the client, same database, in-only",
+    "kill: invoke.commit after at the server, same database, in-out",
+    "kill PostgreSQL: receive.commit before at the server, same database, in-only",
+    "pause: number.commit before at the client, same database, in-out",
+    "kill: decide.commit before at the client, XA, last resource, in-out",
+    "kill: prepare.branch after at the server, XA, two-phase, in-only",
+    "kill PostgreSQL: commit prepared.branch before at the client, XA, two-phase, in-only",
+    "pause: decide.commit before at the server, XA, last resource, in-out",
+)
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Lane]:
+    with lane(orders=20) as made:
+        yield made
+
+
+@pytest.mark.parametrize("cell", [CELLS[name] for name in SLICE], ids=SLICE)
+def test_every_row_arrives_once_and_in_order_whatever_is_killed(cell: Cell, own: Lane) -> None:
+    result = Driver(own.site, own.forks).run(cell)
+    assert result.good, f"{trouble(result)}\n{result.said}"
+    assert result.kills + result.pauses
+
+
+def test_the_slice_has_every_form() -> None:
+    assert {CELLS[name].form for name in SLICE} == set(SAFE)
+
+
+def test_the_experiment_sees_losses_and_repetitions_where_there_are_two_commits(own: Lane) -> None:
+    """The programs and the harm are the same: a driver that sees nothing here would see nothing anywhere."""
+    outcome = experiment.run(own, Plan(Form.PLAIN, seed=1))
+    assert not outcome.trouble
+    assert outcome.kills == 2
+    assert outcome.difference.lost, "the order that was marked and not sent"
+    assert outcome.difference.repeated, "what the handler had committed when it was killed"
+
+
+def test_the_experiment_sees_none_where_there_is_one(own: Lane) -> None:
+    outcome = experiment.run(own, Plan(Form.SAME_DATABASE, seed=1))
+    assert not outcome.trouble
+    assert outcome.kills == 2
+    assert not outcome.difference

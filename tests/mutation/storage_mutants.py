@@ -1,0 +1,66 @@
+"""The guards of the transactional stores and of two-phase commit, and what must fail when one of them is taken out."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+SLICE = "tests/chaos/test_slice.py::test_every_row_arrives_once_and_in_order_whatever_is_killed"
+
+STORAGE = (
+    Mutant(
+        "PREPARE that was not done",
+        (Change("mercury/storage/xa/branch.py", 'if cursor.statusmessage != "PREPARE TRANSACTION":', "if False:"),),
+        test="tests/xa/test_commit.py::test_the_answer_to_prepare_is_read",
+    ),
+    Mutant(
+        "decision row",
+        (Change("mercury/storage/xa/coordinator.py", "        self.decisions.decide(connection, decision)\n", ""),),
+        test="tests/xa/test_recovery.py::test_dead_after_the_decision_was_committed_everything_is_committed",
+    ),
+    Mutant(
+        "recovery without its abort row",
+        (
+            Change(
+                "mercury/storage/xa/recovery.py",
+                "        xids = {branch.resource: branch.xid}\n        return decisions.arbitrate(Decision("
+                "gtrid=branch.gtrid, verdict=Verdict.ABORT, decided_at=now, branches=xids))\n",
+                "        return Decision(gtrid=branch.gtrid, verdict=Verdict.ABORT, decided_at=now), True\n",
+            ),
+        ),
+        test="tests/xa/test_paused.py::test_stopped_before_its_decision_it_is_rolled_back_and_can_not_commit_any_more",
+    ),
+    Mutant(
+        "epoch of a claim",
+        (
+            Change(
+                "mercury/storage/sql/transaction.py",
+                "        if found is None:\n            raise Conflict(",
+                "        if False:\n            raise Conflict(",
+            ),
+        ),
+        test="tests/conformance/test_claims.py::test_nothing_is_kept_of_what_is_done_under_a_lost_claim",
+    ),
+    Mutant(
+        "conditional delivery mark",
+        (Change("mercury/storage/sql/invoker.py", "if marked.rowcount != 1:", "if False:"),),
+        test="tests/conformance/test_invoker.py::test_a_mark_with_an_old_version_keeps_nothing",
+    ),
+    Mutant(
+        "duplicate filter that is not stored",
+        (Change("mercury/storage/sql/codec.py", '"received": write_ranges(machine.received),', '"received": "",'),),
+        test="tests/conformance/test_rmd.py::test_a_saved_sequence_is_changed",
+    ),
+    Mutant(
+        "commit before acknowledgement, PostgreSQL killed",
+        (
+            Change(
+                "mercury/engine/reception.py",
+                "        with self._parts.store.transaction() as tx:\n            batch = Batch(self._parts, tx, now)\n"
+                "            batch.lock(drafts)",
+                '        with __import__("contextlib").suppress(Exception), self._parts.store.transaction() as tx:\n'
+                "            batch = Batch(self._parts, tx, now)\n            batch.lock(drafts)",
+            ),
+        ),
+        test=f"{SLICE}[kill PostgreSQL: receive.commit before at the server, same database, in-only]",
+    ),
+)

@@ -1,0 +1,101 @@
+"""A client's and a server's engine over stores of any kind, turned by hand: no thread, no socket, the time is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mercury.client.futures import Futures
+from mercury.client.listening import ErrorListener
+from mercury.engine.application import MessageContext, Operation
+from mercury.engine.core import Engine
+from mercury.engine.exchange import Arrival, Outgoing
+from mercury.engine.ids import RandomIds
+from mercury.engine.parts import EngineSettings
+from mercury.engine.registry import Registry
+from mercury.statemachine.policy import SourcePolicy
+from mercury.storage.api import StorageManager
+from mercury.storage.records import Channel, OutboundKind, OutboundMessage, SequenceKey
+from mercury.wire.encode import encode
+from mercury.wire.envelope import Payload
+
+URL = "http://server.example/services/shop"
+ACTION = "urn:shop/put"
+
+
+def channel(key: str = "till") -> Channel:
+    """Where orders go; nothing is posted back to the client."""
+    return Channel(key=SequenceKey(URL, key), policy=SourcePolicy(window=1000))
+
+
+@dataclass
+class Side:
+    """One engine with its store."""
+
+    store: StorageManager
+    #: What its handler has consumed and committed.
+    handled: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ids = RandomIds()
+        registry = Registry()
+        put = Operation(name="put", action=ACTION, response_action=None, call=self._put)
+        registry.add_service("shop", (put,))
+        self.engine = Engine(
+            store=self.store,
+            application=registry,
+            listener=ErrorListener(Futures("test"), []),
+            ids=self.ids,
+            settings=EngineSettings(),
+        )
+
+    def _put(self, context: MessageContext, payload: Payload) -> None:
+        text = payload.xml.decode()
+        context.transaction.after_commit(lambda: self.handled.append(text))
+
+    def turn(self, now: float) -> tuple[int, list[Outgoing]]:
+        """One turn of each worker: how much was done, and what is to be posted."""
+        steps = [worker.run_once(now) for worker in (self.engine.source, self.engine.destination)]
+        steps.append(self.engine.invocation.run_once(now))
+        return sum(step.progress for step in steps), [post for step in steps for post in step.posts]
+
+
+class Pair:
+    """A client that sends, and a server that handles."""
+
+    def __init__(self, client: StorageManager, server: StorageManager) -> None:
+        self.client = Side(client)
+        self.server = Side(server)
+
+    def send(self, texts: Sequence[str], key: str = "till", *, end: bool = False, correlate: bool = True) -> None:
+        """Hand over messages in one transaction, and perhaps the end of the sequence."""
+        with self.client.store.transaction() as tx:
+            for text in texts:
+                row = OutboundMessage(message_id=self.client.ids.new(), channel=channel(key), action=ACTION)
+                row.payload = f"<order>{text}</order>".encode()
+                row.correlation = f"order:{text}" if correlate else None
+                tx.rms.append(row)
+            if end:
+                kind = OutboundKind.END
+                tx.rms.append(OutboundMessage(message_id=self.client.ids.new(), channel=channel(key), kind=kind))
+
+    def carry(self, posts: Sequence[Outgoing], now: float) -> list[Arrival]:
+        """The client's posts to the server, all together; returns what the replies bring."""
+        arrivals = [Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client") for post in posts]
+        answers = self.server.engine.receive(arrivals, now)
+        replies = (
+            self.client.engine.answered(post, answer.http, now) for post, answer in zip(posts, answers, strict=True)
+        )
+        return [reply for reply in replies if reply is not None]
+
+    def run(self, now: float) -> None:
+        """Turn both until there is nothing left to do at this time."""
+        for _ in range(1000):
+            done, posts = self.client.turn(now)
+            if posts:
+                self.client.engine.receive(self.carry(posts, now), now)
+            served, nowhere = self.server.turn(now)
+            assert nowhere == []
+            if not done and not posts and not served:
+                return
+        raise AssertionError("it never comes to rest")

@@ -1,0 +1,190 @@
+"""What is over goes, later than anybody needs it, and nothing else does: tables do not grow for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import create_engine, func, select, text
+
+from mercury import ConfigurationError
+from mercury.engine.retention import BETWEEN, FIRST, RetentionSettings, RetentionWorker
+from mercury.errors import StorageError
+from mercury.storage.api import StorageManager
+from mercury.storage.memory import MemoryStore
+from mercury.storage.opening import open_store
+from mercury.storage.sql.schema import METADATA, STORE
+from tests.conformance.builders import KEY, buffer, inbound, rmd_record, row
+
+from .pair import Pair
+
+DAY = 86400.0
+SETTINGS = RetentionSettings(kept=30 * DAY, claims=DAY, interval=100.0, batch=7)
+
+
+@pytest.fixture
+def now() -> float:
+    return time.time()  # databases have clocks of their own
+
+
+@pytest.fixture
+def store(sql_url: str) -> Iterator[StorageManager]:
+    opened = open_store(sql_url)
+    yield opened
+    opened.close()
+
+
+def sizes(url: str) -> dict[str, int]:
+    """How many rows each table has that has some."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        counts = {
+            name: connection.execute(select(func.count()).select_from(table)).scalar_one()
+            for name, table in METADATA.tables.items()
+            if table is not STORE
+        }
+    engine.dispose()
+    return {name: count for name, count in counts.items() if count}
+
+
+def sweep(store: StorageManager, now: float) -> int:
+    """All that a worker removes at this time. Returns how many turns it took."""
+    worker = RetentionWorker(store, SETTINGS, now)
+    now += FIRST
+    turns = 0
+    while worker.run_once(now).progress:
+        due = worker.next_due()
+        assert due is not None
+        now, turns = due, turns + 1
+    return turns
+
+
+def test_of_many_finished_sequences_nothing_is_left_in_the_end(store: StorageManager, sql_url: str, now: float) -> None:
+    pair = Pair(store, MemoryStore())
+    served = Pair(MemoryStore(), store)
+    for number in range(20):
+        for each in (pair, served):
+            each.send(["a", "b", "c"], key=f"till {number}", end=True)
+            each.run(now)
+    before = sizes(sql_url)
+    assert before["mercury_rms_sequence"] == 20
+    assert before["mercury_rmd_sequence"] == 40  # those of the requests, and those that were offered for responses
+    assert before["mercury_rms_kept"] == 60
+    assert before["mercury_claim"] >= 40
+    assert before["mercury_rms_key"] >= 20
+    assert "mercury_rms_message" not in before
+    sweep(store, now + 1.5 * DAY)
+    assert sizes(sql_url)["mercury_rms_kept"] == 60  # a reconciler may ask for them
+    for each in (pair, served):
+        each.run(now + 2 * DAY)  # their tombstones are over
+    sweep(store, now + 2 * DAY)
+    assert set(sizes(sql_url)) - {"mercury_claim"} == {"mercury_rms_kept"}
+    assert sweep(store, now + 40 * DAY) > 60 // SETTINGS.batch
+    assert sizes(sql_url) == {}
+
+
+def test_what_is_in_use_stays(store: StorageManager, sql_url: str, now: float) -> None:
+    """A claim that is held, a buffer that waits, a buffer of a sequence that lives, a key with something to send."""
+    with store.transaction() as tx:
+        tx.invoker.insert(buffer("urn:waits"))
+        tx.invoker.add([inbound(1, "urn:waits")])
+        tx.rmd.insert(rmd_record("urn:lives"))
+        tx.invoker.insert(buffer("urn:lives"))
+        tx.invoker.insert(buffer("urn:over"))
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        tx.rms.append(row("message"))
+    assert store.claim("held", "me", now, 30.0) is not None
+    sweep(store, now)
+    with store.transaction() as tx:
+        assert [record.sequence for record in tx.invoker.all()] == ["urn:lives", "urn:waits"]
+        assert tx.invoker.numbers("urn:waits").count == 1
+    found = sizes(sql_url)
+    assert (found["mercury_claim"], found["mercury_rms_key"], found["mercury_rms_message"]) == (1, 1, 1)
+
+
+def test_whoever_lost_a_claim_that_is_forgotten_can_not_commit_under_it(store: StorageManager, now: float) -> None:
+    claim = store.claim("rms x", "me", now, 30.0)
+    assert claim is not None
+    sweep(store, now + 3 * DAY)
+    assert store.claim("rms x", "somebody else", now, 30.0) is not None
+    with pytest.raises(StorageError, match="the claim on rms x is lost"), store.transaction() as tx:
+        tx.guard(claim)
+        tx.rms.append(row("message"))
+
+
+def test_a_key_that_is_locked_is_not_swept_away_under_whoever_holds_it(postgres_url: str, now: float) -> None:
+    first, second = open_store(postgres_url), open_store(postgres_url)
+    with first.transaction() as tx:
+        tx.rms.lock([KEY])
+    with first.transaction() as tx:
+        tx.rms.lock([KEY])
+        assert second.sweep(kept_before=now, idle_before=now, limit=10) == 0  # and does not wait
+    assert second.sweep(kept_before=now, idle_before=now, limit=10) == 1
+    first.close()
+    second.close()
+
+
+def test_a_batch_is_no_larger_than_it_is_set_and_the_next_one_soon() -> None:
+    class Heap:
+        left = 20
+
+        def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
+            assert (kept_before, idle_before) == (pytest.approx(-30 * DAY + 100, abs=200), pytest.approx(-DAY, abs=300))
+            gone = min(self.left, limit)
+            self.left -= gone
+            return gone
+
+    worker = RetentionWorker(Heap(), SETTINGS, 0.0)
+    assert worker.run_once(FIRST - 1).progress == 0
+    now, gone, pauses = FIRST, [], []
+    for _ in range(4):
+        gone.append(worker.run_once(now).progress)
+        due = worker.next_due()
+        assert due is not None
+        pauses.append(due - now)
+        now = due
+    assert gone == [7, 7, 6, 0]
+    assert pauses == [BETWEEN, BETWEEN, SETTINGS.interval, SETTINGS.interval]
+
+
+def test_a_store_that_is_away_is_asked_again_later() -> None:
+    class Away:
+        def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
+            raise StorageError("it is away")
+
+    worker = RetentionWorker(Away(), SETTINGS, 0.0)
+    assert worker.run_once(FIRST).progress == 0
+    assert worker.next_due() == FIRST + SETTINGS.interval
+
+
+def test_a_store_in_memory_forgets_too(now: float) -> None:
+    store = MemoryStore()
+    pair = Pair(MemoryStore(), store)
+    for number in range(5):
+        pair.send(["a"], key=f"till {number}", end=True)
+        pair.run(now)
+    assert len(store.invoker.buffers) > 0
+    pair.run(now + 2 * DAY)
+    sweep(store, now + 2 * DAY)
+    assert (store.invoker.buffers, store.rmd.records, store.rms.keys) == ({}, {}, {})
+
+
+@pytest.mark.parametrize("wrong", [{"kept": -1.0}, {"claims": 0.0}, {"interval": 0.0}, {"batch": 0}], ids=str)
+def test_a_figure_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
+    (name,) = wrong
+    with pytest.raises(ConfigurationError, match=f"^{name}: "):
+        RetentionSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_letters_stay_until_somebody_decides(store: StorageManager, sql_url: str, now: float) -> None:
+    engine = create_engine(sql_url)
+    pair = Pair(store, MemoryStore())
+    pair.send(["a"])
+    with engine.begin() as connection:
+        connection.execute(text("update mercury_rms_body set checksum = 'x'"))
+    engine.dispose()
+    pair.run(now)
+    sweep(store, now + 400 * DAY)
+    assert sizes(sql_url)["mercury_dead_letter"] == 1

@@ -1,0 +1,100 @@
+"""What many messages cost together: statements are counted, and their number does not grow with the messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from mercury.storage.memory import MemoryStore
+from mercury.storage.opening import open_sql_store
+from mercury.storage.sql.store import SqlStore
+
+from .pair import Pair
+
+NOW = 1_800_000_000.0
+#: What no run may need more of, whatever its length.
+BOUND = 16
+
+
+class Statements:
+    """Counts what is sent to a database: savepoints, of which each handler has one if it needs it, by themselves."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self.counts: Counter[str] = Counter()
+        self.savepoints: Counter[str] = Counter()
+        self._said: list[str] = []
+        event.listen(store.engine, "before_cursor_execute", self._count)
+
+    def _count(self, _connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        self._said.append(statement)
+
+    @contextmanager
+    def during(self, what: str) -> Iterator[None]:
+        self._said.clear()
+        yield
+        savepoints = [each for each in self._said if each.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK"))]
+        self.counts[what] = len(self._said) - len(savepoints)
+        self.savepoints[what] = len(savepoints)
+
+
+@pytest.fixture
+def store(sql_url: str) -> Iterator[SqlStore]:
+    opened = open_sql_store(sql_url)
+    yield opened
+    opened.close()
+
+
+def client_side(store: SqlStore, number: int) -> Counter[str]:
+    """The cost of so many messages at their source."""
+    pair, statements = Pair(store, MemoryStore()), Statements(store)
+    pair.send(["first"], key=f"till {number}")
+    pair.run(NOW)  # its sequence is made
+    with statements.during("send"):
+        pair.send([str(each) for each in range(number)], key=f"till {number}")
+    with statements.during("number and transmit"):
+        _, posts = pair.client.turn(NOW)
+    assert len(posts) == number
+    replies = pair.carry(posts, NOW)
+    assert len(replies) == number
+    with statements.during("acknowledge"):
+        pair.client.engine.receive(replies, NOW)
+    with store.transaction() as tx:
+        assert sum(tx.rms.backlog(record.channel.key) for record in tx.rms.all()) == 0
+    return statements.counts
+
+
+def server_side(store: SqlStore, number: int) -> tuple[Counter[str], Counter[str]]:
+    """The cost of so many messages at their destination, and their savepoints."""
+    pair, statements = Pair(MemoryStore(), store), Statements(store)
+    pair.send(["first"], key=f"till {number}")
+    pair.run(NOW)
+    pair.send([str(each) for each in range(number)], key=f"till {number}")
+    _, posts = pair.client.turn(NOW)
+    assert len(posts) == number
+    with statements.during("receive"):
+        pair.carry(posts, NOW)
+    assert len(pair.server.handled) == 1
+    with statements.during("invoke"):
+        pair.server.engine.invocation.run_once(NOW)
+    assert len(pair.server.handled) == 1 + min(number, 50)
+    return statements.counts, statements.savepoints
+
+
+def test_what_a_hundred_messages_cost_at_their_source_ten_cost_too(store: SqlStore) -> None:
+    ten, hundred = client_side(store, 10), client_side(store, 100)
+    assert ten == hundred
+    assert max(hundred.values()) <= BOUND, hundred
+    assert min(hundred.values()) >= 1, hundred
+
+
+def test_what_a_hundred_messages_cost_at_their_destination_ten_cost_too(store: SqlStore) -> None:
+    (ten, _), (hundred, savepoints) = server_side(store, 10), server_side(store, 100)
+    assert ten == hundred
+    assert max(hundred.values()) <= BOUND, hundred
+    assert min(hundred.values()) >= 1, hundred
+    assert savepoints["receive"] == 0
