@@ -367,6 +367,11 @@ class Mercury:
         """
         return self.coordinator.recovery.in_doubt() if self.coordinator is not None else None
 
+    def figures(self) -> dict[str, float]:
+        """What an operator watches, `InDoubt.figures`; empty when no ``resources`` are named."""
+        left = self.in_doubt()
+        return left.figures(self.clock()) if left is not None else {}
+
     def readiness(self) -> dict[str, str]:
         """Each part and what is wrong with it; ``ok`` where nothing is."""
         runtime = self._runtime

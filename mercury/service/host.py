@@ -30,6 +30,9 @@ class Watched(Protocol):
     def readiness(self) -> dict[str, str]:
         """Each part and what is wrong with it; ``ok`` where nothing is."""
 
+    def figures(self) -> dict[str, float]:
+        """What an operator watches, and what does not make the process unfit by itself."""
+
     def sequences(self) -> list[SequenceStatus]:
         """All sequences that are remembered."""
 
@@ -58,7 +61,8 @@ def watch_router(watched: Watched) -> APIRouter:
     def readyz() -> JSONResponse:
         parts = watched.readiness()
         ready = all(state == "ok" for state in parts.values())
-        return JSONResponse({"status": "ok" if ready else "not ready", **parts}, 200 if ready else 503)
+        status = {"status": "ok" if ready else "not ready", **parts, **watched.figures()}
+        return JSONResponse(status, 200 if ready else 503)
 
     @router.get(f"{paths.STATUS}/sequences")
     def sequences(request: Request) -> JSONResponse:

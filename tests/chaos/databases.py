@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from dataclasses import dataclass
@@ -62,11 +63,13 @@ class Site:
     They are emptied between two: to drop one takes a checkpoint, longer than most experiments.
 
     :param orders: how many orders a client has to send.
+    :param making: held while tables are made: Alembic does that once at a time in a process.
     """
 
-    def __init__(self, server: EmbeddedPostgres, orders: int) -> None:
+    def __init__(self, server: EmbeddedPostgres, orders: int, making: threading.Lock) -> None:
         self.server = server
         self.orders = orders
+        self._making = making
         self._databases = Databases(server.url())
         self._grounds: dict[Form, Ground] = {}
         self._made = 0
@@ -94,7 +97,8 @@ class Site:
         url = self._databases.create(f"chaos_{self._made}")
         if store:
             engine = open_engine(url)
-            upgrade(engine)
+            with self._making:
+                upgrade(engine)
             engine.dispose()
         if app:
             engine = create_engine(url)

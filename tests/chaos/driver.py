@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.chaos import hook
@@ -101,6 +102,25 @@ class Pair:
         )
         return self._forks.start(side, setup)
 
+    def comes_to(self, fork: Fork, condition: Callable[[], bool], what: str) -> None:
+        """Wait for something that a process has to bring about, with the others that run."""
+
+        def met() -> bool:
+            self._forks.watch()
+            return condition()
+
+        fork.until(met, what, LOOK)
+
+    def reaches(self, fork: Fork, stop: Stop, witness: Witness) -> bool:
+        """Wait until a process stands still at a point; whether it does. Otherwise everything is over without that."""
+        name, moment, _ = stop
+        said = f"{hook.AT} {name} {moment.value}\n"
+        self.comes_to(fork, lambda: said in fork.out or witness.is_over(), f"{name} or the end is reached")
+        if said not in fork.out:
+            return False
+        fork.stops()  # by itself
+        return True
+
     def kill(self) -> None:
         """Kill all that run."""
         self._forks.kill()
@@ -162,13 +182,13 @@ class Driver:
         both = {side: pair.start(side, first if side is cell.side else None) for side in (Side.SERVER, Side.CLIENT)}
         victim = both[cell.side]
         if cell.point.after is not None:
-            if not reached(victim, first, witness):
+            if not pair.reaches(victim, first, witness):
                 result.troubles.append(f"{first[0]} was not reached")
                 return
             victim.kill()
             result.kills += 1
             victim = pair.start(cell.side, here)
-        if not reached(victim, here, witness):
+        if not pair.reaches(victim, here, witness):
             return
         result.visit = visit
         match cell.harm:
@@ -184,25 +204,14 @@ class Driver:
             case Harm.PAUSE:
                 result.pauses += 1
                 victim = self._pause(cell, pair, victim, witness)
-        victim.until(witness.is_over, "everything is done", LOOK)
+        pair.comes_to(victim, witness.is_over, "everything is done")
 
     def _pause(self, cell: Cell, pair: Pair, victim: Fork, witness: Witness) -> Fork:
         """Let another do everything; then the one that stood still goes on, and comes to its end."""
         other = pair.start(cell.side)
-        other.until(witness.is_over, "another process does everything", LOOK)
+        pair.comes_to(other, witness.is_over, "another process does everything")
         victim.go_on()
         victim.until(lambda: f"{hook.ON}\n" in victim.out, "it goes on")
         victim.terminate()
         victim.ends()
         return other
-
-
-def reached(victim: Fork, stop: Stop, witness: Witness) -> bool:
-    """Wait until a process stands still at a point; whether it does. Otherwise everything is over without that."""
-    name, moment, _ = stop
-    said = f"{hook.AT} {name} {moment.value}\n"
-    victim.until(lambda: said in victim.out or witness.is_over(), f"{name} or the end is reached", LOOK)
-    if said not in victim.out:
-        return False
-    victim.stops()  # by itself
-    return True

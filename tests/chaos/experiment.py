@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.chaos.driver import LOOK, Pair, Stop
+from tests.chaos.driver import Pair, Stop
 from tests.chaos.forks import Fork
 from tests.chaos.kinds import Form, Mode, Moment, Side, Way
 from tests.chaos.lanes import Lane
@@ -87,7 +87,7 @@ def _play(plan: Plan, pair: Pair, witness: Witness, outcome: Outcome) -> None:
         return rest.lasts(running) if plan.form.separate else witness.is_over()
 
     while True:
-        running[Side.CLIENT].until(lambda: any(map(stands, waiting.values())) or is_over(), "the end", LOOK)
+        pair.comes_to(running[Side.CLIENT], lambda: any(map(stands, waiting.values())) or is_over(), "the end")
         stopped = [side for side, fork in waiting.items() if stands(fork)]
         if not stopped:
             return

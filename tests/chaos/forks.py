@@ -29,6 +29,7 @@ class Fork:
         self.name = name
         self._out = out
         self._err = err
+        self._may_end = False
 
     @property
     def runs(self) -> bool:
@@ -71,6 +72,14 @@ class Fork:
                 raise self._failure("it does not end")
             time.sleep(LOOK)
 
+    def watch(self) -> None:
+        """See that it runs, unless it was killed or asked to end.
+
+        :raises AssertionError: it has ended by itself.
+        """
+        if not self._may_end and not self.runs:
+            raise self._failure("it has ended by itself")
+
     # --- doing -----------------------------------------------------------------------------------------------------
 
     def go_on(self) -> None:
@@ -79,6 +88,7 @@ class Fork:
 
     def terminate(self) -> None:
         """SIGTERM, which asks for an orderly end; see `ends`."""
+        self._may_end = True
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -87,6 +97,7 @@ class Fork:
         :raises AssertionError: it had ended before.
         """
         self._signal(signal.SIGKILL)
+        self._may_end = True
         self.ends()
 
     def end(self) -> None:
@@ -152,6 +163,14 @@ class Forks:
         self._forks.append(fork)
         return fork
 
+    def watch(self) -> None:
+        """See that none has ended but those that were killed, or asked to.
+
+        :raises AssertionError: one has.
+        """
+        for fork in self._forks:
+            fork.watch()
+
     def kill(self) -> None:
         """Kill all that run."""
         for fork in self._forks:
@@ -159,7 +178,7 @@ class Forks:
 
     def said(self) -> str:
         """What each process has written, for people."""
-        return "\n".join(f"--- {fork.name}\n{fork.out[-2000:]}{fork.err[-60000:]}" for fork in self._forks)
+        return "\n".join(f"--- {fork.name}\n{fork.out[-2000:]}{fork.err[-20000:]}" for fork in self._forks)
 
     def end(self) -> None:
         """Kill all that run, and forget what they have said."""

@@ -28,14 +28,15 @@ class Lane:
 
 
 @contextlib.contextmanager
-def lane(orders: int) -> Iterator[Lane]:
+def lane(orders: int, making: threading.Lock | None = None) -> Iterator[Lane]:
     """A server and a maker of processes; nothing is left of them.
 
     :param orders: how many a client has to send.
+    :param making: one for all lanes; see `Site`.
     """
     with embedded_postgres() as server, Children() as children, Forks(children) as forks:
         try:
-            yield Lane(Site(server, orders), forks)
+            yield Lane(Site(server, orders, making or threading.Lock()), forks)
         finally:
             server.kill()  # nobody needs its data: an orderly end takes a checkpoint
 
@@ -50,11 +51,11 @@ def run_all(
     waiting: queue.SimpleQueue[Work] = queue.SimpleQueue()
     for work in works:
         waiting.put(work)
-    mutex = threading.Lock()
+    mutex, making = threading.Lock(), threading.Lock()
     ending = threading.Event()
 
     def run(_: int) -> None:
-        with lane(orders) as own:
+        with lane(orders, making) as own:
             while not ending.is_set():
                 try:
                     work = waiting.get_nowait()

@@ -34,8 +34,9 @@ def trouble(result: Result) -> str:
 
 
 def matrix(cells: Iterable[Cell], results: Iterable[Result]) -> str:
-    """The points by form and mode, a letter for each harm."""
+    """The points by form and mode, a letter for each harm; those of which nothing was asked for are left out."""
     known = {result.cell.name: result for result in results}
+    asked = {(result.cell.side, result.cell.point.name) for result in known.values()}
     signs: dict[tuple[str, Form, Mode], str] = {}
     for cell in cells:
         row = f"{cell.side.value}: {cell.point.name} {cell.moment.value}"
@@ -46,7 +47,7 @@ def matrix(cells: Iterable[Cell], results: Iterable[Result]) -> str:
         for side in Side
         for point in POINTS
         for moment in Moment
-        if not isinstance(point.reach(side), str)
+        if (side, point.name) in asked
     )
     columns = [(form, mode) for form in SAFE for mode in Mode]
     width = max(map(len, rows))

@@ -8,7 +8,6 @@ import pytest
 
 from mercury.errors import SequenceFailed
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol
-from mercury.storage.memory import MemoryStore
 
 from .foreign import Foreign, brought
 from .harness import Pair
@@ -34,7 +33,7 @@ class Busy:
     def server_forgets(self) -> None:
         """Its store was in memory, and it starts anew."""
         self.server.stop()
-        self.server.store = MemoryStore()
+        self.server.forget()
         self.server.on_call = None
         self.server.start()
 
@@ -135,7 +134,7 @@ def test_a_response_that_is_stored_is_consumed_whatever_becomes_of_the_sequence(
     pair.advance(2)
     assert pair.client.answers == []
     pair.server.stop()
-    pair.server.store = MemoryStore()
+    pair.server.forget()
     pair.server.start()
     link.notes("two")
     pair.advance(20)

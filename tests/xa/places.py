@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sqlalchemy import Engine, create_engine, make_url, text
+from sqlalchemy.pool import NullPool
 
 from mercury.storage.api import Transaction
 from mercury.storage.opening import open_sql_store
@@ -84,7 +85,8 @@ class Places:
         """For a look at a database from outside."""
         url = url or self.app
         if url not in self._engines:
-            self._engines[url] = create_engine(url)
+            # A server may be killed between two looks.
+            self._engines[url] = create_engine(url, poolclass=NullPool)
         return self._engines[url]
 
     def close(self) -> None:

@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
-from tests.acceptance.processes import Ended, mercury
+from mercury.cli.main import app
+from mercury.errors import ConfigurationError, StorageError
+from tests.acceptance.processes import mercury
 
 from .places import Places
 from .test_recovery import by_hand, leave, recover
 
-Ask = Callable[..., Ended]
+Ask = Callable[..., Result]
 
 
 @pytest.fixture
 def ask(places: Places) -> Ask:
-    """The command, with these databases."""
+    """The command, with these databases, in this process."""
+    with places.process():
+        pass  # a SQLite file is made
     log = ["--log", places.log] if places.log else []
+    where = ["--store", places.store, "--resource", f"app={places.app}", *log]
 
-    def run(*words: str) -> Ended:
-        return mercury("xa", *words, "--store", places.store, "--resource", f"app={places.app}", *log)
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(app, ["xa", *words, *([] if "--store" in words else where)])
 
     return run
+
+
+def value(result: Result) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def refused(result: Result, text: str, kind: type[Exception]) -> None:
+    assert isinstance(result.exception, kind), result.output
+    assert text in str(result.exception)
 
 
 def gtrid_of(places: Places) -> str:
@@ -30,29 +49,26 @@ def gtrid_of(places: Places) -> str:
 
 
 def test_list_shows_what_is_prepared_and_what_is_decided(places: Places, ask: Ask) -> None:
-    assert "nothing is prepared" in ask("list").out
+    assert "nothing is prepared" in ask("list").stdout
     leave(places, "commit_decision")
     gtrid = gtrid_of(places)
-    found = ask("list", "--output", "json").value
+    found = value(ask("list", "--output", "json"))
     assert {branch["gtrid"] for branch in found["branches"]} == {gtrid}
     assert "app" in {branch["resource"] for branch in found["branches"]}
     assert {branch["decision"] for branch in found["branches"]} == {"commit"}
     assert found["unfinished_decisions"][0]["gtrid"] == gtrid
-    assert gtrid in ask("list").out
-    shown = ask("show", gtrid, "--output", "json").value
+    assert gtrid in ask("list").stdout
+    shown = value(ask("show", gtrid, "--output", "json"))
     assert shown["decision"] == "commit"
     assert "app" in shown["prepared"]
 
 
-@pytest.mark.parametrize(("step", "right", "wrong"), [("commit_decision", "commit", "rollback")])
-def test_what_is_decided_is_finished_and_never_otherwise(
-    places: Places, ask: Ask, step: str, right: str, wrong: str
-) -> None:
-    leave(places, step)
+def test_what_is_decided_is_finished_and_never_otherwise(places: Places, ask: Ask) -> None:
+    leave(places, "commit_decision")
     gtrid = gtrid_of(places)
-    ask("resolve", gtrid, wrong).refused("is decided: commit", code=1)
+    refused(ask("resolve", gtrid, "rollback"), "is decided: commit", StorageError)
     assert places.prepared() != []
-    done = ask("resolve", gtrid, right, "--output", "json").value
+    done = value(ask("resolve", gtrid, "commit", "--output", "json"))
     assert f"{gtrid}:app" in done["finished"]
     assert places.state == ([1], [1], [])
     assert places.decisions() == []
@@ -61,19 +77,19 @@ def test_what_is_decided_is_finished_and_never_otherwise(
 def test_what_nobody_has_decided_is_rolled_back_by_an_abort_row(places: Places, ask: Ask) -> None:
     leave(places, "prepare")
     gtrid = gtrid_of(places)
-    assert f"rolled back: {gtrid}:app" in ask("resolve", gtrid, "rollback").out
+    assert f"rolled back: {gtrid}:app" in ask("resolve", gtrid, "rollback").stdout
     assert places.state == ([], [], [])
     assert places.decisions() == [(gtrid, "abort")]
-    ask("resolve", gtrid, "commit").refused("is decided: abort", code=1)
+    refused(ask("resolve", gtrid, "commit"), "is decided: abort", StorageError)
 
 
 def test_what_nobody_has_decided_is_committed_only_by_force(places: Places, ask: Ask) -> None:
     leave(places, "prepare")
     gtrid = gtrid_of(places)
-    ask("resolve", gtrid, "commit").refused("nobody has decided to commit", "--force", code=1)
+    refused(ask("resolve", gtrid, "commit"), "add --force", StorageError)
     assert places.prepared() != []
     assert places.decisions() == []
-    assert ask("resolve", gtrid, "commit", "--force").code == 0
+    assert ask("resolve", gtrid, "commit", "--force").exit_code == 0
     assert places.prepared() == []
     assert places.placed() == [1]
 
@@ -83,15 +99,25 @@ def test_a_heuristic_outcome_is_shown(places: Places, ask: Ask) -> None:
     gid = by_hand(places, "rollback")
     with places.process() as other:
         recover(other)
-    (found,) = ask("list", "--output", "json").value["finished_by_hand"]
+    (found,) = value(ask("list", "--output", "json"))["finished_by_hand"]
     assert (found["gid"], found["decided"], found["found"]) == (gid, "commit", "aborted")
-    assert "do not agree" in ask("list").out
+    assert "do not agree" in ask("list").stdout
 
 
 def test_mistakes_are_told(places: Places, ask: Ask) -> None:
-    ask("resolve", "nonsense", "commit").refused("not the name of a two-phase commit")
-    ask("resolve", "mercury:a:b.1", "perhaps").refused("neither commit nor rollback")
-    ask("resolve", "mercury:a:b.1", "commit").refused("nothing is prepared", code=1)
-    mercury("xa", "list", "--store", places.store, "--resource", "app").refused("NAME=URL")
-    away = mercury("xa", "list", "--store", places.store, "-r", "app=postgresql://x@127.0.0.1:9/x", "-o", "json").value
-    assert "app" in away["away"]
+    refused(ask("resolve", "nonsense", "commit"), "not the name of a two-phase commit", ConfigurationError)
+    refused(ask("resolve", "mercury:a:b.1", "commit"), "nothing is prepared", StorageError)
+    assert "neither commit nor rollback" in ask("resolve", "mercury:a:b.1", "perhaps").output
+    assert "NAME=URL" in ask("list", "--store", places.store, "--resource", "app").output
+    nobody = "app=postgresql://x@127.0.0.1:9/x"
+    assert "app" in value(ask("list", "--store", places.store, "--resource", nobody, "--output", "json"))["away"]
+
+
+@pytest.mark.parametrize("places", ["sqlite"], indirect=True)
+def test_the_command_needs_no_running_process(places: Places) -> None:
+    leave(places, "commit_decision")
+    gtrid = gtrid_of(places)
+    where = ("--store", places.store, "--resource", f"app={places.app}")
+    mercury("xa", "resolve", gtrid, "rollback", *where).refused("is decided: commit", code=1)
+    assert mercury("xa", "resolve", gtrid, "commit", *where).code == 0
+    assert places.state == ([1], [1], [])

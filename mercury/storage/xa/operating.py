@@ -18,7 +18,7 @@ class Overview:
 
     #: Prepared branches, the oldest first.
     branches: Sequence[PreparedBranch]
-    #: Decisions with branches that are not known to be finished; those of transactions that are prepared are among them.
+    #: Those with branches that are not known to be finished; those on what is prepared are among them.
     decisions: Sequence[Decision]
     heuristics: Sequence[Heuristic]
     #: Databases that do not answer, with the reason.

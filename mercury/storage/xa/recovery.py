@@ -50,6 +50,17 @@ class InDoubt:
         """The age of the oldest branch in seconds; 0 = there is none."""
         return max(0.0, now - self.branches[0].since) if self.branches else 0.0
 
+    def figures(self, now: float) -> dict[str, float]:
+        """How many branches are in doubt, the age of the oldest in seconds, how many databases are away, and how many
+        branches were ever finished by hand against their decision.
+        """
+        return {
+            "in_doubt": len(self),
+            "in_doubt_oldest": self.oldest(now),
+            "databases_away": len(self.away),
+            "heuristics": self.heuristics,
+        }
+
 
 class Recovery:
     """Recovery of one store's transactions. Several processes may run it at once, beside their coordinators.

@@ -53,18 +53,20 @@ async def play(figures: Figures, pair: Pair, folder: Path) -> str | None:
     client, server = _parties(figures.options, network, pair, folder, front, back)
     observer = Observer(figures, pair, client, server)
     figures.doing = "client and server start"
+    stopped = None
     try:
         await server.start()
         await client.start()
         await _work(figures, observer, {Victim.CLIENT: client, Victim.SERVER: server})
-        figures.doing = ""
     except Stalled as stalled:
-        return str(stalled)
+        stopped = str(stalled)
     finally:
         figures.ended = time.monotonic()
         await asyncio.gather(client.stop(), server.stop())
-        observer.close()
-    return None
+    await observer.look()  # what is there now is what is left
+    observer.close()
+    figures.doing = ""
+    return stopped
 
 
 async def _work(figures: Figures, observer: Observer, parties: dict[Victim, Party]) -> None:

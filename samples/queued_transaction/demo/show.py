@@ -86,14 +86,14 @@ def verdict_table(outcome: Outcome) -> Table:
 
 def comparison(outcomes: Sequence[Outcome]) -> Table:
     """The dissertation's comparison, measured again."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False)
     table.add_column("store")
-    for name in ("delivered", "lost", "duplicated", "disordered", "kills"):
+    for name in ("delivered", "lost", "duplicated", "disordered"):
         table.add_column(name, justify="right")
     table.add_column("verdict")
     table.add_column("in 2010")
     for each in outcomes:
-        numbers = (each.delivered, each.lost, each.duplicated, each.out_of_order, each.kills)
+        numbers = (each.delivered, each.lost, each.duplicated, each.out_of_order)
         good = "green" if each.as_guaranteed else "red"
         cells = (each.options.store.value, *map(str, numbers), f"[{good}]{each.verdict}[/]", THEN[each.options.store])
         table.add_row(*cells)

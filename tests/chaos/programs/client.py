@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import signal
 import sys
 import threading
@@ -17,6 +18,7 @@ from sqlalchemy import Connection, func, select, update
 from sqlalchemy.exc import DBAPIError
 
 from mercury import MessageContext, StorageError
+from mercury.errors import OutcomeUnknown
 from tests.chaos import hook
 from tests.chaos.kinds import Mode, Way
 from tests.chaos.programs.messages import Confirmation, Order
@@ -40,7 +42,7 @@ class Client:
         self._ending = threading.Event()
         self._mercury.callback(CALLBACK)(self._confirmed)
         self._sender = self._mercury.to(f"http://{HOST}:{place.setup.server_port}/services/{SERVICE}", key="orders")
-        self._thread = threading.Thread(target=self._send_all, name="application", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="application", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -54,13 +56,20 @@ class Client:
         with self._place.connection(context.transaction) as connection:
             connection.execute(CONFIRMATIONS.insert().values(dataclasses.asdict(confirmation)))
 
+    def _run(self) -> None:
+        try:
+            self._send_all()
+        except BaseException:
+            log.exception("the application is broken")
+            os._exit(1)
+
     def _send_all(self) -> None:
         left = True
         while left and not self._ending.is_set():
             try:
                 left = self._send_next()
-            except (StorageError, DBAPIError) as error:
-                # Whether it was committed is in the database: there an order is sent or not.
+            except (StorageError, OutcomeUnknown, DBAPIError) as error:
+                # Whether it was committed is in the database: there an order is sent, or not, or locked until recovery.
                 log.warning("an order is tried again: %s", str(error).partition("\n")[0])
                 self._ending.wait(AGAIN)
         hook.say("sent")

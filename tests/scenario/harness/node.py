@@ -113,6 +113,11 @@ class Node:
         self.engine = None  # type: ignore[assignment]
         self.world.break_off(self)
 
+    def forget(self) -> None:
+        """What is committed is gone too; for a node that is down."""
+        assert not self.up
+        self.looked.store = MemoryNodeStore()
+
     def crash(self) -> None:
         """Everything but committed state is gone; the node is back at once."""
         self.crashes += 1

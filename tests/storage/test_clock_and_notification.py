@@ -1,0 +1,159 @@
+"""On PostgreSQL leases go by the database's clock, and processes tell each other of work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import make_url
+
+from mercury import Mercury
+from mercury.engine.runtime import RuntimeSettings
+from mercury.storage.api import StorageManager, Topic
+from mercury.storage.opening import open_sql_store, open_store
+from tests.acceptance.processes import eventually
+from tests.conformance.builders import inbound, row
+
+from .shop import Order, Shop, settings
+
+HOUR = 3600.0
+#: Seconds: far longer than a test takes.
+NEVER = 60.0
+
+
+@pytest.fixture
+def stores(postgres_url: str) -> Iterator[list[StorageManager]]:
+    """Two processes' stores on one database."""
+    made: list[StorageManager] = [open_store(postgres_url), open_store(postgres_url)]
+    yield made
+    for store in made:
+        store.close()
+
+
+@pytest.mark.parametrize("wrong", [-HOUR, HOUR], ids=["slow", "fast"])
+def test_a_clock_that_is_wrong_by_an_hour_changes_nothing(stores: list[StorageManager], wrong: float) -> None:
+    first, second = stores
+    now = time.time()
+    held = first.claim("rms x", "first", now + wrong, 30.0)
+    assert held is not None
+    assert second.claim("rms x", "second", now, 30.0) is None  # a slow clock did not make it end at once
+    assert second.claim("rms x", "second", now + HOUR, 30.0) is None  # nor does a fast one of somebody else
+    with first.transaction() as tx:
+        tx.guard(held)
+        tx.rms.append(row("message"))
+    short = first.claim("rms y", "first", now + wrong, 0.05)
+    assert short is not None
+    taken = eventually(
+        lambda: second.claim("rms y", "second", now - wrong, 30.0), "it is taken over when the lease is over"
+    )
+    assert taken.epoch > short.epoch
+
+
+def test_a_commit_is_told_to_another_process_without_its_asking(stores: list[StorageManager]) -> None:
+    first, second = stores
+    told: list[frozenset[Topic]] = []
+    heard = threading.Event()
+
+    def listen(topics: frozenset[Topic]) -> None:
+        told.append(topics)
+        heard.set()
+
+    second.listen(listen)
+
+    def tells() -> bool:
+        with first.transaction() as tx:
+            tx.invoker.add([inbound(1)])
+        return heard.wait(0.2)
+
+    eventually(tells, "it is told")  # its thread may not listen yet when the first commits come
+    heard.clear()
+    told.clear()
+    with first.transaction() as tx:
+        tx.rms.append(row("message"))
+    assert heard.wait(10)
+    assert frozenset((Topic.RMS,)) in told
+
+
+def test_a_process_hears_of_its_own_commits_once(stores: list[StorageManager]) -> None:
+    first, second = stores
+    told: list[frozenset[Topic]] = []
+    others: list[frozenset[Topic]] = []
+    first.listen(told.append)
+    second.listen(others.append)
+
+    def tells() -> bool:
+        with first.transaction() as tx:
+            tx.invoker.add([inbound(1)])
+        return bool(others)
+
+    eventually(tells, "the other one is told")
+    before = len(told)
+    with second.transaction() as tx:
+        tx.rms.append(row("theirs"))
+    eventually(lambda: len(told) > before, "it is told of the other's")
+    mine = [topics for topics in told[:before] if topics == frozenset((Topic.INVOKER,))]
+    assert len(mine) == before  # one for each commit of its own, and no echo
+
+
+def test_who_only_sends_wakes_who_transmits(postgres_url: str) -> None:
+    """One process hands over and another one's workers do the rest, although nobody looks for work by itself."""
+    shop = Shop()
+    rare = RuntimeSettings(poll=NEVER)
+    with shop.open() as (_, url), Mercury(postgres_url, settings=settings(runtime=rare)):
+        hands_over = Mercury(postgres_url, settings=settings(runtime=rare))  # and is never started
+        sender = hands_over.to(url)
+        sender.send(Order(1), operation="put")
+        eventually(lambda: shop.orders == [1], "the first is handled", NEVER / 2)
+        for number in range(2, 6):
+            begun = time.monotonic()
+            sender.send(Order(number), operation="put")
+            eventually(lambda number=number: shop.orders[-1] == number, "it is handled", NEVER / 2)  # type: ignore[misc]
+            assert time.monotonic() - begun < NEVER / 2
+        hands_over.stop()
+
+
+def test_what_was_missed_while_the_connection_was_down_is_caught_up_with(postgres_url: str) -> None:
+    first, second = open_sql_store(postgres_url), open_sql_store(postgres_url)
+    told: list[frozenset[Topic]] = []
+    second.listen(told.append)
+
+    def tells() -> bool:
+        with first.transaction() as tx:
+            tx.invoker.add([inbound(1)])
+        return bool(told)
+
+    eventually(tells, "it listens")
+    told.clear()
+    with first.connection() as connection:
+        ended = connection.exec_driver_sql(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'mercury-notify' "
+            "and query ilike 'listen%%'"
+        ).scalar_one()
+    assert ended == 1
+    eventually(lambda: frozenset(Topic) in told, "it looks for everything when it listens again")
+    first.close()
+    second.close()
+
+
+def test_the_settings_of_a_session_are_those_that_the_promises_rest_on(postgres_url: str) -> None:
+    """Also when the URL brings options of its own."""
+
+    url = make_url(postgres_url)
+    url = url.update_query_dict({"options": "-c work_mem=5MB"})
+    store = open_sql_store(url.render_as_string(hide_password=False), lock_timeout=7.0, idle_timeout=11.0)
+    with store.connection() as connection:
+        shown = {
+            name: connection.exec_driver_sql(f"show {name}").scalar_one()
+            for name in ("lock_timeout", "idle_in_transaction_session_timeout", "synchronous_commit", "work_mem",
+                         "transaction_isolation")
+        }  # fmt: skip
+    assert shown == {
+        "lock_timeout": "7s",
+        "idle_in_transaction_session_timeout": "11s",
+        "synchronous_commit": "on",
+        "work_mem": "5MB",
+        "transaction_isolation": "read committed",
+    }
+    store.close()

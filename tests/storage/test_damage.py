@@ -1,0 +1,115 @@
+"""What a store gives back altered is never sent and never delivered: it is put aside with its reason, and told."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from mercury import Certainty, DestinationPolicy, Direction, LetterFilter, Mercury
+from mercury.engine.aftermath import DAMAGED
+from mercury.statemachine.retransmission import RetransmissionPolicy
+from tests.acceptance.processes import eventually
+from tests.acceptance.test_samples import free_port
+
+from .shop import Order, Shop, settings
+
+PATIENT = DestinationPolicy(redelivery=RetransmissionPolicy(base=0.05, cap=0.1))
+
+
+def flip(url: str, table: str, column: str, message_id: str) -> None:
+    """Change one byte of a message in its table."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        where = f"where message_id = '{message_id}'"
+        value = connection.execute(text(f"select {column} from {table} {where}")).scalar_one()
+        raw = bytearray(value.encode() if isinstance(value, str) else value)
+        raw[len(raw) // 2] ^= 1
+        altered = raw.decode() if isinstance(value, str) else bytes(raw)
+        done = connection.execute(text(f"update {table} set {column} = :altered {where}"), {"altered": altered})
+        assert done.rowcount == 1
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [("mercury_rms_body", "payload"), ("mercury_rms_body", "checksum"), ("mercury_rms_message", "action")],
+)
+def test_a_message_that_was_altered_before_it_got_a_number_is_not_sent_and_the_others_are(
+    sql_url: str, table: str, column: str
+) -> None:
+    shop = Shop()
+    with shop.open() as (_, url):
+        client = Mercury(sql_url, settings=settings())
+        sender = client.to(url)
+        receipts = [sender.send(Order(number), operation="put") for number in (1, 2, 3)]
+        flip(sql_url, table, column, receipts[1].message_id)
+        with client:
+            assert sender.wait(30)
+            eventually(lambda: len(shop.handled) == 2, "the others are handled")
+            assert shop.orders == [1, 3]
+            (letter,) = client.dead_letters()
+            assert (letter.message_id, letter.reason) == (receipts[1].message_id, DAMAGED)
+            assert (letter.certainty, letter.direction) == (Certainty.NOT_DELIVERED, Direction.OUTBOUND)
+            result = client.redrive(LetterFilter(), allow_duplicate=True)
+            assert ["damaged" in why for _, why in result.refused] == [True]
+
+
+def test_a_message_that_was_altered_after_it_got_a_number_ends_its_sequence_and_the_others_live_again(
+    sql_url: str,
+) -> None:
+    """Its number can not be left out: the destination would wait for it for ever."""
+    port = free_port()
+    with Mercury(sql_url, settings=settings()) as client:
+        sender = client.to(f"http://127.0.0.1:{port}/services/shop")
+        with client.transaction() as tx:
+            receipts = [sender.send(Order(number), operation="put", tx=tx) for number in (1, 2, 3)]
+        eventually(lambda: any(each.highest == 3 for each in sender.status()), "they have numbers")
+    flip(sql_url, "mercury_rms_body", "payload", receipts[1].message_id)
+    shop = Shop()
+    with shop.open(port=port), Mercury(sql_url, settings=settings()) as client:
+        eventually(lambda: len(client.dead_letters()) == 3, "the sequence fails")
+        by_id = {letter.message_id: letter for letter in client.dead_letters()}
+        assert by_id[receipts[1].message_id].reason == DAMAGED
+        assert [by_id[each.message_id].damaged for each in receipts] == [False, True, False]
+        assert shop.handled == []
+        assert len(client.redrive(LetterFilter(reason="sequence failed"), allow_duplicate=True).done) == 2
+        eventually(lambda: len(shop.handled) == 2, "the others are handled")
+        assert shop.handled == [(1, receipts[0].message_id), (3, receipts[2].message_id)]
+
+
+@pytest.mark.parametrize("column", ["payload", "checksum", "action"])
+def test_a_message_that_was_altered_before_its_handler_saw_it_is_not_delivered_and_the_others_are(
+    sql_url: str, column: str
+) -> None:
+    shop = Shop(policy=PATIENT)
+    tried: list[int] = []
+
+    def hold(order: Order) -> None:
+        tried.append(order.id)
+        raise LookupError("not yet")
+
+    shop.before = hold
+    with shop.open(sql_url) as (server, url), Mercury("memory:", settings=settings()) as client:
+        sender = client.to(url)
+        receipts = [sender.send(Order(number), operation="put") for number in (1, 2, 3)]
+        assert sender.wait(30)  # all are stored there
+        eventually(lambda: tried, "the first is tried")
+        flip(sql_url, "mercury_invoker_message", column, receipts[1].message_id)
+        shop.before = lambda _order: None
+        eventually(lambda: len(shop.handled) == 2, "the others are handled")
+        assert shop.orders == [1, 3]
+        (letter,) = server.dead_letters()
+        assert (letter.message_id, letter.reason, letter.damaged) == (receipts[1].message_id, DAMAGED, True)
+        assert letter.direction is Direction.INBOUND
+
+
+def test_a_dead_letter_that_was_altered_does_not_live_again(sql_url: str) -> None:
+    with Mercury(sql_url, settings=settings()) as client:
+        sender = client.to("http://127.0.0.1:1/services/shop")
+        receipt = sender.send(Order(1), operation="put")
+        sender.terminate()
+        eventually(client.dead_letters, "it dies with its sequence")
+        flip(sql_url, "mercury_dead_letter", "payload", receipt.message_id)
+        assert client.dead_letters()[0].damaged
+        assert ["damaged" in why for _, why in client.redrive(LetterFilter()).refused] == [True]
+        assert client.discard(LetterFilter()) == 1
