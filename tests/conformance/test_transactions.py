@@ -9,7 +9,7 @@ import pytest
 
 from mercury.errors import Conflict, StorageError
 from mercury.storage.api import StorageManager, Topic, Transaction
-from mercury.storage.records import InboundKind, RmsRecord
+from mercury.storage.records import InboundKind, RmdRecord, RmsRecord
 
 from .builders import KEY, NOW, buffer, inbound, letter, marker, rmd_record, rms_record, row
 from .conftest import StoreFactory
@@ -461,8 +461,8 @@ class Ear:
     [
         pytest.param(Topic.RMS, lambda tx: tx.rms.append(row("a")), id="append"),
         pytest.param(Topic.RMS, lambda tx: tx.rms.save(_due(tx)), id="save a source sequence"),
-        pytest.param(Topic.RMD, lambda tx: tx.rmd.insert(rmd_record("urn:rmd:2", due=NOW)), id="insert a destination sequence"),
-        pytest.param(Topic.RMD, lambda tx: (tx.rmd.lock(["urn:rmd:1"]), tx.rmd.save(rmd_record(due=NOW))), id="save one"),
+        pytest.param(Topic.RMD, lambda tx: tx.rmd.insert(rmd_record("urn:rmd:2", due=NOW)), id="insert a destination"),
+        pytest.param(Topic.RMD, lambda tx: tx.rmd.save(_due_destination(tx)), id="save a destination"),
         pytest.param(Topic.INVOKER, lambda tx: tx.invoker.add([inbound(1)]), id="add"),
         pytest.param(Topic.INVOKER, lambda tx: tx.invoker.mark(tx.invoker.read("urn:rmd:1"), consumed=()), id="mark"),
         pytest.param(Topic.INVOKER, lambda tx: tx.invoker.delete("urn:rmd:1"), id="delete a buffer"),
@@ -486,6 +486,12 @@ def test_listeners_hear_of_work_after_its_commit(
 def _due(tx: Transaction) -> RmsRecord:
     tx.rms.lock([KEY])
     (record,) = tx.rms.records(KEY)
+    record.due = NOW
+    return record
+
+
+def _due_destination(tx: Transaction) -> RmdRecord:
+    record = tx.rmd.lock(["urn:rmd:1"])["urn:rmd:1"]
     record.due = NOW
     return record
 

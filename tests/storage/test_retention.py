@@ -8,16 +8,18 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import create_engine, func, select, text
 
-from mercury import ConfigurationError
+from mercury import ConfigurationError, Mercury
 from mercury.engine.retention import BETWEEN, FIRST, RetentionSettings, RetentionWorker
 from mercury.errors import StorageError
 from mercury.storage.api import StorageManager
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_store
 from mercury.storage.sql.schema import METADATA, STORE
+from tests.acceptance.processes import eventually
 from tests.conformance.builders import KEY, buffer, inbound, rmd_record, row
 
 from .pair import Pair
+from .shop import settings
 
 DAY = 86400.0
 SETTINGS = RetentionSettings(kept=30 * DAY, claims=DAY, interval=100.0, batch=7)
@@ -188,3 +190,13 @@ def test_letters_stay_until_somebody_decides(store: StorageManager, sql_url: str
     pair.run(now)
     sweep(store, now + 400 * DAY)
     assert sizes(sql_url)["mercury_dead_letter"] == 1
+
+
+def test_a_mercury_that_runs_does_it_by_itself(store: StorageManager, sql_url: str) -> None:
+    engine = create_engine(sql_url)
+    with engine.begin() as connection:
+        values = "('message', 'order:1', null, null, 1.0, 1.0)"
+        connection.execute(text(f"insert into mercury_rms_kept values {values}"))
+    engine.dispose()
+    with Mercury(sql_url, settings=settings(retention=RetentionSettings(interval=0.1))):
+        eventually(lambda: "mercury_rms_kept" not in sizes(sql_url), "what is long over goes")

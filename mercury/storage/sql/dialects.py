@@ -34,6 +34,9 @@ from mercury.storage.sql.schema import METADATA
 
 Rows = Sequence[Mapping[str, Any]]
 
+#: Seconds after which a server that does not answer counts as away, unless its URL says otherwise.
+CONNECT_TIMEOUT = 10
+
 
 class Dialect(ABC):
     """What a store asks of its kind of database."""
@@ -94,7 +97,11 @@ class Postgres(Dialect):
         given = str(url.query.get("options", ""))
         return create_engine(
             url,
-            connect_args={"options": f"{options} {given}".strip(), "application_name": "mercury"},
+            connect_args={
+                "options": f"{options} {given}".strip(),
+                "application_name": "mercury",
+                "connect_timeout": int(str(url.query.get("connect_timeout", CONNECT_TIMEOUT))),
+            },
             pool_size=10,
             max_overflow=20,
             pool_reset_on_return="rollback",
