@@ -22,8 +22,8 @@ STORAGE = (
         (
             Change(
                 "mercury/storage/xa/recovery.py",
-                "        xids = {branch.resource: branch.xid}\n        return decisions.arbitrate(Decision("
-                "gtrid=branch.gtrid, verdict=Verdict.ABORT, decided_at=now, branches=xids))\n",
+                "        return decisions.arbitrate("
+                "Decision(gtrid=branch.gtrid, verdict=Verdict.ABORT, decided_at=now))\n",
                 "        return Decision(gtrid=branch.gtrid, verdict=Verdict.ABORT, decided_at=now), True\n",
             ),
         ),

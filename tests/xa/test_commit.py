@@ -7,7 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from mercury.errors import StorageError
+from mercury.errors import Conflict, StorageError
 from mercury.storage.api import Ending
 
 from .places import Places, send, work
@@ -277,3 +277,19 @@ def test_what_is_sent_does_not_lock_a_sqlite_store_before_the_commit(places: Pla
             with other.transaction() as beside:
                 send(beside, 2)
         assert places.state == ([1], [2, 1], [])
+
+
+# --- claims ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_other_database_is_written_to_only_while_the_claim_holds(places: Places) -> None:
+    """Even when there is nothing for the store to write."""
+    with places.process() as coordinator:
+        store = coordinator.store
+        mine = store.claim("rms a", "me", 0.0, 0.0)
+        assert mine is not None
+        assert store.claim("rms a", "other", 1e12, 1.0) is not None
+        with pytest.raises(Conflict), coordinator.transaction() as tx:
+            tx.guard(mine)
+            tx.connection("app").execute(text("insert into placed values (1)"))
+        assert places.state == ([], [], [])

@@ -60,6 +60,12 @@ class Branch:
         assert self._xid is not None, "it is not prepared"
         return self._xid
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether any statement was sent, so that there is a transaction in the database."""
+        lost = self.connection.invalidated or self._driver.closed
+        return lost or self._driver.info.transaction_status is not TransactionStatus.IDLE
+
     def is_written(self) -> bool:
         """Whether there is anything to prepare.
 

@@ -211,17 +211,17 @@ class Coordinator:
         # What fails shall fail before anything is prepared; but a single writer is not kept waiting by other databases.
         late = tx.dialect.single_writer and not tx.is_writing
         if not late:
-            tx.prepare_commit()
+            tx.write_all()
         for branch in branches:
             self.prepare(branch, gtrid)
         if late:
-            tx.prepare_commit()
+            tx.write_all()
         self.decide(tx.writing(), self._decision(gtrid, branches))
         with self._deciding(tx, gtrid, branches, tx.drop_store):
             self.commit_decision(tx.commit_store)
 
     def _commit_two_phase(self, tx: XaTransaction, gtrid: Gtrid, branches: Sequence[Branch]) -> list[Branch]:
-        tx.prepare_commit()
+        tx.write_all()
         own = tx.store_branch()
         taking_part = [*branches, own] if own is not None else list(branches)
         for branch in taking_part:
@@ -260,13 +260,16 @@ class Coordinator:
     def _ask(self, gtrid: Gtrid, branches: Sequence[Branch], error: Exception) -> Verdict:
         """What became of a decision whose commit was not answered: by recovery's rule, never by assumption."""
         log.warning("the commit of %s failed: %s; the decision log is asked", gtrid, error)
-        xids = {branch.name: branch.xid for branch in branches}
-        abort = Decision(gtrid=gtrid, verdict=Verdict.ABORT, decided_at=self.clock(), branches=xids)
+        abort = Decision(gtrid=gtrid, verdict=Verdict.ABORT, decided_at=self.clock())
         for attempt in range(TRIES):
             if attempt:
                 self._closing.wait(PAUSE)
             try:
-                return self.decisions.arbitrate(abort)[0].verdict
+                verdict = self.decisions.arbitrate(abort)[0].verdict
+                # Another process may have found the decision, committed every branch, and forgotten it before it was
+                # asked for here. What was never decided is prepared still, or rolled back.
+                (fate,) = branches[0].resource.fates([branches[0].xid])
+                return Verdict.COMMIT if fate is Fate.COMMITTED else verdict
             except StorageError as trouble:
                 last = trouble
         raise OutcomeUnknown(
@@ -303,10 +306,10 @@ class Coordinator:
         """Somebody else has finished a branch that is to be committed. Returns whether that is settled."""
         try:
             (fate,) = resource.fates([xid])
+            if fate is Fate.ABORTED:
+                self.report(gtrid, resource.name, Verdict.COMMIT, fate)
         except StorageError:
-            return False
-        if fate is Fate.ABORTED:
-            self.report(gtrid, resource.name, Verdict.COMMIT, fate)
+            return False  # it is decided all the same; recovery looks again
         return fate is not Fate.IN_PROGRESS
 
     def report(self, gtrid: Gtrid, resource: str, decided: Verdict, found: Fate) -> None:

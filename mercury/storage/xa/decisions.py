@@ -164,6 +164,15 @@ class DecisionLog:
             rows = connection.execute(select(DECISION).where(*mine).order_by(DECISION.c.decided_at)).mappings().all()
         return [_decision(row) for row in rows]
 
+    def expect(self, gtrid: Gtrid, resource: str, xid: int) -> None:
+        """The branch of a transaction in a resource is yet to be finished, as was decided."""
+        with self.writing() as connection:
+            this = select(DECISION).where(DECISION.c.gtrid == str(gtrid))
+            row = connection.execute(self._dialect.locking(this)).mappings().first()
+            if row is not None:
+                values = {"branches": json.dumps(json.loads(row["branches"]) | {resource: xid})}
+                connection.execute(update(DECISION).where(DECISION.c.gtrid == str(gtrid)).values(values))
+
     def finished(self, gtrid: Gtrid, resource: str) -> None:
         """The branch of a transaction in a resource is finished; with the last one, `commit` is forgotten."""
         with self.writing() as connection:

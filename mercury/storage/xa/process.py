@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,7 +36,7 @@ class Process:
         #: All names that this process has gone by.
         self._mine: set[str] = set()
         self._seen_at = 0.0
-        self._numbers = itertools.count(1)
+        self._begun = 0
         self._mutex = threading.Lock()
         self._enrolling = threading.Lock()
         self._running: set[Gtrid] = set()
@@ -84,17 +83,27 @@ class Process:
         with self._mutex:
             return incarnation in self._mine
 
-    def is_running(self, gtrid: Gtrid) -> bool:
-        """Whether this process is about to commit it."""
+    def at_rest(self) -> Callable[[Gtrid], bool]:
+        """What tells of transactions whether this process was done with them at this moment, or they are not its own.
+
+        To be asked before one looks into a database: what is seen there may be over by the time that one acts.
+        """
         with self._mutex:
-            return gtrid in self._running
+            running, begun, mine = frozenset(self._running), self._begun, frozenset(self._mine)
+
+        def done(gtrid: Gtrid) -> bool:
+            own = gtrid.incarnation in mine or self.is_mine(gtrid.incarnation)
+            return not own or (gtrid not in running and gtrid.counter <= begun)
+
+        return done
 
     @contextmanager
     def run(self) -> Iterator[Gtrid]:
         with self._mutex:
             if self._incarnation is None:
                 raise IncarnationIsDead("this process was given up for dead; the same work may be done again")
-            gtrid = Gtrid(self._store, self._incarnation, next(self._numbers))
+            self._begun += 1
+            gtrid = Gtrid(self._store, self._incarnation, self._begun)
             self._running.add(gtrid)
         try:
             yield gtrid

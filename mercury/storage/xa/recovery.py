@@ -106,13 +106,13 @@ class Recovery:
         waited for.
         """
         try:
+            looked = _Look(self._coordinator, now)
             # In this order: what has a decision was prepared before it.
             decisions = [(each, known) for each in self._coordinator.logs for known in each.unfinished()]
             prepared = resource.prepared(self._coordinator.store_id)
-            looked = _Look(self._coordinator, now)
             found = [self.recover_branch(resource, branch, looked) for branch in prepared]
             for each, decision in decisions:
-                self._verify(each, decision, resource, prepared, now)
+                self._verify(each, decision, resource, prepared, looked)
         except StorageError as error:
             self._tell(f"away {resource.name}", "recovery of %s waits: %s", resource, error)
             with self._mutex:
@@ -126,7 +126,7 @@ class Recovery:
     def recover_branch(self, resource: Resource, branch: PreparedBranch, look: _Look) -> InDoubtBranch | None:
         """Finish one branch as its decision says. Returns what is left of it, if it is in doubt."""
         gtrid = branch.gtrid
-        if self._coordinator.process.is_running(gtrid):
+        if not look.at_rest(gtrid):
             return None
         mine = self._coordinator.process.is_mine(gtrid.incarnation)
         if not mine and branch.age < self._coordinator.pace.grace:
@@ -143,34 +143,38 @@ class Recovery:
                 if not mine and not look.is_gone(decisions, incarnation):
                     return _in_doubt(branch, look.now, "its coordinator lives, and has not decided yet")
                 decision, new = self.arbitrate(decisions, branch, look.now)
+                if new and not self._confirm(resource, branch, decisions):
+                    return None
         except TransientStorageError as error:
             return _in_doubt(branch, look.now, f"it is about to be decided: {error}")
-        return self._finish(resource, branch, decisions, decision, new=new, now=look.now)
+        return self._finish(resource, branch, decisions, decision, look.now)
 
     def arbitrate(self, decisions: DecisionLog, branch: PreparedBranch, now: float) -> tuple[Decision, bool]:
         """Decide to roll back, unless it is decided already. Returns the decision to obey, and whether it is new.
 
         :raises TransientStorageError: the coordinator is about to decide.
         """
-        xids = {branch.resource: branch.xid}
-        return decisions.arbitrate(Decision(gtrid=branch.gtrid, verdict=Verdict.ABORT, decided_at=now, branches=xids))
+        return decisions.arbitrate(Decision(gtrid=branch.gtrid, verdict=Verdict.ABORT, decided_at=now))
+
+    def _confirm(self, resource: Resource, branch: PreparedBranch, decisions: DecisionLog) -> bool:
+        """Whether a branch is prepared now that nobody can decide to commit it any more.
+
+        Where it is not, its coordinator has committed it since it was seen here, and forgotten that: no decision was
+        found any more, and the row that says `abort` speaks of nothing.
+        """
+        still = resource.is_prepared(branch.gid)
+        if still:
+            decisions.expect(branch.gtrid, branch.resource, branch.xid)
+        return still
 
     def _finish(
-        self,
-        resource: Resource,
-        branch: PreparedBranch,
-        decisions: DecisionLog,
-        decision: Decision,
-        *,
-        new: bool,
-        now: float,
+        self, resource: Resource, branch: PreparedBranch, decisions: DecisionLog, decision: Decision, now: float
     ) -> InDoubtBranch | None:
         try:
             self.finish(resource, branch, decision)
         except NoSuchBranch:
-            # Finished since it was seen here. If there was no decision a moment ago, that was in order, or can not be
-            # told from it: the coordinator commits, and forgets.
-            if not new and not self._settled(resource, decision, branch.xid):
+            # Finished since it was seen here, by another one's recovery or by hand.
+            if not self._settled(resource, decision, branch.xid):
                 return _in_doubt(branch, now, "it is being finished")
         except TransientStorageError:
             raise
@@ -192,13 +196,13 @@ class Recovery:
         decision: Decision,
         resource: Resource,
         prepared: Sequence[PreparedBranch],
-        now: float,
+        look: _Look,
     ) -> None:
         """See that a branch which is not prepared any more has become what was decided."""
         gtrid = decision.gtrid
-        young = now - decision.decided_at < self._coordinator.pace.grace
+        young = look.now - decision.decided_at < self._coordinator.pace.grace
         still = any(branch.gtrid == gtrid for branch in prepared)
-        if resource.name not in decision.branches or still or young or self._coordinator.process.is_running(gtrid):
+        if resource.name not in decision.branches or still or young or not look.at_rest(gtrid):
             return
         if self._settled(resource, decision, decision.branches[resource.name]):
             decisions.finished(gtrid, resource.name)
@@ -256,6 +260,7 @@ class _Look:
     def __init__(self, coordinator: Coordinator, now: float) -> None:
         self._coordinator = coordinator
         self._known: dict[str, tuple[DecisionLog, Incarnation]] | None = None
+        self.at_rest = coordinator.process.at_rest()
         self.now = now
 
     def incarnation(self, name: str) -> tuple[DecisionLog, Incarnation] | None:

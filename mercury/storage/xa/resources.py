@@ -23,6 +23,7 @@ PREPARED = """
     from pg_prepared_xacts where database = current_database() and starts_with(gid, %(prefix)s)
     order by prepared, gid
 """
+STILL = "select 1 from pg_prepared_xacts where database = current_database() and gid = %(gid)s"
 STATUS = "select pg_xact_status(%(xid)s::xid8)"
 EPOCH = 1 << 32
 
@@ -142,6 +143,14 @@ class Resource:
             if known is not None:
                 found.append(PreparedBranch(*known, _with_epoch(xid, following), age))
         return found
+
+    def is_prepared(self, gid: str) -> bool:
+        """Whether a branch is prepared here at this moment.
+
+        :raises TransientStorageError: the database does not answer.
+        """
+        with self.connection(autocommit=True) as connection:
+            return connection.exec_driver_sql(STILL, {"gid": gid}).first() is not None
 
     def finish(self, gid: str, *, commit: bool) -> None:
         """Commit or roll back a prepared branch, on a connection of its own.

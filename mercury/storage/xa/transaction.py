@@ -48,13 +48,21 @@ class XaTransaction(SqlTransaction):
                 part.enlist(branch)
         return branch.connection
 
+    def write_all(self) -> None:
+        """Write what is left, and check the claims: the other databases write under them, even if the store does not.
+
+        :raises Conflict: a claim is lost.
+        """
+        self.writing()
+        self.prepare_commit()
+
     def store_branch(self) -> Branch | None:
         """The store's own part as a branch; ``None`` = it has written nothing."""
         if self._connection is None:
             return None
         self._ending = True
         branch = Branch(self._coordinator.store_resource, self._connection)
-        self._own = branch if branch.is_written() else None
+        self._own = branch if branch.has_begun and branch.is_written() else None
         return self._own
 
     # --- savepoints ------------------------------------------------------------------------------------------------
