@@ -30,7 +30,7 @@ lossy: $(STAMP) ## Move messages both ways through a network that loses, repeats
 
 .PHONY: test
 test: $(STAMP) ## Run all tests: some minutes; at the end, why some were skipped
-	$(BIN)/python -m pytest -rs
+	$(BIN)/python -m pytest -rs -n 2 --dist loadfile
 
 .PHONY: check
 check: $(STAMP) ## Check format, lint and types
