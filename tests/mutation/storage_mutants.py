@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutation.mutant import Change, Mutant
 
-SLICE = "tests/chaos/test_slice.py::test_every_row_arrives_once_and_in_order_whatever_is_killed"
-
 STORAGE = (
     Mutant(
         "PREPARE that was not done",
@@ -51,7 +49,7 @@ STORAGE = (
         test="tests/conformance/test_rmd.py::test_a_saved_sequence_is_changed",
     ),
     Mutant(
-        "commit before acknowledgement, PostgreSQL killed",
+        "commit before acknowledgement",
         (
             Change(
                 "mercury/engine/reception.py",
@@ -61,6 +59,18 @@ STORAGE = (
                 "            batch = Batch(self._parts, tx, now)\n            batch.lock(drafts)",
             ),
         ),
-        test=f"{SLICE}[kill PostgreSQL: receive.commit before at the server, same database, in-only]",
+        test="tests/scenario/test_acknowledgements.py::test_nothing_is_acknowledged_that_is_not_committed",
+    ),
+    Mutant(
+        "checksum",
+        (
+            Change(
+                "mercury/storage/sql/codec.py",
+                'damaged=row["checksum"] != checksum(row["action"], row["payload"], row["headers"]),',
+                "damaged=False,",
+            ),
+        ),
+        test="tests/storage/test_damage.py"
+        "::test_a_message_that_was_altered_before_its_handler_saw_it_is_not_delivered_and_the_others_are",
     ),
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
@@ -48,10 +48,7 @@ def test_the_migrations_make_what_the_code_works_with(sql_url: str) -> None:
 
 
 def test_the_last_migration_is_the_version_that_this_mercury_knows() -> None:
-    config = Config()
-    config.set_main_option("script_location", "mercury.storage.sql:migrations")
-    config.set_main_option("path_separator", "os")
-    scripts = ScriptDirectory.from_config(config)
+    scripts = ScriptDirectory(str(files("mercury.storage.sql") / "migrations"))
     assert scripts.get_heads() == [HEAD]
     assert tuple(script.revision for script in reversed(list(scripts.walk_revisions()))) == KNOWN
 
@@ -72,6 +69,16 @@ def test_processes_that_find_an_empty_file_at_once_make_one_schema(tmp_path: Pat
     assert len({store.id for store in stores}) == 1
     for store in stores:
         store.close()
+
+
+def test_threads_that_make_the_schemas_of_several_databases_at_once_do_not_mix_them_up(tmp_path: Path) -> None:
+    urls = [f"sqlite:///{tmp_path}/{number}.db" for number in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        stores = list(pool.map(open_sql_store, urls))
+    assert len({store.id for store in stores}) == 6
+    for store, url in zip(stores, urls, strict=True):
+        store.close()
+        assert set(tables(url)) == {*METADATA.tables, VERSION_TABLE}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.resources import files
 from time import time
 
 from sqlalchemy import Connection, Engine, delete, inspect, select, text
@@ -129,11 +130,19 @@ def _alone(engine: Engine) -> Iterator[Connection]:
 
 
 def _migrate(connection: Connection) -> None:
-    from alembic import command
-    from alembic.config import Config
+    """Run the steps that are missing, without Alembic's own environment: that is one for all threads of a process,
+    and two that make the schemas of two databases would mix them up.
+    """
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
+    from alembic.script import ScriptDirectory
 
-    config = Config()
-    config.set_main_option("script_location", "mercury.storage.sql:migrations")
-    config.set_main_option("path_separator", "os")
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    scripts = ScriptDirectory(str(files("mercury.storage.sql") / "migrations"))
+    options = {
+        "version_table": VERSION_TABLE,
+        "transactional_ddl": True,
+        "fn": lambda found, _context: scripts._upgrade_revs("head", found),
+    }
+    context = MigrationContext.configure(connection, opts=options)
+    with context.begin_transaction():
+        context.run_migrations(op=Operations(context))

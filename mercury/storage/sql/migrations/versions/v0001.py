@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from alembic import op
+from alembic.operations import Operations
 
 revision = "0001"
 down_revision = None
 
 
-def upgrade() -> None:
+def upgrade(op: Operations) -> None:
     op.create_table(
         "mercury_claim",
         sa.Column("resource", sa.Text(), nullable=False),
@@ -298,7 +298,7 @@ def upgrade() -> None:
     )
 
 
-def downgrade() -> None:
+def downgrade(op: Operations) -> None:
     op.drop_table("mercury_store")
     op.drop_table("mercury_rms_sequence")
     op.drop_table("mercury_rms_message")
