@@ -82,7 +82,6 @@ def waiting(store: StorageManager) -> list[str]:
         (LetterFilter(dead_before=NOW + 1), ["a"]),
         (LetterFilter(dead_before=NOW + 2, key=KEY.name), ["a"]),
     ],
-    ids=str,
 )
 def test_those_are_found_that_the_filter_means(
     store: StorageManager, letters: DeadLetters, which: LetterFilter, found: list[str]

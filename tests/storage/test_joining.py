@@ -227,7 +227,7 @@ def test_a_session_whose_commits_may_be_lost_is_refused(postgres_url: str) -> No
     place.close()
 
 
-@pytest.mark.parametrize("work", ["begin", 1, object()], ids=str)
+@pytest.mark.parametrize("work", ["begin", 1, object()], ids=["a text", "a number", "a thing"])
 def test_what_is_no_transaction_is_refused(place: Place, work: Any) -> None:
     with pytest.raises(CapabilityError, match="Session or Connection"):
         place.sender.send(Order(1), operation="put", tx=work)

@@ -197,7 +197,8 @@ class Coordinator:
         """
         with self.process.run() as gtrid:
             if self.two_phase:
-                branches = [*branches, *self._commit_two_phase(tx, gtrid, branches)]
+                # The store's part first: whoever sees what the application did sends after what it sent with that.
+                branches = [*self._commit_two_phase(tx, gtrid, branches), *branches]
             else:
                 self._commit_last_resource(tx, gtrid, branches)
             away = [branch.name for branch in branches if not self.commit_branch(branch, gtrid)]

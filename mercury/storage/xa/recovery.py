@@ -81,7 +81,7 @@ class Recovery:
         """Every database where a branch may be left."""
         named = [each for each in self._coordinator.resources.values() if not each.is_store]
         own = self._coordinator.store_resource
-        return [*named, own] if self._coordinator.store.capabilities.two_phase else named
+        return [own, *named] if self._coordinator.store.capabilities.two_phase else named
 
     def run_once(self, now: float) -> InDoubt:
         """Look everywhere once, one database after the other. Returns what is left.
@@ -147,7 +147,24 @@ class Recovery:
                     return None
         except TransientStorageError as error:
             return _in_doubt(branch, look.now, f"it is about to be decided: {error}")
+        if self._comes_later(resource, decision):
+            return _in_doubt(branch, look.now, "the store's part comes first")
         return self._finish(resource, branch, decisions, decision, look.now)
+
+    def _comes_later(self, resource: Resource, decision: Decision) -> bool:
+        """Whether the store's part is yet to be committed: what is sent by whoever sees this one must come after it.
+
+        While the store is away nobody sends anything, and nobody is kept waiting for it.
+        """
+        store = self._coordinator.store_resource
+        with self._mutex:
+            away = store.name in self._away
+        if away or resource.name == store.name or store.name not in decision.branches:
+            return False
+        try:
+            return decision.verdict is Verdict.COMMIT and store.is_prepared(decision.gtrid.gid(store.name))
+        except StorageError:
+            return False
 
     def arbitrate(self, decisions: DecisionLog, branch: PreparedBranch, now: float) -> tuple[Decision, bool]:
         """Decide to roll back, unless it is decided already. Returns the decision to obey, and whether it is new.
