@@ -1,4 +1,4 @@
-"""What is sent by whoever has seen a transaction comes after what that one sent: the store's part is committed first."""
+"""Who has seen a transaction sends after what that one sent: the store's part is committed first."""
 
 from __future__ import annotations
 
