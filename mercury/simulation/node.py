@@ -257,6 +257,12 @@ class Node:
         if life is not self._life or life.work_at != at:
             return
         life.work_at = None
+        try:
+            self._turn(life)
+        except SimulatedCrash:
+            self.crash()
+
+    def _turn(self, life: _Life) -> None:
         now = self._world.now
         called, life.called = life.called, set()
         topics = [topic for topic in Topic if topic in called or self._due_at(life, topic) <= now]
@@ -267,9 +273,6 @@ class Node:
         except TransientStorageError:
             life.called |= set(topics)
             self._plan_work(0.01)
-            return
-        except SimulatedCrash:
-            self.crash()
             return
         if Topic.RMS in topics:
             for place in list(life.parked):

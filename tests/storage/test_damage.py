@@ -95,6 +95,8 @@ def test_a_message_that_was_altered_before_its_handler_saw_it_is_not_delivered_a
         assert sender.wait(30)  # all are stored there
         eventually(lambda: tried, "the first is tried")
         flip(sql_url, "mercury_invoker_message", column, receipts[1].message_id)
+        before = len(tried)
+        eventually(lambda: len(tried) >= before + 2, "they are read again")  # one may have read them before
         shop.before = lambda _order: None
         eventually(lambda: len(shop.handled) == 2, "the others are handled")
         assert shop.orders == [1, 3]

@@ -11,7 +11,7 @@ from .test_recovery import leave, recover
 
 def seen_before_it_is_sent(places: Places) -> bool:
     """Whether the application's part is visible, and the message is not."""
-    sent, placed, _ = places.state
+    placed, sent, _ = places.state
     return placed != [] and sent == []
 
 

@@ -39,7 +39,8 @@ class Notifier:
     """
 
     def __init__(self, url: URL, tell: Tell) -> None:
-        self._address = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        # As the store's own engine reads it: a driver reads the text of a URL in another way, blanks for example.
+        _, self._address = url.get_dialect()().create_connect_args(url)
         self._tell = tell
         self._me = uuid.uuid4().hex[:12]
         self._topics: queue.SimpleQueue[frozenset[Topic] | None] = queue.SimpleQueue()
@@ -72,7 +73,7 @@ class Notifier:
                 thread.join(2 * LOOK)
 
     def _connect(self) -> psycopg.Connection:
-        return psycopg.connect(self._address, autocommit=True, application_name="mercury-notify")
+        return psycopg.connect(**{**self._address, "autocommit": True, "application_name": "mercury-notify"})
 
     def _send(self) -> None:
         connection: psycopg.Connection | None = None

@@ -6,6 +6,7 @@ program and writes to these files. It prints the new process's number.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -38,6 +39,8 @@ PROGRAMS = {Side.CLIENT: client.main, Side.SERVER: server.main}
 def main() -> None:
     for name in LATER:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # what is here stays: no child need copy it to look at it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are nobody's business here
     hook.say("ready")
     for line in sys.stdin:
