@@ -7,7 +7,7 @@ in memory, and saves what changed at the end. What is to be said to the peers is
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TypeVar
 
 from mercury.engine.aftermath import apply_rms_effects, save_rms, silence
@@ -28,7 +28,6 @@ from mercury.statemachine.messages import (
 from mercury.statemachine.rms import RmsWork
 from mercury.storage.api import Transaction
 from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord, RmsRecord, SequenceKey
-from mercury.wire.envelope import Envelope
 
 log = logging.getLogger("mercury.engine.reception")
 
@@ -63,20 +62,17 @@ class Batch:
         acknowledged = {each.identifier for envelope in envelopes for each in envelope.acknowledgements}
         self.tx.rms.expect(identifiers=acknowledged, create_message_ids=relates, message_ids=relates)
         keys = dict.fromkeys(_known(key for draft in drafts for key in self._keys_of(draft)))
-        self.tx.rms.lock(keys)
-        self._keys = {key: self.tx.rms.records(key) for key in keys}
+        self._lock_keys(keys)
         self.tx.rms.expect(message_ids=relates)  # as they are now that they are locked
-        self.tx.invoker.expect(name for name in self.rmds if name in self._addressed(envelopes))
-
-    @staticmethod
-    def _addressed(envelopes: Iterable[Envelope]) -> set[str]:
-        """The sequences that messages come for."""
-        return {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
+        addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
+        self.tx.invoker.expect(name for name in self.rmds if name in addressed)
 
     def lock_for(self, outgoing: Outgoing) -> None:
         """Lock the rows that the success of a post may change."""
         self.rmds = self.tx.rmd.lock(_known([outgoing.pair]))
-        keys = _known([outgoing.key])
+        self._lock_keys(_known([outgoing.key]))
+
+    def _lock_keys(self, keys: Collection[SequenceKey]) -> None:
         self.tx.rms.lock(keys)
         self._keys = {key: self.tx.rms.records(key) for key in keys}
 

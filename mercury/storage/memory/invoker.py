@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from mercury.errors import Conflict
 from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.tables import InvokerState
+from mercury.storage import order
 from mercury.storage.api import Topic
-from mercury.storage.memory import locks
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord, shallow
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class MemoryInvoker:
             return {number: rows[number] for number in numbers if number in rows}
 
     def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
-        self._tx.locks.acquire(locks.INVOKER, [record.sequence])
+        self._tx.locks.acquire(order.INVOKER, [record.sequence])
         with self._tx.store.mutex:
             buffer = self._committed.buffers.get(record.sequence)
             if buffer is None or buffer.record.version != record.version:

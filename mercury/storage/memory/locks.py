@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 
 from mercury.errors import TransientStorageError
 from mercury.storage.api import LockOrderError
+from mercury.storage.order import NAMES
 
-#: The order of the kinds (house.md, invariant 4).
-RMD, INVOKER, RMS = 0, 1, 2
-_NAMES = ("RMD", "InvokerBuffer", "RMS")
 
 
 @dataclass(slots=True)
@@ -75,10 +73,10 @@ class HeldLocks:
             if (kind, name) in self._held:
                 continue
             if (kind, name) < self._highest:
-                held = f"{_NAMES[self._highest[0]]} {self._highest[1]}"
-                raise LockOrderError(f"{_NAMES[kind]} {name} is locked after {held}")
+                held = f"{NAMES[self._highest[0]]} {self._highest[1]}"
+                raise LockOrderError(f"{NAMES[kind]} {name} is locked after {held}")
             if not self._table.acquire(kind, name):
-                raise TransientStorageError(f"{_NAMES[kind]} {name} was not unlocked within {self._table.timeout} s")
+                raise TransientStorageError(f"{NAMES[kind]} {name} was not unlocked within {self._table.timeout} s")
             self._held[kind, name] = None
             self._highest = (kind, name)
 

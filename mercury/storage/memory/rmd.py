@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mercury.errors import Conflict
+from mercury.storage import order
 from mercury.storage.api import Topic
-from mercury.storage.memory import locks
 from mercury.storage.records import RmdRecord
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class MemoryRmd:
 
     def lock(self, identifiers: Iterable[str]) -> dict[str, RmdRecord]:
         wanted = list(identifiers)
-        self._tx.locks.acquire(locks.RMD, wanted)
+        self._tx.locks.acquire(order.RMD, wanted)
         records = ((identifier, self.read(identifier)) for identifier in wanted)
         return {identifier: record for identifier, record in records if record is not None}
 
@@ -80,16 +80,16 @@ class MemoryRmd:
             return self._committed.by_create.get((create_message_id, acks_to))
 
     def insert(self, record: RmdRecord) -> None:
-        self._tx.locks.adopt(locks.RMD, record.identifier)
+        self._tx.locks.adopt(order.RMD, record.identifier)
         self.inserted.append(record)
         self.changed[record.identifier] = record.copy()
 
     def save(self, record: RmdRecord) -> None:
-        self._tx.require(locks.RMD, record.identifier)
+        self._tx.require(order.RMD, record.identifier)
         self.changed[record.identifier] = record.copy()
 
     def delete(self, identifier: str) -> None:
-        self._tx.require(locks.RMD, identifier)
+        self._tx.require(order.RMD, identifier)
         self.changed[identifier] = None
 
     def open_count(self) -> int:

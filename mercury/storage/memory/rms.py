@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from mercury.errors import Conflict
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
+from mercury.storage import order
 from mercury.storage.api import Topic
-from mercury.storage.memory import locks
 from mercury.storage.memory.rms_committed import NumberedRows
 from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
 
@@ -34,7 +34,7 @@ class MemoryRms:
         self.appended.append(message.copy())
 
     def lock(self, keys: Iterable[SequenceKey]) -> None:
-        self._tx.locks.acquire(locks.RMS, [str(key) for key in keys])
+        self._tx.locks.acquire(order.RMS, [str(key) for key in keys])
 
     def records(self, key: SequenceKey) -> list[RmsRecord]:
         self._require(key)
@@ -68,7 +68,7 @@ class MemoryRms:
             return found[0] if found else None
 
     def insert(self, record: RmsRecord) -> None:
-        self._tx.locks.adopt(locks.RMS, str(record.channel.key))
+        self._tx.locks.adopt(order.RMS, str(record.channel.key))
         self._own_records(record.channel.key).append(record.copy())
 
     def save(self, record: RmsRecord) -> None:
@@ -202,7 +202,7 @@ class MemoryRms:
     # --- within ----------------------------------------------------------------------------------------------------
 
     def _require(self, key: SequenceKey) -> None:
-        self._tx.require(locks.RMS, str(key))
+        self._tx.require(order.RMS, str(key))
 
     def _own_records(self, key: SequenceKey) -> list[RmsRecord]:
         self._require(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -30,7 +31,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.pool import NullPool
 
 from mercury.storage.api import Capabilities
-from mercury.storage.sql.schema import METADATA
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -84,10 +84,6 @@ class Postgres(Dialect):
     name = "postgresql"
     single_writer = False
 
-    def __init__(self) -> None:
-        self._inserts = {(table.name, ignore): _insert(table, ignore) for table in METADATA.tables.values()
-                         for ignore in (False, True)}  # fmt: skip
-
     def engine(self, url: URL, lock_timeout: float, idle_timeout: float) -> Engine:
         options = (
             f"-c lock_timeout={int(lock_timeout * 1000)} "
@@ -120,12 +116,12 @@ class Postgres(Dialect):
     def insert(self, connection: Connection, table: Table, rows: Rows, *, ignore: bool = False) -> None:
         if not rows:
             return
-        statement, columns = self._inserts[table.name, ignore]
+        statement, columns = _insert(table, ignore=ignore)
         connection.exec_driver_sql(statement, {name: [row[name] for row in rows] for name in columns})
 
     def insert_both(self, connection: Connection, first: Table, first_rows: Rows, second: Table, rows: Rows) -> None:
-        statement, columns = self._inserts[first.name, False]
-        before, names = _insert(second, False, prefix="second_")
+        statement, columns = _insert(first)
+        before, names = _insert(second, prefix="second_")
         parameters = {name: [row[name] for row in first_rows] for name in columns}
         parameters |= {f"second_{name}": [row[name] for row in rows] for name in names}
         connection.exec_driver_sql(f"with second as ({before}) {statement}", parameters)
@@ -133,18 +129,26 @@ class Postgres(Dialect):
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         if not rows:
             return
-        columns = list(rows[0])
-        sets = ", ".join(f'"{name}" = v."{name}"' for name in columns if name != key)
-        names = ", ".join(f'"{name}"' for name in columns)
-        arrays = ", ".join(_array(table, name) for name in columns)
+        columns = tuple(rows[0])
         connection.exec_driver_sql(
-            f'update {table.name} t set {sets} from unnest({arrays}) as v({names}) where t."{key}" = v."{key}"',  # noqa: S608  # names are the schema's own
-            {name: [row[name] for row in rows] for name in columns},
+            _update(table, key, columns), {name: [row[name] for row in rows] for name in columns}
         )
 
 
-def _insert(table: Table, ignore: bool, prefix: str = "") -> tuple[str, list[str]]:
-    columns = [column.name for column in table.columns if not (column.primary_key and column.name == "position")]
+# Statements of the schema's own names: few, and made once.
+
+
+@lru_cache(maxsize=128)
+def _update(table: Table, key: str, columns: tuple[str, ...]) -> str:
+    sets = ", ".join(f'"{name}" = v."{name}"' for name in columns if name != key)
+    names = ", ".join(f'"{name}"' for name in columns)
+    arrays = ", ".join(_array(table, name) for name in columns)
+    return f'update {table.name} t set {sets} from unnest({arrays}) as v({names}) where t."{key}" = v."{key}"'  # noqa: S608
+
+
+@lru_cache(maxsize=128)
+def _insert(table: Table, *, ignore: bool = False, prefix: str = "") -> tuple[str, tuple[str, ...]]:
+    columns = tuple(column.name for column in table.columns if not (column.primary_key and column.name == "position"))
     names = ", ".join(f'"{name}"' for name in columns)
     arrays = ", ".join(_array(table, name, prefix) for name in columns)
     end = " on conflict do nothing" if ignore else ""

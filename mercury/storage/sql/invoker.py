@@ -11,6 +11,7 @@ from sqlalchemy import and_, delete, func, or_, select, update
 from mercury.errors import Conflict
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage.api import Topic
+from mercury.storage.order import INVOKER
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
 from mercury.storage.sql.codec import inbound_message, inbound_values, invoker_record, invoker_values
 from mercury.storage.sql.dialects import chunks
@@ -19,7 +20,6 @@ from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE
 if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
 
-KIND = 1
 BUFFER, MESSAGE = INVOKER_BUFFER, INVOKER_MESSAGE
 IS_MESSAGE = MESSAGE.c.kind == InboundKind.MESSAGE.value
 NEWEST = select(func.coalesce(func.max(MESSAGE.c.position), 0)).scalar_subquery()
@@ -113,7 +113,7 @@ class SqlInvoker:
         return found
 
     def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
-        self._tx.locked(KIND, self._tx.to_lock(KIND, [record.sequence]))
+        self._tx.locked(INVOKER, self._tx.to_lock(INVOKER, [record.sequence]))
         self._window = None
         values = invoker_values(record) | {"version": record.version + 1, "turn": NEWEST}
         marked = self._tx.write(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import delete, func, select
 
 from mercury.storage.api import Topic
+from mercury.storage.order import RMD
 from mercury.storage.records import RmdRecord
 from mercury.storage.sql.codec import rmd_record, rmd_values
 from mercury.storage.sql.dialects import chunks
@@ -16,7 +17,6 @@ from mercury.storage.sql.schema import RMD_SEQUENCE
 if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
 
-KIND = 0
 TABLE = RMD_SEQUENCE
 
 
@@ -30,13 +30,13 @@ class SqlRmd:
 
     def lock(self, identifiers: Iterable[str]) -> dict[str, RmdRecord]:
         wanted = list(dict.fromkeys(identifiers))
-        locked = self._tx.to_lock(KIND, wanted)
+        locked = self._tx.to_lock(RMD, wanted)
         missing = sorted({*locked, *(identifier for identifier in wanted if identifier not in self._known)})
         for part in chunks(missing):
             query = select(TABLE).where(TABLE.c.identifier.in_(part)).order_by(TABLE.c.identifier)
             for row in self._tx.read_locked(query):
                 self._known[row["identifier"]] = rmd_record(row)
-        self._tx.locked(KIND, locked)
+        self._tx.locked(RMD, locked)
         found = ((identifier, self._known.get(identifier)) for identifier in wanted)
         return {identifier: record.copy() for identifier, record in found if record is not None}
 
@@ -58,13 +58,13 @@ class SqlRmd:
         return rows[0]["identifier"] if rows else None
 
     def insert(self, record: RmdRecord) -> None:
-        self._tx.adopt(KIND, record.identifier)
+        self._tx.adopt(RMD, record.identifier)
         self._tx.insert(TABLE, [rmd_values(record)])
         self._known[record.identifier] = record.copy()
         self._wake(record)
 
     def save(self, record: RmdRecord) -> None:
-        self._tx.require(KIND, record.identifier)
+        self._tx.require(RMD, record.identifier)
         self._known[record.identifier] = record.copy()
         self._changed[record.identifier] = None
         self._wake(record)
@@ -74,7 +74,7 @@ class SqlRmd:
             self._tx.topics.add(Topic.RMD)
 
     def delete(self, identifier: str) -> None:
-        self._tx.require(KIND, identifier)
+        self._tx.require(RMD, identifier)
         self._tx.write(delete(TABLE).where(TABLE.c.identifier == identifier))
         self._known[identifier] = None
         self._changed.pop(identifier, None)

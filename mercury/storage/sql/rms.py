@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Select, delete, select
 
 from mercury.storage.api import Topic
+from mercury.storage.order import RMS
 from mercury.storage.records import RmsRecord, SequenceKey
 from mercury.storage.sql.codec import Values, rms_record, rms_values
 from mercury.storage.sql.dialects import chunks
@@ -18,7 +19,6 @@ from mercury.storage.sql.values import read_channel
 if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
 
-KIND = 2
 TABLE = RMS_SEQUENCE
 
 
@@ -34,7 +34,7 @@ class SqlRms(SqlRmsRows):
 
     def lock(self, keys: Iterable[SequenceKey]) -> None:
         by_id = {key.digest: key for key in keys}
-        wanted = self._tx.to_lock(KIND, list(by_id))
+        wanted = self._tx.to_lock(RMS, list(by_id))
         for part in chunks(wanted):
             here = {row["key_id"] for row in self._tx.read_locked(_keys(part))}
             new = [name for name in part if name not in here]
@@ -43,7 +43,7 @@ class SqlRms(SqlRmsRows):
                 rows = [{"key_id": name, "endpoint": by_id[name].endpoint, "name": by_id[name].name} for name in new]
                 self._tx.insert(RMS_KEY, rows, ignore=True)
                 self._tx.read_locked(_keys(new))
-        self._tx.locked(KIND, wanted)
+        self._tx.locked(RMS, wanted)
         self._load(wanted)
         self.forget_expected()
 
@@ -68,7 +68,7 @@ class SqlRms(SqlRmsRows):
 
     def insert(self, record: RmsRecord) -> None:
         name = record.channel.key.digest
-        self._tx.adopt(KIND, name)
+        self._tx.adopt(RMS, name)
         key = record.channel.key
         self._tx.insert(RMS_KEY, [{"key_id": name, "endpoint": key.endpoint, "name": key.name}], ignore=True)
         self._load([name])
@@ -110,8 +110,8 @@ class SqlRms(SqlRmsRows):
             strict=True,
         ):
             remembered = self._tx.store.remembered_keys
-            wanted = [value for value in values if value not in known and value not in remembered]
-            known |= {value: remembered[value] for value in values if value in remembered}
+            known |= {value: key for value in values if (key := remembered.get(value)) is not None}
+            wanted = [value for value in values if value not in known]
             known |= dict.fromkeys(wanted)
             for part in chunks(wanted):
                 for row in self._tx.read(select(column.label("value"), TABLE.c.channel).where(column.in_(part))):
@@ -129,8 +129,8 @@ class SqlRms(SqlRmsRows):
             known, column, value = self._expected_keys[1], TABLE.c.create_message_id, create_message_id
         if value in known:
             return known[value]
-        rows = self._tx.read(select(TABLE).where(column == value).limit(1))
-        return rms_record(rows[0]).channel.key if rows else None
+        rows = self._tx.read(select(TABLE.c.channel).where(column == value).limit(1))
+        return read_channel(rows[0]["channel"]).key if rows else None
 
     # --- the end of the transaction --------------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class SqlRms(SqlRmsRows):
 
     def _own_records(self, key: SequenceKey) -> list[RmsRecord]:
         name = key.digest
-        self._tx.require(KIND, name)
+        self._tx.require(RMS, name)
         self._load([name])
         return self._records[name]
 

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, and_, delete, false, func, insert, literal
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.api import Topic
+from mercury.storage.order import RMS
 from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
 from mercury.storage.sql.codec import body_values, outbound_message, outbound_values
 from mercury.storage.sql.dialects import chunks
@@ -17,7 +18,6 @@ from mercury.storage.sql.schema import RMS_BODY, RMS_KEPT, RMS_MESSAGE, RMS_SEQU
 if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
 
-KIND = 2
 ROW, BODY, KEPT, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_KEPT, RMS_SEQUENCE
 SETTLED = and_(ROW.c.acknowledged, or_(ROW.c.answered, not_(ROW.c.replays)))
 BODY_COLUMNS = tuple(column for column in BODY.c if column.name != "message_id")
@@ -220,7 +220,7 @@ class SqlRmsRows:
     # --- within ----------------------------------------------------------------------------------------------------
 
     def _require(self, key: SequenceKey) -> None:
-        self._tx.require(KIND, key.digest)
+        self._tx.require(RMS, key.digest)
 
     def _own(self, message_id: str) -> OutboundMessage | None:
         row = self.row(message_id)

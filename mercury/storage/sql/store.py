@@ -83,30 +83,30 @@ class SqlStore:
         return due is not None and due <= self.clock() + SOON
 
     def transaction(self) -> SqlTransaction:
-        if self._closed:
-            raise StorageError("the store is closed")
+        self._refuse_when_closed()
         return SqlTransaction(self) if self.coordinator is None else self.coordinator.transaction()
 
     def join(self, work: object) -> AbstractContextManager[Transaction]:
-        if self._closed:
-            raise StorageError("the store is closed")
+        self._refuse_when_closed()
         return self._joins.join(work)
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """A connection for statements of their own; the caller commits."""
-        if self._closed:
-            raise StorageError("the store is closed")
+        self._refuse_when_closed()
         with translated(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def asking(self) -> Iterator[Connection]:
         """A connection where each statement is a transaction of its own."""
-        if self._closed:
-            raise StorageError("the store is closed")
+        self._refuse_when_closed()
         with translated(), self._autocommit.connect() as connection:
             yield connection
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise StorageError("the store is closed")
 
     def tell(self, topics: frozenset[Topic]) -> None:
         """A commit of this process has made work."""

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from mercury.errors import CapabilityError, Conflict, StorageError
 from mercury.storage.api import Claim, Ending, LockOrderError, Outcome, Topic
+from mercury.storage.order import NAMES
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints
 from mercury.storage.sql.errors import translate, translated
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from mercury.storage.sql.dialects import Dialect
     from mercury.storage.sql.store import SqlStore
 
-#: The order in which rows are locked (storage.api).
-RMD, INVOKER, RMS = range(3)
-KINDS = ("RMD", "InvokerBuffer", "RMS")
 #: Under this name a connection knows the transaction that it belongs to.
 OWNER = "mercury transaction"
 
@@ -173,7 +171,7 @@ class SqlTransaction:
         """
         wanted = sorted({name for name in names if (kind, name) not in self._locked})
         if wanted and (kind, wanted[0]) < self._highest:
-            raise LockOrderError(f"{KINDS[kind]} {wanted[0]} is locked after {KINDS[self._highest[0]]}")
+            raise LockOrderError(f"{NAMES[kind]} {wanted[0]} is locked after {NAMES[self._highest[0]]}")
         return wanted
 
     def locked(self, kind: int, names: Sequence[str]) -> None:
@@ -189,7 +187,7 @@ class SqlTransaction:
     def require(self, kind: int, name: str) -> None:
         """A row may be changed only while it is locked."""
         if (kind, name) not in self._locked:
-            raise LockOrderError(f"{KINDS[kind]} {name} is changed without its lock")
+            raise LockOrderError(f"{NAMES[kind]} {name} is changed without its lock")
 
     # --- the contract ----------------------------------------------------------------------------------------------
 

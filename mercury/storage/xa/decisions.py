@@ -167,8 +167,7 @@ class DecisionLog:
     def expect(self, gtrid: Gtrid, resource: str, xid: int) -> None:
         """The branch of a transaction in a resource is yet to be finished, as was decided."""
         with self.writing() as connection:
-            this = select(DECISION).where(DECISION.c.gtrid == str(gtrid))
-            row = connection.execute(self._dialect.locking(this)).mappings().first()
+            row = self._locked(connection, gtrid)
             if row is not None:
                 values = {"branches": json.dumps(json.loads(row["branches"]) | {resource: xid})}
                 connection.execute(update(DECISION).where(DECISION.c.gtrid == str(gtrid)).values(values))
@@ -176,8 +175,7 @@ class DecisionLog:
     def finished(self, gtrid: Gtrid, resource: str) -> None:
         """The branch of a transaction in a resource is finished; with the last one, `commit` is forgotten."""
         with self.writing() as connection:
-            this = select(DECISION).where(DECISION.c.gtrid == str(gtrid))
-            row = connection.execute(self._dialect.locking(this)).mappings().first()
+            row = self._locked(connection, gtrid)
             if row is None:
                 return
             left = {name: xid for name, xid in json.loads(row["branches"]).items() if name != resource}
@@ -224,6 +222,10 @@ class DecisionLog:
         return [Heuristic(**row) for row in rows]
 
     # --- within ----------------------------------------------------------------------------------------------------
+
+    def _locked(self, connection: Connection, gtrid: Gtrid) -> RowMapping | None:
+        this = select(DECISION).where(DECISION.c.gtrid == str(gtrid))
+        return connection.execute(self._dialect.locking(this)).mappings().first()
 
     def now(self) -> float:
         """The log's clock, seconds since the epoch."""

@@ -13,7 +13,8 @@ from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
 from mercury.storage.api import LockOrderError
 from mercury.storage.memory import MemoryStore
-from mercury.storage.memory.locks import INVOKER, RMD, RMS, HeldLocks, LockTable
+from mercury.storage.memory.locks import HeldLocks, LockTable
+from mercury.storage.order import INVOKER, RMD, RMS
 from mercury.storage.records import (
     Channel,
     InboundKind,

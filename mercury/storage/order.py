@@ -1,0 +1,7 @@
+"""The order in which rows are locked: by kind, and within a kind by name."""
+
+from __future__ import annotations
+
+RMD, INVOKER, RMS = range(3)
+#: For people.
+NAMES = ("RMD", "InvokerBuffer", "RMS")
