@@ -6,7 +6,6 @@ Nothing here knows of the bad network; a client without an audience is much shor
 import argparse
 import json
 import logging
-import time
 
 from mercury import Mercury, MessageContext
 from samples.lossy_network.messages import Answer, Question
@@ -40,14 +39,16 @@ def main() -> None:
         questions.close()  # no more after these; it ends when all are answered
         tell(sent=options.messages)
 
-        told, ended = 0, False
-        while not ended:
-            time.sleep(LOOK)
-            ended = all(sequence.state.startswith("ENDED") for sequence in questions.status())
+        told, done = 0, False
+        while not done:
+            # Until the sequence has ended and every answer was taken: one that is stored may wait for those before it.
+            done = questions.wait(timeout=LOOK)
             acknowledged = sum(high - low + 1 for each in questions.status() for low, high in each.ranges)
             # WS-RM 1.0 ends a sequence with an empty message, which has a number and is acknowledged like the others.
-            tell(acknowledged=min(acknowledged, options.messages), answers=answers[told:])
-            told = len(answers)
+            new = answers[told:]
+            tell(acknowledged=min(acknowledged, options.messages), answers=new)
+            told += len(new)
+    tell(answers=answers[told:])  # what was committed as the last is in the list once Mercury has stopped
 
 
 def tell(**values: object) -> None:
