@@ -186,6 +186,8 @@ class RMSSequenceManager(Protocol):
         """Insert a row without a number and without locking any sequence (transactions.md 5).
 
         :raises Conflict: at the commit, when a row with this MessageID exists.
+        :raises TransientStorageError: an earlier commit of this process is not finished in the store yet (two-phase
+            form), and this would overtake it.
         """
 
     def lock(self, keys: Iterable[SequenceKey]) -> None:

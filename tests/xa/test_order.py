@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from mercury.errors import TransientStorageError
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mercury.errors import OutcomeUnknown, TransientStorageError
+from mercury.storage.api import Ending
+from mercury.storage.xa.branch import Branch
+from mercury.storage.xa.coordinator import Coordinator
+from mercury.storage.xa.decisions import Decision
+from mercury.storage.xa.names import Gtrid
 
 from .pausing import paused
-from .places import Places
+from .places import Places, send, work
 from .test_recovery import leave, recover
 
 
@@ -46,3 +56,67 @@ def test_a_store_that_is_away_keeps_nobody_waiting(places: Places) -> None:
         assert places.placed() == [1]
         assert recover(other) == 0
     assert places.state == ([1], [1], [])
+
+
+def test_nothing_is_sent_before_what_this_process_has_left_prepared(places: Places) -> None:
+    """The store goes away between the decision and its part: the application goes on, and the store comes back."""
+    with places.process() as coordinator:
+        broken_at(coordinator, "commit_branch")
+        with coordinator.transaction() as tx:
+            work(tx, 1)
+        assert tx.outcome.ending is Ending.COMMITTED
+        with coordinator.transaction() as tx:
+            send(tx, 2)
+        assert places.sent() == [1, 2]
+
+
+@pytest.mark.parametrize("places", ["two-phase"], indirect=True)
+def test_what_can_not_be_finished_yet_keeps_the_next_from_being_sent(places: Places) -> None:
+    with places.process() as coordinator:
+        broken_at(coordinator, "commit_branch")
+        with coordinator.transaction() as tx:
+            work(tx, 1)
+        coordinator.recovery.recover = lambda resource, now: None  # type: ignore[method-assign]
+        with pytest.raises(TransientStorageError, match="left prepared"), coordinator.transaction() as tx:
+            send(tx, 2)
+        assert places.sent() == []
+
+
+@pytest.mark.parametrize("places", ["two-phase"], indirect=True)
+def test_nothing_is_sent_before_it_is_known_what_became_of_the_last(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mercury.storage.xa.coordinator.TRIES", 1)
+    with places.process() as coordinator:
+        with log_away(coordinator), pytest.raises(OutcomeUnknown), coordinator.transaction() as tx:
+            work(tx, 1)
+        with coordinator.transaction() as tx:
+            send(tx, 2)
+        assert places.sent() == [1, 2]
+
+
+def broken_at(coordinator: Coordinator, step: str) -> None:
+    """The databases do not do this step."""
+
+    def breaks(branch: Branch, gtrid: Gtrid) -> bool:
+        return False
+
+    setattr(coordinator, step, breaks)
+
+
+@contextmanager
+def log_away(coordinator: Coordinator) -> Iterator[None]:
+    """The decision's commit is not answered, and neither is whoever asks what became of it."""
+    real, decisions = coordinator.commit_decision, coordinator.decisions.arbitrate
+
+    def lost(commit: Callable[[], None]) -> None:
+        commit()
+        raise TransientStorageError("the answer is lost")
+
+    def away(decision: Decision) -> tuple[Decision, bool]:
+        raise TransientStorageError("it is away")
+
+    coordinator.commit_decision = lost  # type: ignore[method-assign]
+    coordinator.decisions.arbitrate = away  # type: ignore[method-assign]
+    yield
+    coordinator.commit_decision, coordinator.decisions.arbitrate = real, decisions  # type: ignore[method-assign]

@@ -41,6 +41,9 @@ class SqlRmsRows:
     # --- handed over -----------------------------------------------------------------------------------------------
 
     def append(self, message: OutboundMessage) -> None:
+        coordinator = self._tx.store.coordinator
+        if coordinator is not None:
+            coordinator.settle()
         self.appended.append(message.copy())
         if self._tx.joined:
             self.flush_appended()

@@ -87,6 +87,8 @@ class Coordinator:
         self.process = Process(self.decisions, self.store_id, new_incarnation, self.pace.lease, self.clock)
         self._mutex = threading.Lock()
         self._finished: list[Gtrid] = []
+        #: The store's parts of this process's commits that are still prepared, as far as is known.
+        self._left: set[str] = set()
         self._closing = threading.Event()
         self.recovery = Recovery(self)
         self._keeper: Keeper | None = None
@@ -204,8 +206,8 @@ class Coordinator:
             away = [branch.name for branch in branches if not self.commit_branch(branch, gtrid)]
         if not away:
             self.forget(gtrid)
-        elif self._keeper is not None:
-            self._keeper.wake()
+        else:
+            self._leave(gtrid, away)
         return Outcome(ending=Ending.COMMITTED, gtrid=str(gtrid), away=tuple(away))
 
     def _commit_last_resource(self, tx: XaTransaction, gtrid: Gtrid, branches: Sequence[Branch]) -> None:
@@ -229,9 +231,39 @@ class Coordinator:
             self.prepare(branch, gtrid)
         with self.decisions.open() as connection:
             self.decide(connection, self._decision(gtrid, taking_part))
-            with self._deciding(tx, gtrid, taking_part, connection.invalidate):
-                self.commit_decision(connection.commit)
+            try:
+                with self._deciding(tx, gtrid, taking_part, connection.invalidate):
+                    self.commit_decision(connection.commit)
+            except OutcomeUnknown:
+                self._leave(gtrid, [branch.name for branch in taking_part])
+                raise
         return [own] if own is not None else []
+
+    def _leave(self, gtrid: Gtrid, names: Sequence[str]) -> None:
+        """Leave these branches to recovery."""
+        with self._mutex:
+            self._left.update(gtrid.gid(name) for name in names if name == STORE_BRANCH)
+        if self._keeper is not None:
+            self._keeper.wake()
+
+    def settle(self) -> None:
+        """Finish what commits of this process have left prepared in the store: nothing that is sent now overtakes it.
+
+        :raises TransientStorageError: it could not be done yet.
+        """
+        with self._mutex:
+            left = list(self._left)
+        if not left:
+            return
+        self.recovery.recover(self.store_resource, self.clock())
+        for gid in left:
+            if self.store_resource.is_prepared(gid):
+                raise TransientStorageError(
+                    f"{gid} is left prepared in the store {self.store_resource} by an earlier commit of this process, "
+                    "and nothing is sent before that is finished; try again"
+                )
+            with self._mutex:
+                self._left.discard(gid)
 
     def _decision(self, gtrid: Gtrid, branches: Sequence[Branch]) -> Decision:
         xids = {branch.name: branch.xid for branch in branches}
