@@ -13,6 +13,7 @@ from mercury.storage.xa.branch import Branch
 from mercury.storage.xa.coordinator import Coordinator
 from mercury.storage.xa.decisions import Decision
 from mercury.storage.xa.names import Gtrid
+from mercury.storage.xa.resources import PreparedBranch
 
 from .pausing import paused
 from .places import Places, send, work
@@ -56,6 +57,25 @@ def test_a_store_that_is_away_keeps_nobody_waiting(places: Places) -> None:
         assert places.placed() == [1]
         assert recover(other) == 0
     assert places.state == ([1], [1], [])
+
+
+def test_a_store_that_has_come_back_is_not_taken_for_away(places: Places) -> None:
+    """Both were away at the last look; the application's database is looked at first."""
+    leave(places, "commit_decision")
+    with places.process() as other:
+        real = other.store_resource.prepared
+        other.store_resource.prepared = unreachable  # type: ignore[method-assign]
+        recover(other)
+        other.store_resource.prepared = real  # type: ignore[method-assign]
+        assert not seen_before_it_is_sent(places)
+        other.recovery.recover(other.resources["app"], other.clock())
+        assert not seen_before_it_is_sent(places)
+        assert recover(other) == 0
+    assert places.state == ([1], [1], [])
+
+
+def unreachable(store_id: str) -> list[PreparedBranch]:
+    raise TransientStorageError("it is away")
 
 
 def test_nothing_is_sent_before_what_this_process_has_left_prepared(places: Places) -> None:

@@ -154,12 +154,11 @@ class Recovery:
     def _comes_later(self, resource: Resource, decision: Decision) -> bool:
         """Whether the store's part is yet to be committed: what is sent by whoever sees this one must come after it.
 
-        While the store is away nobody sends anything, and nobody is kept waiting for it.
+        While the store is away nobody sends anything, and nobody is kept waiting for it. Whether it is away is found
+        out here: it may have come back since the last look.
         """
         store = self._coordinator.store_resource
-        with self._mutex:
-            away = store.name in self._away
-        if away or resource.name == store.name or store.name not in decision.branches:
+        if resource.name == store.name or store.name not in decision.branches:
             return False
         try:
             return decision.verdict is Verdict.COMMIT and store.is_prepared(decision.gtrid.gid(store.name))
