@@ -30,6 +30,8 @@ class SqlRmsRows:
     def __init__(self, transaction: SqlTransaction) -> None:
         self._tx = transaction
         self.appended: list[OutboundMessage] = []
+        #: Whether anything was handed over, written already or not.
+        self.has_appended = False
         #: Rows that were read ahead, by MessageID.
         self._expected: dict[str, OutboundMessage | None] = {}
         #: Rows whose response is stored, and those whose response was consumed: written together.
@@ -44,6 +46,7 @@ class SqlRmsRows:
         coordinator = self._tx.store.coordinator
         if coordinator is not None:
             coordinator.settle()
+        self.has_appended = True
         self.appended.append(message.copy())
         if self._tx.joined:
             self.flush_appended()

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlalchemy import Connection, CursorResult, Executable, NestedTransaction, RowMapping, Select, Table, select
 from sqlalchemy.orm import Session
 
-from mercury.errors import CapabilityError, Conflict, StorageError
+from mercury.errors import CapabilityError, Conflict, StorageError, TransientStorageError
 from mercury.storage.api import Claim, Ending, LockOrderError, Outcome, Topic
 from mercury.storage.order import NAMES
+from mercury.storage.sql import fates
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints
 from mercury.storage.sql.errors import translate, translated
@@ -290,10 +291,31 @@ class SqlTransaction:
         """Write what is left, check, and commit.
 
         :raises StorageError: it could not be done; the caller rolls back.
+        :raises OutcomeUnknown: the commit was not answered, and neither was the question what became of it.
         """
         self.prepare_commit()
-        self.commit_store()
+        known = self._to_ask_for()
+        try:
+            self.commit_store()
+        except TransientStorageError as error:
+            if known is None or self._connection is None:
+                raise
+            self._connection.invalidate()
+            self.outcome = Outcome(ending=Ending.UNKNOWN)
+            if not fates.was_committed(self.store.engine, known, error):
+                self.outcome = Outcome(ending=Ending.ROLLED_BACK)
+                raise
         self.outcome = Outcome(ending=Ending.COMMITTED)
+
+    def _to_ask_for(self) -> fates.TransactionId | None:
+        """This transaction, if whoever has begun it could not tell whether it is committed.
+
+        Mercury's own can be repeated; what the application does, or hands over, can not.
+        """
+        applications = self._deferred is not None or self.rms.has_appended
+        if not applications or not self.dialect.knows_fates or self._connection is None:
+            return None
+        return fates.current(self._connection)
 
     def flush_records(self) -> None:
         """Write the records that were saved since the last time."""

@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from mercury.errors import CapabilityError, OutcomeUnknown, StorageError, TransientStorageError
 from mercury.storage.api import Ending, Outcome
+from mercury.storage.sql.fates import Fate
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.branch import Branch, BranchState
 from mercury.storage.xa.decisions import Decision, DecisionLog, Heuristic, Verdict
@@ -26,7 +27,7 @@ from mercury.storage.xa.keeping import Keeper
 from mercury.storage.xa.names import STORE_BRANCH, Gtrid
 from mercury.storage.xa.process import Process
 from mercury.storage.xa.recovery import Recovery
-from mercury.storage.xa.resources import Fate, NoSuchBranch, Resource
+from mercury.storage.xa.resources import NoSuchBranch, Resource
 from mercury.storage.xa.transaction import XaTransaction
 
 log = logging.getLogger("mercury.storage.xa")

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mercury.errors import StorageError, TransientStorageError
+from mercury.storage.sql.fates import Fate
 from mercury.storage.xa.decisions import Decision, DecisionLog, Incarnation, Verdict
-from mercury.storage.xa.resources import Fate, NoSuchBranch, PreparedBranch, Resource
+from mercury.storage.xa.resources import NoSuchBranch, PreparedBranch, Resource
 
 if TYPE_CHECKING:
     from mercury.storage.xa.coordinator import Coordinator

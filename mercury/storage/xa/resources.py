@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from sqlalchemy import Connection, Engine, exc, inspect, select
 
 from mercury.errors import CapabilityError, StorageError, TransientStorageError
 from mercury.storage.sql.errors import translate
+from mercury.storage.sql.fates import Fate, fate
 from mercury.storage.sql.joining import guard_ends
 from mercury.storage.sql.schema import STORE
 from mercury.storage.xa.names import Gtrid, prefix, read_gid
@@ -24,18 +24,7 @@ PREPARED = """
     order by prepared, gid
 """
 STILL = "select 1 from pg_prepared_xacts where database = current_database() and gid = %(gid)s"
-STATUS = "select pg_xact_status(%(xid)s::xid8)"
 EPOCH = 1 << 32
-
-
-class Fate(enum.Enum):
-    """What PostgreSQL knows of a transaction that it had."""
-
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    IN_PROGRESS = "in progress"
-    #: It is so long ago that PostgreSQL has forgotten it.
-    FORGOTTEN = "forgotten"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +157,7 @@ class Resource:
         :raises TransientStorageError: the database does not answer.
         """
         with self.connection(autocommit=True) as connection:
-            return [_fate(connection, xid) for xid in xids]
+            return [fate(connection, xid) for xid in xids]
 
     @contextmanager
     def connection(self, *, autocommit: bool = False) -> Iterator[Connection]:
@@ -204,13 +193,3 @@ def _with_epoch(xid: int, near: int) -> int:
     """
     ahead = (xid - near) % EPOCH
     return near + ahead - (EPOCH if ahead >= EPOCH // 2 else 0)
-
-
-def _fate(connection: Connection, xid: int) -> Fate:
-    try:
-        status = connection.exec_driver_sql(STATUS, {"xid": str(xid)}).scalar()
-    except exc.DBAPIError as error:
-        if not isinstance(error.orig, psycopg.errors.InvalidParameterValue):
-            raise
-        status = None  # it is yet to come: the database was set back
-    return Fate.FORGOTTEN if status is None else Fate(status)
