@@ -87,6 +87,8 @@ class Step:
     posts: list[Outgoing] = field(default_factory=list)
     #: Sequences worked on.
     progress: int = 0
+    #: All that is due is being worked on by other threads of this process, which look again when they have done.
+    shared: bool = False
     #: MessageIDs of requests whose responses can now go out on a back-channel.
     responses: list[str] = field(default_factory=list)
 

@@ -84,13 +84,16 @@ class InvocationWorker:
         sequences = self._parts.store.due_invoker(now, self._parts.settings.sequence_batch, self._seeker)
         if len(sequences) > 1:
             self.more()
+        busy = 0
         for sequence in sequences:
             if self._put_off.waits(sequence, now):
                 continue
             with self._alone(sequence) as alone:
+                busy += not alone
                 claim = self._parts.claims.take(f"invoker {sequence}", now) if alone else None
                 if claim is not None:
                     step.progress += self._work(sequence, claim, now)
+        step.shared = 0 < busy == len(sequences)
         return step
 
     def next_due(self) -> float | None:

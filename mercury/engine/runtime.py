@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from mercury.engine.core import Engine
+from mercury.engine.crew import Crew, Worker
 from mercury.engine.exchange import Answer, Arrival, Outgoing, Step, Waiting
 from mercury.engine.parking import Parking
 from mercury.engine.transport import Transport
@@ -29,10 +29,10 @@ from mercury.wire.scan import Refused
 
 log = logging.getLogger("mercury.runtime")
 
-#: Seconds before work that could not be done is tried again.
-AGAIN = 0.05
 #: Seconds between two looks of who knows by itself when something is due.
 LONG = 3600.0
+#: Seconds that a transaction waits for arrivals like those that came together before.
+TOGETHER = 0.004
 
 #: Called once with the answer to an arrival, from the committer's thread.
 OnAnswer = Callable[[Answer], None]
@@ -59,14 +59,6 @@ class RuntimeSettings:
         above(0, poll=self.poll)
 
 
-class Worker(Protocol):
-    """One of the engine's workers."""
-
-    def run_once(self, now: float) -> Step: ...
-
-    def next_due(self) -> float | None: ...
-
-
 class Runtime:
     """Runs an engine until it is stopped.
 
@@ -90,23 +82,25 @@ class Runtime:
         self._clock = clock
         self._arrivals: queue.Queue[tuple[Arrival, OnAnswer | None] | None] = queue.Queue(settings.queue)
         self._senders = _Senders(self)
-        self._loops = [
-            _Loop("mercury-rms", Topic.RMS, engine.source, self, settings.poll),
-            _Loop("mercury-rmd", Topic.RMD, engine.destination, self, settings.poll),
-            *(
-                _Loop(f"mercury-invoker-{number}", Topic.INVOKER, engine.invocation, self, settings.poll)
-                for number in range(settings.invokers)
-            ),
-        ]
+        invokers = [f"mercury-invoker-{number}" for number in range(settings.invokers)]
+        self._crews = {
+            Topic.RMS: self._crew(["mercury-rms"], engine.source),
+            Topic.RMD: self._crew(["mercury-rmd"], engine.destination),
+            Topic.INVOKER: self._crew(invokers, engine.invocation),
+        }
+        self._all_crews = list(self._crews.values())
         if retention is not None:
-            self._loops.append(_Loop("mercury-retention", None, retention, self, LONG))
+            self._all_crews.append(self._crew(["mercury-retention"], retention, LONG))
         self._committer = threading.Thread(target=self._commit, name="mercury-committer", daemon=True)
         self._stopping = threading.Event()
         self._started = False
         #: Endpoints whose last exchange failed, with the reason.
         self.troubles = Troubles()
-        engine.invocation.more = lambda: self._wake(Topic.INVOKER)
+        engine.invocation.more = self._crews[Topic.INVOKER].call_another
         store.listen(self._committed)
+
+    def _crew(self, names: list[str], worker: Worker, poll: float | None = None) -> Crew:
+        return Crew(names, worker, self.turn, poll or self._settings.poll, self._clock)
 
     # --- life ------------------------------------------------------------------------------------------------------
 
@@ -115,8 +109,8 @@ class Runtime:
         self._started = True
         self._committer.start()
         self._senders.start(self._settings.senders)
-        for loop in self._loops:
-            loop.start()
+        for crew in self._all_crews:
+            crew.start()
 
     def stop(self, deadline: float) -> None:
         """End all threads: what is being done is finished, nothing new is begun.
@@ -127,24 +121,28 @@ class Runtime:
             return
         until = time.monotonic() + deadline
         self._stopping.set()
-        for loop in self._loops:
-            loop.stop()
+        for crew in self._all_crews:
+            crew.stop()
         self.parking.release_all()
         self._senders.stop()
-        for thread in [*self._loops, *self._senders.threads]:
+        for thread in [*self._crew_threads, *self._senders.threads]:
             thread.join(max(0.0, until - time.monotonic()))
         self._arrivals.put(None)
         self._committer.join(max(0.0, until - time.monotonic()))
-        late = [t.name for t in (*self._loops, *self._senders.threads, self._committer) if t.is_alive()]
+        late = [t.name for t in (*self._crew_threads, *self._senders.threads, self._committer) if t.is_alive()]
         if late:
             log.warning("still busy after %.0f s, left behind: %s", deadline, ", ".join(late))
         self._engine.stop()
         self._transport.close()
 
     @property
+    def _crew_threads(self) -> list[threading.Thread]:
+        return [thread for crew in self._all_crews for thread in crew.threads]
+
+    @property
     def running(self) -> bool:
         """Whether every thread that should run does."""
-        threads = [self._committer, *self._loops, *self._senders.threads]
+        threads = [self._committer, *self._crew_threads, *self._senders.threads]
         return self._started and not self._stopping.is_set() and all(thread.is_alive() for thread in threads)
 
     # --- what comes in ---------------------------------------------------------------------------------------------
@@ -167,25 +165,43 @@ class Runtime:
 
     def _commit(self) -> None:
         """The committer: everything that waits, in one transaction."""
+        before = 1
         while True:
-            first = self._arrivals.get()
-            if first is None:
+            waiting, ended = self._waiting(before)
+            before = len(waiting)
+            if ended:
+                self._arrivals.put(None)
+            if not waiting:
                 return
-            waiting = [first]
-            while len(waiting) < self._settings.batch:
-                try:
-                    more = self._arrivals.get_nowait()
-                except queue.Empty:
-                    break
-                if more is None:
-                    self._arrivals.put(None)
-                    break
-                waiting.append(more)
             answers = self._engine.receive([arrival for arrival, _ in waiting], self._clock())
             for (_, on_answer), answer in zip(waiting, answers, strict=True):
                 self.post(list(answer.posts))
                 if on_answer is not None:
                     on_answer(answer)
+
+    def _waiting(self, before: int) -> tuple[list[tuple[Arrival, OnAnswer | None]], bool]:
+        """What one transaction takes, and whether nothing comes after it.
+
+        :param before: how many the last one took. As many are about to come again, and a commit costs as much as
+            several of them, so it waits a moment; whoever is alone is never kept waiting.
+        """
+        taken: list[tuple[Arrival, OnAnswer | None]] = []
+        until = 0.0
+        while len(taken) < self._settings.batch:
+            try:
+                if not taken:
+                    found = self._arrivals.get()
+                    until = time.monotonic() + TOGETHER
+                elif len(taken) < before and (left := until - time.monotonic()) > 0:
+                    found = self._arrivals.get(timeout=left)
+                else:
+                    found = self._arrivals.get_nowait()
+            except queue.Empty:
+                break
+            if found is None:
+                return taken, True
+            taken.append(found)
+        return taken, False
 
     # --- what goes out ---------------------------------------------------------------------------------------------
 
@@ -219,26 +235,16 @@ class Runtime:
             except queue.Full:
                 continue
 
-    def turn(self, worker: Worker) -> int:
+    def turn(self, worker: Worker) -> Step:
         """One turn of a worker."""
         step = worker.run_once(self._clock())
         self.post(step.posts)
         self.parking.arrived(step.responses)
-        return step.progress
-
-    def now(self) -> float:
-        return self._clock()
+        return step
 
     def _committed(self, topics: frozenset[Topic]) -> None:
         for topic in topics:
-            self._wake(topic)
-
-    def _wake(self, topic: Topic) -> None:
-        """Call one loop that is idle; it calls another if there is more than it can do."""
-        loops = [loop for loop in self._loops if loop.topic is topic]
-        idle = next((loop for loop in loops if loop.idle), None)
-        for loop in loops if idle is None else [idle]:
-            loop.wake()
+            self._crews[topic].call()
 
 
 def _trouble_with(reply: HttpMessage) -> str | None:
@@ -253,55 +259,6 @@ def _trouble_with(reply: HttpMessage) -> str | None:
     except Refused:
         return trouble or f"HTTP status {reply.status}, but with {reply.content_type}: that is no SOAP endpoint"
     return None
-
-
-class _Loop(threading.Thread):
-    """Turns the crank of one worker: when a commit made work, when something is due, and now and then."""
-
-    def __init__(self, name: str, topic: Topic | None, worker: Worker, runtime: Runtime, poll: float) -> None:
-        super().__init__(name=name, daemon=True)
-        self.topic = topic
-        self._worker = worker
-        self._runtime = runtime
-        self._poll = poll
-        self._called = threading.Event()
-        self._ended = False
-        #: It waits, and nobody has called it yet.
-        self.idle = False
-
-    def wake(self) -> None:
-        self.idle = False
-        self._called.set()
-
-    def stop(self) -> None:
-        self._ended = True
-        self._called.set()
-
-    def run(self) -> None:
-        while not self._ended:
-            self._called.clear()
-            try:
-                progress = self._runtime.turn(self._worker)
-                wait = self._pause(AGAIN if not progress else 0.0)
-            except Exception:
-                log.exception("%s failed; it goes on", self.name)
-                wait = self._poll
-            if wait:
-                self.idle = not self._called.is_set()
-                self._called.wait(wait)
-                self.idle = False
-
-    def _pause(self, again: float) -> float:
-        """How long to wait after a turn.
-
-        :param again: seconds to wait when something is due already: when it was tried just now and nothing could be
-            done, somebody else works on it, or the store could not.
-        """
-        due = self._worker.next_due()
-        if due is None:
-            return self._poll
-        remaining = due - self._runtime.now()
-        return min(self._poll, remaining if remaining > 0 else again)
 
 
 class _Senders:

@@ -36,6 +36,8 @@ Rows = Sequence[Mapping[str, Any]]
 
 #: Seconds after which a server that does not answer counts as away, unless its URL says otherwise.
 CONNECT_TIMEOUT = 10
+#: A connection prepares a statement that it has executed so often: Mercury's are few, and come again.
+PREPARE_AFTER = 1
 
 
 class Dialect(ABC):
@@ -99,10 +101,13 @@ class Postgres(Dialect):
             connect_args={
                 "options": f"{options} {given}".strip(),
                 "application_name": "mercury",
+                "prepare_threshold": PREPARE_AFTER,
                 "connect_timeout": int(str(url.query.get("connect_timeout", CONNECT_TIMEOUT))),
             },
             pool_size=10,
             max_overflow=20,
+            # The same few connections again and again: they have the statements prepared, and planned for good.
+            pool_use_lifo=True,
             pool_reset_on_return="rollback",
             pool_pre_ping=False,
         )

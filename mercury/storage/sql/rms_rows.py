@@ -103,6 +103,7 @@ class SqlRmsRows:
     def _keep(self, rows: Sequence[OutboundMessage]) -> None:
         """Rows that got a number or were transmitted are written together."""
         self._numbered |= {row.position: row.copy() for row in rows}
+        self._reread(row.message_id for row in rows)
 
     def flush_rows(self) -> None:
         """Write the rows that got a number or were transmitted."""
@@ -115,6 +116,8 @@ class SqlRmsRows:
         if ranges:
             between = and_(_between(record, ranges), not_(ROW.c.acknowledged))
             self._write(update(ROW).where(between).values(acknowledged=True))
+            for row in self._read_ahead(record, ranges):
+                row.acknowledged = True
 
     def release(self, record: RmsRecord, ranges: Ranges) -> None:
         self._require(record.channel.key)
@@ -123,12 +126,14 @@ class SqlRmsRows:
                 and_(_between(record, ranges), ROW.c.acknowledged, not_(ROW.c.expects_response)),
                 self._tx.store.clock(),
             )
+            self._reread(row.message_id for row in self._read_ahead(record, ranges))
 
     def resend(self, record: RmsRecord, numbers: Iterable[int], now: float) -> None:
         self._require(record.channel.key)
         wanted = tuple((number, number) for number in numbers)
         if wanted:
             self._write(update(ROW).where(_between(record, wanted)).values(due=now))
+            self._reread(row.message_id for row in self._read_ahead(record, wanted))
 
     def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         self._require(record.channel.key)
@@ -138,6 +143,7 @@ class SqlRmsRows:
             row.attempts = 0
             row.acknowledged = False
         self._save(rows, "sequence_id", "number", "attempts", "acknowledged")
+        self._reread(row.message_id for row in rows)
         return rows
 
     def take(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
@@ -249,6 +255,16 @@ class SqlRmsRows:
         if self._answered or self._consumed:
             self.flush_answers()
 
+    def _read_ahead(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+        """What was read ahead of a sequence, with these numbers."""
+        rows = [row for row in self._expected.values() if row is not None and row.sequence_id == record.id]
+        return [row for row in rows if any(low <= _number(row) <= high for low, high in ranges)]
+
+    def _reread(self, message_ids: Iterable[str]) -> None:
+        """These were changed since they were read ahead."""
+        for message_id in message_ids:
+            self._expected.pop(message_id, None)
+
     def _save(self, rows: Sequence[OutboundMessage], *columns: str) -> None:
         changed = [{"position": row.position} | {name: getattr(row, name) for name in columns} for row in rows]
         self._tx.update(ROW, "position", changed)
@@ -271,6 +287,7 @@ class SqlRmsRows:
         self._write(delete(ROW).where(which))
 
     def _delete(self, rows: Sequence[OutboundMessage]) -> None:
+        self._reread(row.message_id for row in rows)
         for part in chunks([row.message_id for row in rows]):
             self._tx.write(delete(BODY).where(BODY.c.message_id.in_(part)))
             self._write(delete(ROW).where(ROW.c.message_id.in_(part)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import Connection, CursorResult, Executable, NestedTransaction, RowMapping, Select, Table, select
+from sqlalchemy import Connection, CursorResult, Executable, RowMapping, Select, Table, select
 from sqlalchemy.orm import Session
 
 from mercury.errors import CapabilityError, Conflict, StorageError, TransientStorageError
@@ -19,6 +19,7 @@ from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.invoker import SqlInvoker
 from mercury.storage.sql.rmd import SqlRmd
 from mercury.storage.sql.rms import SqlRms
+from mercury.storage.sql.savepoints import Savepoint, Savepoints
 from mercury.storage.sql.schema import CLAIM
 from mercury.storage.sql.sessions import Sessions
 
@@ -49,6 +50,7 @@ class SqlTransaction:
         self._claims: list[Claim] = []
         self._after_commit: list[Callable[[], None]] = []
         self._sessions = Sessions()
+        self._savepoints: Savepoints | None = None
         #: What the application does here may break a constraint that is looked at late.
         self._deferred: DeferredConstraints | None = None
         self.outcome = Outcome()
@@ -222,15 +224,17 @@ class SqlTransaction:
         if self._deferred is not None:
             self._deferred.check()
 
-    def begin_nested(self) -> NestedTransaction | None:
+    def begin_savepoint(self) -> Savepoint | None:
         """A savepoint of the store's database; ``None`` = nothing is written yet, so that none is needed.
 
         A SQLite file is locked by the first savepoint, long before something is written.
         """
         if not self._writing and not self.joined:
             return None
-        with translated():
-            return self.writing().begin_nested()
+        connection = self.writing()
+        if self._savepoints is None:
+            self._savepoints = Savepoints(connection)
+        return self._savepoints.begin()
 
     def begin_anew(self) -> None:
         """Undo everything that the database has of this transaction."""
@@ -239,6 +243,7 @@ class SqlTransaction:
             with translated():
                 self._connection.rollback()
             self._ending = self._writing = False
+            self._savepoints = None
 
     def guard(self, claim: Claim) -> None:
         self._claims.append(claim)
@@ -387,22 +392,14 @@ class StorePart:
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx
-        self._nested = tx.begin_nested()
+        self._savepoint = tx.begin_savepoint()
 
     def keep(self) -> None:
-        if self._nested is not None:
-            with translated():
-                self._nested.commit()
+        if self._savepoint is not None:
+            self._savepoint.keep()
 
     def undo(self) -> None:
-        if self._nested is None:
+        if self._savepoint is None:
             self._tx.begin_anew()
         else:
-            undo(self._nested)
-
-
-def undo(nested: NestedTransaction) -> None:
-    """Roll back to a savepoint, unless the transaction is gone with it."""
-    if nested.is_active or nested.connection.in_nested_transaction():
-        with translated():
-            nested.rollback()
+            self._savepoint.undo()

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, islice, zip_longest
+from typing import Any
 
 from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
     Double,
+    Integer,
     Select,
     Table,
+    Text,
     and_,
+    bindparam,
     case,
     cast,
     exists,
@@ -33,6 +39,28 @@ from mercury.storage.sql.values import read_channel
 BUFFER, MESSAGE, ROW, SEQUENCE = INVOKER_BUFFER, INVOKER_MESSAGE, RMS_MESSAGE, RMS_SEQUENCE
 IS_MESSAGE = MESSAGE.c.kind == InboundKind.MESSAGE.value
 UNNUMBERED = ROW.c.number.is_(None)
+
+# The questions are made once for each kind of seeker, and asked very often: making one costs more than asking it.
+NOW, LIMIT, OWNER = bindparam("now", type_=Double), bindparam("limit", type_=Integer), bindparam("owner", type_=Text)
+KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of a seeker is in the text of a question."""
+
+    by_owner: bool
+    services: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, seeker: Seeker | None) -> Asked:
+        if seeker is None:
+            return cls(False, None)
+        return cls(True, None if seeker.services is None else tuple(sorted(seeker.services)))
+
+
+def _values(seeker: Seeker | None, **more: float) -> dict[str, str | float]:
+    return more | ({} if seeker is None else {"owner": seeker.owner})
 
 
 def distinct(column: Column[str], where: ColumnElement[bool] | None = None) -> Select[tuple[str]]:
@@ -89,76 +117,102 @@ def _waits() -> ColumnElement[bool]:
     return exists().where(before.c.sequence == BUFFER.c.follows, unfinished)
 
 
-def _free(resource: ColumnElement[str], seeker: Seeker | None, now: float | None) -> ColumnElement[bool]:
+def _free(resource: ColumnElement[str], asked: Asked, *, at: bool) -> ColumnElement[bool]:
     """Nobody but the seeker has the claim; without a time, nobody else had it last."""
-    if seeker is None:
+    if not asked.by_owner:
         return true()
-    others = [CLAIM.c.resource == resource, CLAIM.c.owner != seeker.owner, CLAIM.c.owner != ""]
-    return ~exists().where(*others, *([] if now is None else [CLAIM.c.until > now]))
+    others = [CLAIM.c.resource == resource, CLAIM.c.owner != OWNER, CLAIM.c.owner != ""]
+    return ~exists().where(*others, *([CLAIM.c.until > NOW] if at else []))
 
 
-def _hosted(seeker: Seeker | None) -> ColumnElement[bool]:
-    if seeker is None or seeker.services is None:
+def _hosted(asked: Asked) -> ColumnElement[bool]:
+    if asked.services is None:
         return true()
-    return or_(BUFFER.c.service.is_(None), BUFFER.c.service.in_(sorted(seeker.services)))
+    return or_(BUFFER.c.service.is_(None), BUFFER.c.service.in_(asked.services))
 
 
-def _workable(seeker: Seeker | None, now: float | None) -> Select[tuple[str, float | None]]:
+def _workable(asked: Asked, *, at: bool) -> Select[tuple[str, float | None]]:
     touched = distinct(MESSAGE.c.sequence).subquery()
     return (
         select(BUFFER.c.sequence, BUFFER.c.retry_at)
         .join_from(touched, BUFFER, BUFFER.c.sequence == touched.c.value)
-        .where(_ready(), ~_waits(), _hosted(seeker), _free(literal("invoker ") + BUFFER.c.sequence, seeker, now))
+        .where(_ready(), ~_waits(), _hosted(asked), _free(literal("invoker ") + BUFFER.c.sequence, asked, at=at))
     )
+
+
+@lru_cache(maxsize=KEPT)
+def _due_invoker(asked: Asked) -> Select[tuple[str]]:
+    return (
+        _workable(asked, at=True)
+        .with_only_columns(BUFFER.c.sequence)
+        .where(or_(BUFFER.c.retry_at.is_(None), BUFFER.c.retry_at <= NOW))
+        .order_by(BUFFER.c.turn, BUFFER.c.version)
+        .limit(LIMIT)
+    )
+
+
+@lru_cache(maxsize=KEPT)
+def _next_invoker(asked: Asked) -> Select[tuple[float | None]]:
+    work = _workable(asked, at=False).subquery()
+    return select(func.min(func.coalesce(work.c.retry_at, 0.0)))
 
 
 def due_invoker(connection: Connection, now: float, limit: int, seeker: Seeker | None) -> list[str]:
-    query = (
-        _workable(seeker, now)
-        .where(or_(BUFFER.c.retry_at.is_(None), BUFFER.c.retry_at <= now))
-        .order_by(BUFFER.c.turn, BUFFER.c.version)
-    )
-    return [row.sequence for row in connection.execute(query.limit(limit))]
+    query = _due_invoker(Asked.of(seeker))
+    return list(connection.execute(query, _values(seeker, now=now, limit=limit)).scalars())
 
 
 def next_invoker(connection: Connection, seeker: Seeker | None) -> float | None:
-    work = _workable(seeker, None).subquery()
-    earliest: float | None = connection.execute(select(func.min(func.coalesce(work.c.retry_at, 0.0)))).scalar_one()
+    earliest: float | None = connection.execute(_next_invoker(Asked.of(seeker)), _values(seeker)).scalar_one()
     return earliest
 
 
 # --- source ----------------------------------------------------------------------------------------------------------
 
 
-def _waiting(seeker: Seeker | None, now: float | None) -> Select[tuple[str]]:
+def _waiting(asked: Asked, *, at: bool) -> Select[tuple[str]]:
     """Keys with rows to be numbered that no sequence holds."""
     waiting = distinct(ROW.c.key_id, UNNUMBERED).subquery()
     held = exists().where(SEQUENCE.c.key_id == waiting.c.value, SEQUENCE.c.holds)
-    return select(waiting.c.value).where(~held, _free(literal("rms ") + waiting.c.value, seeker, now))
+    return select(waiting.c.value).where(~held, _free(literal("rms ") + waiting.c.value, asked, at=at))
 
 
-def due_rms(connection: Connection, now: float, limit: int, seeker: Seeker | None) -> list[SequenceKey]:
-    """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""
-    keys = _waiting(seeker, now).subquery()
+@lru_cache(maxsize=KEPT)
+def _due_rms(asked: Asked) -> Select[Any]:
+    """The keys that wait and those whose time has come."""
+    keys = _waiting(asked, at=True).subquery()
     first = ROW.alias("first")
     position = select(func.min(first.c.position)).where(first.c.key_id == keys.c.value, first.c.number.is_(None))
     waits = (
         select(literal(0).label("part"), ROW.c.channel, ROW.c.position.label("turn"))
         .join_from(keys, ROW, ROW.c.position == position.scalar_subquery())
         .order_by(ROW.c.position)
-        .limit(limit)
+        .limit(LIMIT)
         .subquery()
     )
     due = SEQUENCE.c.due
     timed = (
         select(literal(1).label("part"), SEQUENCE.c.channel, due.label("turn"))
-        .where(due <= now, _free(literal("rms ") + SEQUENCE.c.key_id, seeker, now))
+        .where(due <= NOW, _free(literal("rms ") + SEQUENCE.c.key_id, asked, at=True))
         .order_by(due, SEQUENCE.c.position)
-        .limit(limit)
+        .limit(LIMIT)
         .subquery()
     )
     both = union_all(select(waits.c.part, waits.c.channel, cast(waits.c.turn, Double).label("turn")), select(timed))
-    rows = connection.execute(both.order_by("part", "turn")).all()
+    found = both.subquery()
+    return select(found.c.part, found.c.channel).order_by(found.c.part, found.c.turn)
+
+
+@lru_cache(maxsize=KEPT)
+def _next_rms(asked: Asked) -> Select[tuple[float | None]]:
+    waiting = _waiting(asked, at=False).exists()
+    due = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, asked, at=False))
+    return select(case((waiting, literal(0.0)), else_=due.scalar_subquery()))
+
+
+def due_rms(connection: Connection, now: float, limit: int, seeker: Seeker | None) -> list[SequenceKey]:
+    """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""
+    rows = connection.execute(_due_rms(Asked.of(seeker)), _values(seeker, now=now, limit=limit)).all()
     waiting = [row.channel for row in rows if row.part == 0]
     in_time = [row.channel for row in rows if row.part == 1]
     by_turns = chain.from_iterable(zip_longest(waiting, in_time))
@@ -167,8 +221,5 @@ def due_rms(connection: Connection, now: float, limit: int, seeker: Seeker | Non
 
 
 def next_rms(connection: Connection, seeker: Seeker | None) -> float | None:
-    waiting = _waiting(seeker, None).exists()
-    due = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, seeker, None))
-    query = select(case((waiting, literal(0.0)), else_=due.scalar_subquery()))
-    earliest: float | None = connection.execute(query).scalar_one()
+    earliest: float | None = connection.execute(_next_rms(Asked.of(seeker)), _values(seeker)).scalar_one()
     return earliest

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, exc
 
 from mercury.errors import StorageError, TransientStorageError
 from mercury.storage.sql.deferred import DeferredConstraints
+from mercury.storage.sql.savepoints import Savepoints
 from mercury.storage.sql.transaction import OWNER
 from mercury.storage.xa.names import Gtrid
 
@@ -50,6 +51,7 @@ class Branch:
         self.name = resource.name
         self.connection = connection
         self.deferred = DeferredConstraints(connection)
+        self.savepoints = Savepoints(connection)
         self.state = BranchState.WORKING
         self.gid: str | None = None
         self._xid: int | None = None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, NestedTransaction
+from sqlalchemy import Connection
 
 from mercury.errors import StorageError
-from mercury.storage.sql.errors import translated
-from mercury.storage.sql.transaction import SqlTransaction, StorePart, undo
+from mercury.storage.sql.savepoints import Savepoint
+from mercury.storage.sql.transaction import SqlTransaction, StorePart
 from mercury.storage.xa.branch import Branch, enlist
 
 if TYPE_CHECKING:
@@ -115,26 +114,24 @@ class XaPart:
 
     def __init__(self, tx: XaTransaction, open_parts: list[XaPart]) -> None:
         self._own = StorePart(tx)
-        self._nested: list[NestedTransaction] = []
+        self._others: list[Savepoint] = []
         self._open = open_parts
         open_parts.append(self)
 
     def enlist(self, branch: Branch) -> None:
         """A database takes part. What it has done since the savepoint is nothing yet."""
-        with translated():
-            self._nested.append(branch.connection.begin_nested())
+        self._others.append(branch.savepoints.begin())
 
     def keep(self) -> None:
         self._open.remove(self)
         self._own.keep()
-        for nested in self._nested:
-            with translated():
-                nested.commit()
+        for savepoint in self._others:
+            savepoint.keep()
 
     def undo(self) -> None:
         self._open.remove(self)
         failures: list[StorageError] = []
-        steps: list[Callable[[], None]] = [self._own.undo, *(partial(undo, nested) for nested in self._nested)]
+        steps: list[Callable[[], None]] = [self._own.undo, *(savepoint.undo for savepoint in self._others)]
         for step in steps:
             try:
                 step()

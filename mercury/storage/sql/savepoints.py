@@ -1,0 +1,79 @@
+"""Savepoints of one connection (transactions.md 10)."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, NestedTransaction
+
+from mercury.storage.sql.errors import translated
+
+
+class Savepoints:
+    """The savepoints that are open on a connection, one within another.
+
+    A handler has one for each message, so they are plain statements, as few as can be: what is kept is let go of
+    together with the beginning of the next, or by the end of the transaction.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._depth = 0
+        #: The depth of the one that is kept and not let go of yet; 0 = there is none.
+        self._kept = 0
+
+    def begin(self) -> Savepoint:
+        """Begin one within those that are open.
+
+        :raises StorageError: the database does not answer.
+        """
+        depth = self._depth + 1
+        name = f"mercury_{depth}"
+        begins = [f"savepoint {name}"]
+        self._execute([f"release savepoint {name}", *begins] if self._kept == depth else begins)
+        self._depth, self._kept = depth, 0
+        return Savepoint(self, depth, self._connection.get_nested_transaction())
+
+    def keep(self, savepoint: Savepoint) -> None:
+        """Nothing since then is undone by itself any more."""
+        for nested in self._left_by_the_application(savepoint):
+            nested.commit()
+        self._depth, self._kept = savepoint.depth - 1, savepoint.depth
+
+    def undo(self, savepoint: Savepoint) -> None:
+        """Undo what was done since then, unless the transaction is gone with it.
+
+        :raises StorageError: the database does not answer.
+        """
+        self._depth, self._kept = savepoint.depth - 1, 0
+        if self._connection.invalidated or not self._connection.in_transaction():
+            return
+        for nested in self._left_by_the_application(savepoint):
+            nested.rollback()
+        name = f"mercury_{savepoint.depth}"
+        self._execute([f"rollback to savepoint {name}", f"release savepoint {name}"])
+
+    def _left_by_the_application(self, savepoint: Savepoint) -> list[NestedTransaction]:
+        """Savepoints of SQLAlchemy's that were begun since then and not ended."""
+        found = self._connection.get_nested_transaction()
+        return [found] if found is not None and found is not savepoint.outer else []
+
+    def _execute(self, statements: list[str]) -> None:
+        together = self._connection.dialect.name == "postgresql"
+        with translated():
+            for text in ["; ".join(statements)] if together else statements:
+                self._connection.exec_driver_sql(text, execution_options={"no_parameters": True})
+
+
+class Savepoint:
+    """One savepoint."""
+
+    def __init__(self, savepoints: Savepoints, depth: int, outer: NestedTransaction | None) -> None:
+        self._savepoints = savepoints
+        self.depth = depth
+        #: The application's own that was open before.
+        self.outer = outer
+
+    def keep(self) -> None:
+        self._savepoints.keep(self)
+
+    def undo(self) -> None:
+        self._savepoints.undo(self)
