@@ -16,6 +16,8 @@ log = logging.getLogger("mercury.runtime")
 AGAIN = 0.05
 #: Seconds after which another thread looks for work, because the one that is at work has not come back to do so.
 LATE = 0.02
+#: Seconds between two looks that follow each other: what comes meanwhile is done together, for the price of one.
+PACE = 0.002
 
 
 class Worker(Protocol):
@@ -157,3 +159,5 @@ class _Member(threading.Thread):
                 wait = crew.poll
             if wait:
                 crew.rest(self, wait)
+            else:
+                time.sleep(PACE)

@@ -49,7 +49,7 @@ class RuntimeSettings:
     queue: int = 1024
     #: Arrivals that one transaction takes at most.
     batch: int = 256
-    senders: int = 16
+    senders: int = 32
     invokers: int = 4
     #: How often the workers look for work that no event announced.
     poll: float = 1.0

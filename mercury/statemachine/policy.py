@@ -106,7 +106,7 @@ class SourcePolicy:
     protocol: Protocol = field(default_factory=Protocol)
     retransmission: RetransmissionPolicy = field(default_factory=RetransmissionPolicy)
     #: Messages in flight: sent and not yet acknowledged.
-    window: int = 32
+    window: int = 64
     #: Ask for a sequence that ends after so long; ``None`` = never.
     expires: float | None = None
     #: The sequence fails when messages are unacknowledged and nothing was heard for so long; ``None`` = never.

@@ -52,7 +52,7 @@ class SqlDeadLetters:
         return sorted(found, key=LetterCount.order)
 
     def delete(self, identifier: str) -> DeadLetter | None:
-        rows = self._tx.read_locked(select(TABLE).where(TABLE.c.id == identifier))
+        rows = self._tx.read_locked(select(TABLE).where(TABLE.c.id == identifier).with_for_update())
         if not rows:
             return None
         self._tx.write(delete(TABLE).where(TABLE.c.id == identifier))

@@ -16,7 +16,6 @@ from sqlalchemy import (
     Double,
     Engine,
     LargeBinary,
-    Select,
     Table,
     Text,
     bindparam,
@@ -58,10 +57,6 @@ class Dialect(ABC):
     @abstractmethod
     def begin_writing(self, connection: Connection) -> None:
         """Called once before the first lock or change of a transaction."""
-
-    @abstractmethod
-    def locking(self, query: Select[Any], *, share: bool = False) -> Select[Any]:
-        """The query, locking the rows that it reads."""
 
     @abstractmethod
     def now(self, connection: Connection) -> float:
@@ -114,9 +109,6 @@ class Postgres(Dialect):
 
     def begin_writing(self, connection: Connection) -> None:
         """The driver begins by itself."""
-
-    def locking(self, query: Select[Any], *, share: bool = False) -> Select[Any]:
-        return query.with_for_update(read=share)
 
     def now(self, connection: Connection) -> float:
         return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
@@ -206,9 +198,6 @@ class Sqlite(Dialect):
     def begin_writing(self, connection: Connection) -> None:
         # Not before: a transaction that only reads never waits, and one that reads first can not fail to write.
         connection.exec_driver_sql("begin immediate")
-
-    def locking(self, query: Select[Any], *, share: bool = False) -> Select[Any]:
-        return query
 
     def now(self, connection: Connection) -> float:
         return self._clock()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, delete, func, or_, select, update
+from sqlalchemy import BigInteger, and_, bindparam, delete, func, or_, select, update
 
 from mercury.errors import Conflict
 from mercury.statemachine.ranges import RangeSet
@@ -23,6 +23,21 @@ if TYPE_CHECKING:
 BUFFER, MESSAGE = INVOKER_BUFFER, INVOKER_MESSAGE
 IS_MESSAGE = MESSAGE.c.kind == InboundKind.MESSAGE.value
 NEWEST = select(func.coalesce(func.max(MESSAGE.c.position), 0)).scalar_subquery()
+
+LOW, HIGH = bindparam("low", type_=BigInteger), bindparam("high", type_=BigInteger)
+BETWEEN = and_(MESSAGE.c.number >= LOW, MESSAGE.c.number <= HIGH)
+OF_SEQUENCE = MESSAGE.c.sequence == bindparam("sequence")
+BUFFERS = select(BUFFER).where(BUFFER.c.sequence.in_(bindparam("sequences", expanding=True)))
+#: The markers of a buffer, and its messages between two numbers.
+AHEAD = select(MESSAGE).where(OF_SEQUENCE, or_(~IS_MESSAGE, BETWEEN)).order_by(MESSAGE.c.position)
+CONSUME = delete(MESSAGE).where(OF_SEQUENCE, IS_MESSAGE, BETWEEN)
+#: Conditional: of two that deliver from the same state of a buffer one is kept.
+MARK = (
+    update(BUFFER)
+    .where(BUFFER.c.sequence == bindparam("known"), BUFFER.c.version == bindparam("known_version"))
+    .values({column.name: bindparam(f"new_{column.name}") for column in BUFFER.c if column.name != "turn"})
+    .values(turn=NEWEST)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +75,18 @@ class SqlInvoker:
         wanted = [sequence for sequence in sequences if sequence not in self._expected]
         self._expected |= dict.fromkeys(wanted)
         for part in chunks(wanted):
-            for row in self._tx.read(select(BUFFER).where(BUFFER.c.sequence.in_(part))):
+            for row in self._tx.read(BUFFERS, {"sequences": part}):
                 self._expected[row["sequence"]] = invoker_record(row)
 
     def read(self, sequence: str) -> InvokerRecord | None:
         if sequence in self._expected:
             known = self._expected.pop(sequence)
             return known.copy() if known is not None else None
-        rows = self._tx.read(select(BUFFER).where(BUFFER.c.sequence == sequence))
+        rows = self._tx.read(BUFFERS, {"sequences": [sequence]})
         return invoker_record(rows[0]) if rows else None
 
     def expect_messages(self, sequence: str, low: int, high: int) -> None:
-        between = and_(MESSAGE.c.number >= low, MESSAGE.c.number <= high)
-        query = select(MESSAGE).where(MESSAGE.c.sequence == sequence, or_(~IS_MESSAGE, between))
-        rows = [inbound_message(row) for row in self._tx.read(query.order_by(MESSAGE.c.position))]
+        rows = [inbound_message(row) for row in self._tx.read(AHEAD, {"sequence": sequence, "low": low, "high": high})]
         messages = {row.number: row for row in rows if row.kind is InboundKind.MESSAGE}
         markers = [row for row in rows if row.kind is not InboundKind.MESSAGE]
         self._window = _Window(sequence, low, high, markers, messages)
@@ -115,17 +128,13 @@ class SqlInvoker:
     def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
         self._tx.locked(INVOKER, self._tx.to_lock(INVOKER, [record.sequence]))
         self._window = None
-        values = invoker_values(record) | {"version": record.version + 1, "turn": NEWEST}
-        marked = self._tx.write(
-            update(BUFFER)
-            .where(BUFFER.c.sequence == record.sequence, BUFFER.c.version == record.version)
-            .values(values)
-        )
+        values = {f"new_{name}": value for name, value in invoker_values(record).items()}
+        before = {"new_version": record.version + 1, "known": record.sequence, "known_version": record.version}
+        marked = self._tx.write(MARK, values | before)
         if marked.rowcount != 1:
             raise Conflict(f"the buffer of {record.sequence} was delivered from by somebody else")
         for low, high in _ranges(consumed):
-            between = and_(MESSAGE.c.number >= low, MESSAGE.c.number <= high)
-            self._tx.write(delete(MESSAGE).where(MESSAGE.c.sequence == record.sequence, IS_MESSAGE, between))
+            self._tx.write(CONSUME, {"sequence": record.sequence, "low": low, "high": high})
         if markers:
             positions = [marker.position for marker in markers]
             self._tx.write(delete(MESSAGE).where(MESSAGE.c.position.in_(positions)))

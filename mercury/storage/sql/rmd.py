@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import bindparam, delete, func, select
 
 from mercury.storage.api import Topic
 from mercury.storage.order import RMD
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
 
 TABLE = RMD_SEQUENCE
+TO_LOCK = (
+    select(TABLE)
+    .where(TABLE.c.identifier.in_(bindparam("identifiers", expanding=True)))
+    .order_by(TABLE.c.identifier)
+    .with_for_update()
+)
+ONE = select(TABLE).where(TABLE.c.identifier == bindparam("identifier"))
 
 
 class SqlRmd:
@@ -33,8 +40,7 @@ class SqlRmd:
         locked = self._tx.to_lock(RMD, wanted)
         missing = sorted({*locked, *(identifier for identifier in wanted if identifier not in self._known)})
         for part in chunks(missing):
-            query = select(TABLE).where(TABLE.c.identifier.in_(part)).order_by(TABLE.c.identifier)
-            for row in self._tx.read_locked(query):
+            for row in self._tx.read_locked(TO_LOCK, {"identifiers": part}):
                 self._known[row["identifier"]] = rmd_record(row)
         self._tx.locked(RMD, locked)
         found = ((identifier, self._known.get(identifier)) for identifier in wanted)
@@ -44,7 +50,7 @@ class SqlRmd:
         if identifier in self._known:
             own = self._known[identifier]
             return own.copy() if own else None
-        rows = self._tx.read(select(TABLE).where(TABLE.c.identifier == identifier))
+        rows = self._tx.read(ONE, {"identifier": identifier})
         return rmd_record(rows[0]) if rows else None
 
     def find_created(self, create_message_id: str, acks_to: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Select, delete, select
+from sqlalchemy import BindParameter, bindparam, delete, select
 
 from mercury.storage.api import Topic
 from mercury.storage.order import RMS
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
 
 TABLE = RMS_SEQUENCE
+NAMES: BindParameter[str] = bindparam("names", expanding=True)
+KEYS = select(RMS_KEY.c.key_id).where(RMS_KEY.c.key_id.in_(NAMES)).order_by(RMS_KEY.c.key_id).with_for_update()
+OF_KEYS = select(TABLE).where(TABLE.c.key_id.in_(NAMES)).order_by(TABLE.c.position)
 
 
 class SqlRms(SqlRmsRows):
@@ -36,13 +39,13 @@ class SqlRms(SqlRmsRows):
         by_id = {key.digest: key for key in keys}
         wanted = self._tx.to_lock(RMS, list(by_id))
         for part in chunks(wanted):
-            here = {row["key_id"] for row in self._tx.read_locked(_keys(part))}
+            here = {row["key_id"] for row in self._tx.read_locked(KEYS, {"names": part})}
             new = [name for name in part if name not in here]
             if new:
                 # Somebody else may make them now: then this waits for him, and locks what he has made.
                 rows = [{"key_id": name, "endpoint": by_id[name].endpoint, "name": by_id[name].name} for name in new]
                 self._tx.insert(RMS_KEY, rows, ignore=True)
-                self._tx.read_locked(_keys(new))
+                self._tx.read_locked(KEYS, {"names": new})
         self._tx.locked(RMS, wanted)
         self._load(wanted)
         self.forget_expected()
@@ -52,8 +55,7 @@ class SqlRms(SqlRmsRows):
         for name in missing:
             self._records[name] = []
         for part in chunks(missing):
-            query = select(TABLE).where(TABLE.c.key_id.in_(part)).order_by(TABLE.c.position)
-            for row in self._tx.read(query):
+            for row in self._tx.read(OF_KEYS, {"names": part}):
                 self._records[row["key_id"]].append(rms_record(row))
 
     def records(self, key: SequenceKey) -> list[RmsRecord]:
@@ -63,8 +65,7 @@ class SqlRms(SqlRmsRows):
         name = key.digest
         if name in self._records:
             return [record.copy() for record in self._records[name]]
-        query = select(TABLE).where(TABLE.c.key_id == name).order_by(TABLE.c.position)
-        return [rms_record(row) for row in self._tx.read(query)]
+        return [rms_record(row) for row in self._tx.read(OF_KEYS, {"names": [name]})]
 
     def insert(self, record: RmsRecord) -> None:
         name = record.channel.key.digest
@@ -170,10 +171,6 @@ def _changing(record: RmsRecord) -> Values:
     for name in ("key_id", "channel", "rm", "created_at", "create_message_id", "offered"):
         del values[name]
     return values
-
-
-def _keys(names: list[str]) -> Select[tuple[str]]:
-    return select(RMS_KEY.c.key_id).where(RMS_KEY.c.key_id.in_(names)).order_by(RMS_KEY.c.key_id)
 
 
 def _index(records: list[RmsRecord], record: RmsRecord) -> int:

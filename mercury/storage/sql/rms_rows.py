@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, delete, false, func, insert, literal, not_, or_, select, update
+from sqlalchemy import ColumnElement, Integer, and_, bindparam, delete, false, func, insert, literal, not_, or_, select, update
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.api import Topic
@@ -22,6 +22,21 @@ ROW, BODY, KEPT, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_KEPT, RMS_SEQUENCE
 SETTLED = and_(ROW.c.acknowledged, or_(ROW.c.answered, not_(ROW.c.replays)))
 BODY_COLUMNS = tuple(column for column in BODY.c if column.name != "message_id")
 WITH_BODY = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, ROW.c.message_id == BODY.c.message_id)
+LIMIT = bindparam("limit", type_=Integer)
+UNNUMBERED = (
+    WITH_BODY.where(ROW.c.key_id == bindparam("key_id"), ROW.c.number.is_(None)).order_by(ROW.c.position).limit(LIMIT)
+)
+OF_SEQUENCE = and_(ROW.c.sequence_id == bindparam("sequence_id"), ROW.c.number.is_not(None))
+TRANSMITTED = and_(OF_SEQUENCE, not_(SETTLED), ROW.c.position.not_in(bindparam("known", expanding=True)))
+UNSETTLED = WITH_BODY.where(TRANSMITTED).order_by(ROW.c.number).limit(LIMIT)
+#: The same, with the bodies of those only that are due.
+UNSETTLED_DUE = (
+    select(ROW, *BODY_COLUMNS)
+    .join_from(ROW, BODY, and_(ROW.c.message_id == BODY.c.message_id, ROW.c.due <= bindparam("now")), isouter=True)
+    .where(TRANSMITTED)
+    .order_by(ROW.c.number)
+    .limit(LIMIT)
+)
 
 
 class SqlRmsRows:
@@ -64,8 +79,7 @@ class SqlRmsRows:
 
     def unnumbered(self, key: SequenceKey, limit: int) -> list[OutboundMessage]:
         self._require(key)
-        waiting = and_(ROW.c.key_id == key.digest, ROW.c.number.is_(None))
-        return self._rows(WITH_BODY.where(waiting).order_by(ROW.c.position).limit(limit))
+        return self._rows(UNNUMBERED, {"key_id": key.digest, "limit": limit})
 
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         self._require(record.channel.key)
@@ -82,17 +96,11 @@ class SqlRmsRows:
 
     def unsettled(self, record: RmsRecord, limit: int, now: float | None = None) -> list[OutboundMessage]:
         self._require(record.channel.key)
-        wanted = and_(ROW.c.sequence_id == record.id, ROW.c.number.is_not(None), not_(SETTLED))
-        query = WITH_BODY
-        if now is not None:
-            due = and_(ROW.c.message_id == BODY.c.message_id, ROW.c.due <= now)
-            query = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, due, isouter=True)
         # What was numbered here is not written yet; its numbers are the highest, and it is here with its bodies.
         new = sorted((row for row in self._numbered.values() if row.sequence_id == record.id), key=_number)
         known = [row.position for row in new]
-        if known:
-            wanted = and_(wanted, ROW.c.position.not_in(known))
-        rows = [outbound_message(row) for row in self._tx.read(query.where(wanted).order_by(ROW.c.number).limit(limit))]
+        values = {"sequence_id": record.id, "known": known, "limit": limit} | ({} if now is None else {"now": now})
+        rows = [outbound_message(row) for row in self._tx.read(UNSETTLED if now is None else UNSETTLED_DUE, values)]
         return sorted([*rows, *(row.copy() for row in new if not row.settled)], key=_number)[:limit]
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
@@ -240,9 +248,9 @@ class SqlRmsRows:
             self._require(row.channel.key)
         return row
 
-    def _rows(self, query: Any) -> list[OutboundMessage]:
+    def _rows(self, query: Any, values: Mapping[str, Any] | None = None) -> list[OutboundMessage]:
         self.flush_kept()
-        return [outbound_message(row) for row in self._tx.read(query)]
+        return [outbound_message(row) for row in self._tx.read(query, values)]
 
     def _write(self, statement: Any) -> None:
         self.flush_kept()

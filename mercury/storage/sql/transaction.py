@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import Connection, CursorResult, Executable, RowMapping, Select, Table, select
+from sqlalchemy import Connection, CursorResult, Executable, RowMapping, Select, Table, bindparam, select
 from sqlalchemy.orm import Session
 
 from mercury.errors import CapabilityError, Conflict, StorageError, TransientStorageError
@@ -27,6 +27,16 @@ if TYPE_CHECKING:
     from mercury.storage.sql.dialects import Dialect
     from mercury.storage.sql.store import SqlStore
 
+#: Of a claim that is held. Shared, so that nobody takes it over between this statement and the commit.
+HELD = (
+    select(CLAIM.c.epoch)
+    .where(
+        CLAIM.c.resource == bindparam("resource"),
+        CLAIM.c.owner == bindparam("owner"),
+        CLAIM.c.epoch == bindparam("epoch"),
+    )
+    .with_for_update(read=True)
+)
 #: Under this name a connection knows the transaction that it belongs to.
 OWNER = "mercury transaction"
 
@@ -125,15 +135,15 @@ class SqlTransaction:
                 self._connection.info[OWNER] = self
         return self._connection
 
-    def read(self, query: Select[Any]) -> Sequence[RowMapping]:
+    def read(self, query: Select[Any], parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
         """Rows as they are committed, or as this transaction changed them."""
         with translated():
-            return self._connected().execute(query).mappings().all()
+            return self._connected().execute(query, parameters).mappings().all()
 
-    def read_locked(self, query: Select[Any]) -> Sequence[RowMapping]:
-        connection = self.writing()
-        with translated():
-            return connection.execute(self.dialect.locking(query)).mappings().all()
+    def read_locked(self, query: Select[Any], parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
+        """Rows of a query ``for update``. In a SQLite file that is the file's one lock, which a writer has."""
+        self.writing()
+        return self.read(query, parameters)
 
     def write(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> CursorResult[Any]:
         connection = self.writing()
@@ -336,13 +346,8 @@ class SqlTransaction:
                 self._check(claim)
 
     def _check(self, claim: Claim) -> None:
-        held = select(CLAIM.c.epoch).where(
-            CLAIM.c.resource == claim.resource, CLAIM.c.owner == claim.owner, CLAIM.c.epoch == claim.epoch
-        )
-        # Shared, so that nobody takes it over between this statement and the commit.
-        with translated():
-            found = self._connected().execute(self.dialect.locking(held, share=True)).first()
-        if found is None:
+        values = {"resource": claim.resource, "owner": claim.owner, "epoch": claim.epoch}
+        if not self.read_locked(HELD, values):
             raise Conflict(f"the claim on {claim.resource} is lost")
 
     def commit_store(self) -> None:

@@ -141,7 +141,7 @@ def _workable(asked: Asked, *, at: bool) -> Select[tuple[str, float | None]]:
 
 
 @lru_cache(maxsize=KEPT)
-def _due_invoker(asked: Asked) -> Select[tuple[str]]:
+def _due_invoker(asked: Asked) -> Select[Any]:
     return (
         _workable(asked, at=True)
         .with_only_columns(BUFFER.c.sequence)
@@ -152,7 +152,7 @@ def _due_invoker(asked: Asked) -> Select[tuple[str]]:
 
 
 @lru_cache(maxsize=KEPT)
-def _next_invoker(asked: Asked) -> Select[tuple[float | None]]:
+def _next_invoker(asked: Asked) -> Select[Any]:
     work = _workable(asked, at=False).subquery()
     return select(func.min(func.coalesce(work.c.retry_at, 0.0)))
 
@@ -204,7 +204,7 @@ def _due_rms(asked: Asked) -> Select[Any]:
 
 
 @lru_cache(maxsize=KEPT)
-def _next_rms(asked: Asked) -> Select[tuple[float | None]]:
+def _next_rms(asked: Asked) -> Select[Any]:
     waiting = _waiting(asked, at=False).exists()
     due = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, asked, at=False))
     return select(case((waiting, literal(0.0)), else_=due.scalar_subquery()))

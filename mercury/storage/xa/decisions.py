@@ -112,7 +112,7 @@ class DecisionLog:
         with self.writing(patient=False) as connection:
             this = select(INCARNATION).where(INCARNATION.c.id == incarnation, INCARNATION.c.seen_at < before)
             # For update, no less: a decision holds a key share on the row.
-            if connection.execute(self._dialect.locking(this)).first() is None:
+            if connection.execute(this.with_for_update()).first() is None:
                 return False
             connection.execute(update(INCARNATION).where(INCARNATION.c.id == incarnation).values(dead=True))
         return True
@@ -225,7 +225,7 @@ class DecisionLog:
 
     def _locked(self, connection: Connection, gtrid: Gtrid) -> RowMapping | None:
         this = select(DECISION).where(DECISION.c.gtrid == str(gtrid))
-        return connection.execute(self._dialect.locking(this)).mappings().first()
+        return connection.execute(this.with_for_update()).mappings().first()
 
     def now(self) -> float:
         """The log's clock, seconds since the epoch."""
