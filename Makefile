@@ -54,6 +54,7 @@ simulate: $(STAMP) ## Simulate 1000 seeds
 .PHONY: bench
 bench: $(STAMP) ## Measure
 	$(BIN)/python -m benchmarks.messages
+	$(BIN)/python -m benchmarks.queued_transaction
 	$(BIN)/python -m benchmarks.reconcile --large --faults 100
 
 .PHONY: clean

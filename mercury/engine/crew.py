@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from mercury.engine.exchange import Step
+from mercury.errors import TransientStorageError
 
 log = logging.getLogger("mercury.runtime")
 
@@ -154,6 +155,9 @@ class _Member(threading.Thread):
             crew.begin(self)
             try:
                 wait = crew.pause(crew.turn(crew.worker))
+            except TransientStorageError as error:
+                log.warning("%s waits for the store: %s", self.name, error)
+                wait = crew.poll
             except Exception:
                 log.exception("%s failed; it goes on", self.name)
                 wait = crew.poll

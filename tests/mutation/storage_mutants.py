@@ -55,11 +55,27 @@ STORAGE = (
         (
             Change(
                 "mercury/storage/sql/transaction.py",
-                "        if found is None:\n            raise Conflict(",
+                "        if not self.read_locked(HELD, values):\n            raise Conflict(",
                 "        if False:\n            raise Conflict(",
             ),
         ),
         test="tests/conformance/test_claims.py::test_nothing_is_kept_of_what_is_done_under_a_lost_claim",
+    ),
+    Mutant(
+        "mark of a commit",
+        (
+            Change(
+                "mercury/storage/sql/transaction.py",
+                "if not self.store.marks.was_committed(mark, error):",
+                "if True:",
+            ),
+        ),
+        test="tests/storage/test_lost_answer.py::test_what_was_committed_is_not_taken_for_failed",
+    ),
+    Mutant(
+        "order after a broken commit",
+        (Change("mercury/storage/sql/rms_rows.py", "            coordinator.settle()\n", "            pass\n"),),
+        test="tests/xa/test_order.py::test_nothing_is_sent_before_what_this_process_has_left_prepared",
     ),
     Mutant(
         "conditional delivery mark",

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-import psycopg
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, make_url, select, text
+from sqlalchemy.exc import IntegrityError
 
 from mercury.errors import OutcomeUnknown, TransientStorageError
 from mercury.storage.api import Ending
 from mercury.storage.opening import open_sql_store
-from mercury.storage.records import SequenceKey
-from mercury.storage.sql import fates
+from mercury.storage.postgres.embedded import EmbeddedPostgres
+from mercury.storage.sql import marks
+from mercury.storage.sql.marks import Marks
+from mercury.storage.sql.schema import COMMIT
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
 from tests.conformance.builders import row
@@ -23,6 +25,8 @@ END_OTHERS = (
     "select pg_terminate_backend(pid) from pg_stat_activity "
     "where datname = current_database() and pid <> pg_backend_pid()"
 )
+
+CURRENT = "select pg_current_xact_id()::text"
 
 Break = Callable[[SqlTransaction], None]
 
@@ -100,19 +104,6 @@ def test_what_was_not_committed_may_be_tried_again(store: SqlStore, broken: Brea
     assert placed(store) == (1, 1)
 
 
-def test_a_session_that_waits_for_the_lost_commit_is_ended(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only this side knows that the network is cut: the database would wait, and keep the locks."""
-    open_still: list[psycopg.Connection] = []
-    monkeypatch.setattr(store.engine.dialect, "do_terminate", open_still.append)
-    with pytest.raises(TransientStorageError):
-        place(store, never_arrived)
-    (session,) = open_still
-    with pytest.raises(psycopg.OperationalError):
-        session.execute("select 1")
-    session.close()
-    assert placed(store) == (0, 0)
-
-
 def test_a_message_alone_is_asked_for_too(store: SqlStore) -> None:
     tx = store.transaction()
     tx.commit_store = partial(done, tx)  # type: ignore[method-assign]
@@ -121,24 +112,66 @@ def test_a_message_alone_is_asked_for_too(store: SqlStore) -> None:
     assert placed(store) == (0, 1)
 
 
-def test_a_database_that_does_not_come_back_leaves_it_unknown(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_does_not_come_back_leaves_it_unknown(store: SqlStore) -> None:
     """Never assumed: neither to be repeated, nor to be done."""
-
-    def away(connection: object, xid: int) -> fates.Fate:
-        raise TransientStorageError("it is away")
-
     waited: list[float] = []
-    monkeypatch.setattr(fates, "fate", away)
-    monkeypatch.setattr(fates.was_committed, "__defaults__", (waited.append,))
-    with pytest.raises(OutcomeUnknown, match=r"can not be told: it is away\. Look at what it has written"):
+    away = create_engine(make_url(store.engine.url).set(database="no such database"))
+    store.marks = Marks(away, waited.append)
+    store.marks.make = Marks(store.engine).make  # type: ignore[method-assign]
+    with pytest.raises(OutcomeUnknown, match="Look at what it has written before it is repeated"):
         place(store, done)
-    assert waited == [fates.PAUSE] * (fates.TRIES - 1)
+    assert waited == [marks.PAUSE] * (marks.TRIES - 1)
 
 
-def test_mercurys_own_work_is_simply_done_again(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_that_is_on_its_way_is_waited_for(store: SqlStore) -> None:
+    """Only this side knows that the network is cut: the database still has the transaction."""
+    with store.engine.connect() as connection:
+        mark = store.marks.make(connection)
+        store.marks._wait = lambda _: connection.commit()
+        assert store.marks.was_committed(mark, TransientStorageError("the network is cut"))
+
+
+def test_once_it_is_told_that_it_failed_it_can_not_be_committed_any_more(store: SqlStore) -> None:
+    with store.engine.connect() as connection:
+        mark = store.marks.make(connection)
+        connection.rollback()
+        assert not store.marks.was_committed(mark, TransientStorageError("the network is cut"))
+        with pytest.raises(IntegrityError):
+            connection.exec_driver_sql(marks.MARK, {"id": mark})
+
+
+def test_what_a_killed_server_has_lost_is_not_taken_for_committed(own_postgres: EmbeddedPostgres) -> None:
+    """By PostgreSQL's own id of it that could happen: a lost id is given to another transaction."""
+    store = open_sql_store(own_postgres.create_database("store"))
+    connection = store.engine.connect()
+    mark = store.marks.make(connection)
+    mine = int(connection.exec_driver_sql(CURRENT).scalar_one())
+    own_postgres.kill()
+    own_postgres.start()
+    connection.invalidate()
+    connection.close()
+    with store.connection() as others:
+        while int(others.exec_driver_sql(CURRENT).scalar_one()) < mine:
+            others.commit()
+        others.commit()
+    assert not store.marks.was_committed(mark, TransientStorageError("the server is gone"))
+    store.close()
+
+
+def test_marks_do_not_pile_up(store: SqlStore) -> None:
+    for number in range(marks.BATCH):
+        with store.transaction() as tx:
+            tx.rms.append(row(f"urn:message:{number}"))
+    with store.connection() as connection:
+        assert connection.scalars(select(COMMIT.c.id)).all() == []
+
+
+def test_mercurys_own_work_is_simply_done_again(store: SqlStore) -> None:
     """It costs no question before each commit."""
-    asked: list[object] = []
-    monkeypatch.setattr(fates, "current", asked.append)
+    claim = store.claim("rms", "me", 0.0, 60.0)
+    assert claim is not None
     with store.transaction() as tx:
-        tx.rms.lock([SequenceKey("http://peer.example/orders", "default")])
-    assert asked == []
+        tx.guard(claim)
+        tx.connection().execute(text("insert into placed values (1)"))
+    with store.connection() as connection:
+        assert connection.scalars(select(COMMIT.c.id)).all() == []

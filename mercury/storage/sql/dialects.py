@@ -47,8 +47,8 @@ class Dialect(ABC):
     name: str
     #: Who writes keeps everybody else from writing.
     single_writer: bool
-    #: A transaction's id can be asked for, and by that what became of it. A file answers a commit without a network.
-    knows_fates: bool
+    #: It is a server: the answer to a commit may be lost on the way.
+    remote: bool
 
     @abstractmethod
     def engine(self, url: URL, lock_timeout: float, idle_timeout: float) -> Engine:
@@ -82,7 +82,7 @@ class Postgres(Dialect):
     capabilities = Capabilities(durable=True, shared=True, notifies=True, last_resource=True, two_phase=True)
     name = "postgresql"
     single_writer = False
-    knows_fates = True
+    remote = True
 
     def engine(self, url: URL, lock_timeout: float, idle_timeout: float) -> Engine:
         options = (
@@ -176,7 +176,7 @@ class Sqlite(Dialect):
     capabilities = Capabilities(durable=True, shared=True, notifies=False, last_resource=True, two_phase=False)
     name = "sqlite"
     single_writer = True
-    knows_fates = False
+    remote = False
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 import uuid
 from collections.abc import Callable
 
@@ -23,8 +24,8 @@ log = logging.getLogger("mercury.storage")
 
 #: The channel; all stores of one database share it.
 CHANNEL = "mercury"
-#: Seconds: how long a commit waits for others to be told of with it, and between two tries to connect.
-TOGETHER, AGAIN = 0.002, 1.0
+#: Seconds between two notifications, so that many commits are told of together, and between two tries to connect.
+TOGETHER, AGAIN = 0.01, 1.0
 #: Seconds until a thread that waits for notifications looks whether it is to end.
 LOOK = 0.5
 
@@ -48,6 +49,8 @@ class Notifier:
         self._mutex = threading.Lock()
         self._sender: threading.Thread | None = None
         self._listener: threading.Thread | None = None
+        #: When the last notification was sent, by the monotonic clock.
+        self._sent = 0.0
 
     def send(self, topics: frozenset[Topic]) -> None:
         """Tell the other processes. Returns at once."""
@@ -96,8 +99,9 @@ class Notifier:
 
     def _together(self) -> frozenset[Topic] | None:
         topics = self._topics.get()
-        if topics is None or self._closing.wait(TOGETHER):
+        if topics is None or self._closing.wait(max(0.0, self._sent + TOGETHER - time.monotonic())):
             return None
+        self._sent = time.monotonic()
         while True:
             try:
                 more = self._topics.get_nowait()

@@ -343,6 +343,9 @@ DECISION = _table(
     _time("decided_at"),
 )
 
+#: One for each commit of an application's, until its answer has arrived (transactions.md 26).
+COMMIT = _table("commit", _text("id", primary_key=True), _time("made_at"))
+
 #: Branches that were finished by hand against their decision.
 HEURISTIC = _table(
     "heuristic",

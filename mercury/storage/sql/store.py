@@ -16,6 +16,7 @@ from mercury.storage.sql import claims, sweeping, work
 from mercury.storage.sql.dialects import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.joining import Joins, guard_ends
+from mercury.storage.sql.marks import Marks
 from mercury.storage.sql.notify import Notifier
 from mercury.storage.sql.remembering import Remembered
 from mercury.storage.sql.schema import STORE
@@ -62,6 +63,7 @@ class SqlStore:
         self.remembered_keys: Remembered[SequenceKey] = Remembered(REMEMBERED)
         #: Makes the transactions that other databases may take part in; set when some were named.
         self.coordinator: Coordinator | None = None
+        self.marks = Marks(self.engine)
         self._listeners: list[Callable[[frozenset[Topic]], None]] = []
         self._closed = False
         self._notifier = Notifier(url, self._tell_here) if self.capabilities.notifies else None

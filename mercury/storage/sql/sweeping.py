@@ -8,6 +8,7 @@ from sqlalchemy import Column, ColumnElement, Table, delete, exists, select
 
 from mercury.storage.sql.schema import (
     CLAIM,
+    COMMIT,
     INVOKER_BUFFER,
     INVOKER_MESSAGE,
     RMD_SEQUENCE,
@@ -31,6 +32,7 @@ def sweep(connection: Connection, *, kept_before: float, idle_before: float, lim
     gone = (
         _delete(connection, RMS_KEPT, RMS_KEPT.c.message_id, limit, RMS_KEPT.c.settled_at < kept_before),
         _delete(connection, CLAIM, CLAIM.c.resource, limit, CLAIM.c.until < idle_before),
+        _delete(connection, COMMIT, COMMIT.c.id, limit, COMMIT.c.made_at < idle_before),
         _delete(connection, buffer, buffer.c.sequence, limit, ~sequence, ~waiting),
         # The row is there to be locked, no more: whoever needs it makes it again.
         _delete(connection, key, key.c.key_id, limit, ~sequences, ~unnumbered),

@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 from mercury.errors import CapabilityError, Conflict, StorageError, TransientStorageError
 from mercury.storage.api import Claim, Ending, LockOrderError, Outcome, Topic
 from mercury.storage.order import NAMES
-from mercury.storage.sql import fates
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints
 from mercury.storage.sql.errors import translate, translated
@@ -309,28 +308,31 @@ class SqlTransaction:
         :raises OutcomeUnknown: the commit was not answered, and neither was the question what became of it.
         """
         self.prepare_commit()
-        known = self._to_ask_for()
+        mark = self._mark()
         try:
             self.commit_store()
         except TransientStorageError as error:
-            if known is None or self._connection is None:
+            if mark is None:
                 raise
-            self._connection.invalidate()
+            self._connected().invalidate()
             self.outcome = Outcome(ending=Ending.UNKNOWN)
-            if not fates.was_committed(self.store.engine, known, error):
+            if not self.store.marks.was_committed(mark, error):
                 self.outcome = Outcome(ending=Ending.ROLLED_BACK)
                 raise
         self.outcome = Outcome(ending=Ending.COMMITTED)
+        if mark is not None:
+            self.store.marks.answered(mark)
 
-    def _to_ask_for(self) -> fates.TransactionId | None:
-        """This transaction, if whoever has begun it could not tell whether it is committed.
+    def _mark(self) -> str | None:
+        """Mark this transaction, if whoever has begun it could not tell whether it is committed.
 
-        Mercury's own can be repeated; what the application does, or hands over, can not.
+        Mercury's own work, which is done under claims, can be repeated. What an application does, or hands over, can
+        not. A file answers a commit without a network.
         """
-        applications = self._deferred is not None or self.rms.has_appended
-        if not applications or not self.dialect.knows_fates or self._connection is None:
+        applications = not self._claims and (self._deferred is not None or self.rms.has_appended)
+        if not applications or not self.dialect.remote:
             return None
-        return fates.current(self._connection)
+        return self.store.marks.make(self._connected())
 
     def flush_records(self) -> None:
         """Write the records that were saved since the last time."""

@@ -19,6 +19,12 @@ def upgrade(op: Operations) -> None:
         sa.PrimaryKeyConstraint("resource"),
     )
     op.create_table(
+        "mercury_commit",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("made_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_table(
         "mercury_dead_letter",
         sa.Column("position", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
         sa.Column("id", sa.Text(), nullable=False),

@@ -1,0 +1,148 @@
+"""The threads of one worker: nobody looks for work in vain, and no work is left lying."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mercury.engine.crew import Crew
+from mercury.engine.exchange import Step
+
+PATIENCE = 10.0
+NAMES = [f"crew-{number}" for number in range(3)]
+
+
+class FakeWorker:
+    """Says when it looks for work, and does what it is told to."""
+
+    def __init__(self) -> None:
+        self.looks: queue.Queue[str] = queue.Queue()
+        self.orders: queue.Queue[Step] = queue.Queue()
+        self.due: float | None = None
+        self.asked = 0
+
+    def run_once(self, now: float) -> Step:
+        self.looks.put(threading.current_thread().name)
+        return self.orders.get(timeout=PATIENCE)
+
+    def next_due(self) -> float | None:
+        self.asked += 1
+        return self.due
+
+    def looked(self) -> str:
+        return self.looks.get(timeout=PATIENCE)
+
+
+@contextmanager
+def crew(worker: FakeWorker, threads: int = 3, poll: float = 3600.0) -> Iterator[Crew]:
+    """A crew at rest: all its threads have looked, and found nothing."""
+    made = Crew(NAMES[:threads], worker, lambda known: known.run_once(0.0), poll, time.time)
+    made.start()
+    for _ in range(threads):
+        worker.looked()
+    for _ in range(threads):
+        worker.orders.put(Step())
+    while not all(member.waits for member in made.threads):
+        assert threading.Event().wait(0.001) is False
+    try:
+        yield made
+    finally:
+        made.stop()
+        for _ in range(threads):
+            worker.orders.put(Step())
+        for member in made.threads:
+            member.join(PATIENCE)
+            assert not member.is_alive()
+
+
+def test_a_call_wakes_one_thread() -> None:
+    worker = FakeWorker()
+    with crew(worker) as made:
+        made.call()
+        worker.looked()
+        worker.orders.put(Step())
+        assert worker.looks.empty()
+
+
+def test_whoever_was_called_while_at_work_looks_again() -> None:
+    """Even if it has found nothing: the work came after it looked."""
+    worker = FakeWorker()
+    with crew(worker, threads=1) as made:
+        made.call()
+        name = worker.looked()
+        made.call()
+        worker.orders.put(Step())
+        assert worker.looked() == name
+        worker.orders.put(Step())
+
+
+def test_whoever_has_done_something_looks_again_without_asking_when() -> None:
+    worker = FakeWorker()
+    with crew(worker, threads=1) as made:
+        asked = worker.asked
+        made.call()
+        worker.looked()
+        worker.orders.put(Step(progress=1))
+        worker.looked()
+        assert worker.asked == asked
+        worker.orders.put(Step())
+
+
+def test_another_stands_in_for_one_that_is_late() -> None:
+    """A handler may take long; other sequences do not wait for it."""
+    worker = FakeWorker()
+    with crew(worker) as made:
+        made.call()
+        late = worker.looked()
+        made.call()
+        assert worker.looked() != late
+        for _ in range(2):
+            worker.orders.put(Step())
+
+
+def test_more_work_than_one_can_do_wakes_another_at_once() -> None:
+    worker = FakeWorker()
+    with crew(worker) as made:
+        made.call()
+        first = worker.looked()
+        made.call_another()
+        assert worker.looked() != first
+        for _ in range(2):
+            worker.orders.put(Step())
+
+
+def test_what_others_work_on_is_left_to_them() -> None:
+    """They look again when they have done: to ask the store when that is would be in vain."""
+    worker = FakeWorker()
+    with crew(worker, threads=1) as made:
+        worker.due = 0.0
+        asked = worker.asked
+        made.call()
+        worker.looked()
+        worker.orders.put(Step(shared=True))
+        made.call()
+        worker.looked()
+        assert worker.asked == asked
+        worker.due = None
+        worker.orders.put(Step())
+
+
+def test_what_failed_is_tried_again() -> None:
+    worker = FakeWorker()
+    with crew(worker, threads=1, poll=0.01) as made:
+        worker.looked()  # it polls
+        failures = iter([RuntimeError("the store is away")])
+
+        def turn(known: object) -> Step:
+            for failure in failures:
+                raise failure
+            return worker.run_once(0.0)
+
+        made.turn = turn
+        worker.orders.put(Step())
+        worker.looked()
+        assert next(failures, None) is None
+        worker.orders.put(Step())
