@@ -100,6 +100,7 @@ class Reception:
             if len(drafts) > 1:
                 return [answer for draft in drafts for answer in self._commit([draft.anew()], now)]
             return [self._failed(drafts[0], error)]
+        _share_acknowledgements(drafts)
         return [self._answer_or_fault(draft, batch) for draft in drafts]
 
     def _handle(self, drafts: list[Draft], now: float) -> Batch:
@@ -194,3 +195,14 @@ class Reception:
             limits=self._parts.settings.limits,
             understands=self._parts.application.understands(arrival.service),
         )
+
+
+def _share_acknowledgements(drafts: list[Draft]) -> None:
+    """Of arrivals that came together those that ask for an acknowledgement get it (RM-ACK-06), for all of them.
+
+    A source that never asks may need one with each answer (RM-ACK-11), and gets it.
+    """
+    asked = {request.identifier for draft in drafts for request in draft.envelope.ack_requests}
+    for draft in drafts:
+        mine = {request.identifier for request in draft.envelope.ack_requests}
+        draft.acknowledge = {each: None for each in draft.acknowledge if each in mine or each not in asked}

@@ -48,6 +48,34 @@ def test_every_message_from_an_anonymous_source_is_acknowledged_in_its_reply(pro
     assert node.world.seen == [], "nothing can be posted to it"
 
 
+@PROTOCOLS
+def test_of_messages_that_come_together_each_is_acknowledged_if_the_source_never_asks(protocol: Protocol) -> None:
+    # RM-ACK-11: some sources wait for an acknowledgement in each reply
+    node, foreign, identifier = anonymous_source(protocol)
+    replies = node.get_all([foreign.note(identifier, number) for number in (1, 2, 3)])
+    assert [ranges_in(reply) for reply in replies] == [[(1, 3)]] * 3
+
+
+@PROTOCOLS
+def test_of_messages_that_come_together_those_that_ask_are_answered_for_all(protocol: Protocol) -> None:
+    # RM-ACK-06
+    node, foreign, identifier = anonymous_source(protocol)
+    asking = foreign.note(identifier, 2, headers=foreign.ack_requested(identifier))
+    replies = node.get_all([foreign.note(identifier, 1), asking, foreign.note(identifier, 3)])
+    assert [ranges_in(reply) for reply in replies] == [[], [(1, 3)], []]
+    assert [reply.status for reply in replies] == [202, 200, 202]
+
+
+@PROTOCOLS
+def test_what_one_source_asks_spares_no_other_source_its_acknowledgement(protocol: Protocol) -> None:
+    node, foreign, identifier = anonymous_source(protocol)
+    other = Foreign(protocol, "other")
+    others = other.open(node)
+    asking = foreign.note(identifier, 1, headers=foreign.ack_requested(identifier))
+    replies = node.get_all([asking, other.note(others, 1)])
+    assert [ranges_in(reply) for reply in replies] == [[(1, 1)], [(1, 1)]]
+
+
 def test_one_message_in_order_waits_for_company_until_the_interval_is_over() -> None:
     # RM-ACK-12
     node, foreign, identifier = listening_source(acknowledgement_interval=0.2)
