@@ -8,8 +8,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from mercury.engine.crew import Crew
 from mercury.engine.exchange import Step
+from mercury.errors import TransientStorageError
 
 PATIENCE = 10.0
 NAMES = [f"crew-{number}" for number in range(3)]
@@ -146,3 +149,23 @@ def test_what_failed_is_tried_again() -> None:
         worker.looked()
         assert next(failures, None) is None
         worker.orders.put(Step())
+
+
+def test_a_store_that_is_away_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """It is away for every thread, at every try: nobody wants to read why each time."""
+    worker = FakeWorker()
+    with crew(worker, threads=1, poll=0.01) as made:
+        worker.looked()
+        failures = iter([TransientStorageError("connection refused")])
+
+        def turn(known: object) -> Step:
+            for failure in failures:
+                raise failure
+            return worker.run_once(0.0)
+
+        made.turn = turn
+        worker.orders.put(Step())
+        worker.looked()
+        worker.orders.put(Step())
+    (line,) = [each for each in caplog.records if each.name == "mercury.runtime"]
+    assert (line.getMessage(), line.exc_info) == ("crew-0 waits for the store: connection refused", None)
