@@ -133,15 +133,15 @@ def test_what_others_work_on_is_left_to_them() -> None:
         worker.orders.put(Step())
 
 
-def test_what_failed_is_tried_again() -> None:
-    worker = FakeWorker()
+def fail_once(worker: FakeWorker, failure: Exception) -> None:
+    """A crew of one thread, which polls, fails in its next turn and goes on."""
     with crew(worker, threads=1, poll=0.01) as made:
-        worker.looked()  # it polls
-        failures = iter([RuntimeError("the store is away")])
+        worker.looked()
+        failures = iter([failure])
 
         def turn(known: object) -> Step:
-            for failure in failures:
-                raise failure
+            for each in failures:
+                raise each
             return worker.run_once(0.0)
 
         made.turn = turn
@@ -151,21 +151,12 @@ def test_what_failed_is_tried_again() -> None:
         worker.orders.put(Step())
 
 
+def test_what_failed_is_tried_again() -> None:
+    fail_once(FakeWorker(), RuntimeError("broken"))
+
+
 def test_a_store_that_is_away_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """It is away for every thread, at every try: nobody wants to read why each time."""
-    worker = FakeWorker()
-    with crew(worker, threads=1, poll=0.01) as made:
-        worker.looked()
-        failures = iter([TransientStorageError("connection refused")])
-
-        def turn(known: object) -> Step:
-            for failure in failures:
-                raise failure
-            return worker.run_once(0.0)
-
-        made.turn = turn
-        worker.orders.put(Step())
-        worker.looked()
-        worker.orders.put(Step())
+    fail_once(FakeWorker(), TransientStorageError("connection refused"))
     (line,) = [each for each in caplog.records if each.name == "mercury.runtime"]
     assert (line.getMessage(), line.exc_info) == ("crew-0 waits for the store: connection refused", None)
