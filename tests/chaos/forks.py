@@ -17,7 +17,7 @@ from tests.chaos.processes import Child, Children
 from tests.chaos.programs.setup import Setup
 
 #: Seconds for what takes a few on a quiet machine.
-PATIENCE = 45.0
+PATIENCE = 150.0
 LOOK = 0.01
 
 
