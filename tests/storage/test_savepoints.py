@@ -61,19 +61,22 @@ def test_one_within_another_is_undone_with_it(store: SqlStore) -> None:
     assert done(store) == [1, 5]
 
 
+@pytest.mark.parametrize("left", [1, 2])
 @pytest.mark.parametrize("undone", [True, False])
-def test_a_savepoint_that_the_application_left_open_ends_with_ours(store: SqlStore, undone: bool) -> None:
+def test_savepoints_that_the_application_left_open_end_with_ours(store: SqlStore, undone: bool, left: int) -> None:
     with store.transaction() as tx:
         connection = tx.connection()
         connection.execute(INSERT, {"id": 1})
         try:
             with tx.savepoint():
-                connection.begin_nested()
+                for _ in range(left):
+                    connection.begin_nested()
                 connection.execute(INSERT, {"id": 2})
                 if undone:
                     raise Undo
         except Undo:
             pass
+        assert not connection.in_nested_transaction()
         with tx.savepoint():
             connection.execute(INSERT, {"id": 3})
     assert done(store) == ([1, 3] if undone else [1, 2, 3])

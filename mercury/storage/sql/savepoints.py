@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sqlalchemy import Connection, NestedTransaction
 
 from mercury.storage.sql.errors import translated
@@ -51,10 +53,14 @@ class Savepoints:
         name = f"mercury_{savepoint.depth}"
         self._execute([f"rollback to savepoint {name}", f"release savepoint {name}"])
 
-    def _left_by_the_application(self, savepoint: Savepoint) -> list[NestedTransaction]:
-        """Savepoints of SQLAlchemy's that were begun since then and not ended."""
-        found = self._connection.get_nested_transaction()
-        return [found] if found is not None and found is not savepoint.outer else []
+    def _left_by_the_application(self, savepoint: Savepoint) -> Iterator[NestedTransaction]:
+        """Savepoints of SQLAlchemy's that were begun since then and not ended, the innermost first.
+
+        The caller ends each, whereupon the one around it is next.
+        """
+        while (found := self._connection.get_nested_transaction()) not in (None, savepoint.outer):
+            assert found is not None
+            yield found
 
     def _execute(self, statements: list[str]) -> None:
         together = self._connection.dialect.name == "postgresql"
