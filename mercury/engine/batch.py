@@ -162,9 +162,9 @@ class Batch:
     def change_rms(self, record: RmsRecord) -> None:
         """Save a record, and call the worker if there may be something to do before the next retransmission."""
         self._changed_rms[record.id] = record
-        machine = record.machine
-        control = machine.work(record.channel.policy) not in (None, RmsWork.TRANSMIT)
-        unsent = machine.last_number > machine.highest_sent
+        machine, policy = record.machine, record.channel.policy
+        control = machine.work(policy) not in (None, RmsWork.TRANSMIT)
+        unsent = machine.last_number > machine.highest_sent and policy.window - machine.in_flight >= policy.volley
         if control or unsent or record.holds or not machine.alive or record.due is None:
             record.due = self.now
 

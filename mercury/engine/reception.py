@@ -200,9 +200,12 @@ class Reception:
 def _share_acknowledgements(drafts: list[Draft]) -> None:
     """Of arrivals that came together those that ask for an acknowledgement get it (RM-ACK-06), for all of them.
 
-    A source that never asks may need one with each answer (RM-ACK-11), and gets it.
+    If none asks, the last one gets it (RM-ACK-11): whatever is stored is acknowledged without delay.
     """
     asked = {request.identifier for draft in drafts for request in draft.envelope.ack_requests}
+    at_once = [draft for draft in drafts if draft.fault is None and draft.reply is None]
+    at_once.sort(key=lambda draft: draft.waiting is None)  # an exchange that is held open is answered later
+    last = {each: draft for draft in at_once for each in draft.acknowledge}
     for draft in drafts:
         mine = {request.identifier for request in draft.envelope.ack_requests}
-        draft.acknowledge = {each: None for each in draft.acknowledge if each in mine or each not in asked}
+        draft.acknowledge = {each: None for each in draft.acknowledge if each in mine or (each not in asked and last.get(each) is draft)}

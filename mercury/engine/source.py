@@ -26,6 +26,7 @@ from mercury.errors import Conflict, TransientStorageError
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import SequenceAcknowledgement
+from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.rms import RMSSequence, RmsWork
 from mercury.storage.api import Claim, Seeker, Topic, Transaction
@@ -258,6 +259,7 @@ class _KeyWork:
         rows = tx.rms.unsettled(record, policy.window, self.now)
         if rows and rows[0].attempts >= 2 and machine.last_heard < self.now - silence(policy):
             rows = rows[:1]  # nothing comes back: one message finds out as well as a whole window (FC-03)
+        rows = _worth_a_look(rows, policy)
         due = [row for row in rows if row.due <= self.now]
         damaged = [row for row in due if row.damaged and not row.acknowledged]
         if damaged:
@@ -272,7 +274,7 @@ class _KeyWork:
         for row in due:
             row.attempts += 1
             row.due = self.now + policy.retransmission.delay(row.attempts, self.parts.ids.chance())
-            ask = row.attempts > 1 or row is due[-1]
+            ask = row.attempts > 1 or row is due[-1] or (row.number or 0) % policy.volley == 0
             pair = self._pair_acknowledgement(tx, record) if envelopes.is_bare_last(row) else ()
             envelope = envelopes.message(record, row, ask=ask, acknowledgements=pair)
             self._post(record, envelope, Purpose.MESSAGE, row.number)
@@ -360,3 +362,15 @@ class _KeyWork:
         left = tx.rms.take(record, ((1, max(1, record.machine.last_number)),))
         bury(tx, self.parts, left, "no response came before the sequence was forgotten", Certainty.UNKNOWN, self.now)
         tx.rms.delete(record)
+
+
+def _worth_a_look(rows: list[OutboundMessage], policy: SourcePolicy) -> list[OutboundMessage]:
+    """Of the rows in the window those to look at now.
+
+    While more waits than the window takes, new ones wait for each other: otherwise every acknowledgement would cost a
+    transaction that sends as few as it has made room for. The rest of the window is in flight, so one more comes.
+    """
+    new = sum(not row.attempts for row in rows)
+    if len(rows) < policy.window or new >= policy.volley:
+        return rows
+    return [row for row in rows if row.attempts]

@@ -122,6 +122,11 @@ class SourcePolicy:
     #: How long an ended sequence still answers.
     tombstone: float = 86400.0
 
+    @property
+    def volley(self) -> int:
+        """Messages that are worth a look and an acknowledgement of their own while more wait than the window takes."""
+        return max(1, self.window // 4)
+
     def __post_init__(self) -> None:
         at_least(1, window=self.window, end_attempts=self.end_attempts)
         above(0, expires=self.expires, inactivity_timeout=self.inactivity_timeout)

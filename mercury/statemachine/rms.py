@@ -101,6 +101,11 @@ class RMSSequence:
             return False
         return not self._done().covers(1, self.last_number)
 
+    @property
+    def in_flight(self) -> int:
+        """How many numbers may be on the wire and are neither acknowledged nor moved."""
+        return sum(high - low + 1 for low, high in self._done().gaps(1, self.highest_sent))
+
     def lowest_outstanding(self) -> int:
         """The lowest number that is neither acknowledged nor moved; one above the last when there is none."""
         return min((self._done() if self.moved else self.acknowledged).first_missing(), self.last_number + 1)

@@ -49,11 +49,22 @@ def test_every_message_from_an_anonymous_source_is_acknowledged_in_its_reply(pro
 
 
 @PROTOCOLS
-def test_of_messages_that_come_together_each_is_acknowledged_if_the_source_never_asks(protocol: Protocol) -> None:
-    # RM-ACK-11: some sources wait for an acknowledgement in each reply
+def test_of_messages_that_come_together_the_last_is_answered_for_all_if_the_source_never_asks(
+    protocol: Protocol,
+) -> None:
+    # RM-ACK-11: some sources wait for an acknowledgement without asking for it
     node, foreign, identifier = anonymous_source(protocol)
     replies = node.get_all([foreign.note(identifier, number) for number in (1, 2, 3)])
-    assert [ranges_in(reply) for reply in replies] == [[(1, 3)]] * 3
+    assert [ranges_in(reply) for reply in replies] == [[], [], [(1, 3)]]
+    assert [reply.status for reply in replies] == [202, 202, 200]
+
+
+@PROTOCOLS
+def test_what_can_not_carry_an_acknowledgement_leaves_it_to_another(protocol: Protocol) -> None:
+    node, foreign, identifier = anonymous_source(protocol)
+    beyond_the_end = foreign.note(identifier, 4)
+    replies = node.get_all([foreign.note(identifier, 1), foreign.terminate(identifier, 1), beyond_the_end])
+    assert ranges_in(replies[0]) == [(1, 1)]
 
 
 @PROTOCOLS

@@ -150,10 +150,10 @@ def test_messages_handled_in_one_transaction_do_not_disturb_each_other() -> None
         ]
     )
     assert [name_of(reply) for reply in replies] == [
-        "acknowledgement",
+        "accepted",
         "fault UnknownSequence",
         "fault Sender",
-        "acknowledgement",
+        "accepted",
         "acknowledgement",
         "TerminateSequenceResponse",
         "fault SequenceTerminated",

@@ -146,8 +146,7 @@ class SqlRms(SqlRmsRows):
         """A savepoint is rolled back: what is known may be wrong."""
         self._changed.clear()
         self._records.clear()
-        self.forget_answers()
-        self.forget_numbered()
+        self.forget_kept()
         self.forget_expected()
 
     def forget_expected(self) -> None:

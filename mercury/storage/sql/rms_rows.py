@@ -11,14 +11,15 @@ from mercury.statemachine.faults import Ranges
 from mercury.storage.api import Topic
 from mercury.storage.order import RMS
 from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
+from mercury.storage.sql.arrived import Arrived
 from mercury.storage.sql.codec import body_values, outbound_message, outbound_values
 from mercury.storage.sql.dialects import chunks
-from mercury.storage.sql.schema import RMS_BODY, RMS_KEPT, RMS_MESSAGE, RMS_SEQUENCE
+from mercury.storage.sql.schema import RMS_BODY, RMS_MESSAGE, RMS_SEQUENCE
 
 if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
 
-ROW, BODY, KEPT, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_KEPT, RMS_SEQUENCE
+ROW, BODY, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_SEQUENCE
 SETTLED = and_(ROW.c.acknowledged, or_(ROW.c.answered, not_(ROW.c.replays)))
 BODY_COLUMNS = tuple(column for column in BODY.c if column.name != "message_id")
 WITH_BODY = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, ROW.c.message_id == BODY.c.message_id)
@@ -54,6 +55,7 @@ class SqlRmsRows:
         self._consumed: dict[str, OutboundMessage] = {}
         #: Rows that got a number or were transmitted, by position; written together too.
         self._numbered: dict[int, OutboundMessage] = {}
+        self._arrived = Arrived(transaction)
 
     # --- handed over -----------------------------------------------------------------------------------------------
 
@@ -96,6 +98,8 @@ class SqlRmsRows:
 
     def unsettled(self, record: RmsRecord, limit: int, now: float | None = None) -> list[OutboundMessage]:
         self._require(record.channel.key)
+        if self._arrived:
+            self.flush_kept()
         # What was numbered here is not written yet; its numbers are the highest, and it is here with its bodies.
         new = sorted((row for row in self._numbered.values() if row.sequence_id == record.id), key=_number)
         known = [row.position for row in new]
@@ -122,18 +126,14 @@ class SqlRmsRows:
     def acknowledge(self, record: RmsRecord, ranges: Ranges) -> None:
         self._require(record.channel.key)
         if ranges:
-            between = and_(_between(record, ranges), not_(ROW.c.acknowledged))
-            self._write(update(ROW).where(between).values(acknowledged=True))
+            self._arrived.acknowledge(record.id, ranges)
             for row in self._read_ahead(record, ranges):
                 row.acknowledged = True
 
     def release(self, record: RmsRecord, ranges: Ranges) -> None:
         self._require(record.channel.key)
         if ranges:
-            self._remove(
-                and_(_between(record, ranges), ROW.c.acknowledged, not_(ROW.c.expects_response)),
-                self._tx.store.clock(),
-            )
+            self._arrived.release(record.id, ranges)
             self._reread(row.message_id for row in self._read_ahead(record, ranges))
 
     def resend(self, record: RmsRecord, numbers: Iterable[int], now: float) -> None:
@@ -194,22 +194,24 @@ class SqlRmsRows:
         answered, consumed = list(self._answered), dict(self._consumed)
         self.forget_answers()
         for part in chunks(answered):
-            self._write(update(ROW).where(ROW.c.message_id.in_(part)).values(answered=True))
+            self._tx.write(update(ROW).where(ROW.c.message_id.in_(part)).values(answered=True))
         gone = [message_id for message_id, row in consumed.items() if row.acknowledged]
         for part in chunks(gone):
-            self._remove(ROW.c.message_id.in_(part), self._tx.store.clock())
+            self._arrived.consume(part)
         for part in chunks(message_id for message_id, row in consumed.items() if not row.acknowledged):
             done = update(ROW).where(ROW.c.message_id.in_(part))
-            self._write(done.values(answered=True, expects_response=False, replays=False))
+            self._tx.write(done.values(answered=True, expects_response=False, replays=False))
 
     def forget_answers(self) -> None:
         """A savepoint is rolled back, or they are written."""
         self._answered.clear()
         self._consumed.clear()
 
-    def forget_numbered(self) -> None:
+    def forget_kept(self) -> None:
         """A savepoint is rolled back."""
+        self.forget_answers()
         self._numbered.clear()
+        self._arrived.forget()
 
     def expect_rows(self, message_ids: Iterable[str]) -> None:
         """Read these rows ahead."""
@@ -262,6 +264,8 @@ class SqlRmsRows:
             self.flush_rows()
         if self._answered or self._consumed:
             self.flush_answers()
+        if self._arrived:
+            self._arrived.flush()
 
     def _read_ahead(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         """What was read ahead of a sequence, with these numbers."""
@@ -276,23 +280,6 @@ class SqlRmsRows:
     def _save(self, rows: Sequence[OutboundMessage], *columns: str) -> None:
         changed = [{"position": row.position} | {name: getattr(row, name) for name in columns} for row in rows]
         self._tx.update(ROW, "position", changed)
-
-    def _remove(self, which: ColumnElement[bool], at: float) -> None:
-        """Delete rows that arrived; what they were correlated with is kept until retention ends."""
-        self.flush_kept()
-        names = ("message_id", "correlation", "sequence_id", "number", "created_at")
-        columns = [ROW.c[name] for name in names]
-        if self._tx.dialect.name == "postgresql":
-            gone = delete(ROW).where(which).returning(*columns).cte("gone")
-            bodies = delete(BODY).where(BODY.c.message_id == gone.c.message_id)
-            arrived = select(*gone.c, literal(at)).where(gone.c.correlation.is_not(None))
-            statement = insert(KEPT).from_select([*names, "settled_at"], arrived, include_defaults=False)
-            self._tx.write(statement.add_cte(bodies.cte("bodies")))
-            return
-        arrived = select(*columns, literal(at)).where(which, ROW.c.correlation.is_not(None))
-        self._tx.write(insert(KEPT).from_select([*names, "settled_at"], arrived))
-        self._tx.write(delete(BODY).where(BODY.c.message_id.in_(select(ROW.c.message_id).where(which))))
-        self._write(delete(ROW).where(which))
 
     def _delete(self, rows: Sequence[OutboundMessage]) -> None:
         self._reread(row.message_id for row in rows)

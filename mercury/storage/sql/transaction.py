@@ -140,7 +140,7 @@ class SqlTransaction:
             return self._connected().execute(query, parameters).mappings().all()
 
     def read_locked(self, query: Select[Any], parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
-        """Rows of a query ``for update``. In a SQLite file that is the file's one lock, which a writer has."""
+        """Rows of a query ``for update``, or that changes something. In a SQLite file a writer has the one lock."""
         self.writing()
         return self.read(query, parameters)
 
