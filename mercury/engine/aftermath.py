@@ -61,6 +61,15 @@ def apply_rms_effects(
     return faults
 
 
+def handle_rms(
+    tx: Transaction, parts: Parts, record: RmsRecord, event: events.RmsInput, now: float
+) -> tuple[RmsEffect, ...]:
+    """Let a source sequence handle an event, and do in the store what it asks."""
+    asked = record.machine.handle(event, now, record.channel.policy)
+    apply_rms_effects(tx, parts, record, asked, now)
+    return asked
+
+
 def release_acknowledged(tx: Transaction, record: RmsRecord) -> None:
     """Let go of the rows that neither the wire nor a successor sequence can still need."""
     machine = record.machine

@@ -164,8 +164,9 @@ class Batch:
         self._changed_rms[record.id] = record
         machine, policy = record.machine, record.channel.policy
         control = machine.work(policy) not in (None, RmsWork.TRANSMIT)
-        unsent = machine.last_number > machine.highest_sent and policy.window - machine.in_flight >= policy.volley
-        if control or unsent or record.holds or not machine.alive or record.due is None:
+        opens = not machine.takes_messages or policy.window - machine.in_flight >= policy.volley
+        unsent = opens and (record.holds or machine.last_number > machine.highest_sent)
+        if control or unsent or not machine.alive or record.due is None:
             record.due = self.now
 
     def change_rmd(self, record: RmdRecord) -> None:

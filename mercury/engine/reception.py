@@ -208,4 +208,6 @@ def _share_acknowledgements(drafts: list[Draft]) -> None:
     last = {each: draft for draft in at_once for each in draft.acknowledge}
     for draft in drafts:
         mine = {request.identifier for request in draft.envelope.ack_requests}
-        draft.acknowledge = {each: None for each in draft.acknowledge if each in mine or (each not in asked and last.get(each) is draft)}
+        draft.acknowledge = {
+            each: None for each in draft.acknowledge if each in mine or (each not in asked and last.get(each) is draft)
+        }

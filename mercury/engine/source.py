@@ -9,28 +9,18 @@ from __future__ import annotations
 import logging
 
 from mercury.engine import envelopes
-from mercury.engine.aftermath import (
-    ABANDONED,
-    DAMAGED,
-    apply_rms_effects,
-    bury,
-    holds_back,
-    release_acknowledged,
-    save_rms,
-    silence,
-)
+from mercury.engine.aftermath import DAMAGED, bury, handle_rms, release_acknowledged, save_rms, silence
 from mercury.engine.destination import end_offered
 from mercury.engine.exchange import Outgoing, Purpose, Step
+from mercury.engine.numbering import Numbering
 from mercury.engine.parts import Parts, PutOff
 from mercury.errors import Conflict, TransientStorageError
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import SequenceAcknowledgement
-from mercury.statemachine.policy import SourcePolicy
-from mercury.statemachine.protocol import RmVersion
-from mercury.statemachine.rms import RMSSequence, RmsWork
+from mercury.statemachine.rms import RmsWork
 from mercury.storage.api import Claim, Seeker, Topic, Transaction
-from mercury.storage.records import Channel, OutboundKind, OutboundMessage, RmdRecord, RmsRecord, Role, SequenceKey
+from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord, SequenceKey
 from mercury.wire.envelope import Envelope
 
 log = logging.getLogger("mercury.engine.source")
@@ -114,7 +104,9 @@ class _KeyWork:
         for record in records:
             if record.machine.alive:
                 self._handle(tx, record, events.Tick())
-        self._number(tx, records)
+        numbering = Numbering(self.parts, tx, self.key, records, self.now)
+        numbering.run()
+        self.step.responses += numbering.responses
         for index, record in enumerate(records):
             self._advance(tx, record, records[index - 1] if index else None)
             if record.id in paired and not record.machine.alive and not self._pairs:
@@ -137,100 +129,6 @@ class _KeyWork:
         """Whether the end of this living sequence is the end of the one that it offered."""
         accepted = record.offered is not None and record.offer_accepted
         return accepted and record.machine.alive and record.channel.reply_to.anonymous
-
-    # --- numbering -------------------------------------------------------------------------------------------------
-
-    def _number(self, tx: Transaction, records: list[RmsRecord]) -> None:
-        """Give numbers to the rows that wait, in order of insertion."""
-        rows = tx.rms.unnumbered(self.key, self.parts.settings.number_batch)
-        numbered: dict[str, list[OutboundMessage]] = {}
-        done: list[OutboundMessage] = []
-        for place, row in enumerate(rows):
-            current = records[-1] if records and records[-1].machine.alive else None
-            if row.damaged:
-                bury(tx, self.parts, [row], DAMAGED, Certainty.NOT_DELIVERED, self.now)
-                done.append(row)
-                continue
-            if row.kind is OutboundKind.ABANDON:
-                self._keep_numbers(tx, records, numbered)  # what it gives up is looked for by number
-            if row.kind is not OutboundKind.MESSAGE and self._end(tx, row, current):
-                done.append(row)
-                continue
-            if current is None or not current.machine.takes_messages:
-                if current is not None and holds_back(current):
-                    current.holds = True  # its successor starts when nothing of this one can come late
-                    self._keep_numbers(tx, records, numbered)
-                    done += self._abandon(tx, rows[place:], records)
-                    break
-                if row.channel.back_channel:
-                    done.append(row)
-                    why = "the client ended its sequence before the response was there"
-                    bury(tx, self.parts, [row], why, Certainty.NOT_DELIVERED, self.now)
-                    continue
-                current = self._create(tx, row.channel, records)
-            if self._assign(tx, row, current):
-                numbered.setdefault(current.id, []).append(row)
-                if current.channel.back_channel and row.relates_to is not None:
-                    self.step.responses.append(row.relates_to)
-        tx.rms.discard(done)
-        self._keep_numbers(tx, records, numbered)
-
-    def _keep_numbers(
-        self, tx: Transaction, records: list[RmsRecord], numbered: dict[str, list[OutboundMessage]]
-    ) -> None:
-        for record in records:
-            if record.id in numbered:
-                tx.rms.number(record, numbered.pop(record.id))
-                if record.channel.back_channel:
-                    # Any request may fetch it from now on.
-                    self._handle(tx, record, events.Transmitted(record.machine.last_number))
-
-    def _end(self, tx: Transaction, row: OutboundMessage, current: RmsRecord | None) -> bool:
-        """Carry out the application's end. False: it is a message that takes a number (WS-RM 1.0)."""
-        if current is None or not current.machine.last_number:
-            if current is not None:
-                self._handle(tx, current, events.End(abandon=row.kind is OutboundKind.ABANDON))
-            return True  # ending a key that was never used does nothing
-        numbered = current.machine.rm is RmVersion.RM10 and row.kind is OutboundKind.END
-        if numbered and not current.channel.back_channel and current.machine.takes_messages:
-            row.last = True
-            return False
-        self._handle(tx, current, events.End(abandon=row.kind is OutboundKind.ABANDON))
-        return True
-
-    def _abandon(self, tx: Transaction, rows: list[OutboundMessage], records: list[RmsRecord]) -> list[OutboundMessage]:
-        """An abandonment does not wait for what it abandons. Returns the rows that it has done with."""
-        ends = [place for place, row in enumerate(rows) if row.kind is OutboundKind.ABANDON]
-        gone = rows[: ends[-1] + 1] if ends else []
-        bury(tx, self.parts, gone, ABANDONED, Certainty.NOT_DELIVERED, self.now)
-        for record in records if gone else ():
-            self._handle(tx, record, events.End(abandon=True))
-        return gone
-
-    def _create(self, tx: Transaction, channel: Channel, records: list[RmsRecord]) -> RmsRecord:
-        record = RmsRecord(
-            id=self.parts.ids.new(),
-            channel=channel,
-            machine=RMSSequence.start(channel.policy.protocol.rm, self.now),
-            created_at=self.now,
-            create_message_id=self.parts.ids.new(),
-            offered=self.parts.ids.new() if channel.policy.offer and channel.role is Role.REQUEST else None,
-        )
-        if records:
-            records[-1].holds = False
-        tx.rms.insert(record)
-        records.append(record)
-        return record
-
-    def _assign(self, tx: Transaction, row: OutboundMessage, record: RmsRecord) -> bool:
-        asked = self._handle(tx, record, events.Number(last=row.last, expects_response=row.expects_response))
-        for effect in asked:
-            if isinstance(effect, effects.Numbered):
-                row.sequence_id = record.id
-                row.number = effect.number
-                row.due = self.now
-                return True
-        return False
 
     # --- transmitting ----------------------------------------------------------------------------------------------
 
@@ -259,7 +157,6 @@ class _KeyWork:
         rows = tx.rms.unsettled(record, policy.window, self.now)
         if rows and rows[0].attempts >= 2 and machine.last_heard < self.now - silence(policy):
             rows = rows[:1]  # nothing comes back: one message finds out as well as a whole window (FC-03)
-        rows = _worth_a_look(rows, policy)
         due = [row for row in rows if row.due <= self.now]
         damaged = [row for row in due if row.damaged and not row.acknowledged]
         if damaged:
@@ -335,9 +232,7 @@ class _KeyWork:
     # --- within ----------------------------------------------------------------------------------------------------
 
     def _handle(self, tx: Transaction, record: RmsRecord, event: events.RmsInput) -> tuple[effects.RmsEffect, ...]:
-        asked = record.machine.handle(event, self.now, record.channel.policy)
-        apply_rms_effects(tx, self.parts, record, asked, self.now)
-        return asked
+        return handle_rms(tx, self.parts, record, event, self.now)
 
     def _post(self, record: RmsRecord, envelope: Envelope, purpose: Purpose, number: int | None = None) -> None:
         follows_end = record.offer_accepted and record.channel.reply_to.anonymous
@@ -362,15 +257,3 @@ class _KeyWork:
         left = tx.rms.take(record, ((1, max(1, record.machine.last_number)),))
         bury(tx, self.parts, left, "no response came before the sequence was forgotten", Certainty.UNKNOWN, self.now)
         tx.rms.delete(record)
-
-
-def _worth_a_look(rows: list[OutboundMessage], policy: SourcePolicy) -> list[OutboundMessage]:
-    """Of the rows in the window those to look at now.
-
-    While more waits than the window takes, new ones wait for each other: otherwise every acknowledgement would cost a
-    transaction that sends as few as it has made room for. The rest of the window is in flight, so one more comes.
-    """
-    new = sum(not row.attempts for row in rows)
-    if len(rows) < policy.window or new >= policy.volley:
-        return rows
-    return [row for row in rows if row.attempts]

@@ -232,6 +232,9 @@ class RMSSequenceManager(Protocol):
     def unnumbered(self, key: SequenceKey, limit: int) -> list[OutboundMessage]:
         """Committed rows without a number, in order of insertion. The key must be locked."""
 
+    def abandoned(self, key: SequenceKey) -> bool:
+        """Whether an abandonment is among the committed rows without a number."""
+
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         """Keep ``sequence_id``, ``number`` and ``due`` of rows that were numbered."""
 
@@ -370,6 +373,8 @@ class StorageManager(Sweeper, Protocol):
 
     def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
         """Keys with rows to be numbered and no sequence that holds them, or with a sequence whose ``due <= now``.
+
+        An abandonment is never held.
 
         :param seeker: leaves out what another owner has a claim on, on the resource ``rms <the key's digest>``.
         """

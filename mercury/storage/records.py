@@ -156,7 +156,8 @@ class RmsRecord:
     follows: str | None = None
     #: When there is something to do; ``None`` = when something happens.
     due: float | None = None
-    #: Rows of its key wait until nothing of it is unacknowledged; then a successor takes them.
+    #: Rows of its key wait: until its window opens, or, when it takes no more, until nothing of it is unacknowledged
+    #: and a successor takes them.
     holds: bool = False
     #: When it ended or failed: its tombstone counts from here.
     ended_at: float | None = None

@@ -8,7 +8,7 @@ import pytest
 
 from mercury.errors import Conflict
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
-from mercury.storage.api import StorageManager
+from mercury.storage.api import StorageManager, Topic, Transaction
 from mercury.storage.records import OutboundKind
 
 from .builders import EVERYTHING, FETCHING, KEY, LISTENING, NOW, rms_record, row
@@ -197,6 +197,129 @@ def test_many_ranges_are_taken_as_well_as_one(outbox: Outbox) -> None:
     outbox.release(odd)
     assert outbox.unsettled(1000) == names[1::2]
     assert outbox.backlog == 100
+
+
+def test_acknowledged_and_released_in_one_transaction(outbox: Outbox) -> None:
+    names = [f"row {number}" for number in range(1, 201)]
+    outbox.send(*names)
+
+    def work(tx: Transaction) -> None:
+        for number in range(1, 201, 2):
+            tx.rms.acknowledge(outbox.record, ((number, number),))
+            tx.rms.release(outbox.record, ((1, number),))
+
+    outbox.locked(work)
+    assert outbox.unsettled(1000) == names[1::2]
+    assert outbox.backlog == 100
+
+
+def test_what_is_acknowledged_after_a_release_waits_for_the_next(outbox: Outbox) -> None:
+    outbox.send("a", "b")
+
+    def work(tx: Transaction) -> None:
+        tx.rms.acknowledge(outbox.record, ((1, 1),))
+        tx.rms.release(outbox.record, ((1, 2),))
+        tx.rms.acknowledge(outbox.record, ((2, 2),))
+
+    outbox.locked(work)
+    assert outbox.here("a", "b") == ["b"]
+    assert outbox.unsettled() == []
+
+
+def test_what_can_go_by_now_does_not_hide_what_can_not(outbox: Outbox) -> None:
+    """An older request goes in the transaction that acknowledges a younger one, which waits for its response."""
+    outbox.send("old", "young", expects_response=True)
+    outbox.acknowledge(1)
+    outbox.locked(lambda tx: tx.rms.answered("old"))
+
+    def work(tx: Transaction) -> None:
+        tx.rms.consumed("old")
+        tx.rms.acknowledge(outbox.record, ((1, 2),))
+        tx.rms.release(outbox.record, ((1, 2),))
+
+    outbox.locked(work)
+    assert outbox.here("old", "young") == ["young"]
+    kept = outbox.row("young")
+    assert kept is not None
+    assert kept.acknowledged
+
+
+def test_what_becomes_free_with_an_acknowledgement_of_another_is_not_counted_for_it(outbox: Outbox) -> None:
+    outbox.send("old", "young", expects_response=True)
+    outbox.consumed("old")
+
+    def first(tx: Transaction) -> None:
+        tx.rms.acknowledge(outbox.record, ((1, 1),))
+
+    def second(tx: Transaction) -> None:
+        tx.rms.acknowledge(outbox.record, ((2, 2),))
+        tx.rms.release(outbox.record, ((1, 2),))
+
+    outbox.locked(first)
+    outbox.locked(second)
+    assert outbox.here("old", "young") == ["young"]
+    kept = outbox.row("young")
+    assert kept is not None
+    assert kept.acknowledged
+
+
+def test_acknowledgements_of_a_savepoint_go_with_it(outbox: Outbox) -> None:
+    outbox.send("a", "b")
+
+    def work(tx: Transaction) -> None:
+        tx.rms.acknowledge(outbox.record, ((1, 1),))
+        with pytest.raises(LookupError), tx.savepoint():
+            tx.rms.lock([outbox.key])
+            tx.rms.acknowledge(outbox.record, ((2, 2),))
+            tx.rms.release(outbox.record, EVERYTHING)
+            raise LookupError
+
+    outbox.locked(work)
+    assert outbox.unsettled() == ["b"]
+    assert outbox.here("a", "b") == ["a", "b"]
+
+
+# --- abandonments ----------------------------------------------------------------------------------------------------
+
+
+def abandoned(outbox: Outbox) -> bool:
+    return outbox.locked(lambda tx: tx.rms.abandoned(outbox.key))
+
+
+def test_an_abandonment_is_seen_however_much_waits_before_it(outbox: Outbox) -> None:
+    outbox.append("a", "b")
+    outbox.append("end", kind=OutboundKind.END, action="", payload=b"")
+    assert not abandoned(outbox)
+    outbox.append("gone", kind=OutboundKind.ABANDON, action="", payload=b"")
+    assert abandoned(outbox)
+    outbox.locked(lambda tx: tx.rms.discard(tx.rms.unnumbered(outbox.key, 10)[-1:]))
+    assert not abandoned(outbox)
+
+
+def test_an_abandonment_that_is_dealt_with_in_this_transaction_is_over(outbox: Outbox) -> None:
+    outbox.append("gone", kind=OutboundKind.ABANDON, action="", payload=b"")
+
+    def work(tx: Transaction) -> bool:
+        tx.rms.discard(tx.rms.unnumbered(outbox.key, 10))
+        return tx.rms.abandoned(outbox.key)
+
+    assert not outbox.locked(work)
+
+
+def test_a_sequence_holds_what_waits_but_no_abandonment(outbox: Outbox, store: StorageManager) -> None:
+    def hold(tx: Transaction) -> None:
+        (record,) = tx.rms.records(outbox.key)
+        record.holds, record.due = True, None
+        tx.rms.save(record)
+
+    outbox.append("a")
+    assert store.due_rms(NOW, 10) == [outbox.key]
+    outbox.locked(hold)
+    assert store.due_rms(NOW, 10) == []
+    assert store.next_due(Topic.RMS) is None
+    outbox.append("gone", kind=OutboundKind.ABANDON, action="", payload=b"")
+    assert store.due_rms(NOW, 10) == [outbox.key]
+    assert store.next_due(Topic.RMS) == 0.0
 
 
 # --- requests that wait for a response -------------------------------------------------------------------------------

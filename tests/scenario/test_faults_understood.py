@@ -64,10 +64,14 @@ def test_unknown_sequence_fails_it_and_what_is_not_acknowledged_is_in_doubt(prot
     assert "UnknownSequence" in (story.record.last_error or "")
 
 
-def test_what_was_never_sent_was_surely_not_delivered() -> None:
+def test_what_has_no_number_yet_does_not_die_with_the_sequence() -> None:
     story = Story(window=2).create()
     story.fault(story.foreign.fault("UnknownSequence", "urn:theirs"))
-    assert story.client.buried() == [("three", "not delivered"), ("one", "unknown"), ("two", "unknown")]
+    assert story.client.buried() == [("one", "unknown"), ("two", "unknown")]
+    story.pair.turn()
+    failed, successor = story.client.sources()
+    assert failed.machine.failure is FailureReason.UNKNOWN
+    assert successor.machine.last_number == 1
 
 
 def test_unknown_sequence_after_everything_was_acknowledged_is_success() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from mercury.engine.parts import EngineSettings
 from mercury.statemachine.events import FailureReason
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol, RmVersion
 from mercury.statemachine.tables import RmdState, RmsState
@@ -430,6 +431,20 @@ def test_an_abandonment_that_comes_later_reaches_what_waits_for_its_turn_too() -
     link.terminate()
     pair.advance(10)
     assert sorted(pair.client.buried()) == [("one", "not delivered"), ("two", "not delivered")]
+
+
+def test_an_abandonment_reaches_more_than_is_looked_at_together() -> None:
+    pair = Pair()
+    pair.server.stop()
+    link = pair.link()
+    link.notes("one")
+    link.close()
+    many = [f"text {number}" for number in range(2 * EngineSettings().number_batch)]
+    link.notes(*many)
+    pair.advance(5)
+    link.terminate()
+    pair.run()  # at once: it waits for no time to pass
+    assert sorted(text for text, _ in pair.client.buried()) == sorted(["one", *many])
 
 
 def test_a_future_fails_when_its_request_is_abandoned() -> None:

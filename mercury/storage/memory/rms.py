@@ -95,6 +95,12 @@ class MemoryRms:
                 found.append(row.copy())
         return found[:limit]
 
+    def abandoned(self, key: SequenceKey) -> bool:
+        self._require(key)
+        with self._tx.store.mutex:
+            data = self._committed.keys.get(key)
+            return bool(data and data.abandoned - self.changed_rows.get(key, {}).keys())
+
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         self._change(record.channel.key, rows)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice, zip_longest
 
 from mercury.statemachine.faults import Ranges
-from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
+from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
 
 
 def _remove(numbers: list[int], number: int) -> None:
@@ -38,6 +38,8 @@ class KeyData:
     rows: dict[int, OutboundMessage] = field(default_factory=dict)
     #: Positions of the rows without a number, ascending.
     waiting: list[int] = field(default_factory=list)
+    #: Of these the abandonments.
+    abandoned: set[int] = field(default_factory=set)
     numbered: dict[str, NumberedRows] = field(default_factory=dict)
 
 
@@ -65,6 +67,7 @@ class CommittedRms:
         if old is not None:
             if old.sequence_id is None or old.number is None:
                 _remove(data.waiting, position)
+                data.abandoned.discard(position)
             else:
                 rows = data.numbered[old.sequence_id]
                 del rows.positions[old.number]
@@ -80,6 +83,8 @@ class CommittedRms:
             data.rows[position] = row
             if row.sequence_id is None or row.number is None:
                 insort(data.waiting, position)
+                if row.kind is OutboundKind.ABANDON:
+                    data.abandoned.add(position)
             else:
                 rows = data.numbered.setdefault(row.sequence_id, NumberedRows())
                 rows.positions[row.number] = position
@@ -110,7 +115,7 @@ class CommittedRms:
         data = self.keys[key]
         self.waiting.pop(key, None)
         self.times.pop(key, None)
-        if data.waiting and not any(record.holds for record in data.records):
+        if data.waiting and (data.abandoned or not any(record.holds for record in data.records)):
             self.waiting[key] = None
         times = [record.due for record in data.records if record.due is not None]
         if times:

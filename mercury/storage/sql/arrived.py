@@ -18,6 +18,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    false,
     func,
     insert,
     not_,
@@ -96,7 +97,7 @@ class Arrived:
             self._tx.write(_acknowledgement(len(part)), values)
 
     def _release(self, sequence_id: str, new: RangeSet, free: RangeSet) -> int:
-        """Delete what is free of the rows that are acknowledged, or are so now; returns how many."""
+        """Delete what is free of the rows that are acknowledged, or are so now; returns how many of the latter."""
         if len(new) > SIZES[-1] or len(free) > SIZES[-1]:
             self._acknowledge(sequence_id, new)
             new = RangeSet()
@@ -109,15 +110,19 @@ class Arrived:
         return gone
 
     def _remove(self, which: Any, size: int, values: Values) -> int:
-        """Delete rows with their bodies; what they were correlated with is kept until retention ends."""
+        """Delete rows with their bodies; what they were correlated with is kept until retention ends.
+
+        Returns of how many it is known that they were in the ranges ``new``.
+        """
         values = {"at": self._tx.store.clock(), **values}
         if self._tx.dialect.name == "postgresql":
-            return int(self._tx.read_locked(_removal(which, size), values)[0]["rows"])
+            return int(self._tx.read_locked(_removal(which, size), values)[0]["new"])
         kept, bodies, rows = _removals(which, size)
         self._tx.write(kept, values)
         del values["at"]
         self._tx.write(bodies, values)
-        return self._tx.write(rows, values).rowcount
+        self._tx.write(rows, values)
+        return 0
 
 
 def _released(size: int) -> ColumnElement[bool]:
@@ -139,12 +144,13 @@ def _acknowledgement(size: int) -> Executable:
 
 @lru_cache
 def _removal(which: Any, size: int) -> Any:
-    """All in one statement, which says how many rows there were."""
+    """All in one statement, which says how many of the rows were in the ranges ``new``."""
     gone = delete(ROW).where(which(size)).returning(*(ROW.c[name] for name in REMEMBERED)).cte("gone")
     bodies = delete(BODY).where(BODY.c.message_id == gone.c.message_id).cte("bodies")
     arrived = select(*gone.c, AT).where(gone.c.correlation.is_not(None))
     kept = insert(KEPT).from_select([*REMEMBERED, "settled_at"], arrived, include_defaults=False).cte("kept")
-    return select(func.count().label("rows")).select_from(gone).add_cte(bodies, kept)
+    new = select(func.count().label("new")).select_from(gone).where(_in("new", size, gone.c.number))
+    return new.add_cte(bodies, kept)
 
 
 @lru_cache
@@ -161,11 +167,12 @@ def _removals(which: Any, size: int) -> tuple[Executable, Executable, Executable
 # --- ranges ----------------------------------------------------------------------------------------------------------
 
 
-def _in(name: str, size: int) -> ColumnElement[bool]:
+def _in(name: str, size: int, number: ColumnElement[Any] = ROW.c.number) -> ColumnElement[bool]:
     """The number is in one of so many ranges."""
     return or_(
+        false(),
         *(
-            ROW.c.number.between(
+            number.between(
                 bindparam(f"{name}_low_{place}", type_=BigInteger), bindparam(f"{name}_high_{place}", type_=BigInteger)
             )
             for place in range(size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Integer, and_, bindparam, delete, false, func, insert, literal, not_, or_, select, update
+from sqlalchemy import ColumnElement, Integer, and_, bindparam, delete, false, func, not_, or_, select, text, update
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.api import Topic
@@ -26,6 +26,10 @@ WITH_BODY = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, ROW.c.message_id == 
 LIMIT = bindparam("limit", type_=Integer)
 UNNUMBERED = (
     WITH_BODY.where(ROW.c.key_id == bindparam("key_id"), ROW.c.number.is_(None)).order_by(ROW.c.position).limit(LIMIT)
+)
+# The words are written out so that the index is found, which has only such rows.
+ABANDONED = (
+    select(ROW.c.position).where(ROW.c.key_id == bindparam("key_id"), text("number is null and kind = 'abandon'")).limit(1)
 )
 OF_SEQUENCE = and_(ROW.c.sequence_id == bindparam("sequence_id"), ROW.c.number.is_not(None))
 TRANSMITTED = and_(OF_SEQUENCE, not_(SETTLED), ROW.c.position.not_in(bindparam("known", expanding=True)))
@@ -82,6 +86,10 @@ class SqlRmsRows:
     def unnumbered(self, key: SequenceKey, limit: int) -> list[OutboundMessage]:
         self._require(key)
         return self._rows(UNNUMBERED, {"key_id": key.digest, "limit": limit})
+
+    def abandoned(self, key: SequenceKey) -> bool:
+        self._require(key)
+        return bool(self._tx.read(ABANDONED, {"key_id": key.digest}))
 
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         self._require(record.channel.key)

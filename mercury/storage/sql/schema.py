@@ -247,6 +247,12 @@ Index(
     sqlite_where=text("number is null"),
 )
 Index(
+    "mercury_rms_message_abandoned",
+    RMS_MESSAGE.c.key_id,
+    postgresql_where=text("number is null and kind = 'abandon'"),
+    sqlite_where=text("number is null and kind = 'abandon'"),
+)
+Index(
     "mercury_rms_message_number",
     RMS_MESSAGE.c.sequence_id,
     RMS_MESSAGE.c.number,

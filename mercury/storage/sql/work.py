@@ -25,6 +25,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    text,
     true,
     union_all,
 )
@@ -171,10 +172,11 @@ def next_invoker(connection: Connection, seeker: Seeker | None) -> float | None:
 
 
 def _waiting(asked: Asked, *, at: bool) -> Select[tuple[str]]:
-    """Keys with rows to be numbered that no sequence holds."""
+    """Keys with rows to be numbered that no sequence holds, or that are abandoned."""
     waiting = distinct(ROW.c.key_id, UNNUMBERED).subquery()
     held = exists().where(SEQUENCE.c.key_id == waiting.c.value, SEQUENCE.c.holds)
-    return select(waiting.c.value).where(~held, _free(literal("rms ") + waiting.c.value, asked, at=at))
+    abandoned = exists().where(ROW.c.key_id == waiting.c.value, UNNUMBERED, ROW.c.kind == text("'abandon'"))
+    return select(waiting.c.value).where(or_(~held, abandoned), _free(literal("rms ") + waiting.c.value, asked, at=at))
 
 
 @lru_cache(maxsize=KEPT)

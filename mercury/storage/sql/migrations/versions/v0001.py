@@ -224,6 +224,14 @@ def upgrade(op: Operations) -> None:
         sa.Column("answered", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("position"),
     )
+    op.create_index(
+        "mercury_rms_message_abandoned",
+        "mercury_rms_message",
+        ["key_id"],
+        unique=False,
+        postgresql_where=sa.text("number is null and kind = 'abandon'"),
+        sqlite_where=sa.text("number is null and kind = 'abandon'"),
+    )
     op.create_index("mercury_rms_message_id", "mercury_rms_message", ["message_id"], unique=True)
     op.create_index(
         "mercury_rms_message_number",

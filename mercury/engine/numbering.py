@@ -1,0 +1,154 @@
+"""Giving numbers to what the application handed over (figure 3-14).
+
+A number is given when the message can be sent. With a full window the rest waits without numbers, and the window
+opens by quarters: otherwise every acknowledgement would cost a transaction that sends as few as it has made room for.
+"""
+
+from __future__ import annotations
+
+from mercury.engine.aftermath import ABANDONED, DAMAGED, bury, handle_rms, holds_back
+from mercury.engine.parts import Parts
+from mercury.statemachine import effects, events
+from mercury.statemachine.effects import Certainty, RmsEffect
+from mercury.statemachine.protocol import RmVersion
+from mercury.statemachine.rms import RMSSequence
+from mercury.storage.api import Transaction
+from mercury.storage.records import Channel, OutboundKind, OutboundMessage, RmsRecord, Role, SequenceKey
+
+
+class Numbering:
+    """One transaction's numbering of one key, which is locked.
+
+    :param records: the key's sequences; one that has to be made is added.
+    """
+
+    def __init__(self, parts: Parts, tx: Transaction, key: SequenceKey, records: list[RmsRecord], now: float) -> None:
+        #: MessageIDs of requests whose responses can now go out on a back-channel.
+        self.responses: list[str] = []
+        self._parts = parts
+        self._tx = tx
+        self._key = key
+        self._records = records
+        self._now = now
+        self._numbered: dict[str, list[OutboundMessage]] = {}
+        #: How many numbers there are left to give; ``None`` = no window limits them.
+        self._room: int | None = None
+
+    def run(self) -> None:
+        """Give numbers to the rows that wait, in order of insertion."""
+        rows = self._waiting()
+        done: list[OutboundMessage] = []
+        for place, row in enumerate(rows):
+            current = self._records[-1] if self._records and self._records[-1].machine.alive else None
+            if row.damaged:
+                bury(self._tx, self._parts, [row], DAMAGED, Certainty.NOT_DELIVERED, self._now)
+                done.append(row)
+                continue
+            if row.kind is OutboundKind.ABANDON:
+                self._keep()  # what it gives up is looked for by number
+            if row.kind is not OutboundKind.MESSAGE and self._end(row, current):
+                done.append(row)
+                continue
+            if current is None or not current.machine.takes_messages:
+                if current is not None and holds_back(current):
+                    current.holds = True  # its successor starts when nothing of this one can come late
+                    self._keep()
+                    done += self._abandon(rows[place:])
+                    break
+                if row.channel.back_channel:
+                    done.append(row)
+                    why = "the client ended its sequence before the response was there"
+                    bury(self._tx, self._parts, [row], why, Certainty.NOT_DELIVERED, self._now)
+                    continue
+                current = self._create(row.channel)
+            if self._room == 0:
+                current.holds = True
+                break
+            self._assign(row, current)
+        self._tx.rms.discard(done)
+        self._keep()
+
+    def _waiting(self) -> list[OutboundMessage]:
+        """The rows that may get a number now."""
+        batch = self._parts.settings.number_batch
+        current = self._records[-1] if self._records else None
+        if current is None or not current.machine.takes_messages or current.channel.back_channel:
+            return self._tx.rms.unnumbered(self._key, batch)
+        current.holds = False
+        policy, machine = current.channel.policy, current.machine
+        unsent = machine.last_number - machine.highest_sent
+        room = max(0, policy.window - machine.in_flight - unsent)
+        rows = self._tx.rms.unnumbered(self._key, min(batch, room + 1))
+        if len(rows) <= room:
+            return rows
+        if self._tx.rms.abandoned(self._key):
+            return self._tx.rms.unnumbered(self._key, batch)  # an abandonment does not wait for what it abandons
+        if room < policy.volley:
+            room = 0
+        self._room = room
+        return rows
+
+    def _keep(self) -> None:
+        """Write the numbers."""
+        for record in self._records:
+            if record.id in self._numbered:
+                self._tx.rms.number(record, self._numbered.pop(record.id))
+                if record.channel.back_channel:
+                    # Any request may fetch it from now on.
+                    self._handle(record, events.Transmitted(record.machine.last_number))
+
+    def _end(self, row: OutboundMessage, current: RmsRecord | None) -> bool:
+        """Carry out the application's end. False: it is a message that takes a number (WS-RM 1.0)."""
+        if current is None or not current.machine.last_number:
+            if current is not None:
+                self._handle(current, events.End(abandon=row.kind is OutboundKind.ABANDON))
+            return True  # ending a key that was never used does nothing
+        numbered = current.machine.rm is RmVersion.RM10 and row.kind is OutboundKind.END
+        if numbered and not current.channel.back_channel and current.machine.takes_messages:
+            row.last = True
+            return False
+        self._handle(current, events.End(abandon=row.kind is OutboundKind.ABANDON))
+        return True
+
+    def _abandon(self, rows: list[OutboundMessage]) -> list[OutboundMessage]:
+        """An abandonment does not wait for what it abandons. Returns the rows that it has done with."""
+        if not self._tx.rms.abandoned(self._key):
+            return []
+        ends = [place for place, row in enumerate(rows) if row.kind is OutboundKind.ABANDON]
+        gone = rows[: ends[-1] + 1] if ends else rows  # it stands behind what is given up here
+        bury(self._tx, self._parts, gone, ABANDONED, Certainty.NOT_DELIVERED, self._now)
+        for record in self._records:
+            self._handle(record, events.End(abandon=True))
+        return gone
+
+    def _create(self, channel: Channel) -> RmsRecord:
+        new = self._parts.ids.new
+        record = RmsRecord(
+            id=new(),
+            channel=channel,
+            machine=RMSSequence.start(channel.policy.protocol.rm, self._now),
+            created_at=self._now,
+            create_message_id=new(),
+            offered=new() if channel.policy.offer and channel.role is Role.REQUEST else None,
+        )
+        if self._records:
+            self._records[-1].holds = False
+        self._room = None if channel.back_channel else channel.policy.window
+        self._tx.rms.insert(record)
+        self._records.append(record)
+        return record
+
+    def _assign(self, row: OutboundMessage, record: RmsRecord) -> None:
+        asked = self._handle(record, events.Number(last=row.last, expects_response=row.expects_response))
+        number = next((effect.number for effect in asked if isinstance(effect, effects.Numbered)), None)
+        if number is None:
+            return
+        row.sequence_id, row.number, row.due = record.id, number, self._now
+        self._numbered.setdefault(record.id, []).append(row)
+        if self._room is not None:
+            self._room -= 1
+        if record.channel.back_channel and row.relates_to is not None:
+            self.responses.append(row.relates_to)
+
+    def _handle(self, record: RmsRecord, event: events.RmsInput) -> tuple[RmsEffect, ...]:
+        return handle_rms(self._tx, self._parts, record, event, self._now)
