@@ -241,7 +241,8 @@ class RMSSequenceManager(Protocol):
     def unsettled(self, record: RmsRecord, limit: int, now: float | None = None) -> list[OutboundMessage]:
         """The lowest rows of a sequence that still need transmission, ascending.
 
-        :param now: left out, all come with their bodies; else rows with a later ``due`` may come without.
+        :param now: left out, all come with their bodies. Else of the rows with a later ``due`` only those may come
+            that are the first of all or due next, and without their bodies.
         """
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:

@@ -139,6 +139,47 @@ def test_a_transmission_is_counted_and_put_off(outbox: Outbox) -> None:
     assert (second.attempts, second.due) == (0, NOW)
 
 
+def test_of_what_is_due_later_only_what_tells_how_it_stands_is_read(outbox: Outbox) -> None:
+    """The first row shows whether anybody answers, and one when there is something to do again."""
+    outbox.send(*"abcdefgh")
+    times = dict(zip("abcdefgh", (9, 7, 0, 5, 5, 0, 8, 0), strict=True))
+
+    def put_off(tx: Transaction) -> None:
+        rows = tx.rms.unsettled(outbox.record, 10)
+        for each in rows:
+            each.due = NOW + times[each.message_id]
+        tx.rms.transmitted(rows)
+        assert ids(tx.rms.unsettled(outbox.record, 10, NOW)) == list("acdfh"), "not written yet"
+
+    outbox.locked(put_off)
+
+    def look(tx: Transaction) -> None:
+        rows = tx.rms.unsettled(outbox.record, 10, NOW)
+        assert ids(rows) == list("acdfh")
+        assert all(each.payload for each in rows if each.due <= NOW)
+        assert ids(tx.rms.unsettled(outbox.record, 7, NOW)) == list("acdf"), "the window has no more"
+        assert ids(tx.rms.unsettled(outbox.record, 2, NOW)) == list("ab")
+        assert ids(tx.rms.unsettled(outbox.record, 10, NOW - 1)) == list("ac")
+        assert ids(tx.rms.unsettled(outbox.record, 10, NOW + 9)) == list("abcdefgh")
+
+    outbox.locked(look)
+
+
+def test_what_is_numbered_now_counts_in_the_window_with_what_was_before(outbox: Outbox) -> None:
+    outbox.append(*"abc")
+    outbox.number(due=NOW + 5)
+    outbox.append(*"defg")
+
+    def work(tx: Transaction) -> None:
+        number_in(tx, outbox)
+        assert ids(tx.rms.unsettled(outbox.record, 5, NOW)) == list("ade")
+        assert ids(tx.rms.unsettled(outbox.record, 3, NOW)) == list("a")
+        assert ids(tx.rms.unsettled(outbox.record, 2, NOW)) == list("a")
+        assert ids(tx.rms.unsettled(outbox.record, 5)) == list("abcde")
+
+    outbox.locked(work)
+
+
 def test_a_nack_makes_rows_due_now(outbox: Outbox) -> None:
     outbox.append("a", "b", "c")
     outbox.number(due=NOW + 50)

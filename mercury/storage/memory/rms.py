@@ -104,7 +104,7 @@ class MemoryRms:
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         self._change(record.channel.key, rows)
 
-    def unsettled(self, record: RmsRecord, limit: int, now: float | None = None) -> list[OutboundMessage]:  # noqa: ARG002
+    def unsettled(self, record: RmsRecord, limit: int, now: float | None = None) -> list[OutboundMessage]:
         key = record.channel.key
         self._require(key)
         own = self.changed_rows.get(key, {})
@@ -118,7 +118,8 @@ class MemoryRms:
             rows.pop(position, None)
             if changed is not None and changed.sequence_id == record.id and not changed.settled:
                 rows[position] = changed
-        return sorted((row.copy() for row in rows.values()), key=lambda row: row.number or 0)[:limit]
+        found = sorted((row.copy() for row in rows.values()), key=lambda row: row.number or 0)[:limit]
+        return found if now is None else _worth_a_look(found, now)
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
         for row in rows:
@@ -311,3 +312,10 @@ class MemoryRms:
     ) -> None:
         length, self.changed_records, self.changed_rows = saved
         del self.appended[length:]
+
+
+def _worth_a_look(rows: list[OutboundMessage], now: float) -> list[OutboundMessage]:
+    """The rows that are due, the first, and the one that is due next."""
+    later = min((row.due for row in rows if row.due > now), default=None)
+    following = next((row.number for row in rows if row.due == later), None)
+    return [row for place, row in enumerate(rows) if row.due <= now or place == 0 or row.number == following]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Integer, and_, bindparam, delete, false, func, not_, or_, select, text, update
+from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, delete, false, func, not_, or_, select, text, update
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.api import Topic
@@ -32,16 +32,24 @@ ABANDONED = (
     select(ROW.c.position).where(ROW.c.key_id == bindparam("key_id"), text("number is null and kind = 'abandon'")).limit(1)
 )
 OF_SEQUENCE = and_(ROW.c.sequence_id == bindparam("sequence_id"), ROW.c.number.is_not(None))
-TRANSMITTED = and_(OF_SEQUENCE, not_(SETTLED), ROW.c.position.not_in(bindparam("known", expanding=True)))
+TRANSMITTED = and_(OF_SEQUENCE, not_(SETTLED))
 UNSETTLED = WITH_BODY.where(TRANSMITTED).order_by(ROW.c.number).limit(LIMIT)
-#: The same, with the bodies of those only that are due.
-UNSETTLED_DUE = (
-    select(ROW, *BODY_COLUMNS)
-    .join_from(ROW, BODY, and_(ROW.c.message_id == BODY.c.message_id, ROW.c.due <= bindparam("now")), isouter=True)
-    .where(TRANSMITTED)
-    .order_by(ROW.c.number)
-    .limit(LIMIT)
-)
+
+
+def _unsettled_due() -> Select[Any]:
+    """Of the same rows those that are due, with their bodies; the first, and the one that is due next."""
+    window = select(ROW).where(TRANSMITTED).order_by(ROW.c.number).limit(LIMIT).cte("rows_in_window")
+    is_due = window.c.due <= bindparam("now")
+    lowest = select(func.min(window.c.number)).scalar_subquery()
+    later = select(window.c.number).where(not_(is_due)).order_by(window.c.due, window.c.number).limit(1)
+    many = select(func.count()).select_from(window).scalar_subquery().label("many")
+    body = and_(window.c.message_id == BODY.c.message_id, is_due)
+    wanted = or_(is_due, window.c.number == lowest, window.c.number == later.scalar_subquery())
+    rows = select(*window.c, *BODY_COLUMNS, many).join_from(window, BODY, body, isouter=True)
+    return rows.where(wanted).order_by(window.c.number)
+
+
+UNSETTLED_DUE = _unsettled_due()
 
 
 class SqlRmsRows:
@@ -59,6 +67,8 @@ class SqlRmsRows:
         self._consumed: dict[str, OutboundMessage] = {}
         #: Rows that got a number or were transmitted, by position; written together too.
         self._numbered: dict[int, OutboundMessage] = {}
+        #: Of these the ones whose number is not written yet.
+        self._new: set[int] = set()
         self._arrived = Arrived(transaction)
 
     # --- handed over -----------------------------------------------------------------------------------------------
@@ -94,6 +104,7 @@ class SqlRmsRows:
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         self._require(record.channel.key)
         self._keep(rows)
+        self._new.update(row.position for row in rows)
 
     def backlog(self, key: SequenceKey) -> int:
         name = key.digest
@@ -108,12 +119,15 @@ class SqlRmsRows:
         self._require(record.channel.key)
         if self._arrived:
             self.flush_kept()
+        if not self._new.issuperset(self._numbered):
+            self.flush_rows()
+        values = {"sequence_id": record.id, "limit": limit} | ({} if now is None else {"now": now})
+        found = self._tx.read(UNSETTLED if now is None else UNSETTLED_DUE, values)
+        many = len(found) if now is None else found[0]["many"] if found else 0
         # What was numbered here is not written yet; its numbers are the highest, and it is here with its bodies.
         new = sorted((row for row in self._numbered.values() if row.sequence_id == record.id), key=_number)
-        known = [row.position for row in new]
-        values = {"sequence_id": record.id, "known": known, "limit": limit} | ({} if now is None else {"now": now})
-        rows = [outbound_message(row) for row in self._tx.read(UNSETTLED if now is None else UNSETTLED_DUE, values)]
-        return sorted([*rows, *(row.copy() for row in new if not row.settled)], key=_number)[:limit]
+        rest = [row.copy() for row in new if not row.settled][: max(0, limit - many)]
+        return [*(outbound_message(row) for row in found), *rest]
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
         for key in {row.channel.key for row in rows}:
@@ -128,7 +142,7 @@ class SqlRmsRows:
     def flush_rows(self) -> None:
         """Write the rows that got a number or were transmitted."""
         rows = list(self._numbered.values())
-        self._numbered.clear()
+        self._forget_numbered()
         self._save(rows, "sequence_id", "number", "due", "last", "attempts")
 
     def acknowledge(self, record: RmsRecord, ranges: Ranges) -> None:
@@ -218,8 +232,12 @@ class SqlRmsRows:
     def forget_kept(self) -> None:
         """A savepoint is rolled back."""
         self.forget_answers()
-        self._numbered.clear()
+        self._forget_numbered()
         self._arrived.forget()
+
+    def _forget_numbered(self) -> None:
+        self._numbered.clear()
+        self._new.clear()
 
     def expect_rows(self, message_ids: Iterable[str]) -> None:
         """Read these rows ahead."""
