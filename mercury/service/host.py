@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from mercury.client.status import SequenceStatus
 from mercury.service import paths
@@ -75,15 +76,37 @@ def watch_router(watched: Watched) -> APIRouter:
     return router
 
 
+class SoapApplication(FastAPI):
+    """FastAPI, whose SOAP endpoints are reached without the layers around its routes.
+
+    Those layers cost as much as Mercury's own part in a request. As soon as a middleware is added, it sees every
+    request: then everything goes the long way.
+    """
+
+    #: The SOAP endpoints by their paths.
+    endpoints: Mapping[str, Endpoint] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        straight = scope["type"] == "http" and not self.user_middleware
+        endpoint = self.endpoints.get(scope["path"]) if straight else None
+        if endpoint is None:
+            await super().__call__(scope, receive, send)
+        else:
+            await endpoint(scope, receive, send)
+
+
 def application(
     title: str,
     routers: Iterable[APIRouter],
     lifespan: Lifespan,
 ) -> FastAPI:
     """A FastAPI application that is nothing but these routers."""
-    app = FastAPI(title=title, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = SoapApplication(title=title, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    routes = []
     for router in routers:
         app.include_router(router)
+        routes += [route for route in router.routes if isinstance(route, Route)]
+    app.endpoints = {route.path: route.endpoint for route in routes if isinstance(route.endpoint, Endpoint)}
     return app
 
 

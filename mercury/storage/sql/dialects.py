@@ -117,13 +117,13 @@ class Postgres(Dialect):
         if not rows:
             return
         statement, columns = _insert(table, ignore=ignore)
-        connection.exec_driver_sql(statement, {name: [row[name] for row in rows] for name in columns})
+        connection.exec_driver_sql(statement, {name: _array([row[name] for row in rows]) for name in columns})
 
     def insert_both(self, connection: Connection, first: Table, first_rows: Rows, second: Table, rows: Rows) -> None:
         statement, columns = _insert(first)
         before, names = _insert(second, prefix="second_")
-        parameters = {name: [row[name] for row in first_rows] for name in columns}
-        parameters |= {f"second_{name}": [row[name] for row in rows] for name in names}
+        parameters = {name: _array([row[name] for row in first_rows]) for name in columns}
+        parameters |= {f"second_{name}": _array([row[name] for row in rows]) for name in names}
         connection.exec_driver_sql(f"with second as ({before}) {statement}", parameters)
 
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
@@ -131,7 +131,7 @@ class Postgres(Dialect):
             return
         columns = tuple(rows[0])
         connection.exec_driver_sql(
-            _update(table, key, columns), {name: [row[name] for row in rows] for name in columns}
+            _update(table, key, columns), {name: _array([row[name] for row in rows]) for name in columns}
         )
 
 
@@ -142,7 +142,7 @@ class Postgres(Dialect):
 def _update(table: Table, key: str, columns: tuple[str, ...]) -> str:
     sets = ", ".join(f'"{name}" = v."{name}"' for name in columns if name != key)
     names = ", ".join(f'"{name}"' for name in columns)
-    arrays = ", ".join(_array(table, name) for name in columns)
+    arrays = ", ".join(_typed(table, name) for name in columns)
     return f'update {table.name} t set {sets} from unnest({arrays}) as v({names}) where t."{key}" = v."{key}"'  # noqa: S608
 
 
@@ -150,12 +150,12 @@ def _update(table: Table, key: str, columns: tuple[str, ...]) -> str:
 def _insert(table: Table, *, ignore: bool = False, prefix: str = "") -> tuple[str, tuple[str, ...]]:
     columns = tuple(column.name for column in table.columns if not (column.primary_key and column.name == "position"))
     names = ", ".join(f'"{name}"' for name in columns)
-    arrays = ", ".join(_array(table, name, prefix) for name in columns)
+    arrays = ", ".join(_typed(table, name, prefix) for name in columns)
     end = " on conflict do nothing" if ignore else ""
     return f"insert into {table.name} ({names}) select * from unnest({arrays}){end}", columns  # noqa: S608
 
 
-def _array(table: Table, name: str, prefix: str = "") -> str:
+def _typed(table: Table, name: str, prefix: str = "") -> str:
     kinds: tuple[tuple[type, str], ...] = (
         (Text, "%({})s::text[]"),
         (Boolean, "%({})s::boolean[]"),
@@ -165,6 +165,30 @@ def _array(table: Table, name: str, prefix: str = "") -> str:
     )
     kind = table.columns[name].type
     return next(cast for known, cast in kinds if isinstance(kind, known)).format(prefix + name)
+
+
+def _array(values: list[Any]) -> str | list[bytes | None]:
+    """The values of one column as PostgreSQL writes an array; the driver takes far longer for the same.
+
+    Bytes are left to the driver, which sends them as they are.
+    """
+    if any(isinstance(value, bytes) for value in values):
+        return values
+    return f"{{{','.join([_element(value) for value in values])}}}"
+
+
+def _element(value: object) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case str():
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+            return f'"{escaped}"'
+        case bool():
+            return "t" if value else "f"
+        case int() | float():
+            return repr(value)
+    raise TypeError(f"no element of an array: {type(value).__name__}")
 
 
 class Sqlite(Dialect):
