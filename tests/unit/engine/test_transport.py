@@ -1,0 +1,200 @@
+"""Posting over real sockets, to servers that do what HTTP allows and what it does not."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mercury.engine.transport import MAX_HEADERS, HttpTransport
+from mercury.errors import ConfigurationError, TransportError
+from mercury.wire.envelope import HttpMessage
+
+MESSAGE = HttpMessage(b"<a/>", "text/xml; charset=utf-8", '"urn:do"')
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: 4\r\n\r\n<b/>"
+
+
+class Server:
+    """Answers each request with the next of the given bytes; ``None`` = it closes the connection instead.
+
+    :param closes: whether it closes each connection after one answer.
+    """
+
+    def __init__(self, *answers: bytes | None, closes: bool = False) -> None:
+        self._answers = list(answers)
+        self._closes = closes
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.requests: list[bytes] = []
+        self.connections = 0
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/services/x?y=1"
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while self._answers:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            with connection:
+                self._talk(connection)
+
+    def _talk(self, connection: socket.socket) -> None:
+        while self._answers:
+            request = b""
+            while not request.endswith(MESSAGE.body):
+                piece = connection.recv(4096)
+                if not piece:
+                    return
+                request += piece
+            self.requests.append(request)
+            answer = self._answers.pop(0)
+            if answer is None:
+                return
+            connection.sendall(answer)
+            if self._closes:
+                return
+
+    def close(self) -> None:
+        self._answers.clear()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@contextmanager
+def serving(*answers: bytes | None, closes: bool = False) -> Iterator[tuple[Server, HttpTransport]]:
+    server, transport = Server(*answers, closes=closes), HttpTransport(timeout=5.0, max_reply=1000)
+    try:
+        yield server, transport
+    finally:
+        transport.close()
+        server.close()
+
+
+def test_a_message_is_posted_and_its_reply_read() -> None:
+    with serving(OK) as (server, transport):
+        reply = transport.post(server.url, MESSAGE)
+    assert reply == HttpMessage(b"<b/>", "text/xml", None, 200)
+    (request,) = server.requests
+    head = request.split(b"\r\n")
+    assert head[0] == b"POST /services/x?y=1 HTTP/1.1"
+    assert {b"Content-Type: text/xml; charset=utf-8", b'SOAPAction: "urn:do"', b"Content-Length: 4"} < set(head)
+
+
+def test_a_connection_is_kept() -> None:
+    with serving(OK, OK, OK) as (server, transport):
+        assert [transport.post(server.url, MESSAGE).body for _ in range(3)] == [b"<b/>"] * 3
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", b""),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n<b\r\n2;x=y\r\n/>\r\n0\r\nA: b\r\n\r\n", b"<b/>"),
+        (b"HTTP/1.1 100 Continue\r\nContent-Type: a/b\r\n\r\n" + OK, b"<b/>"),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + OK, b"<b/>"),
+    ],
+    ids=["empty", "no content", "chunked", "continue first", "hints first"],
+)
+def test_every_kind_of_reply_leaves_the_connection_usable(answer: bytes, body: bytes) -> None:
+    with serving(answer, OK) as (server, transport):
+        first = transport.post(server.url, MESSAGE)
+        assert first.body == body
+        assert first.content_type in ("", "text/xml")
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+    assert server.connections == 1
+
+
+def test_a_reply_may_come_in_small_pieces_and_be_large() -> None:
+    large = b"HTTP/1.1 500 Oops\r\nContent-Type: text/xml\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1000
+    with serving(large) as (server, transport):
+        reply = transport.post(server.url, MESSAGE)
+    assert (reply.status, len(reply.body)) == (500, 1000)
+
+
+def test_a_body_without_a_length_ends_with_the_connection() -> None:
+    with serving(b"HTTP/1.0 200 OK\r\nContent-Type: text/xml\r\n\r\n<b/>", OK, closes=True) as (server, transport):
+        assert transport.post(server.url, MESSAGE) == HttpMessage(b"<b/>", "text/xml", None, 200)
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+    assert server.connections == 2
+
+
+def test_a_server_that_closes_after_each_reply_is_connected_to_anew() -> None:
+    answer = OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
+    with serving(answer, answer, closes=True) as (server, transport):
+        assert [transport.post(server.url, MESSAGE).body for _ in range(2)] == [b"<b/>"] * 2
+    assert server.connections == 2
+
+
+def test_a_kept_connection_that_was_closed_meanwhile_is_replaced() -> None:
+    with serving(OK, None, OK) as (server, transport):
+        transport.post(server.url, MESSAGE)
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+    assert server.connections == 2
+    assert len(server.requests) == 3
+
+
+def test_a_new_connection_that_is_closed_without_a_reply_is_trouble() -> None:
+    with serving(None) as (server, transport), pytest.raises(TransportError, match="without a reply"):
+        transport.post(server.url, MESSAGE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (OK[:-1], "IncompleteRead"),
+        (OK[:20], "without a reply"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n<b", "IncompleteRead"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n<b/>", "Content-Length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n" + b"x" * 1001, "longer than 1000 bytes"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1001, "longer than 1000 bytes"),
+        (b"HTTP/1.1 200 OK\r\nA: " + b"x" * (MAX_HEADERS + 2000) + b"\r\n\r\n", "longer than 1000 bytes"),
+        (b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", "another protocol"),
+    ],
+    ids=["cut", "cut head", "cut chunk", "not HTTP", "two lengths", "long", "endless", "long head", "upgrade"],
+)
+def test_what_is_no_whole_reply_is_trouble_and_the_next_post_works(answer: bytes, why: str) -> None:
+    with serving(answer, OK, closes=True) as (server, transport):
+        with pytest.raises(TransportError, match=why):
+            transport.post(server.url, MESSAGE)
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("more", [b"garbage", OK, b"HTTP/1.1 500 Oops\r\n\r\n"])
+def test_what_follows_a_reply_unasked_is_no_reply_to_the_next_request(more: bytes) -> None:
+    with serving(OK.replace(b"<b/>", b"<1/>") + more, OK, closes=True) as (server, transport):
+        first = transport.post(server.url, MESSAGE)
+        assert (first.status, first.body) == (200, b"<1/>")
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("message", [HttpMessage(b"", "text/xml\r\nX: y"), HttpMessage(b"", "text/xml", "urn:\nx")])
+def test_nobody_smuggles_a_header(message: HttpMessage) -> None:
+    with serving(OK) as (server, transport), pytest.raises(TransportError):
+        transport.post(server.url, message)
+    assert server.requests == []
+
+
+def test_a_server_that_says_nothing_is_given_up_after_a_while() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    transport = HttpTransport(timeout=0.05)
+    try:
+        with pytest.raises(TransportError, match="timed out"):
+            transport.post(f"http://127.0.0.1:{listener.getsockname()[1]}/", MESSAGE)
+    finally:
+        transport.close()
+        listener.close()
+
+
+def test_a_timeout_of_nothing_makes_no_sense() -> None:
+    with pytest.raises(ConfigurationError, match=r"http\.timeout"):
+        HttpTransport(timeout=0)
