@@ -267,7 +267,7 @@ class _Senders:
     def __init__(self, runtime: Runtime) -> None:
         self.threads: list[threading.Thread] = []
         self._runtime = runtime
-        self._queue: queue.Queue[Outgoing | None] = queue.Queue()
+        self._queue: queue.SimpleQueue[Outgoing | None] = queue.SimpleQueue()
         self._mutex = threading.Lock()
         self._queued: set[tuple[str, str, int]] = set()
 
