@@ -1,0 +1,103 @@
+"""The FastAPI application around the endpoints: what goes straight to an endpoint, and what sees everything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from fastapi import APIRouter, FastAPI
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mercury.service.endpoint import Endpoint
+from mercury.service.host import SoapApplication, application
+
+
+class Quick(Endpoint):
+    """Says how deep the layers are that it was reached through."""
+
+    def __init__(self) -> None:
+        self.frames: list[int] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.frames.append("router" in scope)
+        await send({"type": "http.response.start", "status": 202, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+class Guard:
+    """A middleware of a user's: nobody gets in."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 401, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+@asynccontextmanager
+async def nothing(_app: FastAPI) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.fixture
+def endpoint() -> Quick:
+    return Quick()
+
+
+@pytest.fixture
+def app(endpoint: Quick) -> SoapApplication:
+    router = APIRouter()
+    router.routes.append(Route("/services/x", endpoint))
+
+    @router.get("/healthz")
+    def healthz() -> str:
+        return "ok"
+
+    made = application("Test", [router], nothing)
+    assert isinstance(made, SoapApplication)
+    return made
+
+
+def status(app: ASGIApp, method: str, path: str) -> int:
+    """The status of the answer to a request without a body."""
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(event: MutableMapping[str, Any]) -> None:
+        sent.append(event)
+
+    scope = {"type": "http", "method": method, "path": path, "headers": [], "query_string": b"", "root_path": ""}
+    asyncio.run(app(scope, receive, send))
+    return int(sent[0]["status"])
+
+
+def test_an_endpoint_is_reached_straight(app: SoapApplication, endpoint: Quick) -> None:
+    assert status(app, "POST", "/services/x") == 202
+    assert endpoint.frames == [False], "no router has seen it"
+
+
+def test_everything_else_is_fastapis(app: SoapApplication, endpoint: Quick) -> None:
+    assert status(app, "GET", "/healthz") == 200
+    assert status(app, "GET", "/services/y") == 404
+    assert endpoint.frames == []
+
+
+def test_a_middleware_that_is_added_sees_every_request(app: SoapApplication, endpoint: Quick) -> None:
+    app.add_middleware(Guard)
+    assert status(app, "POST", "/services/x") == 401
+    assert status(app, "GET", "/healthz") == 401
+    assert endpoint.frames == []
+
+
+def test_mounted_in_another_application_it_is_reached_through_that(app: SoapApplication, endpoint: Quick) -> None:
+    outer = FastAPI()
+    outer.mount("/soap", app)
+    assert status(outer, "POST", "/soap/services/x") == 202
+    assert len(endpoint.frames) == 1
