@@ -8,7 +8,6 @@ httptools, which takes a quarter of the time of the standard library's reader.
 from __future__ import annotations
 
 import http.client
-import socket
 import ssl
 import threading
 from dataclasses import dataclass, field
@@ -125,13 +124,17 @@ class HttpTransport:
             self._open.discard(connection)
 
 
+class _Socket(Protocol):
+    def recv(self, size: int, /) -> bytes: ...
+
+
 class _Reply:
     """One reply, read whole from a connection: what `http.client.HTTPConnection.getresponse` makes.
 
     :param limit: bytes that the body may have.
     """
 
-    def __init__(self, limit: int, sock: socket.socket, *_: object, **__: object) -> None:
+    def __init__(self, limit: int, sock: _Socket, *_: object, **__: object) -> None:
         self.status = 0
         self.content_type = ""
         self.body = b""

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI, Request
@@ -83,12 +83,14 @@ class SoapApplication(FastAPI):
     request: then everything goes the long way.
     """
 
-    #: The SOAP endpoints by their paths.
-    endpoints: Mapping[str, Endpoint] = {}
+    def __init__(self, endpoints: Mapping[str, Endpoint], **settings: Any) -> None:
+        super().__init__(**settings)
+        #: The SOAP endpoints by their paths.
+        self._endpoints = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         straight = scope["type"] == "http" and not self.user_middleware
-        endpoint = self.endpoints.get(scope["path"]) if straight else None
+        endpoint = self._endpoints.get(scope["path"]) if straight else None
         if endpoint is None:
             await super().__call__(scope, receive, send)
         else:
@@ -101,12 +103,12 @@ def application(
     lifespan: Lifespan,
 ) -> FastAPI:
     """A FastAPI application that is nothing but these routers."""
-    app = SoapApplication(title=title, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    routes = []
+    routers = list(routers)
+    routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
+    endpoints = {route.path: route.endpoint for route in routes if isinstance(route.endpoint, Endpoint)}
+    app = SoapApplication(endpoints, title=title, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     for router in routers:
         app.include_router(router)
-        routes += [route for route in router.routes if isinstance(route, Route)]
-    app.endpoints = {route.path: route.endpoint for route in routes if isinstance(route.endpoint, Endpoint)}
     return app
 
 

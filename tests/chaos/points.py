@@ -158,7 +158,7 @@ POINTS = (
     # --- number ----------------------------------------------------------------------------------------------------
     Point(
         name="number.assign",
-        function=Function(SOURCE, "_KeyWork._assign"),
+        function=Function("mercury.engine.numbering", "Numbering._assign"),
         client=EVERY,
         server=RESPONSES,
         visits=12,
