@@ -68,6 +68,14 @@ def test_what_can_not_carry_an_acknowledgement_leaves_it_to_another(protocol: Pr
 
 
 @PROTOCOLS
+def test_an_exchange_that_is_held_open_for_a_response_does_not_hold_the_acknowledgement(protocol: Protocol) -> None:
+    node, foreign = Node("server", World(), policy=DESTINATION), Foreign(protocol)
+    identifier = foreign.open(node, offer="urn:offered")
+    replies = node.get_all([foreign.note(identifier, 1), foreign.ask(identifier, 2)])
+    assert [ranges_in(reply) for reply in replies] == [[(1, 2)], []]
+
+
+@PROTOCOLS
 def test_of_messages_that_come_together_those_that_ask_are_answered_for_all(protocol: Protocol) -> None:
     # RM-ACK-06
     node, foreign, identifier = anonymous_source(protocol)
