@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 ROW, BODY, KEPT = RMS_MESSAGE, RMS_BODY, RMS_KEPT
 #: What is remembered of a row until retention ends, if the application gave it a correlation.
 REMEMBERED = ("message_id", "correlation", "sequence_id", "number", "created_at")
+#: The rows of a sequence; its name is not the column's, which an update would take for a value to write.
+OF_SEQUENCE = and_(ROW.c.sequence_id == bindparam("of_sequence"), ROW.c.number.is_not(None))
 AT = bindparam("at", type_=Double)
 NAMES: BindParameter[str] = bindparam("names", expanding=True)
 #: Ranges that one statement takes, and the sizes to which they are padded.
@@ -81,8 +83,10 @@ class Arrived:
         for sequence_id in acknowledged | released:
             new = acknowledged.get(sequence_id, RangeSet())
             free = released.get(sequence_id, RangeSet())
-            gone = self._release(sequence_id, new, free) if free else 0
-            if gone < new.count:
+            if not free or len(new) > SIZES[-1]:
+                self._acknowledge(sequence_id, new)
+                new = RangeSet()
+            if free and self._release(sequence_id, new, free) < new.count:
                 self._acknowledge(sequence_id, new)
 
     def consume(self, message_ids: Sequence[str]) -> None:
@@ -98,9 +102,6 @@ class Arrived:
 
     def _release(self, sequence_id: str, new: RangeSet, free: RangeSet) -> int:
         """Delete what is free of the rows that are acknowledged, or are so now; returns how many of the latter."""
-        if len(new) > SIZES[-1] or len(free) > SIZES[-1]:
-            self._acknowledge(sequence_id, new)
-            new = RangeSet()
         gone = 0
         (now,) = list(_parts(new)) or [(NOTHING,)]
         for part in _parts(free):
@@ -133,8 +134,6 @@ def _released(size: int) -> ColumnElement[bool]:
 def _consumed(_size: int) -> ColumnElement[bool]:
     return ROW.c.message_id.in_(NAMES)
 
-
-OF_SEQUENCE = and_(ROW.c.sequence_id == bindparam("of_sequence"), ROW.c.number.is_not(None))
 
 
 @lru_cache

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, delete, false, func, not_, or_, select, text, update
+from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, delete, false, func, not_, or_, select, update
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.api import Topic
 from mercury.storage.order import RMS
 from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
-from mercury.storage.sql.arrived import Arrived
+from mercury.storage.sql.arrived import OF_SEQUENCE, Arrived
 from mercury.storage.sql.codec import body_values, outbound_message, outbound_values
 from mercury.storage.sql.dialects import chunks
-from mercury.storage.sql.schema import RMS_BODY, RMS_MESSAGE, RMS_SEQUENCE
+from mercury.storage.sql.schema import IS_ABANDONED, RMS_BODY, RMS_MESSAGE, RMS_SEQUENCE
 
 if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
@@ -27,11 +27,7 @@ LIMIT = bindparam("limit", type_=Integer)
 UNNUMBERED = (
     WITH_BODY.where(ROW.c.key_id == bindparam("key_id"), ROW.c.number.is_(None)).order_by(ROW.c.position).limit(LIMIT)
 )
-# The words are written out so that the index is found, which has only such rows.
-ABANDONED = (
-    select(ROW.c.position).where(ROW.c.key_id == bindparam("key_id"), text("number is null and kind = 'abandon'")).limit(1)
-)
-OF_SEQUENCE = and_(ROW.c.sequence_id == bindparam("sequence_id"), ROW.c.number.is_not(None))
+ABANDONED = select(ROW.c.position).where(ROW.c.key_id == bindparam("key_id"), IS_ABANDONED).limit(1)
 TRANSMITTED = and_(OF_SEQUENCE, not_(SETTLED))
 UNSETTLED = WITH_BODY.where(TRANSMITTED).order_by(ROW.c.number).limit(LIMIT)
 
@@ -121,7 +117,7 @@ class SqlRmsRows:
             self.flush_kept()
         if not self._new.issuperset(self._numbered):
             self.flush_rows()
-        values = {"sequence_id": record.id, "limit": limit} | ({} if now is None else {"now": now})
+        values = {"of_sequence": record.id, "limit": limit} | ({} if now is None else {"now": now})
         found = self._tx.read(UNSETTLED if now is None else UNSETTLED_DUE, values)
         many = len(found) if now is None else found[0]["many"] if found else 0
         # What was numbered here is not written yet; its numbers are the highest, and it is here with its bodies.

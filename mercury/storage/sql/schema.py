@@ -20,6 +20,8 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    and_,
+    literal_column,
     text,
 )
 
@@ -252,6 +254,8 @@ Index(
     postgresql_where=text("number is null and kind = 'abandon'"),
     sqlite_where=text("number is null and kind = 'abandon'"),
 )
+#: A row of this index; the words are written out, or else the database does not find it.
+IS_ABANDONED = and_(RMS_MESSAGE.c.number.is_(None), RMS_MESSAGE.c.kind == literal_column("'abandon'"))
 Index(
     "mercury_rms_message_number",
     RMS_MESSAGE.c.sequence_id,

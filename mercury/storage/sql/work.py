@@ -25,7 +25,6 @@ from sqlalchemy import (
     literal,
     or_,
     select,
-    text,
     true,
     union_all,
 )
@@ -34,7 +33,7 @@ from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Seeker
 from mercury.storage.records import InboundKind, SequenceKey
 from mercury.storage.sql.codec import ALL, ANY, NEXT
-from mercury.storage.sql.schema import CLAIM, INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE, RMS_MESSAGE, RMS_SEQUENCE
+from mercury.storage.sql.schema import IS_ABANDONED, CLAIM, INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE, RMS_MESSAGE, RMS_SEQUENCE
 from mercury.storage.sql.values import read_channel
 
 BUFFER, MESSAGE, ROW, SEQUENCE = INVOKER_BUFFER, INVOKER_MESSAGE, RMS_MESSAGE, RMS_SEQUENCE
@@ -175,7 +174,7 @@ def _waiting(asked: Asked, *, at: bool) -> Select[tuple[str]]:
     """Keys with rows to be numbered that no sequence holds, or that are abandoned."""
     waiting = distinct(ROW.c.key_id, UNNUMBERED).subquery()
     held = exists().where(SEQUENCE.c.key_id == waiting.c.value, SEQUENCE.c.holds)
-    abandoned = exists().where(ROW.c.key_id == waiting.c.value, UNNUMBERED, ROW.c.kind == text("'abandon'"))
+    abandoned = exists().where(ROW.c.key_id == waiting.c.value, IS_ABANDONED)
     return select(waiting.c.value).where(or_(~held, abandoned), _free(literal("rms ") + waiting.c.value, asked, at=at))
 
 

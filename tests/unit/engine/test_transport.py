@@ -111,7 +111,7 @@ def test_every_kind_of_reply_leaves_the_connection_usable(answer: bytes, body: b
     assert server.connections == 1
 
 
-def test_a_reply_may_come_in_small_pieces_and_be_large() -> None:
+def test_a_reply_as_long_as_the_limit_is_read() -> None:
     large = b"HTTP/1.1 500 Oops\r\nContent-Type: text/xml\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1000
     with serving(large) as (server, transport):
         reply = transport.post(server.url, MESSAGE)

@@ -17,13 +17,13 @@ from mercury.service.host import SoapApplication, application
 
 
 class Quick(Endpoint):
-    """Says how deep the layers are that it was reached through."""
+    """Notes of each request whether it came through a router."""
 
     def __init__(self) -> None:
-        self.frames: list[int] = []
+        self.routed: list[bool] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.frames.append("router" in scope)
+        self.routed.append("router" in scope)
         await send({"type": "http.response.start", "status": 202, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
@@ -80,24 +80,24 @@ def status(app: ASGIApp, method: str, path: str) -> int:
 
 def test_an_endpoint_is_reached_straight(app: SoapApplication, endpoint: Quick) -> None:
     assert status(app, "POST", "/services/x") == 202
-    assert endpoint.frames == [False], "no router has seen it"
+    assert endpoint.routed == [False], "no router has seen it"
 
 
 def test_everything_else_is_fastapis(app: SoapApplication, endpoint: Quick) -> None:
     assert status(app, "GET", "/healthz") == 200
     assert status(app, "GET", "/services/y") == 404
-    assert endpoint.frames == []
+    assert endpoint.routed == []
 
 
 def test_a_middleware_that_is_added_sees_every_request(app: SoapApplication, endpoint: Quick) -> None:
     app.add_middleware(Guard)
     assert status(app, "POST", "/services/x") == 401
     assert status(app, "GET", "/healthz") == 401
-    assert endpoint.frames == []
+    assert endpoint.routed == []
 
 
 def test_mounted_in_another_application_it_is_reached_through_that(app: SoapApplication, endpoint: Quick) -> None:
     outer = FastAPI()
     outer.mount("/soap", app)
     assert status(outer, "POST", "/soap/services/x") == 202
-    assert len(endpoint.frames) == 1
+    assert len(endpoint.routed) == 1
