@@ -54,7 +54,7 @@ class Engine:
 
         :param reply: any status; one that carries no envelope counts as not arrived unless it is 2xx (HTTP-02).
         """
-        if 200 <= reply.status < 300 and _ends_by_acceptance(outgoing):
+        if _ends_by_acceptance(outgoing, reply):
             self._reception.end_accepted(outgoing, now)
         if not reply.body:
             if reply.status >= 300:
@@ -82,6 +82,12 @@ class Engine:
         self._parts.claims.release_all()
 
 
-def _ends_by_acceptance(outgoing: Outgoing) -> bool:
-    """WS-RM 1.0: TerminateSequence is one-way; that the transport took it settles the end (RM10-TRM-04)."""
-    return outgoing.purpose is Purpose.TERMINATE and outgoing.envelope.rm is RmVersion.RM10
+def _ends_by_acceptance(outgoing: Outgoing, reply: HttpMessage) -> bool:
+    """Whether a reply without a fault settles the end.
+
+    WS-RM 1.0: TerminateSequence is one-way; that the transport took it is enough (RM10-TRM-04). WS-RM 1.1: a peer
+    whose answer was lost may have forgotten the sequence, and accepts the repetition without a word (LIVE-08).
+    """
+    if outgoing.purpose is not Purpose.TERMINATE or not 200 <= reply.status < 300:
+        return False
+    return outgoing.envelope.rm is RmVersion.RM10 or (outgoing.repeated and not reply.body)

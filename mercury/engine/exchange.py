@@ -37,6 +37,8 @@ class Outgoing:
     rmd: str | None = None
     #: The offered sequence, when its life follows this one's (anonymous pairs).
     pair: str | None = None
+    #: Of a message that creates, closes or terminates: it was sent before.
+    repeated: bool = False
 
     @property
     def slot(self) -> tuple[str, str, int]:
@@ -68,6 +70,8 @@ class Waiting:
     #: The request's sequence.
     sequence: str
     protocol: Protocol
+    #: The request came before: a response may have been sent already.
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,10 +74,12 @@ class Reception:
         if request is not None:
             policy = self._parts.application.policy(request.service)
             acknowledgements = (request.machine.acknowledgement(policy),)  # HTTP-06
-        return encode(envelopes.message(record, row, ask=True, acknowledgements=acknowledgements))
+        # LIVE-02: some clients answer AckRequested on a response before they have recorded it, and acknowledge nothing.
+        ask = waiting.repeated
+        return encode(envelopes.message(record, row, ask=ask, acknowledgements=acknowledgements))
 
     def end_accepted(self, outgoing: Outgoing, now: float) -> None:
-        """The transport took a TerminateSequence that has no answer (WS-RM 1.0)."""
+        """The transport took a TerminateSequence that gets no other answer."""
         if outgoing.key is None or outgoing.record_id is None:
             return
         try:

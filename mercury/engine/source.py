@@ -157,6 +157,8 @@ class _KeyWork:
         rows = tx.rms.unsettled(record, policy.window, self.now)
         if rows and rows[0].attempts >= 2 and machine.last_heard < self.now - silence(policy):
             rows = rows[:1]  # nothing comes back: one message finds out as well as a whole window (FC-03)
+        if rows and envelopes.is_bare_last(rows[-1]) and machine.lowest_outstanding() < (rows[-1].number or 0):
+            rows = rows[:-1]  # LIVE-03: some destinations take nothing after it; an acknowledgement looks again
         due = [row for row in rows if row.due <= self.now]
         damaged = [row for row in due if row.damaged and not row.acknowledged]
         if damaged:
@@ -198,19 +200,23 @@ class _KeyWork:
         if over:
             self._handle(tx, record, events.GaveUp())
             return
+        repeated = machine.control_attempts > 0
         delay = policy.retransmission.delay(machine.control_attempts + 1, self.parts.ids.chance())
         self._handle(tx, record, events.ControlSent(self.now + delay))
         if work is RmsWork.CREATE:
             # The destination takes a successor for the end of the pair before it: say now what arrived of that.
             last_word = self._pair_acknowledgement(tx, before) if before is not None else ()
             behavior = self.parts.application.policy(None).behavior  # what becomes of the offered sequence's gaps
-            self._post(record, envelopes.create_sequence(record, last_word, behavior), Purpose.CREATE)
+            created = envelopes.create_sequence(record, last_word, behavior)
+            self._post(record, created, Purpose.CREATE, repeated=repeated)
             return
         pair = self._pair_acknowledgement(tx, record)
         if work is RmsWork.CLOSE:
-            self._post(record, envelopes.close_sequence(record, self.parts.ids.new(), pair), Purpose.CLOSE)
+            closing = envelopes.close_sequence(record, self.parts.ids.new(), pair)
+            self._post(record, closing, Purpose.CLOSE, repeated=repeated)
         else:
-            self._post(record, envelopes.terminate_sequence(record, self.parts.ids.new(), pair), Purpose.TERMINATE)
+            ending = envelopes.terminate_sequence(record, self.parts.ids.new(), pair)
+            self._post(record, ending, Purpose.TERMINATE, repeated=repeated)
 
     def _settle_back_channel(self, tx: Transaction, record: RmsRecord) -> None:
         """Without an address nothing can be told; the end of the request sequence ends this one (RM-TRM-05)."""
@@ -234,7 +240,15 @@ class _KeyWork:
     def _handle(self, tx: Transaction, record: RmsRecord, event: events.RmsInput) -> tuple[effects.RmsEffect, ...]:
         return handle_rms(tx, self.parts, record, event, self.now)
 
-    def _post(self, record: RmsRecord, envelope: Envelope, purpose: Purpose, number: int | None = None) -> None:
+    def _post(
+        self,
+        record: RmsRecord,
+        envelope: Envelope,
+        purpose: Purpose,
+        number: int | None = None,
+        *,
+        repeated: bool = False,
+    ) -> None:
         follows_end = record.offer_accepted and record.channel.reply_to.anonymous
         self.step.posts.append(
             Outgoing(
@@ -245,6 +259,7 @@ class _KeyWork:
                 record_id=record.id,
                 number=number,
                 pair=record.offered if follows_end else None,
+                repeated=repeated,
             )
         )
 
