@@ -14,6 +14,15 @@ from mercury.wire import ns
 from mercury.wire.envelope import Payload
 from mercury.wire.ns import RmMessage
 
+#: Actions whose message says nothing without its header block and a body. CXF posts the first before it has recorded a
+#: response for which it is asked for an acknowledgement, the other when it shuts down (LIVE-02).
+_SAYS_NOTHING = frozenset(
+    {
+        *(ns.rm_action(rm, RmMessage.SEQUENCE_ACKNOWLEDGEMENT) for rm in RmVersion),
+        ns.rm_action(RmVersion.RM10, RmMessage.LAST_MESSAGE),
+    }
+)
+
 
 def sequenced(batch: Batch, draft: Draft, header: SequenceHeader, body: Payload) -> None:
     """A message with a Sequence header block."""
@@ -51,6 +60,8 @@ def bare(draft: Draft, body: Payload) -> None:
     if draft.arrival.request is not None:
         return  # a reply that says nothing in the protocol's terms
     action = draft.envelope.action
+    if not body.xml and action in _SAYS_NOTHING:
+        return
     if not body.xml or action.startswith(tuple(ns.RM_VERSION)):
         draft.fault = _not_supported(draft)  # ACT-12
         return

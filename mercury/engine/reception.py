@@ -196,6 +196,7 @@ class Reception:
             http.soap_action,
             limits=self._parts.settings.limits,
             understands=self._parts.application.understands(arrival.service),
+            replies=arrival.request is not None or arrival.service is None,
         )
 
 

@@ -61,6 +61,7 @@ def decode(
     *,
     limits: Limits = DEFAULT_LIMITS,
     understands: Collection[str] = (),
+    replies: bool = False,
 ) -> Envelope:
     """Read one SOAP message.
 
@@ -71,9 +72,11 @@ def decode(
     :param soap_action: its SOAPAction header with or without quotes; ``None`` or "" = it says nothing (WSA-09).
     :param limits: how much of everything is allowed.
     :param understands: names in Clark notation of header blocks that somebody behind this function understands.
+    :param replies: this is where replies come: with RelatesTo, a message is taken whatever HTTP says its action is
+        (WSA-09: Metro posts a placeholder).
     :raises Undecodable: with the fault that is due, and with what a reply needs as far as it could be read.
     """
-    reading = _Reading(limits=limits, understands=understands)
+    reading = _Reading(limits=limits, understands=understands, replies=replies)
     try:
         return reading.envelope(data, content_type, soap_action)
     except Refused as error:
@@ -92,6 +95,7 @@ class _Reading:
 
     limits: Limits
     understands: Collection[str]
+    replies: bool
     soap: SoapVersion = SoapVersion.SOAP11
     addressing: AddressingVersion | None = None
     rm: RmVersion | None = None
@@ -202,7 +206,7 @@ class _Reading:
                 raise refused(f"the action is longer than {self.limits.max_uri_length} characters")
             return Addressing(action=action)
         blocks = self.blocks[ns.WSA_NS[self.addressing]]
-        return read_addressing(document, self.addressing, blocks, http_actions)
+        return read_addressing(document, self.addressing, blocks, http_actions, replies=self.replies)
 
     def _rest(self, document: Document, addressing: Addressing, body: Node) -> Envelope:
         blocks = self.blocks.get(ns.RM_NS[self.rm], {}) if self.rm is not None else {}

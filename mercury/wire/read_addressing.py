@@ -46,12 +46,18 @@ class Addressing:
 
 
 def read_addressing(
-    document: Document, version: AddressingVersion, blocks: Mapping[str, Sequence[Node]], http_actions: Sequence[str]
+    document: Document,
+    version: AddressingVersion,
+    blocks: Mapping[str, Sequence[Node]],
+    http_actions: Sequence[str],
+    *,
+    replies: bool = False,
 ) -> Addressing:
     """Read the header blocks of one version.
 
     :param blocks: by local name, those for this node only.
     :param http_actions: what HTTP says the action is; what is empty says nothing (WSA-09).
+    :param replies: with RelatesTo, what HTTP says does not count.
     :raises Refused: with the WS-Addressing fault that is due.
     """
     for name in _ONCE:
@@ -75,8 +81,9 @@ def read_addressing(
                 subject=clark(WSA_NS[version], "Action"),
             )
         )
+    relates_to = _reply_of(document, blocks.get("RelatesTo", ()))
     for other in http_actions:
-        if other and other != action:
+        if other and other != action and not (replies and relates_to is not None):
             reason = "the action of HTTP is not that of wsa:Action"
             raise _invalid(clark(WSA_NS[version], "Action"), Subcode.ACTION_MISMATCH, reason)
     to = blocks.get("To")
@@ -84,7 +91,7 @@ def read_addressing(
         action=action,
         to=EndpointReference(_address(document, to[0], to[0].name)) if to else None,
         message_id=uri("MessageID"),
-        relates_to=_reply_of(document, blocks.get("RelatesTo", ())),
+        relates_to=relates_to,
         reply_to=endpoint("ReplyTo"),
         fault_to=endpoint("FaultTo"),
         from_=endpoint("From"),

@@ -62,6 +62,7 @@ def read_acknowledgement(document: Document, version: RmVersion, node: Node) -> 
     """A SequenceAcknowledgement header block (RM10-SCH-02, RM11-SCH-02), its ranges ascending and merged.
 
     What breaks the rules of RM-ACK-03 comes back as the fault that it deserves: the message it rides on is still good.
+    Ranges win over a None beside them: every CXF writes both (RM11-SCH-02).
 
     :raises Refused: more ranges or Nacks than the limit.
     """
@@ -101,8 +102,6 @@ def read_acknowledgement(document: Document, version: RmVersion, node: Node) -> 
         reason = "the acknowledgement has a Nack that is no message number"
     elif nacks and (pairs or none or final):
         reason = "the acknowledgement has Nack beside ranges, None or Final"
-    elif none and pairs:
-        reason = "the acknowledgement has None beside ranges"
     else:
         return SequenceAcknowledgement(identifier, _merged(ranges), tuple(numbers), final, buffer_remaining)
     return Fault(code=FaultCode.INVALID_ACKNOWLEDGEMENT, reason=reason, identifier=identifier, ranges=_as_given(pairs))

@@ -11,7 +11,7 @@ from mercury.statemachine.messages import (
     EndpointReference,
 )
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
-from mercury.wire import EMPTY, Limits, Payload, decode
+from mercury.wire import EMPTY, Limits, Payload, Undecodable, decode
 
 from .samples import RM10, SOAP11, SOAP12, WSA10, WSA200408, refusal, soap
 
@@ -55,6 +55,17 @@ def test_two_actions_are_one_too_many(content_type: str, soap_action: str | None
     fault = refusal(soap(), content_type, soap_action).fault
     assert (fault.code, fault.subcode) == (FaultCode.INVALID_ADDRESSING_HEADER, Subcode.ACTION_MISMATCH)
     assert fault.subject == f"{{{WSA10}}}Action"
+
+
+def test_a_reply_is_taken_whatever_http_says_its_action_is() -> None:
+    # WSA-09: Metro posts a placeholder
+    content_type = 'application/soap+xml; action="urn:placeholder"'
+    reply = soap("<wsa:Action>urn:a</wsa:Action><wsa:RelatesTo>urn:request</wsa:RelatesTo>")
+    assert decode(reply, content_type, '"urn:placeholder"', replies=True).action == "urn:a"
+    with pytest.raises(Undecodable, match="action of HTTP"):
+        decode(reply, content_type)
+    with pytest.raises(Undecodable, match="action of HTTP"):
+        decode(soap("<wsa:Action>urn:a</wsa:Action>"), content_type, replies=True)
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/html; charset=utf-8", "multipart/related"])
