@@ -16,7 +16,7 @@ import sys
 import sysconfig
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -108,8 +108,16 @@ async def play(run: Run, protocol: Protocol, anonymous: bool, deadline: float) -
     :raises Broken: it did not end well, or not in time.
     """
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+    async with AsyncExitStack() as stack:
+        for proxy in run.proxies:
+            stack.push_async_callback(proxy.stop)
+        front, back = [await proxy.start() for proxy in run.proxies]
+        await converse(run, protocol, anonymous, deadline, front, back)
+
+
+async def converse(run: Run, protocol: Protocol, anonymous: bool, deadline: float, front: str, back: str) -> None:
+    """Let the client ask the server through the proxies, whose URLs are ``front`` and ``back``."""
     to_server, to_client = run.proxies
-    front, back = await to_server.start(), await to_client.start()
     settings = TUNING | {
         "MERCURY_SOURCE_PROTOCOL_RM": protocol.rm.value,
         "MERCURY_SOURCE_PROTOCOL_ADDRESSING": protocol.addressing.value,

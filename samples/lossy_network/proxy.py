@@ -47,15 +47,36 @@ class Proxy:
     #: ``http://host:port``; may be set once it is known. Empty: nobody is there.
     target: str = ""
     counts: dict[Fate, int] = field(default_factory=lambda: dict.fromkeys(Fate, 0))
+    _connections: set[asyncio.Task[None]] = field(default_factory=set)
+    _stopping: bool = False
 
     async def start(self) -> str:
         """Begin to listen; returns the URL."""
-        self._server = await asyncio.start_server(self._connection, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         host, port = self._server.sockets[0].getsockname()
         return f"http://{host}:{port}"
 
+    async def stop(self) -> None:
+        """End in order: nobody can connect any more, and every connection is closed when this returns."""
+        self._stopping = True
+        self._server.close()
+        while self._connections:
+            for connection in self._connections:
+                connection.cancel()
+            await asyncio.wait(self._connections)
+        await self._server.wait_closed()
+        await asyncio.sleep(0)  # what was closed is told so in the loop's next round
+
     def on_request(self, request: bytes) -> None:
         """Is called with every request that the network is given."""
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._stopping:  # it had been accepted when we stopped to listen
+            writer.close()
+            return
+        connection = asyncio.get_running_loop().create_task(self._connection(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of a client: exchange after exchange, until one of them ends it."""
@@ -91,7 +112,10 @@ class Proxy:
 
     async def _forward(self, request: bytes, times: int) -> bytes:
         """Deliver a request, perhaps more than once; returns the first copy's reply."""
-        replies = await asyncio.gather(*(self._deliver(request) for _ in range(times)))
+        # All copies are waited for: none is still on its way when the connection's task has ended.
+        replies = await asyncio.gather(*(self._deliver(request) for _ in range(times)), return_exceptions=True)
+        if isinstance(replies[0], BaseException):
+            raise replies[0]
         return replies[0]
 
     async def _deliver(self, request: bytes) -> bytes:

@@ -44,6 +44,11 @@ class Network:
         there, back = (WatchedProxy(weather, random.Random(f"{options.seed} {way}")) for way in ("there", "back"))
         return cls(there, back)
 
+    async def stop(self) -> None:
+        """End both proxies; nothing of them is left running."""
+        await self.to_server.stop()
+        await self.to_client.stop()
+
     @property
     def retransmissions(self) -> int:
         return self.to_server.retransmissions + self.to_client.retransmissions

@@ -63,6 +63,7 @@ async def play(figures: Figures, pair: Pair, folder: Path) -> str | None:
     finally:
         figures.ended = time.monotonic()
         await asyncio.gather(client.stop(), server.stop())
+        await network.stop()
     await observer.look()  # what is there now is what is left
     observer.close()
     figures.doing = ""
