@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.chaos import hook
+from tests.chaos import caught, hook
 from tests.chaos.cells import Cell
 from tests.chaos.databases import Ground, Site
 from tests.chaos.forks import Fork, Forks
@@ -36,6 +37,8 @@ class Result:
     seconds: float = 0.0
     difference: Difference = field(default_factory=Difference)
     prepared: int = 0
+    #: Errors that the client application caught, by their names.
+    caught: Counter[str] = field(default_factory=Counter)
     #: What else is wrong.
     troubles: list[str] = field(default_factory=list)
     #: What the processes have written, if anything is wrong.
@@ -174,6 +177,8 @@ class Driver:
                 result.difference, result.prepared = witness.difference(), len(witness.prepared())
                 result.troubles.append(f"{error}\n--- left: {left}")
             finally:
+                result.caught = self._forks.caught()
+                result.troubles += caught.wrong(result.caught)
                 if not result.good:
                     result.said = self._forks.said()
                 pair.end()

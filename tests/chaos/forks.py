@@ -8,10 +8,12 @@ import os
 import signal
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from tests.chaos import caught
 from tests.chaos.kinds import Side
 from tests.chaos.processes import Child, Children
 from tests.chaos.programs.setup import Setup
@@ -175,6 +177,10 @@ class Forks:
         """Kill all that run."""
         for fork in self._forks:
             fork.end()
+
+    def caught(self) -> Counter[str]:
+        """How often each error was caught by the application."""
+        return caught.counted(fork.out for fork in self._forks)
 
     def said(self) -> str:
         """What each process has written, for people."""

@@ -75,6 +75,7 @@ def _sign(cell: Cell, result: Result | None) -> str:
 def totals(cells: Sequence[Cell], results: Sequence[Result]) -> dict[str, int]:
     """The figures that count."""
     difference = sum((result.difference for result in results), Difference())
+    caught = sum((result.caught for result in results), Counter[str]())
     return {
         "combinations": len(cells),
         "cannot happen": sum(bool(cell.never) for cell in cells),
@@ -89,6 +90,7 @@ def totals(cells: Sequence[Cell], results: Sequence[Result]) -> dict[str, int]:
         "out of order": difference.out_of_order,
         "altered": difference.altered,
         "left prepared": sum(result.prepared for result in results),
+        **{f"caught by the client: {what}": count for what, count in sorted(caught.items())},
         "other troubles": sum(len(result.troubles) for result in results),
     }
 
@@ -115,6 +117,7 @@ def as_json(seed: int, cells: Sequence[Cell], results: Sequence[Result]) -> dict
                 "out_of_order": result.difference.out_of_order,
                 "altered": result.difference.altered,
                 "left_prepared": result.prepared,
+                "caught": dict(result.caught),
                 "troubles": result.troubles,
             }
             for result in results

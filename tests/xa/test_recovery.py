@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import pytest
@@ -291,6 +292,26 @@ def test_the_answer_to_the_commit_is_lost_and_the_log_says_it_is_committed(place
         if tx.outcome.away:
             recover(coordinator)
         assert places.state == ([1], [1], [])
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_the_answer_to_the_commit_is_lost_and_one_database_is_away_but_the_outcome_is_known(
+    places: Places, monkeypatch: pytest.MonkeyPatch, arrived: bool
+) -> None:
+    """The decision says that it is committed; that it is not, the other database says."""
+    monkeypatch.setattr("mercury.storage.xa.coordinator.TRIES", 1)
+    if not arrived and places.log is None:
+        pytest.skip("there is no other database")
+    with places.process() as coordinator:
+        (lose_answer if arrived else lose_question)(coordinator)
+        app = coordinator.resources["app"]
+        real, app.fates = app.fates, away  # type: ignore[method-assign, assignment]
+        with contextlib.suppress(TransientStorageError), coordinator.transaction() as tx:
+            work(tx, 1)
+        assert tx.outcome.ending is (Ending.COMMITTED if arrived else Ending.ROLLED_BACK)
+        app.fates = real  # type: ignore[method-assign]
+        recover(coordinator)
+        assert places.state == (([1], [1], []) if arrived else ([], [], []))
 
 
 def lose_answer(coordinator: Coordinator) -> None:

@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session, SessionTransaction
 
 from mercury.errors import CapabilityError
 from mercury.storage.sql.errors import translated
+from mercury.storage.sql.releasing import OWNER
 from mercury.storage.sql.schema import STORE
-from mercury.storage.sql.transaction import OWNER, SqlTransaction
+from mercury.storage.sql.transaction import SqlTransaction
 
 if TYPE_CHECKING:
     from mercury.storage.sql.store import SqlStore

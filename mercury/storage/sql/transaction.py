@@ -16,6 +16,7 @@ from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints
 from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.invoker import SqlInvoker
+from mercury.storage.sql.releasing import OWNER, release
 from mercury.storage.sql.rmd import SqlRmd
 from mercury.storage.sql.rms import SqlRms
 from mercury.storage.sql.savepoints import Savepoint, Savepoints
@@ -36,8 +37,6 @@ HELD = (
     )
     .with_for_update(read=True)
 )
-#: Under this name a connection knows the transaction that it belongs to.
-OWNER = "mercury transaction"
 
 
 class SqlTransaction:
@@ -372,11 +371,9 @@ class SqlTransaction:
             self._connection.invalidate()
 
     def _release(self) -> None:
-        if self._connection is not None:
-            if not self._connection.invalidated:
-                self._connection.info.pop(OWNER, None)
-            self._connection.close()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            release(connection)
 
     def committed(self) -> None:
         """The commit is made: tell everybody."""

@@ -12,8 +12,8 @@ from sqlalchemy import Connection, exc
 
 from mercury.errors import StorageError, TransientStorageError
 from mercury.storage.sql.deferred import DeferredConstraints
+from mercury.storage.sql.releasing import OWNER, release
 from mercury.storage.sql.savepoints import Savepoints
-from mercury.storage.sql.transaction import OWNER
 from mercury.storage.xa.names import Gtrid
 
 if TYPE_CHECKING:
@@ -140,13 +140,8 @@ class Branch:
                 self.connection.invalidate()
 
     def release(self) -> None:
-        """Give the connection back."""
-        connection = self.connection
-        if connection.invalidated or self._driver.closed:
-            connection.invalidate()
-        else:
-            connection.info.pop(OWNER, None)
-        connection.close()
+        """Give the connection back. Never fails."""
+        release(self.connection)
 
     @property
     def _driver(self) -> psycopg.Connection:

@@ -299,17 +299,32 @@ class Coordinator:
             if attempt:
                 self._closing.wait(PAUSE)
             try:
-                verdict = self.decisions.arbitrate(abort)[0].verdict
+                if self.decisions.arbitrate(abort)[0].verdict is Verdict.COMMIT:
+                    return Verdict.COMMIT
                 # Another process may have found the decision, committed every branch, and forgotten it before it was
                 # asked for here. What was never decided is prepared still, or rolled back.
-                (fate,) = branches[0].resource.fates([branches[0].xid])
-                return Verdict.COMMIT if fate is Fate.COMMITTED else verdict
+                return Verdict.COMMIT if self._is_committed(branches) else Verdict.ABORT
             except StorageError as trouble:
                 last = trouble
         raise OutcomeUnknown(
             f"whether {gtrid} is committed can not be told: {last}. Recovery will make it one or the other; "
             f"`mercury xa show {gtrid}` says which"
         ) from error
+
+    def _is_committed(self, branches: Sequence[Branch]) -> bool:
+        """Whether a transaction without a decision was committed in every database: then any one of them says so.
+
+        :raises StorageError: none of them answers.
+        """
+        last: StorageError | None = None
+        for branch in branches:
+            try:
+                (fate,) = branch.resource.fates([branch.xid])
+                return fate is Fate.COMMITTED
+            except StorageError as error:
+                last = error
+        assert last is not None, "a transaction without branches"
+        raise last
 
     # --- its steps -------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Engine, RowMapping, delete, insert, select, t
 from mercury.errors import Conflict, TransientStorageError
 from mercury.storage.sql.dialects import Dialect, chunks, upsert
 from mercury.storage.sql.errors import translated
+from mercury.storage.sql.releasing import release
 from mercury.storage.sql.schema import DECISION, HEURISTIC, INCARNATION
 from mercury.storage.xa.names import Gtrid, prefix, read_gtrid
 
@@ -234,10 +235,14 @@ class DecisionLog:
 
     @contextmanager
     def open(self) -> Iterator[Connection]:
-        """A transaction of the log's own, which its owner commits."""
-        with translated(), self._engine.connect() as connection:
-            self._dialect.begin_writing(connection)
-            yield connection
+        """A transaction of the log's own, which its owner commits. What is committed stays so: its end never raises."""
+        with translated():
+            connection = self._engine.connect()
+            try:
+                self._dialect.begin_writing(connection)
+                yield connection
+            finally:
+                release(connection)
 
     @contextmanager
     def writing(self, *, patient: bool = True) -> Iterator[Connection]:

@@ -19,7 +19,9 @@ from sqlalchemy.exc import DBAPIError
 
 from mercury import MessageContext, StorageError
 from mercury.errors import OutcomeUnknown
+from mercury.storage.api import Ending, Transaction
 from tests.chaos import hook
+from tests.chaos.caught import described
 from tests.chaos.kinds import Mode, Way
 from tests.chaos.programs.messages import Confirmation, Order
 from tests.chaos.programs.setup import HOST, SERVICE, Place, Setup, serve
@@ -40,6 +42,9 @@ class Client:
         self._mercury = place.mercury
         self._mode = place.setup.mode
         self._ending = threading.Event()
+        #: The transaction that was begun last, and whether the application's own part of it was done.
+        self._last: Transaction | None = None
+        self._at_commit = False
         self._mercury.callback(CALLBACK)(self._confirmed)
         self._sender = self._mercury.to(f"http://{HOST}:{place.setup.server_port}/services/{SERVICE}", key="orders")
         self._thread = threading.Thread(target=self._run, name="application", daemon=True)
@@ -70,6 +75,8 @@ class Client:
                 left = self._send_next()
             except (StorageError, OutcomeUnknown, DBAPIError) as error:
                 # Whether it was committed is in the database: there an order is sent, or not, or locked until recovery.
+                ending = self._last.outcome.ending if self._last is not None else Ending.OPEN
+                hook.say(described(error, ending, at_commit=self._at_commit))
                 log.warning("an order is tried again: %s", str(error).partition("\n")[0])
                 self._ending.wait(AGAIN)
         hook.say("sent")
@@ -79,16 +86,20 @@ class Client:
                     hook.say("done")
                     return
             except StorageError as error:
+                hook.say(described(error, Ending.OPEN, at_commit=False))
                 log.warning("it is not known whether everything has arrived: %s", error)
                 self._ending.wait(AGAIN)
 
     def _send_next(self) -> bool:
         """Mark the next order as sent, and send it. Returns whether there may be another."""
         separate = self._place.setup.form.separate
+        self._last, self._at_commit = None, False
         with nullcontext() if separate else self._mercury.transaction() as tx:
+            self._last = tx
             with self._place.connection(tx) as connection:
                 order, last = _take(connection)
             if order is None:
+                self._at_commit = not separate
                 return not last
             if self._mode is Mode.IN_OUT:
                 self._sender.request_with_callback(order, CALLBACK, tx=tx)
@@ -96,6 +107,7 @@ class Client:
                 self._sender.send(order, tx=tx)
             if last:
                 self._sender.close(tx=tx)
+            self._at_commit = not separate
         return not last
 
 
