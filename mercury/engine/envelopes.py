@@ -9,12 +9,12 @@ from mercury.statemachine.messages import (
     CloseSequence,
     CreateSequence,
     EndpointReference,
-    IncompleteSequenceBehavior,
     Offer,
     SequenceAcknowledgement,
     SequenceHeader,
     TerminateSequence,
 )
+from mercury.statemachine.policy import DestinationPolicy
 from mercury.statemachine.protocol import Protocol, RmVersion
 from mercury.storage.records import OutboundMessage, RmsRecord
 from mercury.wire import ns
@@ -57,13 +57,11 @@ def _envelope(
 
 
 def create_sequence(
-    record: RmsRecord,
-    acknowledgements: Acknowledgements = (),
-    behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD,
+    record: RmsRecord, destination: DestinationPolicy, acknowledgements: Acknowledgements = ()
 ) -> Envelope:
     """CreateSequence; repeated with the same MessageID and offer (RM-CS-13).
 
-    :param behavior: what this side does with an offered sequence that ends with a gap.
+    :param destination: how this side treats an offered sequence.
     """
     channel, policy = record.channel, record.channel.policy
     offer = None
@@ -71,9 +69,18 @@ def create_sequence(
         # RM-CS-09: one and the same address for AcksTo, ReplyTo and the offer's endpoint.
         endpoint = channel.reply_to if policy.protocol.rm is RmVersion.RM11 else None
         offer = Offer(
-            identifier=record.offered, endpoint=endpoint, expires=policy.expires, incomplete_behavior=behavior
+            identifier=record.offered,
+            endpoint=endpoint,
+            expires=policy.expires,
+            incomplete_behavior=destination.told_behavior,
         )
-    body = CreateSequence(acks_to=channel.reply_to, expires=policy.expires, offer=offer, follows=record.follows)
+    body = CreateSequence(
+        acks_to=channel.reply_to,
+        expires=policy.expires,
+        offer=offer,
+        follows=record.follows,
+        mercury_behavior=destination.behavior if policy.protocol.rm is RmVersion.RM11 else None,
+    )
     return _envelope(
         policy.protocol,
         ns.rm_action(policy.protocol.rm, RmMessage.CREATE_SEQUENCE),

@@ -56,14 +56,14 @@ def create(batch: Batch, draft: Draft, body: CreateSequence) -> None:
     record = next(known, None)
     if record is not None:
         if not record.machine.tombstone:
-            draft.reply = _created_reply(batch, draft, record)
+            draft.reply = _created_reply(batch, draft, body, record)
         return
     if batch.tx.rmd.open_count() + batch.made >= batch.parts.settings.max_sequences:
         draft.fault = _refused("too many sequences are open; try again later", busy=True)
         return
     record = _make(batch, draft, body, message_id)
     _carry_on(batch, body.follows)
-    draft.reply = _created_reply(batch, draft, record)
+    draft.reply = _created_reply(batch, draft, body, record)
     log.info("sequence created", extra={"sequence": record.identifier, "service": record.service})
 
 
@@ -103,6 +103,7 @@ def _make(batch: Batch, draft: Draft, body: CreateSequence, message_id: str) -> 
             rm=draft.protocol.rm,
             last_heard=now,
             expires_at=None if expires is None else now + expires,
+            in_order_only=policy.acknowledges_in_order(draft.protocol.rm, told=body.mercury_behavior is not None),
         ),
         protocol=draft.protocol,
         acks_to=body.acks_to,
@@ -113,7 +114,7 @@ def _make(batch: Batch, draft: Draft, body: CreateSequence, message_id: str) -> 
         peer=draft.arrival.peer,
     )
     if body.offer is not None:
-        record.response_channel = _accept(batch, draft, body.offer, body.acks_to, record)
+        record.response_channel = _accept(batch, draft, body.offer, body, record)
     channels = (record.response_channel,) if record.response_channel else ()
     buffer = InvokerRecord(
         sequence=identifier,
@@ -126,16 +127,16 @@ def _make(batch: Batch, draft: Draft, body: CreateSequence, message_id: str) -> 
     return record
 
 
-def _accept(batch: Batch, draft: Draft, offer: Offer, acks_to: EndpointReference, record: RmdRecord) -> Channel | None:
+def _accept(batch: Batch, draft: Draft, offer: Offer, body: CreateSequence, record: RmdRecord) -> Channel | None:
     """Take the offered sequence for responses; ``None`` refuses it by leaving Accept out (RM-CS-07)."""
     # WS-RM 1.0 has no Offer/Endpoint: responses go where replies and acknowledgements go.
-    endpoint = offer.endpoint or (draft.reply_to if draft.reply_to.addressable else acks_to)
+    endpoint = offer.endpoint or (draft.reply_to if draft.reply_to.addressable else body.acks_to)
     if endpoint.none or record.service is None or batch.rms_identifier_taken(offer.identifier):
         return None
     channel = response_channel(record, endpoint)
     expires_at = None if offer.expires is None else batch.now + offer.expires
     machine = RMSSequence.offered(record.protocol.rm, offer.identifier, expires_at, batch.now)
-    machine.incomplete_behavior = offer.incomplete_behavior
+    machine.incomplete_behavior = body.mercury_behavior or offer.incomplete_behavior
     batch.add_rms(
         RmsRecord(
             id=batch.parts.ids.new(),
@@ -161,15 +162,16 @@ def response_channel(request: RmdRecord, endpoint: EndpointReference) -> Channel
     )
 
 
-def _created_reply(batch: Batch, draft: Draft, record: RmdRecord) -> Reply:
+def _created_reply(batch: Batch, draft: Draft, asked: CreateSequence, record: RmdRecord) -> Reply:
     policy = batch.parts.application.policy(record.service)
     expires_at = record.machine.expires_at
     accepted = EndpointReference(record.to) if record.response_channel is not None else None
     body = CreateSequenceResponse(
         identifier=record.identifier,
         expires=None if expires_at is None else max(0.0, expires_at - batch.now),
-        incomplete_behavior=policy.behavior,
+        incomplete_behavior=policy.told_behavior,
         accept_acks_to=accepted,
+        mercury_behavior=policy.behavior if asked.mercury_behavior is not None else None,
     )
     return _reply(draft, RmMessage.CREATE_SEQUENCE_RESPONSE, body)
 
@@ -206,16 +208,17 @@ def created(batch: Batch, draft: Draft, body: CreateSequenceResponse) -> None:
         log.warning("an identifier was given twice; the second is ignored", extra={"sequence": body.identifier})
         return
     expires_at = None if body.expires is None else batch.now + body.expires
+    behavior = body.mercury_behavior or body.incomplete_behavior
     batch.raise_rms(
-        record,
-        events.Created(identifier=body.identifier, expires_at=expires_at, incomplete_behavior=body.incomplete_behavior),
+        record, events.Created(identifier=body.identifier, expires_at=expires_at, incomplete_behavior=behavior)
     )
     if body.accept_acks_to is not None and record.offered is not None:
-        _open_offered(batch, record, record.offered, body.accept_acks_to)
+        told = body.mercury_behavior is not None
+        _open_offered(batch, record, record.offered, body.accept_acks_to, told=told)
     log.info("sequence started", extra={"sequence": body.identifier, "endpoint": record.channel.endpoint})
 
 
-def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: EndpointReference) -> None:
+def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: EndpointReference, *, told: bool) -> None:
     channel, policy = record.channel, batch.parts.application.policy(None)
     if acks_to.addressable and acks_to.address != channel.endpoint:
         refused = batch.parts.settings.addresses.refusal("Accept/AcksTo", acks_to)
@@ -236,7 +239,9 @@ def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: End
             acks_to=acks_to,
             created_at=batch.now,
         ),
-        InvokerRecord(sequence=identifier, machine=InvokerBuffer.for_policy(policy, channel.policy.protocol.rm)),
+        InvokerRecord(
+            sequence=identifier, machine=InvokerBuffer.for_policy(policy, channel.policy.protocol.rm, told=told)
+        ),
     )
 
 

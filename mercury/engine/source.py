@@ -206,8 +206,7 @@ class _KeyWork:
         if work is RmsWork.CREATE:
             # The destination takes a successor for the end of the pair before it: say now what arrived of that.
             last_word = self._pair_acknowledgement(tx, before) if before is not None else ()
-            behavior = self.parts.application.policy(None).behavior  # what becomes of the offered sequence's gaps
-            created = envelopes.create_sequence(record, last_word, behavior)
+            created = envelopes.create_sequence(record, self.parts.application.policy(None), last_word)
             self._post(record, created, Purpose.CREATE, repeated=repeated)
             return
         pair = self._pair_acknowledgement(tx, record)
@@ -233,7 +232,7 @@ class _KeyWork:
         if found is None or not found.machine.used:
             return ()
         # It is the last one there will be: everything that is stored counts, consumed or not.
-        return (SequenceAcknowledgement(found.identifier, found.machine.received.as_tuples()),)
+        return (SequenceAcknowledgement(found.identifier, found.machine.accepted()),)
 
     # --- within ----------------------------------------------------------------------------------------------------
 

@@ -45,11 +45,14 @@ class InvokerBuffer:
     cut: bool = False
 
     @classmethod
-    def for_policy(cls, policy: DestinationPolicy, rm: RmVersion = RmVersion.RM11) -> InvokerBuffer:
-        """A buffer as the policy has it. WS-RM 1.0 can not tell the source that anything is discarded: nothing is."""
-        behavior = policy.behavior
-        if rm is RmVersion.RM10 and policy.incomplete_behavior is None:
-            behavior = IncompleteSequenceBehavior.NO_DISCARD
+    def for_policy(
+        cls, policy: DestinationPolicy, rm: RmVersion = RmVersion.RM11, *, told: bool = True
+    ) -> InvokerBuffer:
+        """A buffer as the policy has it. What the source can not be told is not discarded: in WS-RM 1.0 nothing is.
+
+        :param told: the source knows the behavior, or nothing that is discarded is acknowledged to it.
+        """
+        behavior = policy.behavior if told and rm is RmVersion.RM11 else policy.told_behavior
         return cls(in_order=policy.in_order, assurance=policy.assurance, behavior=behavior)
 
     # --- questions -------------------------------------------------------------------------------------------------

@@ -107,6 +107,8 @@ class CreateSequence:
     offer: Offer | None = None
     #: Mercury's own extension: the identifier of the sequence that this one carries on, see `InvokerBuffer`.
     follows: str | None = None
+    #: Mercury's own extension, WS-RM 1.1: it is Mercury that asks, and this is what it does with the offered sequence.
+    mercury_behavior: IncompleteSequenceBehavior | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +120,8 @@ class CreateSequenceResponse:
     incomplete_behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
     #: Present when the offer was accepted: where acknowledgements for the offered sequence go (RM-CS-07, -08).
     accept_acks_to: EndpointReference | None = None
+    #: Mercury's own extension, WS-RM 1.1, to a source that is Mercury: what is done with the sequence.
+    mercury_behavior: IncompleteSequenceBehavior | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from mercury.errors import ConfigurationError
 from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.messages import IncompleteSequenceBehavior
-from mercury.statemachine.protocol import Protocol
+from mercury.statemachine.protocol import Protocol, RmVersion
 from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
 
 
@@ -67,6 +67,7 @@ class DestinationPolicy:
     max_backlog: int = 10_000
     #: What is left when a sequence ends with a gap; ``None`` = DiscardFollowingFirstGap where nothing is delivered
     #: past a gap (in order, not at most once), else NoDiscard. What is discarded then must not have been delivered.
+    #: Other peers than Mercury are told only what is set here: some break at anything but NoDiscard (LIVE-04).
     incomplete_behavior: IncompleteSequenceBehavior | None = None
     on_failure: OnFailure = OnFailure.WAIT
     #: With ``SKIP``: how many times a failing handler is tried.
@@ -88,12 +89,28 @@ class DestinationPolicy:
 
     @property
     def behavior(self) -> IncompleteSequenceBehavior:
-        """What CreateSequenceResponse answers and a cut obeys."""
+        """What a Mercury at the other end is told and a cut obeys."""
         if self.incomplete_behavior is not None:
             return self.incomplete_behavior
         if self.in_order and self.assurance is not DeliveryAssurance.AT_MOST_ONCE:
             return IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP
         return IncompleteSequenceBehavior.NO_DISCARD
+
+    @property
+    def told_behavior(self) -> IncompleteSequenceBehavior:
+        """What everybody is told."""
+        return self.incomplete_behavior or IncompleteSequenceBehavior.NO_DISCARD
+
+    def acknowledges_in_order(self, rm: RmVersion, *, told: bool) -> bool:
+        """Whether what lies behind a gap is not acknowledged.
+
+        It is not delivered either, and dropped when the sequence ends there; a source that was not told so would
+        take an acknowledgement for a delivery. So it sends all of it again, in a sequence that follows.
+
+        :param told: the source knows `behavior`.
+        """
+        silent = rm is RmVersion.RM11 and self.incomplete_behavior is None and not told
+        return silent and self.behavior is IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

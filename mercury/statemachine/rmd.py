@@ -32,6 +32,8 @@ class RMDSequence:
     received: RangeSet = field(default_factory=RangeSet)
     #: What the application has consumed; kept only when acknowledging at delivery.
     consumed: RangeSet = field(default_factory=RangeSet)
+    #: Nothing behind a gap is acknowledged; see `DestinationPolicy.acknowledges_in_order`.
+    in_order_only: bool = False
     #: LMR: the last number there will be; 0 = the sequence ended without a message.
     last_number: int | None = None
     #: TMR: when it ended.
@@ -65,9 +67,16 @@ class RMDSequence:
     def acknowledgement(self, policy: DestinationPolicy) -> SequenceAcknowledgement:
         """What this side vouches for now. Once final, everything received counts, consumed or not."""
         at_delivery = policy.acknowledge_at is AcknowledgeAt.DELIVERY and not self.final
-        ranges = self.consumed if at_delivery else self.received
+        ranges = self.consumed.as_tuples() if at_delivery else self.accepted()
         final = self.final and self.rm is RmVersion.RM11
-        return SequenceAcknowledgement(self.identifier, ranges.as_tuples(), final=final)
+        return SequenceAcknowledgement(self.identifier, ranges, final=final)
+
+    def accepted(self) -> Ranges:
+        """Everything received that counts as accepted, consumed or not."""
+        if not self.in_order_only:
+            return self.received.as_tuples()
+        first_missing = self.received.first_missing()
+        return ((1, first_missing - 1),) if first_missing > 1 else ()
 
     def next_due(self, policy: DestinationPolicy) -> float | None:
         """When an acknowledgement or `Tick` is due; for a tombstone, when it may go."""

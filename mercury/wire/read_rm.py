@@ -32,6 +32,7 @@ from mercury.wire.values import collapse, seconds, whole_number
 _IDENTIFIERS = frozenset(clark(uri, "Identifier") for uri in RM_VERSION)
 _BUFFER_REMAINING = clark(ns.NETRM, "BufferRemaining")
 _FOLLOWS = clark(ns.MERCURY, "Follows")
+_MERCURY_BEHAVIOR = clark(ns.MERCURY, "IncompleteSequenceBehavior")
 _MAX_INT = 2**31 - 1
 
 
@@ -174,6 +175,13 @@ def _behavior(parent: Node, uri: str) -> IncompleteSequenceBehavior:
         raise refused("an IncompleteSequenceBehavior that does not exist") from error
 
 
+def _extension(parent: Node) -> IncompleteSequenceBehavior | None:
+    """What a Mercury says of itself; a value that is not known here is no reason to refuse the rest."""
+    node = child(parent, _MERCURY_BEHAVIOR)
+    known = {each.value: each for each in IncompleteSequenceBehavior}
+    return None if node is None else known.get(collapse(node.text))
+
+
 def _last_message_number(parent: Node, uri: str) -> int | None:
     name = clark(uri, "LastMsgNumber")
     number = _number(parent, name)
@@ -196,6 +204,7 @@ def _create_sequence(document: Document, addressing: AddressingVersion | None, n
         expires=_expires(node, uri),
         offer=None if offer is None else _offer(document, addressing, offer, uri),
         follows=None if follows is None else document.uri(follows) or None,
+        mercury_behavior=_extension(node),
     )
 
 
@@ -227,6 +236,7 @@ def _create_sequence_response(document: Document, addressing: AddressingVersion 
         expires=_expires(node, uri),
         incomplete_behavior=_behavior(node, uri),
         accept_acks_to=accept_acks_to,
+        mercury_behavior=_extension(node),
     )
 
 

@@ -10,6 +10,7 @@ from mercury.statemachine.messages import (
     CloseSequenceResponse,
     CreateSequence,
     CreateSequenceResponse,
+    IncompleteSequenceBehavior,
     MakeConnection,
     Offer,
     TerminateSequence,
@@ -71,7 +72,7 @@ def _create_sequence(style: Style, body: CreateSequence) -> str:
         written += _offer(style, body.offer, body)
     if body.follows is not None:
         written += f'<m:Follows xmlns:m="{ns.MERCURY}">{escape(body.follows)}</m:Follows>'
-    return written
+    return written + _extension(style, body.mercury_behavior)
 
 
 def _offer(style: Style, offer: Offer, body: CreateSequence) -> str:
@@ -94,7 +95,7 @@ def _create_sequence_response(style: Style, body: CreateSequenceResponse) -> str
     if body.accept_acks_to is not None:
         acks_to = style.endpoint(body.accept_acks_to)
         written += f"<{wsrm}:Accept><{wsrm}:AcksTo>{acks_to}</{wsrm}:AcksTo></{wsrm}:Accept>"
-    return written
+    return written + _extension(style, body.mercury_behavior)
 
 
 def _expires(style: Style, expires: float | None) -> str:
@@ -105,3 +106,11 @@ def _expires(style: Style, expires: float | None) -> str:
 def _behavior(style: Style, behavior: str) -> str:
     wsrm = style.wsrm
     return f"<{wsrm}:IncompleteSequenceBehavior>{behavior}</{wsrm}:IncompleteSequenceBehavior>"
+
+
+def _extension(style: Style, behavior: IncompleteSequenceBehavior | None) -> str:
+    """Mercury says this in a namespace of its own: the standard's element breaks some other peers (LIVE-04)."""
+    if behavior is None or style.rm is not RmVersion.RM11:
+        return ""
+    name = "m:IncompleteSequenceBehavior"
+    return f'<{name} xmlns:m="{ns.MERCURY}">{behavior.value}</{name}>'

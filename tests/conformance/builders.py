@@ -186,6 +186,7 @@ FULL_RMD = RmdRecord(
         used=True,
         received=RangeSet([(1, 3), (5, 2**50)]),
         consumed=RangeSet([(1, 2)]),
+        in_order_only=True,
         last_number=2**51,
         ended_at=NOW + 2.5,
         expires_at=NOW + 3.5,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import AcknowledgeAt
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol, RmVersion
 from mercury.statemachine.ranges import RangeSet
@@ -15,6 +16,7 @@ from mercury.wire.envelope import HttpMessage
 from .foreign import RM10_SOAP11, RM10_SOAP12, RM11_SOAP12, Foreign, answer_to, brought, identifier_in
 from .harness import DESTINATION, Node, Pair, World, name_of
 
+KEEP = IncompleteSequenceBehavior.NO_DISCARD
 PROTOCOLS = pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
 
 
@@ -40,7 +42,7 @@ def listening_source(**policy: object) -> tuple[Node, Foreign, str]:
 @PROTOCOLS
 def test_every_message_from_an_anonymous_source_is_acknowledged_in_its_reply(protocol: Protocol) -> None:
     # RM-ACK-10, RM-ACK-11
-    node, foreign, identifier = anonymous_source(protocol)
+    node, foreign, identifier = anonymous_source(protocol, incomplete_behavior=KEEP)
     assert ranges_in(node.get(foreign.note(identifier, 1))) == [(1, 1)]
     assert ranges_in(node.get(foreign.note(identifier, 3))) == [(1, 1), (3, 3)]  # RM-ACK-01, RM-ACK-02
     assert ranges_in(node.get(foreign.note(identifier, 2))) == [(1, 3)]
@@ -221,7 +223,7 @@ def test_every_acknowledgement_of_a_closed_sequence_is_final_and_says_the_same()
 
 def test_the_sequence_is_known_again_with_its_ranges_after_a_crash() -> None:
     # DA-07, RM-ACK-14
-    node, foreign, identifier = anonymous_source()
+    node, foreign, identifier = anonymous_source(incomplete_behavior=KEEP)
     node.get(foreign.note(identifier, 1))
     node.get(foreign.note(identifier, 3))
     node.crash()

@@ -82,6 +82,7 @@ RMD_SEQUENCE = _table(
     #: Ranges of numbers, ``1-7 9``: never one row a number.
     _text("received"),
     _text("consumed"),
+    _flag("in_order_only"),
     _maybe_number("last_number"),
     _time("last_heard"),
     _maybe_time("ended_at"),

@@ -137,6 +137,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("used", sa.Boolean(), nullable=False),
         sa.Column("received", sa.Text(), nullable=False),
         sa.Column("consumed", sa.Text(), nullable=False),
+        sa.Column("in_order_only", sa.Boolean(), nullable=False),
         sa.Column("last_number", sa.BigInteger(), nullable=True),
         sa.Column("last_heard", sa.Double(), nullable=False),
         sa.Column("ended_at", sa.Double(), nullable=True),
