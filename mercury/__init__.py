@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mercury.client.sender import Receipt, Sender
+    from mercury.client.sender import Receipt, Sender, Waited
     from mercury.engine.addresses import AddressPolicy
     from mercury.engine.application import MessageContext
     from mercury.errors import (
@@ -76,6 +76,7 @@ _WHERE = {
     "StorageError": "mercury.errors",
     "Transaction": "mercury.storage.api",
     "TransportError": "mercury.errors",
+    "Waited": "mercury.client.sender",
     "Xml": "mercury.wire.mapping",
 }
 
@@ -113,6 +114,7 @@ __all__ = [
     "StorageError",
     "Transaction",
     "TransportError",
+    "Waited",
     "Xml",
 ]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -14,11 +12,12 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mercury.client import overview
 from mercury.client.dead_letters import DeadLetters, Redriven
 from mercury.client.futures import Futures
 from mercury.client.listening import ErrorCallback, ErrorListener
 from mercury.client.sender import Sender
-from mercury.client.status import SequenceStatus, destination_status, status_of
+from mercury.client.status import SequenceStatus
 from mercury.engine.addresses import AddressPolicy, split_url
 from mercury.engine.core import Engine
 from mercury.engine.ids import Ids, RandomIds
@@ -109,7 +108,7 @@ class Mercury:
         self._runtime: Runtime | None = None
         self._server: BackgroundServer | None = None
         self._mutex = threading.Lock()
-        self._stopped = False
+        self._stopped = self._told_unstarted = False
 
     def _named(self, resources: Resources, log: str | None) -> Coordinator:
         xa = self.settings.xa
@@ -299,20 +298,8 @@ class Mercury:
             return
         self.futures.abandon("no response will come to this future: Mercury was stopped")
         if not self.store.capabilities.durable:
-            self._count_losses()
+            overview.log_losses(self.store)
         self.store.close()
-
-    def _count_losses(self) -> None:
-        new = self.store.due_rms(math.inf, sys.maxsize)  # keys whose messages no sequence has numbered yet
-        with self.store.transaction() as tx:
-            keys = {record.channel.key for record in tx.rms.all() if record.machine.alive} | set(new)
-            sent = sum(tx.rms.backlog(key) for key in keys)
-        received = sum(status.waiting for status in self.sequences() if status.side == "destination")
-        if sent or received:
-            text = (
-                "lost with the store, which ends with the process: %d sent and not done, %d received and not consumed"
-            )
-            log.warning(text, sent, received)
 
     def __enter__(self) -> Mercury:
         try:
@@ -332,6 +319,21 @@ class Mercury:
         """The threads, while they run."""
         return self._runtime
 
+    @property
+    def why_not_running(self) -> str | None:
+        """Why nothing is sent or received, and what to do about it; ``None`` = it is."""
+        if self._runtime is not None:
+            return None
+        return "this Mercury was stopped: make a new one" if self._stopped else overview.NOT_STARTED
+
+    def refused_unstarted(self) -> None:
+        """A message came while nothing runs: at the first one the log says what is missing."""
+        with self._mutex:
+            told, self._told_unstarted = self._told_unstarted, True
+            if told or self._stopped:
+                return
+        log.error("messages come in and are answered with HTTP status 503, because %s. %s", *overview.UNSTARTED)
+
     def trouble_with(self, url: str) -> str | None:
         """Why the last exchange with an endpoint got no answer in the protocol's terms; ``None`` when it did.
 
@@ -344,9 +346,7 @@ class Mercury:
 
     def sequences(self) -> list[SequenceStatus]:
         """All sequences that are remembered, on both sides."""
-        with self.store.transaction() as tx:
-            sources = [status_of(record, tx.rms.backlog(record.channel.key)) for record in tx.rms.all()]
-            return sources + [destination_status(record, tx.invoker.read(record.identifier)) for record in tx.rmd.all()]
+        return overview.sequences(self.store)
 
     def dead_letters(self, which: LetterFilter = EVERY_LETTER) -> list[DeadLetter]:
         """Messages that could not be delivered, the oldest first; with a filter those that it means."""

@@ -36,6 +36,9 @@ def serve(
     from mercury.settings import load
 
     settings = load(config)
+    if config is not None:
+        # The application reads its settings by itself, maybe in a process or a folder of its own.
+        os.environ["MERCURY_CONFIG"] = str(config.absolute())
     set_up_logs(settings.log)
     app = _load(target)
     # What can not be served is told before anything that serves is loaded.

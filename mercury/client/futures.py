@@ -16,12 +16,13 @@ from mercury.wire.mapping import check_type, from_xml
 
 
 class _ResponseFuture(Future[Any]):
-    """A future whose `TimeoutError` says what is known."""
+    """A future whose `TimeoutError` says what is known. Where nothing runs, nobody waits for the time-out."""
 
-    def __init__(self, message_id: str, state: Callable[[], str]) -> None:
+    def __init__(self, message_id: str, state: Callable[[], str], idle: Callable[[], str | None]) -> None:
         super().__init__()
         self._message_id = message_id
         self._state_of_request = state
+        self._why_idle = idle
 
     def result(self, timeout: float | None = None) -> Any:
         with self._explaining(timeout):
@@ -33,13 +34,16 @@ class _ResponseFuture(Future[Any]):
 
     @contextmanager
     def _explaining(self, timeout: float | None) -> Iterator[None]:
+        idle = None if self.done() else self._why_idle()
+        if idle is not None:
+            raise MercuryError(f"no response to {self._message_id} can come: {idle}")
         try:
             yield
         except TimeoutError:
             if self.done():
                 raise  # it is what the future was given
             state = self._state_of_request()
-            text = f"no response to {self._message_id} within {timeout:g} s; it is waited for on"
+            text = f"no response to {self._message_id} within {timeout or 0:g} s; it is waited for on"
             raise TimeoutError(f"{text}: {state}" if state else text) from None
 
 
@@ -62,16 +66,22 @@ class Futures:
         self._expected: dict[str, _Expected] = {}
 
     def expect(
-        self, message_id: str, wanted: type[Any], namespace: str, state: Callable[[], str] = lambda: ""
+        self,
+        message_id: str,
+        wanted: type[Any],
+        namespace: str,
+        state: Callable[[], str] = lambda: "",
+        idle: Callable[[], str | None] = lambda: None,
     ) -> tuple[Future[Any], str]:
         """A future for the response to a request, and the callback name to store with the request.
 
         :param state: tells how far the request has come, for whoever waits in vain.
+        :param idle: tells why nothing here can bring a response; ``None`` = something can.
         :raises ConfigurationError: ``wanted`` is neither ``bytes`` nor a dataclass that can be read.
         """
         if wanted is not bytes:
             check_type(wanted)
-        future: Future[Any] = _ResponseFuture(message_id, state)
+        future: Future[Any] = _ResponseFuture(message_id, state, idle)
         with self._mutex:
             self._expected[message_id] = _Expected(future, wanted, namespace)
         return future, self.callback_name

@@ -13,9 +13,9 @@ from typing import Any, Protocol, TypeVar, overload
 from mercury.client.futures import Futures
 from mercury.client.status import SequenceStatus, status_of
 from mercury.engine.ids import Ids
-from mercury.errors import ConfigurationError, Overloaded
+from mercury.errors import ConfigurationError, MercuryError, Overloaded
 from mercury.storage.api import StorageManager, Transaction, Work, part_of
-from mercury.storage.records import Channel, OutboundKind, OutboundMessage
+from mercury.storage.records import Channel, Direction, LetterCount, LetterFilter, OutboundKind, OutboundMessage
 from mercury.wire.envelope import EMPTY, Payload
 from mercury.wire.mapping import element_name, to_xml
 from mercury.wire.payload import check_payload
@@ -48,6 +48,10 @@ class Surroundings(Protocol):
 
     def has_callback(self, name: str) -> bool: ...
 
+    @property
+    def why_not_running(self) -> str | None:
+        """Why nothing is sent, and what to do about it; ``None`` = it is."""
+
     def trouble_with(self, url: str) -> str | None:
         """Why the last exchange with an endpoint failed; ``None`` when it did not."""
 
@@ -62,6 +66,36 @@ class Receipt:
     key: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited:
+    """What came of `Sender.wait`: true when everything has arrived."""
+
+    #: Nothing waits any more: what was sent is acknowledged (requests: answered), or a dead letter.
+    settled: bool
+    #: Messages that still wait.
+    left: int = 0
+    #: What keeps them from arriving, as far as is known.
+    trouble: str = ""
+    #: Messages that became dead letters since the sender was made, alike ones together.
+    letters: tuple[LetterCount, ...] = ()
+
+    @property
+    def dead(self) -> int:
+        """How many messages became dead letters since the sender was made."""
+        return sum(each.count for each in self.letters)
+
+    def __bool__(self) -> bool:
+        return self.settled and not self.letters
+
+    def __str__(self) -> str:
+        said = []
+        if not self.settled:
+            waits = f"{self.left} still wait" if self.left else "the end of the sequence is not told yet"
+            said.append(waits + (f" ({self.trouble})" if self.trouble else ""))
+        said += [f"{each.count} dead: {each.reason} ({each.certainty.value})" for each in self.letters]
+        return "; ".join(said) or "everything has arrived"
+
+
 class Sender:
     """Sends to one endpoint under one internal key; made by `Mercury.to`.
 
@@ -74,6 +108,8 @@ class Sender:
         self._surroundings = surroundings
         self._channel = channel
         self._namespace = namespace
+        #: What dies from now on is this sender's business.
+        self._made_at = surroundings.clock()
         #: Messages that may be sent before those that wait are counted again.
         self._room = 0
 
@@ -162,7 +198,11 @@ class Sender:
         row = self._row(body, operation, action, correlation, headers)
         row.expects_response = True
         future, row.callback = self._surroundings.futures.expect(
-            row.message_id, response, self._namespace, partial(self._state_of, row.message_id)
+            row.message_id,
+            response,
+            self._namespace,
+            partial(self._state_of, row.message_id),
+            lambda: self._surroundings.why_not_running,
         )
         try:
             self._store(row, tx)
@@ -226,7 +266,7 @@ class Sender:
         Why the last exchange with the endpoint failed, or else what it answered last to what still waits, or why the
         last sequence failed. For people: what is retried may be over by the next attempt.
         """
-        found = self._surroundings.trouble_with(self.endpoint)
+        found = self._surroundings.why_not_running or self._surroundings.trouble_with(self.endpoint)
         if found is not None:
             return found
         known = self.status()
@@ -237,21 +277,35 @@ class Sender:
             return f"the sequence failed: {newest.failure}" + (f" ({newest.last_error})" if newest.last_error else "")
         return newest.last_error or None if newest.waiting else None
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until everything sent under this key is acknowledged (requests: answered), or has died trying.
+    def wait(self, timeout: float | None = None) -> Waited:
+        """Wait until nothing of this key waits any more: acknowledged (requests: answered), or a dead letter.
 
-        After `close` the end is waited for too, so that the peer need not keep the sequence open. What has died is in
-        `Mercury.dead_letters`; why something still waits, `trouble` says.
+        After `close` the end is waited for too, so that the peer need not keep the sequence open.
 
         :param timeout: seconds; left out, for as long as it takes.
-        :returns: whether it is so; ``False`` when the time is over.
+        :returns: true when everything has arrived. False when the time is over (``settled`` is false), or when
+            messages of this key became dead letters since this sender was made (``dead`` counts them). Its text says
+            which, and why.
+        :raises MercuryError: something waits, and nothing here can send it: Mercury was not started, or was stopped.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while not self._at_rest():
+            idle = self._surroundings.why_not_running
+            if idle is not None:
+                raise MercuryError(f"{self.endpoint}: nothing is sent to it: {idle}")
             if until is not None and time.monotonic() >= until:
-                return False
+                return self._waited(settled=False)
             time.sleep(LOOK)
-        return True
+        return self._waited(settled=True)
+
+    def _waited(self, *, settled: bool) -> Waited:
+        which = LetterFilter(
+            direction=Direction.OUTBOUND, endpoint=self.endpoint, key=self.key, dead_since=self._made_at
+        )
+        with self._surroundings.store.transaction() as tx:
+            dead = tuple(tx.dead_letters.count(which))
+            left = 0 if settled else tx.rms.backlog(self._channel.key)
+        return Waited(settled=settled, left=left, trouble="" if settled else self.trouble or "", letters=dead)
 
     def _at_rest(self) -> bool:
         with self._surroundings.store.transaction() as tx:

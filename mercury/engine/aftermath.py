@@ -104,13 +104,37 @@ def holds_back(record: RmsRecord) -> bool:
 
 
 def _bury_outbound(tx: Transaction, parts: Parts, record: RmsRecord, failed: effects.Failed, now: float) -> None:
-    reason = f"the sequence failed: {failed.reason.value}"
     letters = []
+    why = parts.troubles.get(record.channel.endpoint) or record.last_error or ""
     for ranges, certainty in ((failed.not_delivered, Certainty.NOT_DELIVERED), (failed.unknown, Certainty.UNKNOWN)):
-        letters += bury(tx, parts, tx.rms.take(record, ranges), reason, certainty, now)
+        alike: dict[str, list[OutboundMessage]] = {}
+        for row in tx.rms.take(record, ranges):
+            alike.setdefault(_reason(record, failed.reason, row, why), []).append(row)
+        for reason, rows in alike.items():
+            letters += bury(tx, parts, rows, reason, certainty, now)
     listener, key = parts.listener, record.channel.key
-    tx.after_commit(lambda: listener.sequence_failed(key.endpoint, key.name, failed.reason.value, len(letters)))
-    log.error("%s; %d messages are dead letters", reason, len(letters), extra=_about(record))
+    text = failed.reason.value + (f": {why}" if why else "")
+    tx.after_commit(lambda: listener.sequence_failed(key.endpoint, key.name, text, len(letters)))
+    log.error("the sequence failed: %s; %d messages are dead letters", text, len(letters), extra=_about(record))
+
+
+def _reason(record: RmsRecord, failed: events.FailureReason, row: OutboundMessage, why: str) -> str:
+    """Why a message died with its sequence, for people.
+
+    :param why: what is known of the endpoint's last answer; empty = nothing.
+    """
+    if failed is not events.FailureReason.GIVEN_UP:
+        return f"the sequence failed: {failed.value}" + (f": {why}" if why else "")
+    if row.attempts:
+        text = f"given up after {row.attempts} transmission{'s'[: row.attempts != 1]}"
+        why = why or "no acknowledgement came"
+    elif record.machine.identifier is None:
+        tries = record.machine.control_attempts
+        text = f"given up, never sent: no sequence was made in {tries} attempt{'s'[: tries != 1]}"
+        why = why or "no answer came"
+    else:
+        text = "given up, never sent: a message before it was given up"
+    return text + (f": {why}" if why else "")
 
 
 def _end_waiting(tx: Transaction, parts: Parts, record: RmsRecord, now: float) -> None:

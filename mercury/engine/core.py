@@ -36,6 +36,8 @@ class Engine:
         self._parts = Parts(
             store=store, application=application, listener=listener, ids=ids, settings=settings, claims=claims
         )
+        #: Endpoints whose last exchange failed, with the reason; told by who carries the posts out.
+        self.troubles = self._parts.troubles
         self._reception = Reception(self._parts)
         self.source = SourceWorker(self._parts)
         self.destination = DestinationWorker(self._parts)

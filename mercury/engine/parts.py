@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.claims import ClaimKeeper
+from mercury.engine.troubles import Troubles
 from mercury.statemachine.bounds import above, at_least
 from mercury.wire.scan import Limits
 
@@ -74,3 +75,5 @@ class Parts:
     ids: Ids
     settings: EngineSettings
     claims: ClaimKeeper
+    #: Endpoints whose last exchange failed, with the reason.
+    troubles: Troubles = field(default_factory=Troubles)

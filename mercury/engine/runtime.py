@@ -18,7 +18,6 @@ from mercury.engine.crew import Crew, Worker
 from mercury.engine.exchange import Answer, Arrival, Outgoing, Step, Waiting
 from mercury.engine.parking import Parking
 from mercury.engine.transport import Transport
-from mercury.engine.troubles import Troubles
 from mercury.errors import Overloaded, TransportError
 from mercury.statemachine.bounds import above, at_least
 from mercury.storage.api import StorageManager, Topic
@@ -95,7 +94,7 @@ class Runtime:
         self._stopping = threading.Event()
         self._started = False
         #: Endpoints whose last exchange failed, with the reason.
-        self.troubles = Troubles()
+        self.troubles = engine.troubles
         engine.invocation.more = self._crews[Topic.INVOKER].call_another
         store.listen(self._committed)
 

@@ -35,6 +35,9 @@ class Host(Protocol):
     def running_runtime(self) -> Runtime | None:
         """The runtime, while it runs."""
 
+    def refused_unstarted(self) -> None:
+        """A message came while nothing runs: say so where somebody looks."""
+
     @property
     def max_request_bytes(self) -> int: ...
 
@@ -75,6 +78,7 @@ class Endpoint:
         body = await self._body(headers, receive)
         runtime = self._host.running_runtime
         if runtime is None:
+            self._host.refused_unstarted()
             raise _Refused(503, "This endpoint is not running; send it again later.", busy=True)
         arrival = Arrival(
             http=HttpMessage(body, headers.get("content-type", ""), headers.get("soapaction")),

@@ -329,6 +329,8 @@ class LetterFilter:
     reason: str | None = None
     #: Seconds since the epoch: it died before this.
     dead_before: float | None = None
+    #: Seconds since the epoch: it died at this time or later.
+    dead_since: float | None = None
 
     def takes(self, letter: DeadLetter) -> bool:
         """Whether a letter is meant."""
@@ -344,6 +346,7 @@ class LetterFilter:
             and (self.ids is None or letter.id in self.ids)
             and (self.reason is None or self.reason.lower() in letter.reason.lower())
             and (self.dead_before is None or letter.dead_at < self.dead_before)
+            and (self.dead_since is None or letter.dead_at >= self.dead_since)
         )
 
 

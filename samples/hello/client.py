@@ -19,10 +19,11 @@ def main(url: str, timeout: float, store: str) -> int:
             hello.send(Greeting(text))  # stored now, whether or not the server is up; delivered once, in this order
         hello.close()  # no more will come: the server need not remember the sequence
         # A store in memory ends with the process, so wait; a durable one would carry on at the next start.
-        if hello.wait(timeout):
+        done = hello.wait(timeout)
+        if done:
             print("delivered")
             return 0
-        print(f"not delivered within {timeout:g} s: {hello.trouble}", file=sys.stderr)
+        print(f"not delivered within {timeout:g} s: {done}", file=sys.stderr)
         return 1
 
 

@@ -42,7 +42,7 @@ def main() -> None:
         told, done = 0, False
         while not done:
             # Until the sequence has ended and every answer was taken: one that is stored may wait for those before it.
-            done = questions.wait(timeout=LOOK)
+            done = questions.wait(timeout=LOOK).settled
             acknowledged = sum(high - low + 1 for each in questions.status() for low, high in each.ranges)
             # WS-RM 1.0 ends a sequence with an empty message, which has a number and is acknowledged like the others.
             new = answers[told:]

@@ -103,7 +103,7 @@ def main() -> None:
         else:
             return
         orders.close()  # no more will come: the sequence ends once everything has arrived
-        while not orders.wait(timeout=LOOK):
+        while not orders.wait(timeout=LOOK).settled:
             if ended.is_set():
                 return
         tell(done=True)

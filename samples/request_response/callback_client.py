@@ -33,13 +33,13 @@ def main(url: str, listen: bool, timeout: float) -> int:
         shop.request_with_callback(PlaceOrder("tea", 30), "orders", correlation="order 1")
         shop.request_with_callback(PlaceOrder("coffee", 30), "orders", correlation="order 2")
         shop.close()
-        in_time = shop.wait(timeout)  # until both responses are consumed
-        if not in_time:
-            print(f"not answered within {timeout:g} s: {shop.trouble}", file=sys.stderr)
+        done = shop.wait(timeout)  # until both responses are consumed
+        if not done.settled:
+            print(f"not answered within {timeout:g} s: {done}", file=sys.stderr)
         dead = mercury.dead_letters()
         for letter in dead:
             print(f"{letter.correlation} died: {letter.reason} ({letter.certainty.value})", file=sys.stderr)
-        return 0 if in_time and not dead else 1
+        return 0 if done and not dead else 1
 
 
 if __name__ == "__main__":

@@ -32,8 +32,10 @@ def main(url: str, listen: bool, timeout: float) -> int:
                 print(f"no answer: {error}", file=sys.stderr)
                 return 1
         shop.close()
-        shop.wait(timeout)
-        return 0
+        done = shop.wait(timeout)
+        if not done:
+            print(f"the end is not known: {done}", file=sys.stderr)
+        return 0 if done else 1
 
 
 if __name__ == "__main__":

@@ -84,9 +84,9 @@ def test_what_a_refused_order_did_is_rolled_back(shop: Serving) -> None:
 # --- when it does not work -------------------------------------------------------------------------------------------
 
 CLIENTS = {
-    "samples.hello.client": "not delivered within 1 s: {url}: Connection refused",
+    "samples.hello.client": "not delivered within 1 s: 3 still wait ({url}: Connection refused)",
     "samples.request_response.future_client": "no answer: no response to ",
-    "samples.request_response.callback_client": "not answered within 1 s: {url}: Connection refused",
+    "samples.request_response.callback_client": "not answered within 1 s: 2 still wait ({url}: Connection refused)",
 }
 
 

@@ -54,6 +54,34 @@ def test_it_serves_what_a_factory_makes(tmp_path: Path) -> None:
         assert get(server.netloc, "/services/shop")[0] == 405
 
 
+def test_the_named_settings_reach_the_application(tmp_path: Path) -> None:
+    """Not only host, port and logs: the store and the limits too, also when the application changes the folder."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "shop.toml").write_text(
+        f"store = 'sqlite:///{tmp_path}/orders.db'\n"
+        "[engine]\nmax_outbound_backlog = 77\n[http]\nback_channel_wait = 0.5\n"
+    )
+    (tmp_path / "shop.py").write_text(
+        "import os\n"
+        "from mercury import Mercury, Service\n"
+        "from tests.acceptance.app import Note\n"
+        "os.chdir('elsewhere')\n"
+        "service = Service('shop')\n"
+        "@service.operation\n"
+        "def note(what: Note) -> None: ...\n"
+        "mercury = Mercury()\n"
+        "app = mercury.app(service)\n"
+        "@app.get('/settings')\n"
+        "def settings() -> list[float]:\n"
+        "    return [mercury.max_outbound_backlog, mercury.back_channel_wait]\n"
+    )
+    command = (MERCURY, "serve", "shop:app", "--port", "0", "--config", "shop.toml")
+    with Running("env", "-u", "MERCURY_STORE", *command, cwd=tmp_path, PYTHONPATH=str(ROOT)) as server:
+        netloc = server.says(r"http://([^\s\"]+)")
+        assert get(netloc, "/settings") == (200, "[77.0,0.5]")
+        assert (tmp_path / "orders.db").exists()
+
+
 # --- the end -------------------------------------------------------------------------------------------------------
 
 

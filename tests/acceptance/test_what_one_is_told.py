@@ -58,7 +58,7 @@ def test_a_program_that_sets_up_no_log_is_told_once_that_nobody_is_there() -> No
         "    print(desk.wait(timeout=3.5), desk.trouble)\n"
     )
     ended = python("-c", program)
-    assert ended.out == f"False {NOWHERE}: Connection refused\n"
+    assert ended.out == f"1 still wait ({NOWHERE}: Connection refused) {NOWHERE}: Connection refused\n"
     refused, lost = ended.err.splitlines()
     assert refused == f"{NOWHERE}: Connection refused; what is to be sent there is tried again"
     assert "1 sent and not done" in lost
@@ -137,7 +137,7 @@ def test_a_server_that_forgot_everything_ends_the_wait(client: Mercury, tmp_path
     with Serving("tests.acceptance.app:app", "--port", str(port)):
         with pytest.raises(SequenceFailed, match="no response will come"):
             future.result(timeout=60)
-        assert desk.wait(60)
+        assert desk.wait(60).dead == 1
         assert desk.pending == 0
         (letter,) = client.dead_letters()
         assert (letter.certainty.value, letter.action) == ("unknown", "urn:mercury:app/Ask")

@@ -63,7 +63,7 @@ def test_the_ten_lines_of_the_readme_do_what_they_say(tmp_path: Path) -> None:
     write(README, tmp_path, f"127.0.0.1:{port}")
     with Serving("server:app", "--port", str(port), cwd=tmp_path) as server:
         client = run([sys.executable, "client.py"], cwd=tmp_path)
-        assert (client.code, client.out, client.err) == (0, "", "")
+        assert (client.code, client.out, client.err) == (0, "everything has arrived\n", "")
         server.signal(signal.SIGTERM)
         ended = server.ends()
     assert ended.code == 0
@@ -81,6 +81,7 @@ def test_the_client_of_the_readme_may_start_before_its_server(tmp_path: Path) ->
     (tmp_path / "client.py").write_text(f"import sys\nsys.stdout.reconfigure(line_buffering=True)\n{early}")
     with Running(sys.executable, "client.py", cwd=tmp_path) as client:
         client.says("stored")
+        assert not (tmp_path / "server.db").exists(), "the client has made the server's store"
         with Serving("server:app", "--port", str(port), cwd=tmp_path) as server:
             assert client.ends().code == 0
             server.says(r"order 3 from Ada")
@@ -88,7 +89,7 @@ def test_the_client_of_the_readme_may_start_before_its_server(tmp_path: Path) ->
 
 def test_the_readme_shows_how_its_programs_are_run() -> None:
     files = files_of(README)
-    assert set(files) == {"server.py", "client.py"}
+    assert set(files) == {"messages.py", "server.py", "client.py"}
     assert "mercury serve server:app" in files["server.py"].partition("\n")[0]
     assert "python client.py" in files["client.py"].partition("\n")[0]
     assert all(len([line for line in text.splitlines() if line.strip()]) <= 15 for text in files.values())

@@ -80,6 +80,7 @@ def waiting(store: StorageManager) -> list[str]:
         (LetterFilter(reason="TIME_OUT"), ["c"]),
         (LetterFilter(reason="time-out"), []),
         (LetterFilter(dead_before=NOW + 1), ["a"]),
+        (LetterFilter(dead_since=NOW + 1, dead_before=NOW + 2), ["b"]),
         (LetterFilter(dead_before=NOW + 2, key=KEY.name), ["a"]),
     ],
 )

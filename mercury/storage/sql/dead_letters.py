@@ -75,6 +75,8 @@ def _conditions(which: LetterFilter) -> list[ColumnElement[bool]]:
         found.append(func.lower(TABLE.c.reason).contains(which.reason.lower(), autoescape=True))
     if which.dead_before is not None:
         found.append(TABLE.c.dead_at < which.dead_before)
+    if which.dead_since is not None:
+        found.append(TABLE.c.dead_at >= which.dead_since)
     return found
 
 

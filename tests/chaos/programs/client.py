@@ -82,7 +82,7 @@ class Client:
         hook.say("sent")
         while not self._ending.is_set():
             try:
-                if self._sender.wait(AGAIN):
+                if self._sender.wait(AGAIN).settled:
                     hook.say("done")
                     return
             except StorageError as error:

@@ -1,0 +1,42 @@
+"""One process as a whole: its sequences, what would be lost with its store, and what it lacks when nothing runs."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+
+from mercury.client.status import SequenceStatus, destination_status, status_of
+from mercury.storage.api import StorageManager
+
+log = logging.getLogger("mercury")
+
+NOT_STARTED = "this Mercury is not started: use it as `with mercury:`, or call mercury.start()"
+MOUNTED = (
+    "In a FastAPI application: FastAPI(lifespan=mercury.lifespan), or `async with mercury.lifespan(app): yield` in its "
+    "own lifespan. An application that is mounted into another one gets no lifespan: the outer one needs it"
+)
+#: What the log says of a message that comes while nothing runs.
+UNSTARTED = (NOT_STARTED, MOUNTED)
+
+
+def sequences(store: StorageManager) -> list[SequenceStatus]:
+    """All sequences that are remembered, on both sides.
+
+    :raises StorageError: the store failed.
+    """
+    with store.transaction() as tx:
+        sources = [status_of(record, tx.rms.backlog(record.channel.key)) for record in tx.rms.all()]
+        return sources + [destination_status(record, tx.invoker.read(record.identifier)) for record in tx.rmd.all()]
+
+
+def log_losses(store: StorageManager) -> None:
+    """Say how many messages end with a store that is about to end."""
+    new = store.due_rms(math.inf, sys.maxsize)  # keys whose messages no sequence has numbered yet
+    with store.transaction() as tx:
+        keys = {record.channel.key for record in tx.rms.all() if record.machine.alive} | set(new)
+        sent = sum(tx.rms.backlog(key) for key in keys)
+    received = sum(status.waiting for status in sequences(store) if status.side == "destination")
+    if sent or received:
+        text = "lost with the store, which ends with the process: %d sent and not done, %d received and not consumed"
+        log.warning(text, sent, received)
