@@ -27,6 +27,7 @@ from mercury.engine.runtime import Runtime
 from mercury.engine.transport import HttpTransport, Transport
 from mercury.errors import ConfigurationError, MercuryError, StorageError
 from mercury.service import paths
+from mercury.service.bodies import Bodies
 from mercury.service.definition import DEFAULT_NAMESPACE, Service, read_callback
 from mercury.settings import DEFAULT_STORE, Settings, check_address, masked, store_name
 from mercury.settings import load as load_settings
@@ -102,6 +103,8 @@ class Mercury:
         self._registry.add_callback(self.futures.callback_name, self.futures.callback())
         self._services: list[Service] = []
         self._error_callbacks: list[ErrorCallback] = []
+        http = settings.http
+        self.bodies = Bodies(settings.engine.limits.max_bytes, http.max_receiving_bytes, http.receive_timeout)
         self._transport: Transport = transport or HttpTransport(
             timeout=settings.http.timeout, max_reply=settings.engine.limits.max_bytes
         )
@@ -237,7 +240,7 @@ class Mercury:
         server = BackgroundServer(host, port)
         if self.settings.address is None:
             self.settings = replace(self.settings, address=server.url)
-        server.start(self.app(*services), self.settings.http.shutdown_deadline)
+        server.start(self.app(*services), self.settings.http)
         self._server = server
         return server.url
 
@@ -392,14 +395,6 @@ class Mercury:
     @property
     def max_outbound_backlog(self) -> int:
         return self.settings.engine.max_outbound_backlog
-
-    @property
-    def max_request_bytes(self) -> int:
-        return self.settings.engine.limits.max_bytes
-
-    @property
-    def receive_timeout(self) -> float:
-        return self.settings.http.receive_timeout
 
     @property
     def back_channel_wait(self) -> float:

@@ -52,6 +52,20 @@ class HttpSettings:
     timeout: float = 30.0
     #: How long the body of a request may take to arrive.
     receive_timeout: float = 30.0
+    #: How long a new connection may be silent, how long the header of a request may take to arrive, and how long a
+    #: connection is kept between two requests.
+    first_byte_timeout: float = 10.0
+    header_timeout: float = 10.0
+    idle_timeout: float = 5.0
+    #: Bytes of a request's URL, and of its header in all.
+    max_request_line: int = 8 * 1024
+    max_header_bytes: int = 64 * 1024
+    #: Connections that are taken at once, and of them from one address: an IPv4 address or an IPv6 /64 network.
+    max_connections: int = 512
+    max_connections_per_address: int = 256
+    #: Bytes of the bodies of all requests that are being received or wait for their answer; the first 64 KiB of each
+    #: do not count, so that large messages do not keep small ones out.
+    max_receiving_bytes: int = 64 * 1024 * 1024
     #: How long an exchange is held open for its response when the client does not listen.
     back_channel_wait: float = 2.0
     #: How long an orderly stop may take.
@@ -62,7 +76,11 @@ class HttpSettings:
             raise ConfigurationError("host: it is empty; 0.0.0.0 stands for every interface")
         if not 0 <= self.port <= MAX_PORT:
             raise ConfigurationError(f"port: {self.port} is not between 0 and {MAX_PORT}")
-        above(0, timeout=self.timeout, receive_timeout=self.receive_timeout)
+        above(0, timeout=self.timeout, receive_timeout=self.receive_timeout, idle_timeout=self.idle_timeout)
+        above(0, first_byte_timeout=self.first_byte_timeout, header_timeout=self.header_timeout)
+        at_least(64, max_request_line=self.max_request_line, max_header_bytes=self.max_header_bytes)
+        at_least(1, max_connections=self.max_connections, max_receiving_bytes=self.max_receiving_bytes)
+        at_least(1, max_connections_per_address=self.max_connections_per_address)
         at_least(0, back_channel_wait=self.back_channel_wait, shutdown_deadline=self.shutdown_deadline)
 
 

@@ -53,7 +53,7 @@ def serve(
             console().print(f"serving {target} at {listening.url} (Ctrl-C ends it)")
         sys.stdout.flush()
 
-    server = server_for(app, settings.http.shutdown_deadline, on_started=tell)
+    server = server_for(app, settings.http, on_started=tell)
 
     def end(*_: object) -> None:
         """uvicorn ends in order at a signal and raises it once more; that is no death by signal."""

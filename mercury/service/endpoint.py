@@ -15,7 +15,7 @@ from mercury.engine.ids import Ids
 from mercury.engine.refusal import refuse, with_status
 from mercury.engine.runtime import Runtime
 from mercury.errors import Overloaded
-from mercury.statemachine.faults import Fault, FaultCode
+from mercury.service.bodies import Bodies, RequestRefused
 from mercury.wire.envelope import HttpMessage
 
 log = logging.getLogger("mercury.endpoint")
@@ -39,11 +39,8 @@ class Host(Protocol):
         """A message came while nothing runs: say so where somebody looks."""
 
     @property
-    def max_request_bytes(self) -> int: ...
-
-    @property
-    def receive_timeout(self) -> float:
-        """Seconds that a request's body may take to arrive."""
+    def bodies(self) -> Bodies:
+        """Those of all requests to the process."""
 
     @property
     def back_channel_wait(self) -> float:
@@ -66,7 +63,7 @@ class Endpoint:
             return
         try:
             reply = await self._reply(scope, headers, receive)
-        except _Refused as refused:
+        except RequestRefused as refused:
             content_type = headers.get("content-type", "")
             reply = with_status(refuse(refused.fault, content_type, self._host.ids), refused.status)
         await _send(send, reply)
@@ -74,54 +71,29 @@ class Endpoint:
     async def _reply(self, scope: Scope, headers: dict[str, str], receive: Receive) -> HttpMessage:
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):
-            raise _Refused(415, f"The Content-Encoding {encoding} is not taken.")
-        body = await self._body(headers, receive)
+            raise RequestRefused(415, f"The Content-Encoding {encoding} is not taken.")
+        body = await self._host.bodies.read(headers, receive)
+        try:
+            answer = await self._submit(scope, headers, body)
+        finally:
+            self._host.bodies.release(body)
+        runtime = self._host.running_runtime
+        if answer.waiting is None or runtime is None or not self._host.back_channel_wait:
+            return answer.http
+        return await _response(runtime, answer.waiting, self._host.back_channel_wait) or answer.http
+
+    async def _submit(self, scope: Scope, headers: dict[str, str], body: bytes) -> Answer:
         runtime = self._host.running_runtime
         if runtime is None:
             self._host.refused_unstarted()
-            raise _Refused(503, "This endpoint is not running; send it again later.", busy=True)
+            raise RequestRefused(503, "This endpoint is not running; send it again later.", busy=True)
         arrival = Arrival(
             http=HttpMessage(body, headers.get("content-type", ""), headers.get("soapaction")),
             service=self._service,
             url=f"{scope.get('scheme', 'http')}://{headers.get('host', '')}{scope.get('path', '')}",
             peer=_peer(scope),
         )
-        answer = await _answer(runtime, arrival)
-        if answer.waiting is None or not self._host.back_channel_wait:
-            return answer.http
-        return await _response(runtime, answer.waiting, self._host.back_channel_wait) or answer.http
-
-    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
-        """The request's body, refused as soon as it is known to be too long, or too slow (C3: slow senders)."""
-        limit = self._host.max_request_bytes
-        announced = headers.get("content-length", "")
-        if announced.isdecimal() and int(announced) > limit:
-            raise _Refused(413, f"The message is longer than {limit} bytes.")
-        pieces: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(self._host.receive_timeout):
-                while True:
-                    event = await receive()
-                    if event["type"] == "http.disconnect":
-                        raise _Refused(400, "The request broke off.")
-                    piece = event.get("body", b"")
-                    size += len(piece)
-                    if size > limit:
-                        raise _Refused(413, f"The message is longer than {limit} bytes.")
-                    pieces.append(piece)
-                    if not event.get("more_body", False):
-                        return b"".join(pieces)
-        except TimeoutError:
-            raise _Refused(408, "The request took too long to arrive.") from None
-
-
-class _Refused(Exception):
-    def __init__(self, status: int, reason: str, *, busy: bool = False) -> None:
-        super().__init__(reason)
-        self.status = status
-        code = FaultCode.RECEIVER if busy else FaultCode.SENDER
-        self.fault = Fault(code=code, reason=reason, sender=not busy, busy=busy)
+        return await _answer(runtime, arrival)
 
 
 async def _answer(runtime: Runtime, arrival: Arrival) -> Answer:
@@ -130,7 +102,7 @@ async def _answer(runtime: Runtime, arrival: Arrival) -> Answer:
     try:
         runtime.submit(arrival, lambda answer: _resolve(loop, future, answer))
     except Overloaded as error:
-        raise _Refused(503, str(error), busy=True) from error
+        raise RequestRefused(503, str(error), busy=True) from error
     return await future
 
 

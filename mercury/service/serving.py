@@ -13,6 +13,9 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from mercury.errors import ConfigurationError
+from mercury.service.connections import Connections
+from mercury.service.http11 import Http11Protocol, keep
+from mercury.settings import HttpSettings
 
 #: Seconds to wait for a server to take connections.
 START_TIMEOUT = 10.0
@@ -49,26 +52,34 @@ def bind(host: str, port: int) -> Listening:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which also tells when it takes connections."""
+    """uvicorn's, which also tells when it takes connections.
 
-    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+    :param connections: the limits of its connections.
+    """
+
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None], connections: Connections) -> None:
         super().__init__(config)
         self._on_started = on_started
+        keep(self.server_state, connections)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._on_started()
 
 
-def server_for(app: ASGIApp, shutdown_deadline: float, on_started: Callable[[], None] = lambda: None) -> Server:
-    """uvicorn around an application; logs go where the application's go.
+def server_for(app: ASGIApp, settings: HttpSettings, on_started: Callable[[], None] = lambda: None) -> Server:
+    """uvicorn around an application, with Mercury's protocol; logs go where the application's go.
 
-    :param shutdown_deadline: seconds for an orderly stop: half for the exchanges, half for the application.
+    :param settings: its ``shutdown_deadline`` is for an orderly stop: half for the exchanges, half for the application.
     """
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, timeout_graceful_shutdown=max(1, int(shutdown_deadline / 2))
+        app,
+        http=Http11Protocol,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=max(1, int(settings.shutdown_deadline / 2)),
     )
-    return Server(config, on_started)
+    return Server(config, on_started, Connections(settings))
 
 
 class BackgroundServer:
@@ -83,12 +94,12 @@ class BackgroundServer:
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self, app: FastAPI, shutdown_deadline: float) -> None:
+    def start(self, app: FastAPI, settings: HttpSettings) -> None:
         """Start to serve, and wait until connections are taken.
 
         :raises ConfigurationError: the application does not start.
         """
-        self._server = server = server_for(app, shutdown_deadline)
+        self._server = server = server_for(app, settings)
         self._thread = threading.Thread(
             target=server.run, kwargs={"sockets": [self._listening.socket]}, name="mercury-http", daemon=True
         )

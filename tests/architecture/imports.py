@@ -27,6 +27,8 @@ ALLOWED = MappingProxyType(
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
             # What a sequence looks like to people: shown on both sides. It would be better off in the engine.
             "mercury.client.status",
+            # The limits of the listener: a server that the user runs reads them itself.
+            "mercury.settings",
         ),
         "mercury.simulation": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),

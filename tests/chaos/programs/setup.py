@@ -122,7 +122,7 @@ class Place:
 
 def serve(app: FastAPI, port: int, on_started: Callable[[], None]) -> None:
     """Serve until SIGTERM, at a port that the driver keeps for the programs; several processes may have it at once."""
-    server = server_for(app, 3.0, on_started)
+    server = server_for(app, HttpSettings(shutdown_deadline=3.0), on_started)
 
     def end(*_: object) -> None:
         server.should_exit = True

@@ -1,0 +1,138 @@
+"""The connections of one HTTP server: how many there may be, and how long each may keep it waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import sys
+from typing import Protocol
+
+from mercury.settings import HttpSettings
+
+log = logging.getLogger("mercury.http")
+
+#: Seconds between two checks of the deadlines at most; shorter when a time limit is.
+CHECK_INTERVAL = 1.0
+#: File descriptors that are left for everything but connections: databases, logs, connections to peers.
+RESERVED_DESCRIPTORS = 256
+
+
+class Connection(Protocol):
+    """What is asked of one connection. Times are the event loop's."""
+
+    @property
+    def deadline(self) -> float:
+        """When it is to be ended or refused, unless something happens before."""
+
+    def expire(self, now: float) -> None:
+        """The deadline has passed."""
+
+    @property
+    def idle(self) -> bool:
+        """No request is being received or answered."""
+
+    def hang_up(self) -> None:
+        """Close the connection."""
+
+
+class Connections:
+    """Every connection of one server. Used in the event loop's thread only.
+
+    A check of all deadlines once in `CHECK_INTERVAL` replaces two timers for each request.
+    """
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self.settings = settings
+        self._limit = min(settings.max_connections, _descriptors())
+        #: In the order in which they came, with the address that each counts for.
+        self._addresses: dict[Connection, str] = {}
+        self._counts: dict[str, int] = {}
+        self._checking = False
+        timeouts = (settings.first_byte_timeout, settings.header_timeout, settings.idle_timeout)
+        self._interval = min(CHECK_INTERVAL, min(*timeouts, settings.receive_timeout) / 4)
+        self._told: set[str] = set()
+        if self._limit < settings.max_connections:
+            text = "http.max_connections: %d are taken instead of %d: the process may have no more open files"
+            log.warning(text, self._limit, settings.max_connections)
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    def admit(self, connection: Connection, host: str) -> str | None:
+        """Count a new connection. When all are taken, the one that has been idle longest is closed for it.
+
+        :param host: the peer's IP address.
+        :returns: why it is refused; ``None`` = it is taken, and `remove` must be called at its end.
+        """
+        address = _counted(host)
+        count = self._counts.get(address, 0)
+        if count >= self.settings.max_connections_per_address:
+            return self._tell(f"too many connections from one address (http.max_connections_per_address = {count})")
+        if len(self._addresses) >= self._limit:
+            idle = min((each for each in self._addresses if each.idle), key=_deadline, default=None)
+            if idle is None:
+                return self._tell(f"too many connections (http.max_connections = {self._limit})")
+            self.remove(idle)
+            idle.hang_up()
+        self._addresses[connection] = address
+        self._counts[address] = count + 1
+        if not self._checking:
+            self._checking = True
+            asyncio.get_running_loop().call_later(self._interval, self._check)
+        return None
+
+    def remove(self, connection: Connection) -> None:
+        """A connection has ended; one that is not counted is ignored."""
+        address = self._addresses.pop(connection, None)
+        if address is None:
+            return
+        self._counts[address] -= 1
+        if not self._counts[address]:
+            del self._counts[address]
+
+    def _tell(self, reason: str) -> str:
+        if reason not in self._told:
+            self._told.add(reason)
+            log.warning("connections are refused: %s; further ones are not logged", reason)
+        return reason
+
+    def _check(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        try:
+            for connection in [each for each in self._addresses if each.deadline <= now]:
+                connection.expire(now)
+        finally:
+            self._checking = bool(self._addresses)
+            if self._checking:
+                loop.call_later(self._interval, self._check)
+
+
+def _deadline(connection: Connection) -> float:
+    return connection.deadline
+
+
+def _counted(host: str) -> str:
+    """What an address counts for: an IPv6 host has a whole /64 network at its disposal."""
+    if ":" not in host:
+        return host
+    try:
+        address = ipaddress.IPv6Address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((address, 64), strict=False))
+
+
+def _descriptors() -> int:
+    """How many connections the process has file descriptors for."""
+    if sys.platform == "win32":
+        return sys.maxsize
+    import resource  # noqa: PLC0415 - Unix only
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(soft - RESERVED_DESCRIPTORS, soft // 2)

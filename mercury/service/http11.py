@@ -1,0 +1,352 @@
+"""HTTP/1.1 as Mercury's server speaks it: uvicorn's protocol, with limits, and deaf to offers of an upgrade.
+
+For a server of one's own: ``uvicorn shop:app --http mercury.service.http11:Http11Protocol``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import math
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from mercury.service.connections import Connections
+from mercury.service.peer import tls_extension
+from mercury.settings import load
+
+#: Seconds that a peer is given to read a refusal before the connection is cut.
+LINGER = 2.0
+#: Bytes that are read and thrown away meanwhile.
+LINGER_BYTES = 4 * 1024 * 1024
+#: Seconds after the deadline for a body until the connection is refused here: an endpoint refuses it with a fault.
+GRACE = 1.0
+#: Requests that a connection may send ahead of their answers.
+MAX_PIPELINED = 32
+#: Where a server's state keeps the connections of all protocols that belong to it.
+_CONNECTIONS = "mercury_connections"
+
+
+class Reading(enum.Enum):
+    """Which part of a request comes next."""
+
+    NOTHING = "nothing"
+    HEAD = "head"
+    BODY = "body"
+
+
+class _Breach(Exception):
+    """A limit is passed; raised in the parser's callbacks."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Http11Protocol(HttpToolsProtocol):
+    """One connection.
+
+    - A request that offers an upgrade is processed as if it did not (RFC 9110, 7.8). llhttp ends such a request behind
+      its header, so the header is given to a new parser without the offer, and the rest after it. Only an upgrade to
+      WebSocket is taken, where uvicorn can.
+    - The request line, the header, the first byte, the body, the pause between two requests and the reading of an
+      answer are limited by `HttpSettings`.
+    - What the TLS certificate of a peer says is in ``scope["extensions"]["tls"]`` (ASGI's TLS extension).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._connections = connections_of(server_state)
+        self._settings = settings = self._connections.settings
+        self._max_line, self._max_head = settings.max_request_line, settings.max_header_bytes
+        #: When what is being waited for must have come, and when what has been written must have been read.
+        self._read_deadline = self._write_deadline = math.inf
+        self._reading = Reading.NOTHING
+        #: Bytes of the header that is being read: of whole fields, and of what has not become one yet.
+        self._head_bytes = self._pending = 0
+        self._breach: _Breach | None = None
+        self._extensions: dict[str, Any] | None = None
+        self._outlet: _Outlet | None = None
+        #: What the application answers now; `cycle` is the one that came last.
+        self._running: RequestResponseCycle | None = None
+        #: Refused, or closed: what comes is thrown away.
+        self._ended = False
+        self._discarded = 0
+
+    # --- the connection --------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._outlet = _Outlet(self)
+        reason = self._connections.admit(self, self.client[0] if self.client else "")
+        if reason is not None:
+            self._ended = True
+            self._write_refusal(503, f"{reason}; try again later")
+            transport.close()
+            return
+        self._extensions = tls_extension(transport)
+        self._read_deadline = self.loop.time() + self._settings.first_byte_timeout
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.remove(self)
+        self._ended = True
+        self._disconnect()
+        super().connection_lost(exc)
+
+    def eof_received(self) -> None:
+        if self._ended:
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        self._write_deadline = self.loop.time() + self._settings.receive_timeout
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._write_deadline = math.inf
+        super().resume_writing()
+
+    @property
+    def deadline(self) -> float:
+        return min(self._read_deadline, self._write_deadline)
+
+    @property
+    def idle(self) -> bool:
+        return self._reading is Reading.NOTHING and not self._answering and not self._ended
+
+    @property
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def expire(self, now: float) -> None:
+        if self._ended or self.transport.is_closing() or self._write_deadline <= now:
+            self.transport.abort()
+        elif self._reading is Reading.NOTHING:
+            if not self._answering:
+                self.hang_up()
+            else:
+                self._read_deadline = math.inf
+        elif self._reading is Reading.BODY:
+            self._refuse(408, "the request took too long to arrive")
+        elif self._answering:  # the next request may be slow until this one is answered
+            self._read_deadline = now + self._settings.header_timeout
+        else:
+            self._refuse(408, "the header of the request took too long to arrive")
+
+    def hang_up(self) -> None:
+        """Close the connection once what was written has been sent; it is cut when that takes long."""
+        if self._reading is not Reading.NOTHING and self.transport.can_write_eof():
+            # A connection that is closed with unread data is reset, and the peer may never see the answer.
+            self._ended = True
+            self.flow.resume_reading()
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+        self._read_deadline = self.loop.time() + LINGER
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self._ended:
+            self._discarded += len(data)
+            if self._discarded > LINGER_BYTES:
+                self.transport.abort()
+            return
+        self._pending += len(data)
+        rest: bytes | memoryview = data
+        while True:
+            try:
+                self.parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as upgrade:
+                if self._should_upgrade():
+                    self._connections.remove(self)  # a connection of WebSocket's from now on
+                    self.handle_websocket_upgrade()
+                    return
+                rest = memoryview(rest)[upgrade.args[0] :]
+                if not self._read_head_again():
+                    return
+                continue
+            except httptools.HttpParserError:
+                breach = self._breach or _Breach(400, "Invalid HTTP request received.")
+                self._refuse(breach.status, str(breach))
+                return
+            break
+        if self._head_bytes + self._pending > self._max_head and self._reading is not Reading.NOTHING:
+            self._refuse(431, f"the header of the request has more than {self._max_head} bytes")
+
+    def _read_head_again(self) -> bool:
+        """Give the header that was just read to a new parser without the offer of an upgrade; whether that worked."""
+        version = self.parser.get_http_version().encode()
+        lines = [self.parser.get_method(), b" ", self.url, b" HTTP/", version, b"\r\n"]
+        for name, value in self.headers:
+            if name != b"upgrade":
+                lines += [name, b": ", value, b"\r\n"]
+        lines.append(b"\r\n")
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        try:
+            self.parser.feed_data(b"".join(lines))
+        except httptools.HttpParserError:
+            breach = self._breach or _Breach(400, "Invalid HTTP request received.")
+            self._refuse(breach.status, str(breach))
+            return False
+        return True
+
+    @property
+    def _offered(self) -> bool:
+        """The header offers an upgrade that is not taken: it is read again without the offer."""
+        return bool(self.parser.should_upgrade()) and not self._should_upgrade()
+
+    # --- what the parser calls -------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._extensions is not None:
+            self.scope["extensions"] = self._extensions
+        self._reading = Reading.HEAD
+        self._head_bytes = self._pending = 0
+        self._read_deadline = self.loop.time() + self._settings.header_timeout
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+        if len(self.url) > self._max_line:
+            self._exceeded(414, f"the request line has more than {self._max_line} bytes")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._pending = 0
+        self._head_bytes += len(name) + len(value) + 4
+        if self._head_bytes > self._max_head:
+            self._exceeded(431, f"the header of the request has more than {self._max_head} bytes")
+        if self._reading is Reading.HEAD:  # a trailer says nothing that is used
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                self._exceeded(501, "this server is no proxy")
+            if not self._should_upgrade():
+                return
+        if len(self.pipeline) >= MAX_PIPELINED:
+            self._exceeded(503, f"more than {MAX_PIPELINED} requests ahead of their answers")
+        self._reading = Reading.BODY
+        self._head_bytes = self._pending = 0
+        self._read_deadline = self.loop.time() + self._settings.receive_timeout + GRACE
+        super().on_headers_complete()
+        if self.cycle is not None:
+            self.cycle.transport = self._outlet  # type: ignore[assignment]
+
+    def on_body(self, body: bytes) -> None:
+        self._pending = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self._offered:
+            return
+        self._reading = Reading.NOTHING
+        self._pending = 0
+        if self._answering:
+            self._read_deadline = math.inf
+        else:
+            self._read_deadline = self.loop.time() + self._settings.idle_timeout
+        super().on_message_complete()
+
+    def _exceeded(self, status: int, reason: str) -> NoReturn:
+        self._breach = _Breach(status, reason)
+        raise self._breach
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _disconnect(self) -> None:
+        """Tell the application that nobody waits for its answer; what is pipelined behind it never begins."""
+        self.pipeline.clear()
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+
+    # --- answering -------------------------------------------------------------------------------------------------
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self._ended or self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        elif self._reading is Reading.NOTHING:
+            self._read_deadline = self.loop.time() + self._settings.idle_timeout
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Answer what is being received without the application, and close."""
+        if self._answering:
+            mine = self._reading is Reading.BODY and not self.pipeline and not self.cycle.response_started
+            self._disconnect()
+            if not mine:  # another request is being answered: two answers must not mix
+                self._ended = True
+                self.transport.abort()
+                return
+        self._write_refusal(status, reason)
+        self._reading = Reading.BODY  # there may be more of it: it is thrown away
+        self.hang_up()
+
+    def _write_refusal(self, status: int, reason: str) -> None:
+        body = f"{reason}\n".encode()
+        headers = [
+            *self.server_state.default_headers,
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        if status == 503:
+            headers.append((b"retry-after", b"1"))
+        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+        self.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)
+
+
+class _Outlet:
+    """Where a cycle writes its answer: the transport, except that closing lets the peer read the answer."""
+
+    __slots__ = ("_protocol", "is_closing", "write")
+
+    def __init__(self, protocol: Http11Protocol) -> None:
+        self._protocol = protocol
+        self.write = protocol.transport.write
+        self.is_closing = protocol.transport.is_closing
+
+    def close(self) -> None:
+        self._protocol.hang_up()
+
+
+def connections_of(server_state: ServerState) -> Connections:
+    """The connections of a server; those of one that is not Mercury's go by the settings of the process."""
+    connections: Connections | None = getattr(server_state, _CONNECTIONS, None)
+    if connections is None:
+        connections = Connections(load().http)
+        keep(server_state, connections)
+    return connections
+
+
+def keep(server_state: ServerState, connections: Connections) -> None:
+    """Make a server's connections these."""
+    setattr(server_state, _CONNECTIONS, connections)
+
+
+if TYPE_CHECKING:
+    from mercury.service.connections import Connection
+
+    def _is_connection(protocol: Http11Protocol) -> Connection:
+        return protocol
