@@ -37,7 +37,8 @@ class ClaimKeeper:
         """The claim on ``resource``; ``None`` while somebody else has it."""
         with self._mutex:
             kept = self._kept.get(resource)
-            if kept is not None and now < kept.renew_at:
+            # A time farther ahead than that was set before the clock was set back.
+            if kept is not None and kept.renew_at - self._lease / 2 <= now < kept.renew_at:
                 return kept.claim
         claim = self._store.claim(resource, self.owner, now, self._lease)
         with self._mutex:

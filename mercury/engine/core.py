@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from mercury.engine.application import Application, Listener
 from mercury.engine.claims import ClaimKeeper
+from mercury.engine.clock import ClockWorker
 from mercury.engine.destination import DestinationWorker
 from mercury.engine.exchange import Answer, Arrival, Outgoing, Purpose, Waiting
 from mercury.engine.ids import Ids
@@ -26,11 +28,20 @@ class Engine:
     """Everything that happens at one node. Times are seconds since the epoch, given by the caller.
 
     ``source``, ``destination`` and ``invocation`` are workers with ``run_once(now)``; their posts are carried out by
-    the caller, who tells the result by `answered` or `failed`.
+    the caller, who tells the result by `answered` or `failed`. ``clock`` wants a turn every second or so.
+
+    :param monotonic: seconds that only ever grow; the clock that gives ``now`` may be set.
     """
 
     def __init__(
-        self, *, store: StorageManager, application: Application, listener: Listener, ids: Ids, settings: EngineSettings
+        self,
+        *,
+        store: StorageManager,
+        application: Application,
+        listener: Listener,
+        ids: Ids,
+        settings: EngineSettings,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         claims = ClaimKeeper(store, ids.new(), settings.lease)
         self._parts = Parts(
@@ -42,6 +53,7 @@ class Engine:
         self.source = SourceWorker(self._parts)
         self.destination = DestinationWorker(self._parts)
         self.invocation = InvocationWorker(self._parts)
+        self.clock = ClockWorker(self._parts, monotonic)
 
     def receive(self, arrivals: Sequence[Arrival], now: float) -> list[Answer]:
         """Handle what arrived, all in one transaction; one answer each, in the same order. Never raises."""

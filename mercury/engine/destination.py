@@ -9,6 +9,7 @@ from mercury.engine import envelopes
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.parts import Parts
 from mercury.statemachine import effects, events
+from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Topic, Transaction
 from mercury.storage.records import InboundKind, InboundMessage, RmdRecord
@@ -69,7 +70,8 @@ class DestinationWorker:
         if machine.tombstone:
             log.warning("sequence ended by its time", extra={"sequence": record.identifier})
             tx.invoker.add(rows_for(record, asked))
-        if machine.ack_due is not None and machine.ack_due <= now:
+        longest = max(ACK_RETRY_CAP, policy.acknowledgement_interval)
+        if machine.ack_due is not None and is_due(machine.ack_due, now, longest):
             step.posts.append(self._acknowledge(record, now))
         step.progress += 1
         self._save(tx, record)

@@ -9,6 +9,7 @@ from mercury.engine.addresses import AddressPolicy
 from mercury.engine.claims import ClaimKeeper
 from mercury.engine.troubles import Troubles
 from mercury.statemachine.bounds import above, at_least
+from mercury.statemachine.retransmission import is_due
 from mercury.wire.scan import Limits
 
 if TYPE_CHECKING:
@@ -60,9 +61,12 @@ class PutOff:
 
     def waits(self, name: str, now: float) -> bool:
         until = self._until.get(name)
-        if until is not None and until <= now:
+        if until is None:
+            return False
+        if is_due(until, now, self._pause):
             self._until.pop(name, None)
-        return until is not None and until > now
+            return False
+        return True
 
 
 @dataclass(slots=True, kw_only=True)

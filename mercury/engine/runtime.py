@@ -30,6 +30,8 @@ log = logging.getLogger("mercury.runtime")
 
 #: Seconds between two looks of who knows by itself when something is due.
 LONG = 3600.0
+#: Seconds between two looks at the clock.
+WATCH = 1.0
 #: Seconds that a transaction waits for arrivals like those that came together before.
 TOGETHER = 0.004
 
@@ -87,7 +89,7 @@ class Runtime:
             Topic.RMD: self._crew(["mercury-rmd"], engine.destination),
             Topic.INVOKER: self._crew(invokers, engine.invocation),
         }
-        self._all_crews = list(self._crews.values())
+        self._all_crews = [*self._crews.values(), self._crew(["mercury-clock"], engine.clock, WATCH)]
         if retention is not None:
             self._all_crews.append(self._crew(["mercury-retention"], retention, LONG))
         self._committer = threading.Thread(target=self._commit, name="mercury-committer", daemon=True)

@@ -149,17 +149,20 @@ class _KeyWork:
         if record.ended_at is not None:
             times.append(record.ended_at + record.channel.policy.tombstone)
         record.due = min((at for at in times if at is not None), default=None)
+        record.planned_at = self.now
 
     def _transmit(self, tx: Transaction, record: RmsRecord) -> float | None:
         machine, policy = record.machine, record.channel.policy
         if machine.identifier is None or machine.abandoned:
             return None
         rows = tx.rms.unsettled(record, policy.window, self.now)
+        if any(row.due > self.now and policy.retransmission.is_due(row.due, self.now) for row in rows):
+            rows = tx.rms.unsettled(record, policy.window)  # the clock was set back: all bodies are needed
         if rows and rows[0].attempts >= 2 and machine.last_heard < self.now - silence(policy):
             rows = rows[:1]  # nothing comes back: one message finds out as well as a whole window (FC-03)
         if rows and envelopes.is_bare_last(rows[-1]) and machine.lowest_outstanding() < (rows[-1].number or 0):
             rows = rows[:-1]  # LIVE-03: some destinations take nothing after it; an acknowledgement looks again
-        due = [row for row in rows if row.due <= self.now]
+        due = [row for row in rows if policy.retransmission.is_due(row.due, self.now)]
         damaged = [row for row in due if row.damaged and not row.acknowledged]
         if damaged:
             self._give_up_damaged(tx, record, damaged)
@@ -191,7 +194,7 @@ class _KeyWork:
     def _control(self, tx: Transaction, record: RmsRecord, before: RmsRecord | None) -> None:
         machine, policy = record.machine, record.channel.policy
         work = machine.work(policy)
-        if work in (None, RmsWork.TRANSMIT) or machine.control_due > self.now:
+        if work in (None, RmsWork.TRANSMIT) or not policy.retransmission.is_due(machine.control_due, self.now):
             return
         if work is RmsWork.CREATE:
             over = policy.retransmission.exhausted(machine.control_attempts, self.now - record.created_at)

@@ -11,6 +11,7 @@ from mercury.simulation.scenario import NodeFaults
 from mercury.simulation.stores import Interruptions
 from mercury.storage.api import Capabilities, Claim, Seeker, StorageManager, Topic, Transaction
 from mercury.storage.records import SequenceKey
+from mercury.storage.upkeep import Pauses
 
 
 class SimulatedCrash(BaseException):
@@ -95,6 +96,9 @@ class FaultyStore:
 
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
         return self.inner.sweep(kept_before=kept_before, idle_before=idle_before, limit=limit)
+
+    def bring_forward(self, now: float, longest: Pauses) -> int:
+        return self.inner.bring_forward(now, longest)
 
     def listen(self, listener: Callable[[frozenset[Topic]], None]) -> None:
         self.inner.listen(listener)

@@ -7,6 +7,15 @@ from dataclasses import dataclass
 from mercury.statemachine.bounds import above, at_least, below
 
 
+def is_due(due: float, now: float, longest: float) -> bool:
+    """Whether ``now`` is the time for what was put off until ``due``, by ``longest`` seconds at most.
+
+    When the clock is set back, a time that was right becomes one that is far ahead. Nothing is put off for longer than
+    its longest pause, so such a time counts as due.
+    """
+    return due <= now or due > now + longest
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
     """Pauses that grow exponentially up to a cap, with jitter. Times are seconds.
@@ -41,6 +50,13 @@ class Backoff:
         except OverflowError:
             interval = self.cap
         return interval * (1 - self.jitter * chance)
+
+    def is_due(self, due: float, now: float) -> bool:
+        """Whether the next attempt is due.
+
+        A time farther ahead than the longest pause was set by a clock that was ahead of this one: it counts as due.
+        """
+        return is_due(due, now, self.cap)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -206,6 +206,7 @@ class RMDSequence:
     def _tick(self, now: float, policy: DestinationPolicy) -> Iterator[RmdEffect]:
         if self.tombstone:
             return
+        self.last_heard = min(self.last_heard, now)  # the clock was set back: silence counts from now
         inactive_at = self._inactive_at(policy)
         expired = self.expires_at is not None and self.expires_at <= now
         if not expired and (inactive_at is None or inactive_at > now):

@@ -322,6 +322,7 @@ class RMSSequence:
     def _tick(self, now: float, policy: SourcePolicy) -> Iterator[RmsEffect]:
         if not self.alive:
             return
+        self.last_heard = min(self.last_heard, now)  # the clock was set back: silence counts from now
         inactive_at, idle_at = self._inactive_at(policy), self._idle_at(policy)
         if self.expires_at is not None and self.expires_at <= now:
             yield from self._fail(FailureReason.EXPIRED, now)

@@ -156,6 +156,8 @@ class RmsRecord:
     follows: str | None = None
     #: When there is something to do; ``None`` = when something happens.
     due: float | None = None
+    #: When ``due`` was worked out: in the future only when the clock was set back since.
+    planned_at: float = 0.0
     #: Rows of its key wait: until its window opens, or, when it takes no more, until nothing of it is unacknowledged
     #: and a successor takes them.
     holds: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from mercury.storage.records import DeadLetter, LetterCount, LetterFilter
@@ -26,8 +27,35 @@ class DeadLetterManager(Protocol):
         """Remove and return one."""
 
 
+#: Seconds: the clocks of processes that share a store may differ by so much without anything being brought forward.
+SKEW = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """How long what is due later may be put off at most, in seconds."""
+
+    #: A claim, unless it is prolonged.
+    lease: float
+    #: A message whose handler failed.
+    redelivery: float
+    #: An acknowledgement.
+    acknowledgement: float
+
+
 class Sweeper(Protocol):
     """Removes what is over. What a peer could still ask for goes with its sequence, which has a tombstone."""
+
+    def bring_forward(self, now: float, longest: Pauses) -> int:
+        """Make due what a clock that was ahead has put off: its time is farther ahead than anything is ever put off.
+
+        These are sequences whose plan was made in the future, acknowledgements and messages whose next attempt is
+        farther ahead than ``longest`` says, and claims that last for more than twice the lease. Those who listen are
+        told when something was found.
+
+        :returns: how many of them there were.
+        :raises TransientStorageError: a lock was not got in time.
+        """
 
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
         """Remove what nobody needs any more: at most ``limit`` of each kind, each kind in a transaction of its own.

@@ -171,6 +171,7 @@ FULL_RMS = RmsRecord(
     offer_accepted=True,
     follows="urn:uuid:before",
     due=NOW + 5.5,
+    planned_at=NOW + 4.5,
     holds=True,
     ended_at=NOW + 6.5,
     last_error=TEXT,

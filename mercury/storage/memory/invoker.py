@@ -81,6 +81,16 @@ class CommittedInvoker:
             del self.buffers[name]
         return len(gone)
 
+    def bring_forward(self, now: float, longest: float) -> int:
+        """Let the messages be tried again whose next attempt is farther ahead than ``longest``. Returns how many."""
+        found = 0
+        for buffer in self.buffers.values():
+            if buffer.record.retry_at is not None and buffer.record.retry_at > now + longest:
+                buffer.record = buffer.record.copy()
+                buffer.record.retry_at = now
+                found += 1
+        return found
+
     def due(self, now: float, limit: int, free: Free) -> list[str]:
         found: list[str] = []
         for sequence in list(self.ready):

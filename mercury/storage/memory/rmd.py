@@ -41,6 +41,19 @@ class CommittedRmd:
         if not record.machine.tombstone:
             self.open += 1
 
+    def bring_forward(self, now: float, longest: float) -> int:
+        """Make due the sequences whose acknowledgement is farther ahead than ``longest``. Returns how many."""
+        late = [
+            record
+            for record in self.records.values()
+            if record.machine.ack_due is not None and record.machine.ack_due > now + longest and record.due != now
+        ]
+        for record in late:
+            record = record.copy()
+            record.due = now
+            self.install(record.identifier, record)
+        return len(late)
+
     def due(self, now: float, limit: int) -> list[str]:
         due = sorted((at, identifier) for identifier, at in self.times.items() if at <= now)
         return [identifier for _, identifier in due[:limit]]

@@ -9,6 +9,7 @@ from itertools import chain, islice, zip_longest
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
+from mercury.storage.upkeep import SKEW
 
 
 def _remove(numbers: list[int], number: int) -> None:
@@ -122,6 +123,18 @@ class CommittedRms:
             self.times[key] = min(times)
         if not data.records and not data.rows:
             del self.keys[key]
+
+    def bring_forward(self, now: float) -> int:
+        """Make due the sequences whose plan was made in the future. Returns how many."""
+        found = 0
+        for key, data in self.keys.items():
+            for place, record in enumerate(data.records):
+                if record.planned_at > now + SKEW and record.due is not None and record.due > now:
+                    data.records[place] = own = record.copy()
+                    own.due = own.planned_at = now
+                    self.times[key] = now
+                    found += 1
+        return found
 
     def due(self, now: float, limit: int, free: Callable[[str], bool]) -> list[SequenceKey]:
         """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""

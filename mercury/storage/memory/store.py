@@ -18,6 +18,7 @@ from mercury.storage.memory.rmd import CommittedRmd, MemoryRmd
 from mercury.storage.memory.rms import MemoryRms
 from mercury.storage.memory.rms_committed import CommittedRms
 from mercury.storage.records import DeadLetter, LetterCount, LetterFilter, SequenceKey
+from mercury.storage.upkeep import Pauses
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -301,6 +302,18 @@ class MemoryStore:
             for name in idle:
                 del self._claims[name]
             return max(len(idle), self.invoker.forget(self.rmd.records, limit))
+
+    def bring_forward(self, now: float, longest: Pauses) -> int:
+        with self.mutex:
+            found = self.rms.bring_forward(now) + self.rmd.bring_forward(now, longest.acknowledgement)
+            found += self.invoker.bring_forward(now, longest.redelivery)
+            for held in self._claims.values():
+                if held.until > now + 2 * longest.lease:
+                    held.until = now + longest.lease
+                    found += 1
+        if found:
+            self.tell(frozenset(Topic))
+        return found
 
     # --- the process -----------------------------------------------------------------------------------------------
 

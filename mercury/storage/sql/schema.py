@@ -201,6 +201,8 @@ RMS_SEQUENCE = _table(
     _flag("offer_accepted"),
     _maybe_text("follows"),
     _maybe_time("due"),
+    #: When `due` was worked out: in the future only when the clock was set back since.
+    _time("planned_at"),
     _flag("holds"),
     _maybe_time("ended_at"),
     _maybe_text("last_error"),

@@ -12,7 +12,7 @@ from sqlalchemy import URL, Connection, select
 from mercury.errors import StorageError
 from mercury.storage.api import Capabilities, Claim, Seeker, Topic, Transaction
 from mercury.storage.records import SequenceKey
-from mercury.storage.sql import claims, sweeping, work
+from mercury.storage.sql import claims, clocks, sweeping, work
 from mercury.storage.sql.dialects import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.joining import Joins, guard_ends
@@ -21,6 +21,7 @@ from mercury.storage.sql.notify import Notifier
 from mercury.storage.sql.remembering import Remembered
 from mercury.storage.sql.schema import STORE
 from mercury.storage.sql.transaction import SqlTransaction
+from mercury.storage.upkeep import Pauses
 
 if TYPE_CHECKING:
     from mercury.storage.xa.coordinator import Coordinator
@@ -158,6 +159,14 @@ class SqlStore:
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
         with self.asking() as connection:
             return sweeping.sweep(connection, kept_before=kept_before, idle_before=idle_before, limit=limit)
+
+    def bring_forward(self, now: float, longest: Pauses) -> int:
+        with self.asking() as connection:
+            at = self.dialect.now(connection) if self._database_clock else now
+            found = clocks.bring_forward(connection, now, at, longest)
+        if found:
+            self.tell(frozenset(Topic))
+        return found
 
     # --- the process -----------------------------------------------------------------------------------------------
 

@@ -153,3 +153,12 @@ def test_claims_that_are_over_are_forgotten_in_time(keeper: ClaimKeeper) -> None
     for number in range(20_000):
         taken(keeper, NOW + number, f"rms {number}")
     assert len(keeper._kept) <= 1024
+
+
+def test_a_clock_that_is_set_back_does_not_keep_a_claim_from_being_prolonged(
+    keeper: ClaimKeeper, store: CountingStore
+) -> None:
+    first = taken(keeper, NOW + 3600.0)
+    assert taken(keeper, NOW) == first
+    assert store.asked == ["rms 1", "rms 1"]
+    assert other(store, NOW + LEASE + 1) is not None

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from mercury.errors import ConfigurationError
-from mercury.statemachine.retransmission import RetransmissionPolicy
+from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
 
 
 def test_intervals_grow_exponentially_up_to_the_cap() -> None:
@@ -82,3 +82,9 @@ def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float], text: 
     with pytest.raises(ConfigurationError) as caught:
         RetransmissionPolicy(**wrong)  # type: ignore[arg-type]
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(("ahead", "is_due"), [(-1.0, True), (0.0, True), (0.5, False), (60.0, False), (60.5, True)])
+def test_what_is_farther_ahead_than_the_longest_pause_is_due(ahead: float, is_due: bool) -> None:
+    """The clock was set back since that time was worked out."""
+    assert Backoff(cap=60.0).is_due(1000.0 + ahead, 1000.0) is is_due

@@ -288,6 +288,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("offer_accepted", sa.Boolean(), nullable=False),
         sa.Column("follows", sa.Text(), nullable=True),
         sa.Column("due", sa.Double(), nullable=True),
+        sa.Column("planned_at", sa.Double(), nullable=False),
         sa.Column("holds", sa.Boolean(), nullable=False),
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.Column("last_error", sa.Text(), nullable=True),

@@ -1,0 +1,37 @@
+"""Times in the tables that a clock has written which was ahead of this one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Table, Update, and_, exists, or_, select, update
+
+from mercury.storage.sql.errors import translated
+from mercury.storage.sql.schema import CLAIM, INVOKER_BUFFER, RMD_SEQUENCE, RMS_SEQUENCE
+from mercury.storage.upkeep import SKEW, Pauses
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection
+
+
+def bring_forward(connection: Connection, now: float, lease_now: float, longest: Pauses) -> int:
+    """As `Sweeper.bring_forward`; each statement of ``connection`` is a transaction of its own.
+
+    :param lease_now: the time by the clock that leases go by.
+    """
+    rms, rmd, buffer, claim = RMS_SEQUENCE.c, RMD_SEQUENCE.c, INVOKER_BUFFER.c, CLAIM.c
+    late: list[tuple[Table, ColumnElement[bool], dict[str, Any]]] = [
+        (RMS_SEQUENCE, and_(rms.planned_at > now + SKEW, rms.due > now), {"due": now, "planned_at": now}),
+        (RMD_SEQUENCE, and_(rmd.ack_due > now + longest.acknowledgement, rmd.due > now), {"due": now}),
+        (INVOKER_BUFFER, buffer.retry_at > now + longest.redelivery, {"retry_at": now}),
+        (CLAIM, claim.until > lease_now + 2 * longest.lease, {"until": lease_now + longest.lease}),
+    ]
+    with translated():
+        # Nearly always there is nothing: a question locks nothing.
+        if not connection.execute(select(or_(*(exists().where(where) for _, where, _ in late)))).scalar_one():
+            return 0
+        return sum(connection.execute(_set(table, where, values)).rowcount for table, where, values in late)
+
+
+def _set(table: Table, where: ColumnElement[bool], values: dict[str, Any]) -> Update:
+    return update(table).where(where).values(values)
