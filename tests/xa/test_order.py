@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,12 +12,14 @@ from mercury.errors import OutcomeUnknown, TransientStorageError
 from mercury.storage.api import Ending
 from mercury.storage.xa.branch import Branch
 from mercury.storage.xa.coordinator import Coordinator
-from mercury.storage.xa.decisions import Decision
-from mercury.storage.xa.names import Gtrid
+from mercury.storage.xa.decisions import Decision, Verdict
+from mercury.storage.xa.names import Gtrid, read_gtrid
+from mercury.storage.xa.operating import Operator, Refused
 from mercury.storage.xa.resources import PreparedBranch
 
 from .pausing import paused
 from .places import Places, send, work
+from .test_ended_sessions import end_sessions
 from .test_recovery import leave, recover
 
 
@@ -44,19 +47,55 @@ def test_recovery_commits_the_stores_part_first_whichever_database_it_looks_at_f
     assert places.state == ([1], [1], [])
 
 
-def test_a_store_that_is_away_keeps_nobody_waiting(places: Places) -> None:
-    """Nobody can send anything then."""
+@pytest.mark.parametrize("places", ["two-phase"], indirect=True)
+def test_the_applications_part_waits_in_recovery_while_the_store_does_not_answer(places: Places) -> None:
+    """It may answer others, who would see the row and send before its message."""
 
     def away(gid: str) -> bool:
         raise TransientStorageError("it is away")
 
     leave(places, "commit_decision")
     with places.process() as other:
-        other.store_resource.is_prepared = away  # type: ignore[method-assign]
+        real, other.store_resource.is_prepared = other.store_resource.is_prepared, away  # type: ignore[method-assign]
         other.recovery.recover(other.resources["app"], other.clock())
-        assert places.placed() == [1]
+        assert places.placed() == []
+        (left,) = other.recovery.in_doubt().branches
+        assert left.why == "the store's part comes first: it is away"
+        with pytest.raises(Refused, match="so that messages stay in order"):
+            Operator(other).resolve(read_gtrid(left.gid), Verdict.COMMIT)
+        assert places.placed() == []
+        other.store_resource.is_prepared = real  # type: ignore[method-assign]
         assert recover(other) == 0
     assert places.state == ([1], [1], [])
+
+
+@pytest.mark.parametrize("places", ["two-phase"], indirect=True)
+@pytest.mark.parametrize("database", ["store", "all"])
+def test_another_process_sends_after_what_it_has_seen_although_the_stores_session_ended(
+    places: Places, database: str
+) -> None:
+    """The coordinator does not commit the application's part before the store's, and recovery does neither."""
+    with places.process() as coordinator, places.process() as other:
+        with paused(coordinator, "commit_decision") as stopped:
+            end_sessions(places, database)
+            stopped.go_on()
+            assert stopped.error is None
+            assert stopped.transaction is not None
+            assert stopped.transaction.outcome.away == ("store", "app")
+        send_what_is_new(places, other)
+        app, store = coordinator.resources["app"], coordinator.store_resource
+        for resource in (app, store, app, store, app):  # the first look finds sessions that have ended
+            coordinator.recovery.recover(resource, coordinator.clock())
+            send_what_is_new(places, other)
+        assert places.placed() == [1]
+        assert places.sent() == [1, 2]
+
+
+def send_what_is_new(places: Places, other: Coordinator) -> None:
+    """The other process sends a message about the row, as soon as it sees it."""
+    while places.placed() == [1] and 2 not in places.sent():
+        with contextlib.suppress(TransientStorageError), other.transaction() as tx:
+            send(tx, 2)
 
 
 def test_a_store_that_has_come_back_is_not_taken_for_away(places: Places) -> None:

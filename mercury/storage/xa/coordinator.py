@@ -200,11 +200,10 @@ class Coordinator:
         """
         with self.process.run() as gtrid:
             if self.two_phase:
-                # The store's part first: whoever sees what the application did sends after what it sent with that.
                 branches = [*self._commit_two_phase(tx, gtrid, branches), *branches]
             else:
                 self._commit_last_resource(tx, gtrid, branches)
-            away = [branch.name for branch in branches if not self.commit_branch(branch, gtrid)]
+            away = self._commit_branches(branches, gtrid)
         if not away:
             self.forget(gtrid)
         else:
@@ -239,6 +238,17 @@ class Coordinator:
                 self._leave(gtrid, [branch.name for branch in taking_part])
                 raise
         return [own] if own is not None else []
+
+    def _commit_branches(self, branches: Sequence[Branch], gtrid: Gtrid) -> list[str]:
+        """Commit what is decided, and nothing before the store's part. Returns the names of what is left to recovery.
+
+        Whoever sees what the application did sends after what it sent with that: the rule of `Recovery.store_first`.
+        """
+        away: list[str] = []
+        for branch in branches:
+            if STORE_BRANCH in away or not self.commit_branch(branch, gtrid):
+                away.append(branch.name)
+        return away
 
     def _leave(self, gtrid: Gtrid, names: Sequence[str]) -> None:
         """Leave these branches to recovery."""
@@ -319,8 +329,7 @@ class Coordinator:
         last: StorageError | None = None
         for branch in branches:
             try:
-                (fate,) = branch.resource.fates([branch.xid])
-                return fate is Fate.COMMITTED
+                return branch.resource.fates([branch.xid]) == [Fate.COMMITTED]
             except StorageError as error:
                 last = error
         assert last is not None, "a transaction without branches"

@@ -80,6 +80,9 @@ class Operator:
             raise Refused(f"{gtrid} is decided: {decision.verdict.value}; only that can be done to what is left of it")
         finished = []
         for resource, branch in branches:
+            waits = self._coordinator.recovery.store_first(resource, decision)
+            if waits:
+                raise Refused(f"{branch.gid} is not committed yet, so that messages stay in order: {waits}")
             try:
                 resource.finish(branch.gid, commit=verdict is Verdict.COMMIT)
                 finished.append(branch.gid)

@@ -148,23 +148,31 @@ class Recovery:
                     return None
         except TransientStorageError as error:
             return _in_doubt(branch, look.now, f"it is about to be decided: {error}")
-        if self._comes_later(resource, decision):
-            return _in_doubt(branch, look.now, "the store's part comes first")
+        waits = self.store_first(resource, decision)
+        if waits:
+            return _in_doubt(branch, look.now, waits)
         return self._finish(resource, branch, decisions, decision, look.now)
 
-    def _comes_later(self, resource: Resource, decision: Decision) -> bool:
-        """Whether the store's part is yet to be committed: what is sent by whoever sees this one must come after it.
+    def store_first(self, resource: Resource, decision: Decision) -> str:
+        """Commit the store's part of a transaction before another database's. Returns why that one has to wait; empty
+        = it need not.
 
-        While the store is away nobody sends anything, and nobody is kept waiting for it. Whether it is away is found
-        out here: it may have come back since the last look.
+        Whoever sees what the application did sends after what it sent with that. A store that does not answer is no
+        exception: it may answer others, who see the row and send, and it comes back without the earlier message.
         """
         store = self._coordinator.store_resource
-        if resource.name == store.name or store.name not in decision.branches:
-            return False
+        if resource.name == store.name or store.name not in decision.branches or decision.verdict is not Verdict.COMMIT:
+            return ""
+        gid = decision.gtrid.gid(store.name)
         try:
-            return decision.verdict is Verdict.COMMIT and store.is_prepared(decision.gtrid.gid(store.name))
-        except StorageError:
-            return False
+            if store.is_prepared(gid):
+                store.finish(gid, commit=True)
+                log.info("recovered: %s (commit), before %s", gid, resource.name)
+        except NoSuchBranch:
+            pass  # somebody was quicker
+        except StorageError as error:
+            return f"the store's part comes first: {error}"
+        return ""
 
     def arbitrate(self, decisions: DecisionLog, branch: PreparedBranch, now: float) -> tuple[Decision, bool]:
         """Decide to roll back, unless it is decided already. Returns the decision to obey, and whether it is new.
