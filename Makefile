@@ -47,6 +47,10 @@ chaos: $(STAMP) ## Kill real processes and PostgreSQL at every crash point, and 
 	$(BIN)/python -m tests.chaos
 	$(BIN)/python -m tests.chaos experiment
 
+.PHONY: soak
+soak: $(STAMP) ## An hour of orders while everything goes wrong at random
+	$(BIN)/python -m tests.chaos soak --minutes 60
+
 .PHONY: simulate
 simulate: $(STAMP) ## Simulate 1000 seeds
 	$(BIN)/mercury simulate --seeds 1000

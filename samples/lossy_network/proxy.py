@@ -121,13 +121,18 @@ class Proxy:
     async def _deliver(self, request: bytes) -> bytes:
         if not self.target:
             raise ConnectionRefusedError
-        parts = urlsplit(self.target)
-        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-        try:
-            writer.write(request)
-            return await read_message(reader)
-        finally:
-            writer.close()
+        return await exchange(self.target, request)
+
+
+async def exchange(url: str, request: bytes) -> bytes:
+    """Post a whole HTTP message on a connection of its own; returns the reply."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    try:
+        writer.write(request)
+        return await read_message(reader)
+    finally:
+        writer.close()
 
 
 async def read_message(reader: asyncio.StreamReader) -> bytes:

@@ -1,6 +1,7 @@
 """``python -m tests.chaos``: kill real processes at every crash point, and compare what both sides have in the end.
 
-``python -m tests.chaos experiment``: the dissertation's experiment, by each kind of store. Exit code 1 = something is
+``python -m tests.chaos experiment``: the dissertation's experiment, by each kind of store. ``python -m tests.chaos
+soak``: an hour of orders and of everything that goes wrong, at random. Exit code 1 = something is
 wrong, 2 = it could not begin.
 """
 
@@ -17,6 +18,7 @@ from tests.chaos import cells, experiment, report
 from tests.chaos.cells import Cell
 from tests.chaos.driver import Driver, Result
 from tests.chaos.lanes import Lane, run_all
+from tests.chaos.soak import command as soak
 
 LANES = max(1, len(os.sched_getaffinity(0)))
 ORDERS = 16
@@ -100,6 +102,8 @@ def main(arguments: list[str]) -> int:
     _add_common(other)
     other.add_argument("--seeds", type=int, default=50, help="how many; default: %(default)s")
     other.set_defaults(run=run_experiment)
+    soaking = kinds.add_parser("soak", description="Orders for an hour, and everything that goes wrong, at random.")
+    soak.add_to(soaking, say, sys.stdout.write)
     options = parser.parse_args(arguments)
     code: int = options.run(options)
     return code

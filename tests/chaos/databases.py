@@ -64,12 +64,14 @@ class Site:
 
     :param orders: how many orders a client has to send.
     :param making: held while tables are made: Alembic does that once at a time in a process.
+    :param idle: milliseconds after which the server ends a transaction whose process does nothing.
     """
 
-    def __init__(self, server: EmbeddedPostgres, orders: int, making: threading.Lock) -> None:
+    def __init__(self, server: EmbeddedPostgres, orders: int, making: threading.Lock, idle: int = IDLE) -> None:
         self.server = server
         self.orders = orders
         self._making = making
+        self._idle = idle
         self._databases = Databases(server.url())
         self._grounds: dict[Form, Ground] = {}
         self._made = 0
@@ -79,10 +81,11 @@ class Site:
         if form in self._grounds:
             self._empty(self._grounds[form])
         else:
-            self._grounds[form] = Ground(self._side(form), self._side(form))
+            self._grounds[form] = Ground(self.side(form), self.side(form))
         return self._grounds[form]
 
-    def _side(self, form: Form) -> Urls:
+    def side(self, form: Form) -> Urls:
+        """Fresh databases of one program."""
         if form is Form.SAME_DATABASE:
             both = self._make()
             return Urls(both, both)
@@ -105,7 +108,7 @@ class Site:
             tables.make(engine, self.orders)
             engine.dispose()
         # A process that stands still loses its transaction after a moment.
-        return f"{url}&options=--idle_in_transaction_session_timeout%3D{IDLE}"
+        return f"{url}&options=--idle_in_transaction_session_timeout%3D{self._idle}"
 
     def _empty(self, ground: Ground) -> None:
         for urls in (ground.client, ground.server):

@@ -84,6 +84,11 @@ class Fork:
 
     # --- doing -----------------------------------------------------------------------------------------------------
 
+    def suspend(self) -> None:
+        """SIGSTOP. It stands still when this returns."""
+        self._signal(signal.SIGSTOP)
+        self.stops()
+
     def go_on(self) -> None:
         """SIGCONT."""
         self._signal(signal.SIGCONT)
@@ -164,6 +169,11 @@ class Forks:
         fork = Fork(pid, f"{side.value} {pid}: {setup.stop or 'undisturbed'}", out, err)
         self._forks.append(fork)
         return fork
+
+    @property
+    def folder(self) -> Path:
+        """Where the processes' output is."""
+        return Path(self._folder.name)
 
     def watch(self) -> None:
         """See that none has ended but those that were killed, or asked to.

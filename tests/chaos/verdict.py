@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any
 
 import psycopg
-from sqlalchemy import make_url
 
 from tests.chaos.databases import MEMORY, Ground, connect
 from tests.chaos.kinds import Mode
@@ -72,7 +71,7 @@ def compare(sent: Sequence[Row], arrived: Sequence[Row]) -> Difference:
 
     :param sent: rows whose first column is their number, ascending.
     """
-    numbers = {row[0] for row in sent}
+    known, numbers = set(sent), {row[0] for row in sent}
     counts = Counter(row[0] for row in arrived)
     first = list(dict.fromkeys(row[0] for row in arrived if row[0] in numbers))
     highest, late = 0, 0
@@ -83,7 +82,7 @@ def compare(sent: Sequence[Row], arrived: Sequence[Row]) -> Difference:
         lost=sum(number not in counts for number in numbers),
         repeated=sum(count - 1 for number, count in counts.items() if number in numbers),
         out_of_order=late,
-        altered=sum(row not in sent for row in arrived),
+        altered=sum(row not in known for row in arrived),
     )
 
 
@@ -147,7 +146,9 @@ class Witness:
 
     def prepared(self) -> list[str]:
         """Branches that are neither committed nor rolled back."""
-        return [gid for (gid,) in self._rows(self._ground.client.app, PREPARED, (self._ground.names,))]
+        sides = (self._ground.client.app, self._ground.server.app)  # they may be on two servers
+        rows = [row for url in sides for row in self._rows(url, PREPARED, (self._ground.names,))]
+        return list(dict.fromkeys(gid for (gid,) in rows))
 
     def troubles(self) -> list[str]:
         """What else should not be: dead letters, and databases that do not agree."""
@@ -169,12 +170,11 @@ class Witness:
         return int(self._rows(url, query)[0][0])
 
     def _rows(self, url: str, query: str, parameters: Iterable[Any] = ()) -> list[Row]:
-        name = str(make_url(url).database)
-        connection = self._connections.get(name)
+        connection = self._connections.get(url)
         if connection is None or connection.broken:
-            connection = self._connections[name] = connect(url)
+            connection = self._connections[url] = connect(url)
         try:
             return connection.execute(query, tuple(parameters) or None).fetchall()
         except psycopg.OperationalError:
-            self._connections.pop(name).close()
+            self._connections.pop(url).close()
             raise

@@ -25,6 +25,7 @@ from tests.chaos.caught import described
 from tests.chaos.kinds import Mode, Way
 from tests.chaos.programs.messages import Confirmation, Order
 from tests.chaos.programs.setup import HOST, SERVICE, Place, Setup, serve
+from tests.chaos.programs.stream import Stream
 from tests.chaos.programs.tables import CONFIRMATIONS, ORDERS
 
 log = logging.getLogger("client")
@@ -125,7 +126,7 @@ def _take(connection: Connection) -> tuple[Order | None, bool]:
 def main(setup: Setup) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     place = Place(setup)
-    client = Client(place)
+    client = Stream(place) if setup.keys else Client(place)
     if setup.way is Way.POSTED:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         serve(place.mercury.app(), setup.port, client.start)

@@ -6,7 +6,6 @@ import dataclasses
 import sys
 
 from mercury import MessageContext, Service
-from tests.chaos import hook
 from tests.chaos.kinds import Mode
 from tests.chaos.programs.messages import Confirmation, Order
 from tests.chaos.programs.setup import SERVICE, Place, Setup, serve
@@ -32,7 +31,7 @@ def service(place: Place) -> Service:
 def main(setup: Setup) -> None:
     place = Place(setup)
     app = place.mercury.app(service(place))
-    serve(app, setup.port, lambda: hook.say("serving"))
+    serve(app, setup.port, lambda: None)
     place.report()
 
 

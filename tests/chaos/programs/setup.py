@@ -34,12 +34,16 @@ from tests.chaos.points import POINTS, point
 
 HOST = "127.0.0.1"
 SERVICE = "orders"
+#: What a program prints when it works.
+STARTED = "serving\n"
 #: The application's database, where it is another one than the store's.
 RESOURCE = "app"
 
 #: Seconds. A claim that nobody prolongs, and a session of a process that stands still, are soon over.
 LEASE = 0.6
 BASE, CAP = 0.1, 0.4
+#: Seconds after which a sequence ends where orders never end, but pause.
+IDLE_TIMEOUT = 8.0
 #: How long an exchange may take; short where it may have come to a process that stands still for long.
 EXCHANGE, SHORT_EXCHANGE = 15.0, 1.0
 
@@ -59,7 +63,15 @@ class Setup:
     #: Where the program listens, and where the server does.
     port: int
     server_port: int
+    #: The URL by which peers reach this program, where something stands between.
+    reached_at: str = ""
     exchange: float = EXCHANGE
+    #: Seconds; all other times are longer with it.
+    lease: float = LEASE
+    #: Messages in flight.
+    window: int = 6
+    #: Orders come for as long as the program runs, under so many keys; 0 = they are there, and end.
+    keys: int = 0
     #: Where to stop: the point's name, the moment, and the visit.
     stop: tuple[str, Moment, int] | None = None
     #: Count the visits to all points instead, and print them at the end.
@@ -81,6 +93,8 @@ class Setup:
     @property
     def address(self) -> str | None:
         """Where peers reach this program; a client that does not listen has none."""
+        if self.reached_at:
+            return self.reached_at
         listens = self.port == self.server_port or self.way is Way.POSTED
         return f"http://{HOST}:{self.port}" if listens else None
 
@@ -90,7 +104,9 @@ class Place:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(relativeCreated)6d %(name)s: %(message)s")
+        logging.basicConfig(
+            level=logging.INFO, stream=sys.stderr, format="%(relativeCreated)6d %(levelname)s %(name)s: %(message)s"
+        )
         self._visits = hook.count(POINTS) if setup.count else None
         if setup.stop is not None:
             name, moment, visit = setup.stop
@@ -102,7 +118,7 @@ class Place:
             log=setup.log or None,
             address=setup.address,
             allow=[f"http://{HOST}:*"],
-            settings=_settings(setup.exchange),
+            settings=_settings(setup),
         )
 
     @contextlib.contextmanager
@@ -122,7 +138,12 @@ class Place:
 
 def serve(app: FastAPI, port: int, on_started: Callable[[], None]) -> None:
     """Serve until SIGTERM, at a port that the driver keeps for the programs; several processes may have it at once."""
-    server = server_for(app, HttpSettings(shutdown_deadline=3.0), on_started)
+
+    def started() -> None:
+        hook.say(STARTED.rstrip())
+        on_started()
+
+    server = server_for(app, HttpSettings(shutdown_deadline=3.0), started)
 
     def end(*_: object) -> None:
         server.should_exit = True
@@ -141,17 +162,23 @@ def _listening(port: int) -> socket.socket:
     return bound
 
 
-def _settings(exchange: float) -> Settings:
+def _settings(setup: Setup) -> Settings:
+    scale = setup.lease / LEASE
+    base, cap = BASE * scale, CAP * scale
     destination = DestinationPolicy(
-        acknowledgement_interval=0.05, acknowledge_every=4, redelivery=Backoff(base=BASE, cap=CAP)
+        acknowledgement_interval=0.05, acknowledge_every=4, redelivery=Backoff(base=base, cap=cap)
     )
-    source = SourcePolicy(retransmission=RetransmissionPolicy(base=BASE, cap=CAP), window=6)
+    source = SourcePolicy(
+        retransmission=RetransmissionPolicy(base=base, cap=cap),
+        window=setup.window,
+        idle_timeout=IDLE_TIMEOUT if setup.keys else SourcePolicy().idle_timeout,
+    )
     return Settings(
         store="memory:",
-        engine=EngineSettings(lease=LEASE, invoke_batch=4, number_batch=6),
-        runtime=RuntimeSettings(senders=4, invokers=2, poll=0.2),
-        http=HttpSettings(timeout=exchange, back_channel_wait=0.3, shutdown_deadline=3.0),
+        engine=EngineSettings(lease=setup.lease, invoke_batch=4, number_batch=setup.window),
+        runtime=RuntimeSettings(senders=8 if setup.keys else 4, invokers=2, poll=0.2 * scale),
+        http=HttpSettings(timeout=setup.exchange, back_channel_wait=0.3, shutdown_deadline=3.0),
         source=source,
         destination=destination,
-        xa=XaSettings(lease=LEASE, interval=0.2),
+        xa=XaSettings(lease=setup.lease, interval=0.2 * scale),
     )

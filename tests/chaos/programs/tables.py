@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Engine, Identity, MetaData, Table, Text, false
+from sqlalchemy import BigInteger, Boolean, Column, Engine, Identity, Index, MetaData, Table, Text, false
 
 METADATA = MetaData()
 
@@ -14,7 +14,10 @@ ORDERS = Table(
     Column("item", Text, nullable=False),
     Column("quantity", BigInteger, nullable=False),
     Column("sent", Boolean(create_constraint=False), nullable=False, server_default=false()),
+    #: Which attempt has marked it as sent, where that is noted.
+    Column("attempt", Text),
 )
+Index("orders_waiting", ORDERS.c.id, postgresql_where=~ORDERS.c.sent)
 
 #: The server's: what its handler was given, in the order in which it was.
 RECEIVED_ORDERS = Table(
@@ -39,11 +42,11 @@ CONFIRMATIONS = Table(
 ITEMS = ("tea", "coffee", "sugar", "salt", "<&> 'ß'")
 
 
-def orders(count: int) -> list[dict[str, int | str]]:
-    """The first so many orders."""
+def orders(count: int, first: int = 1) -> list[dict[str, int | str]]:
+    """So many orders, from a number on."""
     return [
         {"id": number, "item": ITEMS[number % len(ITEMS)], "quantity": number * 7 % 11}
-        for number in range(1, count + 1)
+        for number in range(first, first + count)
     ]
 
 
@@ -51,4 +54,5 @@ def make(engine: Engine, count: int) -> None:
     """Make the tables, with so many orders to be sent."""
     METADATA.create_all(engine)
     with engine.begin() as connection:
-        connection.execute(ORDERS.insert(), orders(count))
+        if count:
+            connection.execute(ORDERS.insert(), orders(count))

@@ -1,0 +1,105 @@
+"""The network between both sides: it shares exchanges out among the processes of a side, and is cut now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import random
+import threading
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TypeVar
+
+from samples.lossy_network.proxy import Fate, Proxy, Weather, exchange
+from tests.chaos.kinds import Side
+from tests.chaos.programs.setup import HOST
+
+#: What befalls single exchanges all the time.
+WEATHER = Weather(loss=0.01, duplicate=0.02, reset=0.01, delay=0.005)
+CALM = Weather(loss=0.0, duplicate=0.0, reset=0.0, delay=0.0)
+PATIENCE = 60.0
+
+Done = TypeVar("Done")
+
+
+class Cut(enum.Enum):
+    """Which half of the exchanges is cut off."""
+
+    NOTHING = "nothing"
+    REQUESTS = "requests"
+    REPLIES = "replies"
+    #: Connections are reset.
+    BOTH = "both"
+
+
+@dataclass
+class Route(Proxy):
+    """The way to one side: requests one way, replies the other."""
+
+    #: Where its processes listen.
+    ports: Sequence[int] = ()
+    cut: Cut = Cut.NOTHING
+
+    def _draw(self) -> tuple[Fate, float, bool]:
+        fate, delay, before = super()._draw()
+        match self.cut:
+            case Cut.NOTHING:
+                return fate, delay, before
+            case Cut.BOTH:
+                return Fate.CUT, delay, True
+            case _:
+                return Fate.DROPPED, delay, self.cut is Cut.REQUESTS
+
+    async def _forward(self, request: bytes, times: int) -> bytes:
+        reply = await super()._forward(request, times)
+        # What was on its way when the network was cut.
+        return b"" if self.cut in (Cut.REPLIES, Cut.BOTH) else reply
+
+    async def _deliver(self, request: bytes) -> bytes:
+        ports = self.chance.sample(self.ports, len(self.ports))
+        for port in ports:
+            try:
+                return await exchange(f"http://{HOST}:{port}", request)
+            except ConnectionRefusedError:
+                continue  # nobody listens there now
+        raise ConnectionRefusedError
+
+
+@dataclass
+class Network:
+    """Both ways, in a thread of their own. With the block they are gone."""
+
+    seed: int
+    weather: Weather = WEATHER
+    urls: dict[Side, str] = field(default_factory=dict)
+
+    def __enter__(self) -> Network:
+        self.routes = {side: Route(self.weather, random.Random(f"{self.seed} {side.value}")) for side in Side}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="network", daemon=True)
+        self._thread.start()
+        self.urls = {side: self._do(way.start()) for side, way in self.routes.items()}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            for way in self.routes.values():
+                self._do(way.stop())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(PATIENCE)
+            self._loop.close()
+
+    def port(self, side: Side) -> int:
+        """Where a side is reached."""
+        return int(self.urls[side].rpartition(":")[2])
+
+    def exchanges(self) -> dict[str, int]:
+        """How many there were, by what became of them."""
+        return {fate.value: sum(way.counts[fate] for way in self.routes.values()) for fate in Fate}
+
+    def _do(self, what: Coroutine[object, object, Done]) -> Done:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(PATIENCE)
