@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from mercury.engine.aftermath import bury_inbound
 from mercury.engine.application import FUTURE, MessageContext, Operation
-from mercury.engine.lifecycle import response_channel
+from mercury.engine.channels import reply_channel, response_channel
 from mercury.engine.parts import Parts
 from mercury.errors import ApplicationFault, MercuryError, TransientStorageError
 from mercury.statemachine.faults import FaultCode
@@ -145,9 +145,6 @@ class Call:
         if request is None or (reply_to is not None and reply_to.none):
             return None
         channel = self._response_channel(request, reply_to)
-        if channel is None:
-            log.warning("a response has no way back", extra=self._about)
-            return None
         tx.rms.append(
             OutboundMessage(
                 message_id=self._parts.ids.new(),
@@ -163,13 +160,15 @@ class Call:
         )
         return channel
 
-    def _response_channel(self, request: RmdRecord, reply_to: EndpointReference | None) -> Channel | None:
+    def _response_channel(self, request: RmdRecord, reply_to: EndpointReference | None) -> Channel:
+        """The sequence that was offered, if it goes where the response goes; else one to make, or none at all."""
         offered = request.response_channel
-        if offered is not None and (reply_to is None or not reply_to.addressable or not offered.back_channel):
+        addressable = reply_to is not None and reply_to.addressable
+        if offered is not None and addressable is not offered.back_channel:
             return offered
         if reply_to is not None and reply_to.addressable:
             return response_channel(request, reply_to)
-        return None
+        return reply_channel(request)
 
     # --- responses -------------------------------------------------------------------------------------------------
 

@@ -70,6 +70,12 @@ class Engine:
         """
         if _ends_by_acceptance(outgoing, reply):
             self._reception.end_accepted(outgoing, now)
+        elif (
+            outgoing.purpose is Purpose.MESSAGE
+            and outgoing.envelope.sequence is None
+            and reply.status in range(200, 300)
+        ):
+            self._reception.reply_accepted(outgoing, now)
         if not reply.body:
             if reply.status >= 300:
                 self.failed(outgoing, f"HTTP status {reply.status}", now)

@@ -102,12 +102,15 @@ def message(
 ) -> Envelope:
     """A message of a sequence. At every transmission its number, MessageID and body are the same (RM-SEQ-04).
 
+    Through a plain channel it travels outside any sequence.
+
     :param to: the endpoint; left out, the channel's own with the row's reference parameters.
     :param ask: add AckRequested.
     """
     protocol = record.channel.policy.protocol
     identifier = record.machine.identifier or ""
-    bare = is_bare_last(row)
+    bare, plain = is_bare_last(row), record.channel.plain
+    header = SequenceHeader(identifier, row.number or 0, row.last and protocol.rm is RmVersion.RM10)
     return _envelope(
         protocol,
         ns.rm_action(protocol.rm, RmMessage.LAST_MESSAGE) if bare else row.action,
@@ -116,9 +119,9 @@ def message(
         Payload(row.payload, is_fault=row.is_fault) if row.payload else EMPTY,
         reply_to=record.channel.reply_to if row.relates_to is None else None,
         relates_to=row.relates_to,
-        sequence=SequenceHeader(identifier, row.number or 0, row.last and protocol.rm is RmVersion.RM10),
+        sequence=None if plain else header,
         acknowledgements=acknowledgements,
-        ack_requests=(AckRequested(identifier),) if ask else (),
+        ack_requests=(AckRequested(identifier),) if ask and not plain else (),
         headers=row.headers,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from mercury.engine import lifecycle, messages, responses
+from mercury.engine import lifecycle, messages, replies, responses
 from mercury.engine.batch import Batch
 from mercury.engine.drafts import Draft, unknown_sequence
 from mercury.engine.parts import Parts
@@ -45,10 +45,13 @@ def handle(batch: Batch, draft: Draft) -> None:
         case MakeConnection():
             draft.fault = lifecycle.make_connection(envelope.body)
         case Fault():
-            responses.faulted(batch, draft, envelope.body)
+            if not replies.fault_taken(batch, draft, envelope.body):
+                responses.faulted(batch, draft, envelope.body)
         case Payload():
             if envelope.sequence is not None:
                 messages.sequenced(batch, draft, envelope.sequence, envelope.body)
+            elif replies.taken(batch, draft, envelope.body):
+                pass
             elif not standalone or not (envelope.acknowledgements or envelope.ack_requests or problems):
                 messages.bare(draft, envelope.body)
         case _:

@@ -59,7 +59,7 @@ class _Run:
 
     def remember(self, channel: Channel | None) -> None:
         """A response went this way; the channel ends with the requests."""
-        if channel is not None and channel not in self.record.response_channels:
+        if channel is not None and not channel.plain and channel not in self.record.response_channels:
             self.record.response_channels = (*self.record.response_channels, channel)
 
     @property

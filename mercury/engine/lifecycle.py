@@ -6,6 +6,7 @@ import logging
 
 from mercury.engine import envelopes
 from mercury.engine.batch import Batch
+from mercury.engine.channels import response_channel
 from mercury.engine.drafts import Draft, Reply, unknown_sequence
 from mercury.statemachine import effects, events
 from mercury.statemachine.faults import Fault, FaultCode, Ranges
@@ -21,19 +22,15 @@ from mercury.statemachine.messages import (
     TerminateSequence,
     TerminateSequenceResponse,
 )
-from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
-from mercury.storage.records import Channel, InvokerRecord, RmdRecord, RmsRecord, Role, SequenceKey
+from mercury.storage.records import Channel, InvokerRecord, RmdRecord, RmsRecord
 from mercury.wire import ns
 from mercury.wire.envelope import Envelope
 from mercury.wire.ns import RmMessage
 
 log = logging.getLogger("mercury.engine.lifecycle")
-
-#: Seconds after which a response sequence that nothing ended ends by itself.
-RESPONSE_IDLE = 86400.0
 
 
 # --- CreateSequence ------------------------------------------------------------------------------------------------
@@ -147,19 +144,6 @@ def _accept(batch: Batch, draft: Draft, offer: Offer, body: CreateSequence, reco
         )
     )
     return channel
-
-
-def response_channel(request: RmdRecord, endpoint: EndpointReference) -> Channel:
-    """The channel for responses to the requests of a destination sequence."""
-    return Channel(
-        key=SequenceKey(endpoint.address, f"response/{request.identifier}"),
-        policy=SourcePolicy(
-            protocol=request.protocol, offer=False, idle_timeout=RESPONSE_IDLE if endpoint.addressable else None
-        ),
-        reply_to=EndpointReference(request.to),
-        role=Role.RESPONSE,
-        pair=request.identifier,
-    )
 
 
 def _created_reply(batch: Batch, draft: Draft, asked: CreateSequence, record: RmdRecord) -> Reply:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+
 from mercury.engine.batch import Batch
 from mercury.engine.drafts import Draft, unknown_sequence
 from mercury.engine.exchange import Waiting
 from mercury.statemachine import effects, events
 from mercury.statemachine.faults import Fault, FaultCode
-from mercury.statemachine.messages import NONE, IncompleteSequenceBehavior, SequenceHeader
+from mercury.statemachine.messages import IncompleteSequenceBehavior, SequenceHeader
 from mercury.statemachine.protocol import RmVersion
 from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord
 from mercury.wire import ns
 from mercury.wire.envelope import Payload
 from mercury.wire.ns import RmMessage
+
+log = logging.getLogger("mercury.engine.reception")
 
 #: Actions whose message says nothing without its header block and a body. CXF posts the first before it has recorded a
 #: response for which it is asked for an acknowledgement, the other when it shuts down (LIVE-02).
@@ -57,11 +61,15 @@ def sequenced(batch: Batch, draft: Draft, header: SequenceHeader, body: Payload)
 
 def bare(draft: Draft, body: Payload) -> None:
     """A message outside any sequence: this endpoint takes none (FLT-08)."""
-    if draft.arrival.request is not None:
-        return  # a reply that says nothing in the protocol's terms
-    action = draft.envelope.action
+    action, relates_to = draft.envelope.action, draft.envelope.relates_to
     if not body.xml and action in _SAYS_NOTHING:
         return
+    if draft.arrival.service is None and relates_to is not None and body.xml:
+        # One that was taken before comes again when the answer to it was lost: it is accepted, or it comes for ever.
+        log.info("a reply is left: no request waits for it", extra={"relates_to": relates_to, "action": action})
+        return
+    if draft.arrival.request is not None:
+        return  # a reply that says nothing in the protocol's terms
     if not body.xml or action.startswith(tuple(ns.RM_VERSION)):
         draft.fault = _not_supported(draft)  # ACT-12
         return
@@ -126,18 +134,9 @@ def _no_way_back(batch: Batch, draft: Draft, record: RmdRecord) -> Fault | None:
             reason="A request that is to be answered needs a MessageID.",
             subject="MessageID",
         )
-    if reply_to.address == NONE:
+    why = batch.parts.settings.addresses.refusal("ReplyTo", reply_to)
+    if why is None:
         return None
-    if reply_to.anonymous:
-        offered = record.response_channel
-        if offered is not None and offered.back_channel:
-            return None
-        why = "an anonymous ReplyTo needs a sequence offered for the responses"
-    else:
-        refused = batch.parts.settings.addresses.refusal("ReplyTo", reply_to)
-        if refused is None:
-            return None
-        why = refused
     return Fault(code=FaultCode.SENDER, reason=f"The response could not be sent: {why}.", identifier=record.identifier)
 
 

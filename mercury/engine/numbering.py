@@ -7,6 +7,7 @@ opens by quarters: otherwise every acknowledgement would cost a transaction that
 from __future__ import annotations
 
 from mercury.engine.aftermath import ABANDONED, DAMAGED, bury, handle_rms, holds_back
+from mercury.engine.channels import unfetchable_at
 from mercury.engine.parts import Parts
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty, RmsEffect
@@ -14,6 +15,9 @@ from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.rms import RMSSequence
 from mercury.storage.api import Transaction
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage, RmsRecord, Role, SequenceKey
+
+#: Why responses died that nobody fetches.
+TOO_LATE = "the client ended its sequence before the response was there"
 
 
 class Numbering:
@@ -44,6 +48,10 @@ class Numbering:
                 bury(self._tx, self._parts, [row], DAMAGED, Certainty.NOT_DELIVERED, self._now)
                 done.append(row)
                 continue
+            if row.channel.plain and self._unfetchable(row.channel):
+                bury(self._tx, self._parts, [row], TOO_LATE, Certainty.NOT_DELIVERED, self._now)
+                done.append(row)
+                continue
             if row.kind is OutboundKind.ABANDON:
                 self._keep()  # what it gives up is looked for by number
             if row.kind is not OutboundKind.MESSAGE and self._end(row, current):
@@ -55,10 +63,9 @@ class Numbering:
                     self._keep()
                     done += self._abandon(rows[place:])
                     break
-                if row.channel.back_channel:
+                if row.channel.back_channel and not row.channel.plain:
                     done.append(row)
-                    why = "the client ended its sequence before the response was there"
-                    bury(self._tx, self._parts, [row], why, Certainty.NOT_DELIVERED, self._now)
+                    bury(self._tx, self._parts, [row], TOO_LATE, Certainty.NOT_DELIVERED, self._now)
                     continue
                 current = self._create(row.channel)
             if self._room == 0:
@@ -67,6 +74,13 @@ class Numbering:
             self._assign(row, current)
         self._tx.rms.discard(done)
         self._keep()
+
+    def _unfetchable(self, channel: Channel) -> bool:
+        """Whether a reply comes after the end of the sequence whose client would fetch it."""
+        if not channel.back_channel:
+            return False
+        over_at = unfetchable_at(self._tx.rmd.read(channel.pair or ""), self._parts.settings.back_channel_grace)
+        return over_at is not None and over_at <= self._now
 
     def _waiting(self) -> list[OutboundMessage]:
         """The rows that may get a number now."""
@@ -96,6 +110,9 @@ class Numbering:
                 if record.channel.back_channel:
                     # Any request may fetch it from now on.
                     self._handle(record, events.Transmitted(record.machine.last_number))
+                    surplus = record.machine.last_number - self._parts.settings.replies_kept
+                    if record.channel.plain and surplus > 0:
+                        self._handle(record, events.Acknowledged(((1, surplus),)))  # the oldest were fetched long ago
 
     def _end(self, row: OutboundMessage, current: RmsRecord | None) -> bool:
         """Carry out the application's end. False: it is a message that takes a number (WS-RM 1.0)."""
@@ -103,7 +120,7 @@ class Numbering:
             if current is not None:
                 self._handle(current, events.End(abandon=row.kind is OutboundKind.ABANDON))
             return True  # ending a key that was never used does nothing
-        numbered = current.machine.rm is RmVersion.RM10 and row.kind is OutboundKind.END
+        numbered = current.machine.rm is RmVersion.RM10 and row.kind is OutboundKind.END and not current.channel.plain
         if numbered and not current.channel.back_channel and current.machine.takes_messages:
             row.last = True
             return False
@@ -122,11 +139,12 @@ class Numbering:
         return gone
 
     def _create(self, channel: Channel) -> RmsRecord:
-        new = self._parts.ids.new
+        new, rm = self._parts.ids.new, channel.policy.protocol.rm
+        plain = channel.plain
         record = RmsRecord(
             id=new(),
             channel=channel,
-            machine=RMSSequence.start(channel.policy.protocol.rm, self._now),
+            machine=RMSSequence.offered(rm, new(), None, self._now) if plain else RMSSequence.start(rm, self._now),
             created_at=self._now,
             create_message_id=new(),
             offered=new() if channel.policy.offer and channel.role is Role.REQUEST else None,

@@ -41,10 +41,13 @@ class EngineSettings:
     lease: float = 30.0
     #: How long a response sequence without an address outlives the request sequence while it is not acknowledged.
     back_channel_grace: float = 60.0
+    #: Responses to requests of one sequence that are kept when no sequence was offered for them: the newest ones.
+    replies_kept: int = 1024
 
     def __post_init__(self) -> None:
         at_least(1, max_sequences=self.max_sequences, max_outbound_backlog=self.max_outbound_backlog)
         at_least(1, number_batch=self.number_batch, invoke_batch=self.invoke_batch, sequence_batch=self.sequence_batch)
+        at_least(1, replies_kept=self.replies_kept)
         above(0, lease=self.lease)
         at_least(0, back_channel_grace=self.back_channel_grace)
 

@@ -27,6 +27,7 @@ from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 log = logging.getLogger("mercury.engine.reception")
 
 BUSY = Fault(code=FaultCode.RECEIVER, reason="The store is busy; send it again later.", sender=False, busy=True)
+_APPLICATION_FAULT = Fault(code=FaultCode.SENDER, reason="")
 BROKEN = Fault(code=FaultCode.RECEIVER, reason="The message could not be processed.", sender=False)
 
 
@@ -76,10 +77,21 @@ class Reception:
             acknowledgements = (request.machine.acknowledgement(policy),)  # HTTP-06
         # LIVE-02: some clients answer AckRequested on a response before they have recorded it, and acknowledge nothing.
         ask = waiting.repeated
-        return encode(envelopes.message(record, row, ask=ask, acknowledgements=acknowledgements))
+        response = encode(envelopes.message(record, row, ask=ask, acknowledgements=acknowledgements))
+        if record.channel.plain and row.is_fault:
+            return with_status(response, fault_status(_APPLICATION_FAULT, waiting.protocol.soap))  # HTTP-03
+        return response
 
     def end_accepted(self, outgoing: Outgoing, now: float) -> None:
         """The transport took a TerminateSequence that gets no other answer."""
+        self._accepted(outgoing, events.Settled(), now)
+
+    def reply_accepted(self, outgoing: Outgoing, now: float) -> None:
+        """The transport took a reply outside any sequence: nothing else acknowledges it."""
+        number = outgoing.number or 0
+        self._accepted(outgoing, events.Acknowledged(((number, number),)), now)
+
+    def _accepted(self, outgoing: Outgoing, event: events.RmsInput, now: float) -> None:
         if outgoing.key is None or outgoing.record_id is None:
             return
         try:
@@ -88,10 +100,10 @@ class Reception:
                 batch.lock_for(outgoing)
                 record = batch.rms_by_id(outgoing.record_id)
                 if record is not None:
-                    batch.raise_rms(record, events.Settled())
+                    batch.raise_rms(record, event)
                     batch.save()
         except TransientStorageError as error:
-            log.warning("an end is told again: %s", error, extra={"endpoint": outgoing.url})
+            log.warning("what was accepted is said again: %s", error, extra={"endpoint": outgoing.url})
 
     # --- the transaction -------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from mercury.engine.batch import Batch
 from mercury.engine.destination import repeat_acknowledgement
 from mercury.engine.drafts import Draft
 from mercury.engine.exchange import Purpose
+from mercury.engine.replies import answered_plainly
 from mercury.statemachine import events
 from mercury.statemachine.faults import ABOUT_A_SEQUENCE, OF_RM, Fault, FaultCode, Ranges
 from mercury.storage.records import RmsRecord
@@ -25,6 +26,8 @@ def faulted(batch: Batch, draft: Draft, fault: Fault) -> None:
     record = _source(batch, draft, fault)
     if record is None:
         log.info("a fault about nothing that is known here: %s", fault.reason, extra={"fault": fault.code.value})
+        return
+    if answered_plainly(batch, record, fault):
         return
     before, record.last_error = record.last_error, f"{fault.code.value}: {fault.reason}"
     log.log(

@@ -10,6 +10,7 @@ import logging
 
 from mercury.engine import envelopes
 from mercury.engine.aftermath import DAMAGED, bury, handle_rms, release_acknowledged, save_rms, silence
+from mercury.engine.channels import REPLIES_LOOK, unfetchable_at
 from mercury.engine.destination import end_offered
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.numbering import Numbering
@@ -144,7 +145,7 @@ class _KeyWork:
             times.append(self._transmit(tx, record))
             self._control(tx, record, before)
         elif record.machine.alive:
-            self._settle_back_channel(tx, record)
+            times.append(self._settle_back_channel(tx, record))
         times.append(record.machine.next_due(record.channel.policy, posts=not record.channel.back_channel))
         if record.ended_at is not None:
             times.append(record.ended_at + record.channel.policy.tombstone)
@@ -194,6 +195,9 @@ class _KeyWork:
     def _control(self, tx: Transaction, record: RmsRecord, before: RmsRecord | None) -> None:
         machine, policy = record.machine, record.channel.policy
         work = machine.work(policy)
+        if record.channel.plain:
+            self._handle(tx, record, events.Settled())  # there is nobody to tell an end to
+            return
         if work in (None, RmsWork.TRANSMIT) or not policy.retransmission.is_due(machine.control_due, self.now):
             return
         if work is RmsWork.CREATE:
@@ -220,14 +224,27 @@ class _KeyWork:
             ending = envelopes.terminate_sequence(record, self.parts.ids.new(), pair)
             self._post(record, ending, Purpose.TERMINATE, repeated=repeated)
 
-    def _settle_back_channel(self, tx: Transaction, record: RmsRecord) -> None:
-        """Without an address nothing can be told; the end of the request sequence ends this one (RM-TRM-05)."""
+    def _settle_back_channel(self, tx: Transaction, record: RmsRecord) -> float | None:
+        """Without an address nothing can be told; the end of the request sequence ends this one (RM-TRM-05).
+
+        Returns when to look again.
+        """
         request = tx.rmd.read(record.channel.pair) if record.channel.pair else None
+        if record.channel.plain:
+            over_at = unfetchable_at(request, self.parts.settings.back_channel_grace)
+            if over_at is None or over_at > self.now:
+                return self.now + REPLIES_LOOK if over_at is None else over_at
+            last = record.machine.last_number
+            self._handle(tx, record, events.Acknowledged(((1, last),) if last else ()))
+            self._handle(tx, record, events.End())
+            self._handle(tx, record, events.Settled())
+            return None
         if request is None or request.machine.tombstone:
             self._handle(tx, record, events.End())
             self._handle(tx, record, events.Settled())
             if record.machine.alive and record.machine.expires_at is None:
                 record.machine.expires_at = self.now + self.parts.settings.back_channel_grace
+        return None
 
     def _pair_acknowledgement(self, tx: Transaction, record: RmsRecord) -> envelopes.Acknowledgements:
         pair = record.offered if record.offer_accepted else record.channel.pair

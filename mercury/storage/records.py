@@ -57,6 +57,8 @@ class Role(enum.Enum):
     REQUEST = "request"
     #: Responses to a peer's requests.
     RESPONSE = "response"
+    #: The same outside any sequence: the numbers are for this side only, and the peer never hears of them (LIVE-06).
+    REPLY = "reply"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,11 @@ class Channel:
     def back_channel(self) -> bool:
         """Nothing can be posted: what is sent waits for a request to come and fetch it (HTTP-05)."""
         return self.key.endpoint == ANONYMOUS
+
+    @property
+    def plain(self) -> bool:
+        """What is sent travels outside any sequence."""
+        return self.role is Role.REPLY
 
 
 class OutboundKind(enum.Enum):

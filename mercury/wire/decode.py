@@ -100,6 +100,8 @@ class _Reading:
     addressing: AddressingVersion | None = None
     rm: RmVersion | None = None
     message_id: str | None = None
+    #: The Fault element of a message outside any sequence.
+    fault: Payload | None = None
     #: Header blocks for us, by namespace and local name; the rest; and the first that is not understood but must be.
     blocks: dict[str, dict[str, list[Node]]] = field(default_factory=dict)
     others: list[Node] = field(default_factory=list)
@@ -253,6 +255,7 @@ class _Reading:
             message_pending=pending,
             headers=tuple([document.cut(block) for block in self.others]),
             problems=tuple(problems),
+            fault=self.fault,
             body=content,
         )
 
@@ -268,6 +271,7 @@ class _Reading:
             headers = {local: nodes for named in self.blocks.values() for local, nodes in named.items()}
             fault, rm = read_fault(document, node, headers)
             self.rm = self.rm or rm
+            self.fault = Payload(document.cut(node), node.name, is_fault=True)
             return fault
         return Payload(document.cut(node), node.name, is_fault)
 

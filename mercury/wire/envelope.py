@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mercury.errors import ProtocolFault
 from mercury.statemachine.faults import Fault
@@ -80,6 +80,8 @@ class Envelope:
     headers: tuple[bytes, ...] = ()
     #: Read only: what is wrong with a header block that rides along; the message itself is still good (RM-ACK-09).
     problems: tuple[Fault, ...] = ()
+    #: Read only: the element that a ``Fault`` in ``body`` was read from, for the application whose request it answers.
+    fault: Payload | None = field(default=None, compare=False)
     body: Body = EMPTY
 
 

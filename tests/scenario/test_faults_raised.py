@@ -266,14 +266,6 @@ def test_a_request_without_a_message_id_could_never_be_answered() -> None:
     assert name_of(node.get(foreign.note(identifier, 1, message_id=""))) == "acknowledgement"
 
 
-def test_an_anonymous_request_without_an_offered_sequence_could_never_be_answered() -> None:
-    node, foreign = at_server(RM11_SOAP12)
-    identifier = foreign.open(node)
-    reply = node.get(foreign.ask(identifier, 1))
-    assert name_of(reply) == "fault Sender"
-    assert b"offered" in reply.body
-
-
 def test_a_store_that_is_busy_is_no_fault_of_the_message() -> None:
     node, foreign = at_server(RM11_SOAP12)
     identifier = foreign.open(node)

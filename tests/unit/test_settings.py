@@ -257,6 +257,7 @@ FIGURES = {
     "engine.number_batch": ("0",),
     "engine.lease": ("0",),
     "engine.back_channel_grace": ("-1",),
+    "engine.replies_kept": ("0",),
     "runtime.queue": ("0",),
     "runtime.senders": ("0",),
     "runtime.poll": ("0",),

@@ -1,0 +1,50 @@
+"""The channels that responses to the requests of a sequence take."""
+
+from __future__ import annotations
+
+from mercury.statemachine.messages import ANONYMOUS, EndpointReference
+from mercury.statemachine.policy import SourcePolicy
+from mercury.storage.records import Channel, RmdRecord, Role, SequenceKey
+
+#: Seconds between two looks whether the requests' sequence of replies that are kept has ended.
+REPLIES_LOOK = 3600.0
+#: Seconds after which a response sequence that nothing ended ends by itself.
+RESPONSE_IDLE = 86400.0
+
+
+def response_channel(request: RmdRecord, endpoint: EndpointReference) -> Channel:
+    """The channel for responses to the requests of a destination sequence."""
+    return Channel(
+        key=SequenceKey(endpoint.address, f"response/{request.identifier}"),
+        policy=SourcePolicy(
+            protocol=request.protocol, offer=False, idle_timeout=RESPONSE_IDLE if endpoint.addressable else None
+        ),
+        reply_to=EndpointReference(request.to),
+        role=Role.RESPONSE,
+        pair=request.identifier,
+    )
+
+
+def reply_channel(request: RmdRecord) -> Channel:
+    """The channel for replies outside any sequence, fetched over the back-channel, to the requests of a sequence.
+
+    What goes through it is kept while the request sequence lives: nobody tells that it arrived.
+    """
+    return Channel(
+        key=SequenceKey(ANONYMOUS, f"reply/{request.identifier}"),
+        policy=SourcePolicy(protocol=request.protocol, offer=False, idle_timeout=None, tombstone=0.0),
+        reply_to=EndpointReference(request.to),
+        role=Role.REPLY,
+        pair=request.identifier,
+    )
+
+
+def unfetchable_at(request: RmdRecord | None, grace: float) -> float | None:
+    """When nobody can fetch replies to the requests of a sequence any more; ``None`` = that is not known yet.
+
+    :param request: the sequence; ``None`` = it is forgotten.
+    :param grace: how long exchanges that were open at its end are thought of, in seconds.
+    """
+    if request is None:
+        return 0.0
+    return None if request.machine.ended_at is None else request.machine.ended_at + grace

@@ -1,0 +1,119 @@
+"""Ordinary replies: responses that travel outside any sequence, because none was offered or taken (LIVE-06).
+
+A reply that comes in gets an invoker buffer of its own, with one message in it: there is no number to order it by. One
+that goes out stands in the buffer of a sequence that is never told to the peer; see `Role.REPLY`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from mercury.engine.batch import Batch
+from mercury.engine.drafts import Draft
+from mercury.statemachine import events
+from mercury.statemachine.faults import Fault, FaultCode
+from mercury.statemachine.invoker import InvokerBuffer
+from mercury.statemachine.messages import IncompleteSequenceBehavior
+from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmsRecord, Role
+from mercury.wire import ns
+from mercury.wire.envelope import Payload
+
+log = logging.getLogger("mercury.engine.reception")
+
+#: How the buffers of single replies are named.
+REPLY = "reply:"
+#: Faults that say nothing about whether WS-ReliableMessaging is understood there.
+_AWAY = frozenset({FaultCode.DESTINATION_UNREACHABLE, FaultCode.ENDPOINT_UNAVAILABLE})
+
+
+def taken(batch: Batch, draft: Draft, body: Payload) -> bool:
+    """Take a message outside any sequence if it is the response to a request of ours; returns whether it is."""
+    row = _request(batch, draft)
+    if row is None or draft.envelope.action.startswith(tuple(ns.RM_VERSION)) or _says_nothing(draft, body):
+        return False
+    _store(batch, draft, body)
+    return True
+
+
+def fault_taken(batch: Batch, draft: Draft, fault: Fault) -> bool:
+    """Take a fault if it is what the application at the peer answers to a request of ours; returns whether it is.
+
+    It is when the request is acknowledged and no sequence was agreed upon for responses. Otherwise it is about the
+    delivery of the request, which goes on.
+    """
+    raw, row = draft.envelope.fault, _request(batch, draft)
+    generic = fault.code in (FaultCode.SENDER, FaultCode.RECEIVER) and fault.identifier is None and not fault.busy
+    if raw is None or row is None or not generic or draft.arrival.http.status == 503:
+        return False
+    request = batch.rms_by_id(row.sequence_id or "")
+    if request is None or request.offer_accepted or (row.number or 0) not in request.machine.acknowledged:
+        return False
+    _store(batch, draft, raw)
+    return True
+
+
+def answered_plainly(batch: Batch, record: RmsRecord, fault: Fault) -> bool:
+    """A sequence for responses is refused where they go to: they are posted there as they are. Returns whether."""
+    asked = record.channel.role is Role.RESPONSE and record.machine.alive and record.machine.identifier is None
+    if not asked or fault.busy or not fault.sender or fault.code in _AWAY:
+        return False
+    batch.tx.rms.delete(record)
+    record.channel = replace(record.channel, role=Role.REPLY)
+    record.due = batch.now
+    identifier, no_discard = batch.parts.ids.new(), IncompleteSequenceBehavior.NO_DISCARD
+    created = events.Created(identifier=identifier, expires_at=None, incomplete_behavior=no_discard)
+    record.machine.handle(created, batch.now, record.channel.policy)
+    batch.tx.rms.insert(record)
+    log.info("responses are posted outside any sequence", extra={"endpoint": record.channel.endpoint})
+    return True
+
+
+def _request(batch: Batch, draft: Draft) -> OutboundMessage | None:
+    """The request of ours that an arrival answers, where its responses may come from, while it waits for one."""
+    relates_to, exchange = draft.envelope.relates_to, draft.arrival.request
+    if relates_to is None or draft.envelope.sequence is not None or draft.arrival.service is not None:
+        return None
+    row = batch.tx.rms.row(relates_to)
+    if row is None or not row.expects_response:
+        return None
+    if exchange is None:
+        return row if row.channel.reply_to.addressable else None
+    return row if exchange.url == row.channel.endpoint else None
+
+
+def _says_nothing(draft: Draft, body: Payload) -> bool:
+    """An empty Body is a response like another, but not under 202: then it only carries acknowledgements."""
+    reply_to = draft.envelope.reply_to
+    return not body.xml and (draft.arrival.http.status == 202 or (reply_to is not None and reply_to.none))
+
+
+def _store(batch: Batch, draft: Draft, body: Payload) -> None:
+    """Keep the first response for its callback; another one is the same again."""
+    envelope = draft.envelope
+    row = batch.tx.rms.answered(envelope.relates_to or "")
+    if row is None or row.answered:
+        return
+    policy = batch.parts.application.policy(None)
+    machine = InvokerBuffer(in_order=True, assurance=policy.assurance, behavior=IncompleteSequenceBehavior.NO_DISCARD)
+    identifier = f"{REPLY}{batch.parts.ids.new()}"
+    batch.tx.invoker.insert(InvokerRecord(sequence=identifier, machine=machine))
+    batch.add_row(
+        InboundMessage(
+            sequence=identifier,
+            number=1,
+            last=True,
+            message_id=envelope.message_id,
+            action=envelope.action,
+            payload=body.xml,
+            element=body.name,
+            is_fault=body.is_fault,
+            headers=envelope.headers,
+            relates_to=envelope.relates_to,
+            received_at=batch.now,
+            correlation=row.correlation,
+        )
+    )
+    request = batch.rms_by_id(row.sequence_id or "")
+    if request is not None:
+        batch.raise_rms(request, events.ResponseStored())

@@ -1,0 +1,88 @@
+"""Responses outside any sequence, on every kind of store: kept over a restart, taken once, gone in the end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+import pytest
+
+from mercury import ApplicationFault, Mercury, MessageContext
+from mercury.wire.envelope import HttpMessage
+from tests.acceptance.processes import eventually
+from tests.scenario.foreign import Foreign, identifier_in
+
+from .conftest import EVERY, SQL
+from .shop import EAGER, Order, Placed, Shop, settings
+
+NO_OFFER = replace(EAGER, offer=False)
+
+
+def urls_of(kind: str, count: int, folder: Path, request: pytest.FixtureRequest) -> list[str]:
+    if kind == "memory":
+        return ["memory:"] * count
+    if kind == "sqlite":
+        return [f"sqlite:///{folder}/{number}.db" for number in range(count)]
+    create: Callable[[], str] = request.getfixturevalue("postgres_database")
+    return [create() for _ in range(count)]
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_requests_are_answered_without_an_offer_on_every_store(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    client_url, server_url = urls_of(kind, 2, tmp_path, request)
+    shop, answers, done = Shop(), [], threading.Event()
+    with shop.open(server_url) as (_, url), Mercury(client_url, settings=settings()) as mercury:
+
+        @mercury.callback("placed")
+        def placed(answer: Placed, context: MessageContext) -> None:
+            context.transaction.after_commit(lambda: (answers.append(answer.id), done.set()))
+
+        sender = mercury.to(url, policy=NO_OFFER, listen=False)
+        futures = [sender.request(Order(number), response=Placed, operation="ask") for number in range(1, 11)]
+        assert [future.result(30) for future in futures] == [Placed(number) for number in range(1, 11)]
+        with pytest.raises(ApplicationFault, match="no such orders"):
+            sender.request(Order(-1), response=Placed, operation="ask").result(30)
+        sender.request_with_callback(Order(11), "placed", operation="ask")
+        assert done.wait(30)
+        eventually(lambda: sender.pending == 0, "every request is acknowledged and answered")
+        with mercury.store.transaction() as tx:
+            left = [record.sequence for record in tx.invoker.all() if record.sequence.startswith("reply:")]
+        assert left == []
+    assert shop.orders == list(range(1, 12))
+    assert answers == [11]
+
+
+@pytest.mark.parametrize("kind", SQL)
+def test_a_reply_is_given_again_after_a_restart_of_the_server(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    (server_url,) = urls_of(kind, 1, tmp_path, request)
+    shop, foreign = Shop(), Foreign()
+    with shop.open(server_url) as (_, url):
+        identifier = identifier_in(post(url, foreign.create()))
+        asked = order(foreign, identifier, url)
+        first = post(url, asked)
+    port = urlsplit(url).port or 0
+    with shop.open(server_url, port):
+        second = post(url, asked)
+    assert b">1</" in first.body
+    assert first.body == second.body
+    assert shop.orders == [1]
+
+
+def order(foreign: Foreign, identifier: str, url: str) -> HttpMessage:
+    content = '<o:ask xmlns:o="urn:mercury:app"><o:id>1</o:id></o:ask>'
+    headers = foreign.sequence(identifier, 1)
+    return foreign.envelope("urn:mercury:app/ask", content, headers=headers, message_id="urn:request", to=url)
+
+
+def post(url: str, http: HttpMessage) -> HttpMessage:
+    asked = Request(url, http.body, {"Content-Type": http.content_type})  # noqa: S310  this test's own server
+    with urlopen(asked, timeout=30) as reply:  # noqa: S310
+        return HttpMessage(reply.read(), reply.headers["Content-Type"], None, reply.status)
