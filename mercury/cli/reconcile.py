@@ -34,6 +34,12 @@ def reconcile(
     arrival: Annotated[str | None, typer.Option(metavar="COLUMN", help="The server's order of arrival.")] = None,
     client_store: Annotated[str | None, typer.Option(metavar="URL", help="The client's Mercury store.")] = None,
     server_store: Annotated[str | None, typer.Option(metavar="URL", help="The server's Mercury store.")] = None,
+    client_log: Annotated[
+        str | None, typer.Option(metavar="URL", help="The client's decision log; left out, the setting xa.log.")
+    ] = None,
+    server_log: Annotated[
+        str | None, typer.Option(metavar="URL", help="The server's decision log; left out, the setting xa.log.")
+    ] = None,
     correlation: Annotated[
         str | None, typer.Option(metavar="TEMPLATE", help="The correlation of a row's message, as order:{id}.")
     ] = None,
@@ -56,7 +62,7 @@ def reconcile(
         "client": {"url": client, "table": client_table, "order": order, "correlation": correlation},
         "server": {"url": server, "table": server_table, "arrival": arrival},
         "compare": {"key": _names(key), "columns": _names(compare)},
-        "stores": {"client": client_store, "server": server_store},
+        "stores": {"client": client_store, "server": server_store, "client_log": client_log, "server_log": server_log},
         "report": {"out": None if out is None else str(out), "rows": rows, "complete": complete or None},
         "spark": {"master": master},
     }
@@ -64,6 +70,7 @@ def reconcile(
         chosen = {name: value for name, value in options.items() if value is not None}
         if chosen:
             values[section] = {**values.get(section, {}), **chosen}
+    _name_logs(values)
     settings = make_config(values)
     try:
         with _progress(shown=output is Format.TEXT) as tell:
@@ -73,6 +80,18 @@ def reconcile(
     show(output, result.as_json(), lambda: _tell(result))
     if not result.reconciled:
         raise typer.Exit(FAILED)
+
+
+def _name_logs(values: dict[str, Any]) -> None:
+    """The decision log of the settings (``xa.log``), for stores whose log is not named: what is in doubt by it is not
+    lost. It is asked for the decisions of these stores only, so that it does no harm where it is another one's.
+    """
+    from mercury.settings import load
+
+    stores, log = values.get("stores", {}), load().xa.log
+    for side in ("client", "server"):
+        if log is not None and stores.get(side) is not None:
+            stores.setdefault(f"{side}_log", log)
 
 
 def _names(text: str | None) -> list[str] | None:

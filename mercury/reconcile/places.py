@@ -89,13 +89,22 @@ class NothingLeft:
 
 
 @contextlib.contextmanager
-def opened(source: str | None, destination: str | None, *, responses: bool) -> Iterator[Places]:
+def opened(
+    source: str | None,
+    destination: str | None,
+    *,
+    responses: bool,
+    source_log: str | None = None,
+    destination_log: str | None = None,
+) -> Iterator[Places]:
     """The places of messages between two stores, at the present moment, until the block ends.
 
     :param source: the URL of the store that sends; ``memory:`` = gone with its process; ``None`` = not known.
     :param destination: that of the store that receives.
     :param responses: the messages are responses to requests that went the other way.
-    :raises StorageError: a store can not be reached.
+    :param source_log: the URL of the decision log of the store that sends, where it has one of its own.
+    :param destination_log: that of the store that receives.
+    :raises StorageError: a store or a log can not be reached.
     :raises ConfigurationError: a URL names no store.
     """
     from mercury.reconcile.stores import SqlPlaces, opened_store
@@ -110,7 +119,19 @@ def opened(source: str | None, destination: str | None, *, responses: bool) -> I
         # The source first: what has left it by then has reached the destination when that is looked at.
         first = stack.enter_context(opened_store(source)) if source not in (None, MEMORY) else None
         second = stack.enter_context(opened_store(destination)) if destination not in (None, MEMORY) else None
-        yield SqlPlaces(first, second, complete=source is not None and destination is not None, responses=responses)
+        # The logs after the stores and before the table: what is finished there by then is seen in the table.
+        logs = [
+            stack.enter_context(opened_store(log)) if log is not None and store is not None else None
+            for log, store in ((source_log, first), (destination_log, second))
+        ]
+        yield SqlPlaces(
+            first,
+            second,
+            complete=source is not None and destination is not None,
+            responses=responses,
+            source_log=logs[0],
+            destination_log=logs[1],
+        )
 
 
 #: A store that is lost with its process.

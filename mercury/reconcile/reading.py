@@ -36,7 +36,7 @@ _SETTINGS: Mapping[str, Mapping[str, type]] = MappingProxyType(
             {"url": str, "table": str, "where": str, "arrival": str, "time": str, "time_zone": str}
         ),
         "compare": MappingProxyType({"key": list, "columns": list}),
-        "stores": MappingProxyType({"client": str, "server": str}),
+        "stores": MappingProxyType({"client": str, "server": str, "client_log": str, "server_log": str}),
         "response": MappingProxyType(
             {"url": str, "table": str, "where": str, "key": list, "time": str, "time_zone": str, "columns": dict}
         ),
@@ -73,7 +73,7 @@ def read_file(file: Path, environment: Mapping[str, str] | None = None) -> dict[
                 _check(f"{where}columns.{name}", column, _COLUMN)
             continue
         _check(f"{where}{section}", given, _SETTINGS[section])
-        for name in ("url", "client", "server"):
+        for name in ("url", "client", "server", "client_log", "server_log"):
             if isinstance(given.get(name), str):
                 given[name] = _expand(f"{where}{section}.{name}", given[name], environment)
     return values
@@ -102,6 +102,8 @@ def make_config(values: Mapping[str, Any]) -> Config:
         correlation=client.get("correlation"),
         client_store=stores.get("client"),
         server_store=stores.get("server"),
+        client_log=stores.get("client_log"),
+        server_log=stores.get("server_log"),
         response=_response(values["response"], client, key) if "response" in values else None,
         out=Path(report["out"]) if "out" in report else None,
         listed=report.get("rows", 200),

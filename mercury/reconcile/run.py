@@ -71,23 +71,28 @@ def _check(config: Config) -> None:
         if each is not None:
             with (
                 held(each.client.url, each.client.name, None) as client,
-                places.opened(each.client_store, each.server_store, responses=False),
+                _between(each, back=False),
                 held(each.server.url, each.server.name, None) as server,
             ):
                 check(each, client, server)
 
 
+def _between(config: Config, *, back: bool) -> contextlib.AbstractContextManager[places.Places]:
+    """The stores between the two tables, with their decision logs, in the direction of the messages."""
+    stores, logs = (config.client_store, config.server_store), (config.client_log, config.server_log)
+    if back:
+        stores, logs = stores[::-1], logs[::-1]
+    return places.opened(*stores, responses=back, source_log=logs[0], destination_log=logs[1])
+
+
 def _direction(config: Config, spark: SparkSession, progress: Progress, title: str, *, back: bool) -> Result:
-    source, destination = (
-        (config.server_store, config.client_store) if back else (config.client_store, config.server_store)
-    )
     client, server = config.client, config.server
     began = datetime.datetime.now(datetime.UTC)
     started = time.perf_counter()
     progress("looking at the tables", 0, 0)
     with contextlib.ExitStack() as stack:
         ours = stack.enter_context(held(client.url, client.name, client.where))
-        between = stack.enter_context(places.opened(source, destination, responses=back))
+        between = stack.enter_context(_between(config, back=back))
         theirs = stack.enter_context(held(server.url, server.name, server.where))
         plan, client_rows, server_rows = make_plan(config, ours, theirs, spark.sparkContext.defaultParallelism)
         result = Result(

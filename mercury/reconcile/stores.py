@@ -8,6 +8,7 @@ letters.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from mercury.storage.sql.schema import (
     RMS_MESSAGE,
     STORE,
 )
+from mercury.storage.xa.names import STORE_BRANCH, prefix
 
 #: Values that one statement asks for: every database takes as many.
 BATCH = 500
@@ -53,21 +55,32 @@ class SqlPlaces:
     :param destination: the store that receives.
     :param complete: both are known, so that what is in neither is lost.
     :param responses: the messages are responses; they are found by the requests they answer.
+    :param source_log: the decision log of the store that sends, where it has one of its own.
+    :param destination_log: that of the store that receives.
     """
 
     def __init__(
-        self, source: Source | None, destination: Source | None, *, complete: bool, responses: bool = False
+        self,
+        source: Source | None,
+        destination: Source | None,
+        *,
+        complete: bool,
+        responses: bool = False,
+        source_log: Source | None = None,
+        destination_log: Source | None = None,
     ) -> None:
         self._source, self._destination = source, destination
         self._complete, self._responses = complete, responses
-        self._in_doubt = _unfinished(destination)
-        at_source = _unfinished(source)
+        at_destination = _unfinished(destination, destination_log)
+        at_source = _unfinished(source, source_log)
+        #: A row may be nowhere because it waits for one of them, or because the message that is about it does.
+        self._in_doubt = bool(at_destination) or any(STORE_BRANCH in branches for branches in at_source)
         notes = []
-        if self._in_doubt:
-            notes.append(f"{self._in_doubt} two-phase commits at the destination are not finished")
+        if at_destination:
+            notes.append(f"{len(at_destination)} two-phase commits at the destination are not finished")
         if at_source:
             notes.append(
-                f"{at_source} two-phase commits at the source are not finished: what they sent may look unexpected"
+                f"{len(at_source)} two-phase commits at the source are not finished: what they sent may look unexpected"
             )
         self.notes: Sequence[str] = tuple(notes)
 
@@ -157,10 +170,13 @@ class SqlPlaces:
         return found
 
 
-def _unfinished(store: Source | None) -> int:
-    """Two-phase commits that are decided and not finished on every branch."""
-    query = sa.select(sa.func.count()).select_from(DECISION).where(DECISION.c.outcome == "commit")
-    return next((count for (count,) in _rows(store, query)), 0)
+def _unfinished(store: Source | None, log: Source | None) -> list[set[str]]:
+    """The databases of each two-phase commit that is decided and not known to be finished, in the store or its log."""
+    query = sa.select(DECISION.c.branches).where(DECISION.c.outcome == "commit")
+    found = list(_rows(store, query))
+    for (known,) in _rows(store, sa.select(STORE.c.id)):  # several stores may share a log
+        found += _rows(log, query.where(DECISION.c.gtrid.startswith(prefix(known), autoescape=True)))
+    return [set(json.loads(branches)) for (branches,) in found]
 
 
 def _rows(store: Source | None, query: sa.Select[Any]) -> Iterable[Sequence[Any]]:

@@ -84,6 +84,13 @@ class Between:
         with changed(url) as connection:
             connection.execute(sa.insert(DECISION).values(values))
 
+    def decided_in(self, log: str, gtrid: str, branches: str) -> None:
+        """The same, in a decision log of its own."""
+        open_store(log).close()
+        values = {"gtrid": gtrid, "outcome": "commit", "incarnation": "i1", "branches": branches, "decided_at": NOW}
+        with changed(log) as connection:
+            connection.execute(sa.insert(DECISION).values(values))
+
     def places(self, correlations: list[str]) -> dict[str, Found]:
         with opened(self.client_url, self.server_url, responses=False) as places:
             return dict(places.of(correlations))
@@ -144,6 +151,30 @@ def test_what_is_nowhere_is_in_doubt_while_a_commit_of_the_server_is_not_finishe
     assert (found[ORDER[0]].where, found[ORDER[1]].where) == (Where.WAITING_IN_RMS, Where.IN_DOUBT)
     with opened(between.client_url, between.server_url, responses=False) as places:
         assert any("not finished" in note for note in places.notes)
+
+
+@pytest.mark.parametrize(
+    ("side", "branches", "expected"),
+    [
+        pytest.param("server", '{"app": 7}', Where.IN_DOUBT, id="the rows of the server wait"),
+        pytest.param("client", '{"store": 7, "app": 8}', Where.IN_DOUBT, id="the messages of the client wait"),
+        pytest.param("client", '{"app": 8}', None, id="only the rows of the client wait"),
+        pytest.param("another", '{"app": 7}', None, id="it is about another store"),
+    ],
+)
+def test_what_is_nowhere_is_in_doubt_while_a_commit_in_the_decision_log_is_not_finished(
+    between: Between, tmp_path: Path, side: str, branches: str, expected: Where | None
+) -> None:
+    stores: dict[str, str] = {}
+    for name, url in (("client", between.client_url), ("server", between.server_url)):
+        with changed(url) as connection:
+            stores[name] = connection.execute(sa.text("select id from mercury_store")).scalar_one()
+    log = f"sqlite:///{tmp_path}/log.sqlite"
+    between.decided_in(log, f"mercury:{stores.get(side, 'another')}:i1.1", branches)
+    logs = {"source_log": log, "destination_log": log}
+    with opened(between.client_url, between.server_url, responses=False, **logs) as places:
+        found = places.of(ORDER[:1]).get(ORDER[0])
+    assert (found.where if found is not None else None) is expected
 
 
 def test_without_one_of_the_stores_nothing_is_called_lost(between: Between) -> None:
