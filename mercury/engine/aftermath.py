@@ -11,8 +11,9 @@ from mercury.statemachine.effects import Certainty, RmsEffect
 from mercury.statemachine.faults import Fault
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import SourcePolicy
+from mercury.statemachine.protocol import RmVersion
 from mercury.storage.api import Transaction
-from mercury.storage.records import DeadLetter, Direction, InboundMessage, OutboundMessage, RmsRecord
+from mercury.storage.records import DeadLetter, Direction, InboundMessage, OutboundKind, OutboundMessage, RmsRecord
 
 log = logging.getLogger("mercury.engine")
 
@@ -49,6 +50,15 @@ def apply_rms_effects(
                 _bury_outbound(tx, parts, record, effect, now)
                 record.ended_at = now
                 _end_waiting(tx, parts, record, now)
+            case effects.Replaced():
+                record.ended_at = now
+                if record.machine.last_message is not None and record.machine.rm is RmVersion.RM11:
+                    # The application has said it, and nothing that moved says it again.
+                    end = OutboundMessage(
+                        message_id=parts.ids.new(), channel=record.channel, kind=OutboundKind.END, created_at=now
+                    )
+                    tx.rms.append(end)
+                log.info("CreateSequence is sent anew: its repetition was refused", extra=_about(record))
             case effects.Ended():
                 record.ended_at = now
                 release_acknowledged(tx, record)

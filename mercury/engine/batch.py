@@ -25,7 +25,7 @@ from mercury.statemachine.messages import (
     TerminateSequence,
     TerminateSequenceResponse,
 )
-from mercury.statemachine.rms import RmsWork
+from mercury.statemachine.rms_counters import RmsWork
 from mercury.storage.api import Transaction
 from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord, RmsRecord, SequenceKey
 

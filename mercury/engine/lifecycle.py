@@ -9,6 +9,7 @@ from mercury.engine.batch import Batch
 from mercury.engine.channels import response_channel
 from mercury.engine.drafts import Draft, Reply, unknown_sequence
 from mercury.statemachine import effects, events
+from mercury.statemachine.events import FailureReason
 from mercury.statemachine.faults import Fault, FaultCode, Ranges
 from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.messages import (
@@ -186,10 +187,15 @@ def created(batch: Batch, draft: Draft, body: CreateSequenceResponse) -> None:
     record = next((known for known in batch.records() if known.create_message_id == relates_to), None)
     if record is None and relates_to is None and request is not None and request.record_id is not None:
         record = batch.rms_by_id(request.record_id)
-    if record is None or record.machine.identifier is not None or not record.machine.alive:
+    if record is None or record.machine.identifier is not None:
+        return
+    if not record.machine.alive and record.machine.failure is not FailureReason.REPLACED:
         return
     if batch.rms_identifier_taken(body.identifier):
         log.warning("an identifier was given twice; the second is ignored", extra={"sequence": body.identifier})
+        return
+    if record.machine.failure is FailureReason.REPLACED:
+        _end_orphan(batch, record, body.identifier)
         return
     expires_at = None if body.expires is None else batch.now + body.expires
     behavior = body.mercury_behavior or body.incomplete_behavior
@@ -200,6 +206,14 @@ def created(batch: Batch, draft: Draft, body: CreateSequenceResponse) -> None:
         told = body.mercury_behavior is not None
         _open_offered(batch, record, record.offered, body.accept_acks_to, told=told)
     log.info("sequence started", extra={"sequence": body.identifier, "endpoint": record.channel.endpoint})
+
+
+def _end_orphan(batch: Batch, record: RmsRecord, identifier: str) -> None:
+    """RM-CS-13: the response to a CreateSequence that was replaced came late. Nobody uses its sequence: it ends."""
+    record.machine = RMSSequence.orphan(record.machine.rm, identifier, batch.now)
+    record.ended_at = None
+    batch.change_rms(record)
+    log.info("a sequence that was replaced is ended", extra={"sequence": identifier})
 
 
 def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: EndpointReference, *, told: bool) -> None:

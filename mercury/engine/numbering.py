@@ -6,11 +6,14 @@ opens by quarters: otherwise every acknowledgement would cost a transaction that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mercury.engine.aftermath import ABANDONED, DAMAGED, bury, handle_rms, holds_back
 from mercury.engine.channels import unfetchable_at
 from mercury.engine.parts import Parts
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty, RmsEffect
+from mercury.statemachine.events import FailureReason
 from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.rms import RMSSequence
 from mercury.storage.api import Transaction
@@ -149,6 +152,12 @@ class Numbering:
             create_message_id=new(),
             offered=new() if channel.policy.offer and channel.role is Role.REQUEST else None,
         )
+        replaced = replaced_before(self._records)
+        if replaced:
+            record.created_at = replaced[0].created_at  # a limit by age counts from the first one
+        if len(replaced) > 1:
+            pause = channel.policy.retransmission.delay(len(replaced) - 1, self._parts.ids.chance())
+            record.machine.control_due = self._now + pause  # each one leaves an orphan at the peer
         if self._records:
             self._records[-1].holds = False
         self._room = None if channel.back_channel else channel.policy.window
@@ -170,3 +179,13 @@ class Numbering:
 
     def _handle(self, record: RmsRecord, event: events.RmsInput) -> tuple[RmsEffect, ...]:
         return handle_rms(self._tx, self._parts, record, event, self._now)
+
+
+def replaced_before(records: Sequence[RmsRecord]) -> list[RmsRecord]:
+    """The sequences at the end of these whose CreateSequence was sent anew, one after the other."""
+    found: list[RmsRecord] = []
+    for record in reversed(records):
+        if record.machine.failure is not FailureReason.REPLACED:
+            break
+        found.insert(0, record)
+    return found

@@ -13,13 +13,13 @@ from mercury.engine.aftermath import DAMAGED, bury, handle_rms, release_acknowle
 from mercury.engine.channels import REPLIES_LOOK, unfetchable_at
 from mercury.engine.destination import end_offered
 from mercury.engine.exchange import Outgoing, Purpose, Step
-from mercury.engine.numbering import Numbering
+from mercury.engine.numbering import Numbering, replaced_before
 from mercury.engine.parts import Parts, PutOff
 from mercury.errors import Conflict, TransientStorageError
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import SequenceAcknowledgement
-from mercury.statemachine.rms import RmsWork
+from mercury.statemachine.rms_counters import RmsWork
 from mercury.storage.api import Claim, Seeker, Topic, Transaction
 from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord, SequenceKey
 from mercury.wire.envelope import Envelope
@@ -109,7 +109,7 @@ class _KeyWork:
         numbering.run()
         self.step.responses += numbering.responses
         for index, record in enumerate(records):
-            self._advance(tx, record, records[index - 1] if index else None)
+            self._advance(tx, record, records[:index])
             if record.id in paired and not record.machine.alive and not self._pairs:
                 raise _PairEnds
             if not record.machine.alive and record.offered in pairs:
@@ -133,17 +133,20 @@ class _KeyWork:
 
     # --- transmitting ----------------------------------------------------------------------------------------------
 
-    def _advance(self, tx: Transaction, record: RmsRecord, before: RmsRecord | None) -> None:
+    def _advance(self, tx: Transaction, record: RmsRecord, earlier: list[RmsRecord]) -> None:
         """Post what is due of one sequence and find out when something is due next.
 
-        :param before: the sequence that this one carries on.
+        :param earlier: the sequences of its key before it; it carries on the last one that was not replaced.
         """
+        replaced = replaced_before(earlier)
+        carried_on = earlier[: len(earlier) - len(replaced)]
+        before = carried_on[-1] if carried_on else None
         if before is not None and record.machine.identifier is None:
             record.follows = before.machine.identifier
         times: list[float | None] = []
         if record.machine.alive and not record.channel.back_channel:
             times.append(self._transmit(tx, record))
-            self._control(tx, record, before)
+            self._control(tx, record, before, sum(each.machine.control_attempts for each in replaced))
         elif record.machine.alive:
             times.append(self._settle_back_channel(tx, record))
         times.append(record.machine.next_due(record.channel.policy, posts=not record.channel.back_channel))
@@ -192,7 +195,11 @@ class _KeyWork:
             bury(tx, self.parts, tx.rms.take(record, ((number, number),)), DAMAGED, certainty, self.now)
         self._handle(tx, record, events.GaveUp())
 
-    def _control(self, tx: Transaction, record: RmsRecord, before: RmsRecord | None) -> None:
+    def _control(self, tx: Transaction, record: RmsRecord, before: RmsRecord | None, attempts: int) -> None:
+        """Post the message that creates, closes or terminates, if it is due.
+
+        :param attempts: how often CreateSequence was sent for the sequences that this one replaces.
+        """
         machine, policy = record.machine, record.channel.policy
         work = machine.work(policy)
         if record.channel.plain:
@@ -201,7 +208,7 @@ class _KeyWork:
         if work in (None, RmsWork.TRANSMIT) or not policy.retransmission.is_due(machine.control_due, self.now):
             return
         if work is RmsWork.CREATE:
-            over = policy.retransmission.exhausted(machine.control_attempts, self.now - record.created_at)
+            over = policy.retransmission.exhausted(attempts + machine.control_attempts, self.now - record.created_at)
         else:
             over = machine.control_attempts >= policy.end_attempts
         if over:

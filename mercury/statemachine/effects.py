@@ -60,6 +60,11 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """The sequence may exist without being known here; its messages have moved. If its identifier turns up, end it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The end is settled."""
 
@@ -71,7 +76,7 @@ class RaiseFault:
     fault: Fault
 
 
-RmsEffect = Numbered | Refused | Released | Moved | Failed | Ended | RaiseFault
+RmsEffect = Numbered | Refused | Released | Moved | Failed | Replaced | Ended | RaiseFault
 
 # --- RMDSequence ---------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ class FailureReason(enum.Enum):
 
     #: The destination makes no sequence.
     REFUSED = "refused"
+    #: The destination refused the repetition of CreateSequence: it may have made a sequence before (RM-CS-13).
+    REPLACED = "replaced, because a repetition was refused"
     #: The destination does not know the sequence (any more).
     UNKNOWN = "unknown sequence"
     #: The destination ended it.

@@ -20,53 +20,14 @@ from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
 from mercury.statemachine.ranges import RangeSet
+from mercury.statemachine.rms_counters import RmsCounters
 from mercury.statemachine.table import Cell, Kind
 from mercury.statemachine.tables import RMS, RmsEvent, RmsState
 
 
-class RmsWork(enum.Enum):
-    """What the state asks to be put on the wire."""
-
-    CREATE = "CreateSequence"
-    TRANSMIT = "messages"
-    CLOSE = "CloseSequence"
-    TERMINATE = "TerminateSequence"
-
-
 @dataclass
-class RMSSequence:
-    """The counters of a sequence at its source, and its state. Times are seconds since the epoch."""
-
-    rm: RmVersion
-    state: RmsState
-    #: When something was last heard from the destination, or there was last nothing to be heard.
-    last_heard: float
-    #: C: the destination has said its final word.
-    closed: bool = False
-    #: F: why the sequence failed.
-    failure: FailureReason | None = None
-    identifier: str | None = None
-    #: The highest number assigned.
-    last_number: int = 0
-    #: The highest number that may be on the wire.
-    highest_sent: int = 0
-    acknowledged: RangeSet = field(default_factory=RangeSet)
-    #: Numbers that left for a successor sequence.
-    moved: RangeSet = field(default_factory=RangeSet)
-    #: The last number there will be, once known; 0 = the sequence ends without a message.
-    last_message: int | None = None
-    #: When the end was settled.
-    settled_at: float | None = None
-    #: The application does not wait for what is not acknowledged.
-    abandoned: bool = False
-    #: Requests whose response is not stored yet; the end waits for them.
-    unanswered: int = 0
-    incomplete_behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
-    expires_at: float | None = None
-    #: Transmissions of the present control message (create, close or terminate).
-    control_attempts: int = 0
-    #: When the control message is due again.
-    control_due: float = 0.0
+class RMSSequence(RmsCounters):
+    """A sequence at its source: what happens to its counters. Times are seconds since the epoch."""
 
     @classmethod
     def start(cls, rm: RmVersion, now: float) -> RMSSequence:
@@ -78,91 +39,12 @@ class RMSSequence:
         """A sequence that the peer offered and this side accepted: it exists already."""
         return cls(rm=rm, state=RmsState.IDLE, last_heard=now, identifier=identifier, expires_at=expires_at)
 
-    # --- questions -------------------------------------------------------------------------------------------------
-
-    @property
-    def alive(self) -> bool:
-        """Neither ended nor failed."""
-        return self.failure is None and self.state is not RmsState.ENDED
-
-    @property
-    def takes_messages(self) -> bool:
-        """Whether a new message may get a number."""
-        return (
-            self.failure is None
-            and RMS[self.state, RmsEvent.AMR].kind is Kind.MOVE
-            and self.last_number < MAX_MESSAGE_NUMBER
-        )
-
-    @property
-    def outstanding(self) -> bool:
-        """MIB: a number is neither acknowledged nor moved."""
-        if self.acknowledged.covers(1, self.last_number):
-            return False
-        return not self._done().covers(1, self.last_number)
-
-    @property
-    def in_flight(self) -> int:
-        """How many numbers may be on the wire and are neither acknowledged nor moved."""
-        return sum(high - low + 1 for low, high in self._done().gaps(1, self.highest_sent))
-
-    def lowest_outstanding(self) -> int:
-        """The lowest number that is neither acknowledged nor moved; one above the last when there is none."""
-        return min((self._done() if self.moved else self.acknowledged).first_missing(), self.last_number + 1)
-
-    def predicate(self) -> str:
-        """The tuple that the counters spell: always the state's value while F is not set."""
-        factors = (
-            self.identifier is not None,
-            self.outstanding,
-            self.last_message is not None,
-            self.settled_at is not None,
-        )
-        return "".join("01"[factor] for factor in factors)
-
-    def work(self, policy: SourcePolicy) -> RmsWork | None:
-        """What is to be put on the wire in this state; whether it is due is another question."""
-        if self.failure is not None:
-            return None
-        match self.state:
-            case RmsState.CREATING | RmsState.CREATING_LAST:
-                return RmsWork.CREATE
-            case RmsState.SENDING:
-                return RmsWork.TRANSMIT
-            case RmsState.SENDING_LAST:
-                abandons = self.abandoned and self.rm is RmVersion.RM11
-                return RmsWork.CLOSE if abandons else RmsWork.TRANSMIT
-            case RmsState.ENDING:
-                closes = self.rm is RmVersion.RM11 and not self.closed
-                if self.unanswered and not self.abandoned:
-                    # A destination that withholds everything until it knows the end answers nothing before.
-                    withheld = self.incomplete_behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
-                    return RmsWork.CLOSE if closes and withheld else None
-                return RmsWork.CLOSE if closes and policy.close else RmsWork.TERMINATE
-            case RmsState.IDLE | RmsState.ENDED:
-                return None
-
-    def kept(self, number: int) -> bool:
-        """Whether an acknowledged body may still be needed for a successor sequence (IncompleteSequenceBehavior)."""
-        match self.incomplete_behavior:
-            case IncompleteSequenceBehavior.NO_DISCARD:
-                return False
-            case IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP:
-                return number >= self.acknowledged.first_missing()
-            case IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
-                return self.state not in (RmsState.ENDING, RmsState.ENDED)
-
-    def next_due(self, policy: SourcePolicy, *, posts: bool = True) -> float | None:
-        """When `Tick` or control work is due next; the retransmission of messages has its own schedule.
-
-        :param posts: whether control messages can be sent at all.
-        """
-        if not self.alive:
-            return None
-        times = [self.expires_at, self._inactive_at(policy), self._idle_at(policy)]
-        if posts and self.work(policy) not in (None, RmsWork.TRANSMIT):
-            times.append(self.control_due)
-        return min((at for at in times if at is not None), default=None)
+    @classmethod
+    def orphan(cls, rm: RmVersion, identifier: str, now: float) -> RMSSequence:
+        """A sequence whose identifier came after it was replaced: it is empty, and only its end is to be told."""
+        own = cls(rm=rm, state=RmsState.ENDING, last_heard=now, identifier=identifier, closed=True, control_due=now)
+        own.last_message = 0
+        return own
 
     # --- events ----------------------------------------------------------------------------------------------------
 
@@ -296,11 +178,20 @@ class RMSSequence:
                 yield from self._fail(FailureReason.TERMINATED, now)
             case FaultCode.CREATE_SEQUENCE_REFUSED | FaultCode.WSRM_REQUIRED:
                 if self.identifier is None and not fault.busy and fault.sender:
-                    yield from self._fail(FailureReason.REFUSED, now)
+                    repeated = fault.code is FaultCode.CREATE_SEQUENCE_REFUSED and self.control_attempts > 1
+                    yield from self._replaced() if repeated else self._fail(FailureReason.REFUSED, now)
             case FaultCode.MESSAGE_NUMBER_ROLLOVER:
                 yield from self._roll_over(fault.max_message_number, now)
             case _:
                 pass
+
+    def _replaced(self) -> Iterator[RmsEffect]:
+        """RM-CS-13: some destinations refuse a repetition because they know its offer. It is asked for anew."""
+        left = self._left_over(final=False)
+        self.moved.update(left)
+        self.failure = FailureReason.REPLACED
+        yield effects.Moved(left)
+        yield effects.Replaced()
 
     def _roll_over(self, max_message_number: int | None, now: float) -> Iterator[RmsEffect]:
         """FLT-04: no new numbers; what the destination does not take goes to a successor."""
@@ -380,21 +271,6 @@ class RMSSequence:
         return left_over(
             self.incomplete_behavior, self.last_number, acknowledged=self.acknowledged, moved=self.moved, final=final
         )
-
-    def _done(self) -> RangeSet:
-        done = self.acknowledged.copy()
-        done.update(self.moved)
-        return done
-
-    def _inactive_at(self, policy: SourcePolicy) -> float | None:
-        if policy.inactivity_timeout is None or self.state in (RmsState.IDLE, RmsState.ENDING):
-            return None  # nothing is unacknowledged
-        return self.last_heard + policy.inactivity_timeout
-
-    def _idle_at(self, policy: SourcePolicy) -> float | None:
-        if policy.idle_timeout is None or self.state is not RmsState.IDLE or self.unanswered:
-            return None
-        return self.last_heard + policy.idle_timeout
 
     # --- the table -------------------------------------------------------------------------------------------------
 

@@ -149,15 +149,16 @@ RMS = read_table(
     1011  refuse x    1011 1011 x    1011   1011   1011 1011
     """,
     work={
-        RmsState.CREATING: "(re)send CreateSequence, with the same MessageID and offer",
-        RmsState.CREATING_LAST: "(re)send CreateSequence, with the same MessageID and offer",
+        RmsState.CREATING: "(re)send CreateSequence, with the same MessageID and offer; a refused repeat: see F",
+        RmsState.CREATING_LAST: "the same",
         RmsState.IDLE: "nothing; when idle for long, end",
         RmsState.SENDING: "(re)transmit due messages",
-        RmsState.SENDING_LAST: "(re)transmit due messages; WS-RM 1.1, to abandon the rest: CloseSequence",
+        RmsState.SENDING_LAST: "(re)transmit due messages; WS-RM 1.0: a bare LastMessage when all before it is "
+        "acknowledged; WS-RM 1.1, to abandon the rest: CloseSequence",
         RmsState.ENDING: "WS-RM 1.1: CloseSequence while not C, then TerminateSequence; WS-RM 1.0: TerminateSequence",
         RmsState.ENDED: "nothing; answers CloseSequence and TerminateSequence",
     },
-    start=("AMR: 0100", "LMR+: 0110", "an accepted offer: 1000"),
+    start=("AMR: 0100", "LMR+: 0110", "an accepted offer: 1000", "a late answer to a CreateSequence that was replaced: 1010"),
 )
 
 RMD = read_table(

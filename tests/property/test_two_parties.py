@@ -21,7 +21,8 @@ from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy, SourcePolicy
 from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.rmd import RMDSequence
-from mercury.statemachine.rms import RMSSequence, RmsWork
+from mercury.statemachine.rms import RMSSequence
+from mercury.statemachine.rms_counters import RmsWork
 from mercury.statemachine.tables import InvokerState, RmsState
 
 walks = settings(derandomize=True, deadline=None, max_examples=500)

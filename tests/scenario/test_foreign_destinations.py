@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mercury.engine.exchange import ACCEPTED
+from mercury.statemachine.events import FailureReason
 from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.tables import RmsState
+from mercury.storage.records import RmsRecord
+from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM10_SOAP11, RM10_SOAP12, RM11_SOAP12, Foreign, answer_to, brought
-from .harness import Link, Pair
+from .harness import PATIENT, Link, Pair
 
 OLD = pytest.mark.parametrize("protocol", [RM10_SOAP11, RM10_SOAP12], ids=str)
 
@@ -71,3 +76,122 @@ def test_a_repeated_terminate_sequence_that_is_accepted_without_a_word_settles_t
     assert theirs.link.wait(0)
     assert theirs.pair.count("TerminateSequence") == 2
     assert theirs.pair.client.source().machine.state is RmsState.ENDED
+
+
+# --- CreateSequence --------------------------------------------------------------------------------------------------
+
+
+class Forgetful:
+    """A client whose first CreateSequence was answered, but the answer was lost; its repetition is refused.
+
+    Metro does so: the identifier that is offered is known to it (RM-CS-13).
+    """
+
+    def __init__(self, protocol: Protocol = RM11_SOAP12, **changes: object) -> None:
+        self.pair, self.foreign = Pair(), Foreign(protocol)
+        self.client = self.pair.client
+        self.pair.server.stop()
+        self.link: Link = self.pair.link(protocol, **changes)
+
+    def refuse_the_repetition(self) -> None:
+        """The answer to what is asked for now is lost, and its repetition is refused."""
+        self.wait()
+        self.pair.carry()
+        self.repeat()
+
+    def wait(self) -> None:
+        """Until something is on the wire."""
+        self.pair.turn()
+        for _ in range(100):
+            if self.pair.wire:
+                return
+            self.pair.now += 1
+            self.pair.turn()
+
+    def repeat(self) -> None:
+        self.wait()
+        self.answer(self.foreign.fault("CreateSequenceRefused"))
+
+    def answer(self, http: HttpMessage) -> None:
+        answer_to(self.client, http, purpose="CreateSequence")
+        self.pair.turn()
+
+    @property
+    def newest(self) -> RmsRecord:
+        return self.client.sources()[-1]
+
+
+def test_a_refusal_of_a_repeated_create_sequence_is_not_final() -> None:
+    story = Forgetful()
+    story.link.notes("one", "two")
+    story.refuse_the_repetition()
+    old, new = story.client.sources()
+    assert old.create_message_id != new.create_message_id
+    assert old.offered != new.offered
+    story.answer(story.foreign.created("urn:second", new.create_message_id))
+    assert [flight.name for flight in story.pair.wire] == ["message 1", "message 2"]
+    assert story.newest.machine.identifier == "urn:second"
+    assert story.client.letters() == []
+    assert story.client.told.failed == []
+    story.pair.assert_sound()
+
+
+def test_a_refusal_of_the_first_create_sequence_and_of_a_fresh_one_is_final() -> None:
+    story = Forgetful()
+    story.link.notes("one")
+    story.refuse_the_repetition()
+    story.answer(story.foreign.fault("CreateSequenceRefused"))
+    assert story.newest.machine.failure is FailureReason.REFUSED
+    assert story.client.buried() == [("one", "not delivered")]
+
+
+@pytest.mark.parametrize("how", ["posted", "in the reply"])
+def test_the_sequence_that_was_replaced_is_ended_when_its_response_comes_late(how: str) -> None:
+    story = Forgetful()
+    story.link.asks("one")
+    story.pair.turn()
+    first = story.client.source()
+    late = story.foreign.created("urn:orphan", first.create_message_id, accept="http://server/services/orders")
+    request = story.pair.wire[0].exchange
+    assert request is not None
+    story.pair.wire.clear()
+    story.repeat()
+    story.answer(story.foreign.created("urn:second", story.newest.create_message_id))
+    if how == "posted":
+        brought(story.client, late)
+    else:
+        story.client.answered(request.outgoing, late)
+    story.pair.now += 1
+    story.pair.turn()
+    assert "TerminateSequence" in [flight.name for flight in story.pair.wire]
+    assert "CloseSequence" not in story.pair.seen
+    assert story.client.destinations() == [], "what it offered is not used"
+    answer_to(
+        story.client, story.foreign.ended("TerminateSequenceResponse", "urn:orphan", ""), purpose="TerminateSequence"
+    )
+    assert [each.machine.alive for each in story.client.sources()] == [False, True]
+    assert story.newest.machine.identifier == "urn:second"
+    assert story.client.letters() == []
+    story.pair.assert_sound()
+
+
+@pytest.mark.parametrize("protocol", [RM11_SOAP12, RM10_SOAP12], ids=str)
+def test_an_end_is_not_forgotten_when_create_sequence_is_sent_anew(protocol: Protocol) -> None:
+    story = Forgetful(protocol)
+    story.link.notes("one")
+    story.link.close()
+    story.refuse_the_repetition()
+    old, new = story.client.sources()
+    assert new.machine.last_message == old.machine.last_message
+    assert new.machine.state is RmsState.CREATING_LAST
+
+
+def test_each_further_create_sequence_that_is_sent_anew_waits_longer_and_the_limit_counts_them_all() -> None:
+    story = Forgetful(retransmission=replace(PATIENT, max_attempts=8))
+    story.link.notes("one")
+    for _ in range(4):
+        story.refuse_the_repetition()
+    assert story.pair.when("CreateSequence") == [0, 1, 1, 2, 3, 4, 6, 7]
+    story.pair.advance(60)
+    assert story.pair.count("CreateSequence") == 8
+    assert story.client.buried() == [("one", "not delivered")]

@@ -11,7 +11,8 @@ from mercury.statemachine.faults import Fault, FaultCode, Ranges
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import RmVersion
-from mercury.statemachine.rms import RMSSequence, RmsWork
+from mercury.statemachine.rms import RMSSequence
+from mercury.statemachine.rms_counters import RmsWork
 from mercury.statemachine.tables import RmsState
 
 RM10, RM11 = RmVersion.RM10, RmVersion.RM11
@@ -211,6 +212,29 @@ def test_a_refusal_that_may_pass_is_asked_again(code: FaultCode, sender: bool, b
     machine = creating()
     assert drive(machine, received(code, sender=sender, busy=busy)) == []
     assert machine.work(POLICY) is RmsWork.CREATE
+
+
+@pytest.mark.parametrize("sent", [1, 2])
+def test_a_refusal_of_a_repeat_is_not_final_and_its_messages_move(sent: int) -> None:
+    # RM-CS-13: the destination refuses it because it knows the offer, and has made a sequence.
+    machine = creating()
+    drive(machine, *[events.ControlSent(1.0)] * sent)
+    asked = drive(machine, received(FaultCode.CREATE_SEQUENCE_REFUSED))
+    if sent == 1:
+        assert asked == [effects.Failed(FailureReason.REFUSED, ((1, 2),), ())]
+    else:
+        assert asked == [effects.Moved(((1, 2),)), effects.Replaced()]
+        assert machine.failure is FailureReason.REPLACED
+    assert drive(machine, events.GaveUp(), events.Tick()) == []
+
+
+def test_an_orphan_has_nothing_but_its_end_to_tell() -> None:
+    machine = RMSSequence.orphan(RmVersion.RM11, "urn:orphan", 5.0)
+    assert (machine.state, machine.predicate()) == (RmsState.ENDING, RmsState.ENDING.value)
+    assert machine.work(POLICY) is RmsWork.TERMINATE
+    assert machine.next_due(POLICY) == 5.0
+    assert not machine.takes_messages
+    assert drive(machine, events.Settled()) == [effects.Ended()]
 
 
 # --- everything else -----------------------------------------------------------------------------------------------

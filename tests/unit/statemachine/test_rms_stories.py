@@ -13,7 +13,8 @@ from mercury.statemachine.faults import FaultCode, Ranges
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
-from mercury.statemachine.rms import RMSSequence, RmsWork
+from mercury.statemachine.rms import RMSSequence
+from mercury.statemachine.rms_counters import RmsWork
 from mercury.statemachine.tables import RmsState
 
 RM10, RM11 = RmVersion.RM10, RmVersion.RM11

@@ -12,7 +12,8 @@ from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
 from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.rmd import RMDSequence
-from mercury.statemachine.rms import RMSSequence, RmsWork
+from mercury.statemachine.rms import RMSSequence
+from mercury.statemachine.rms_counters import RmsWork
 from mercury.statemachine.tables import InvokerState, RmdState, RmsState
 
 RM10, RM11 = RmVersion.RM10, RmVersion.RM11

@@ -1,0 +1,158 @@
+"""The counters of a sequence at its source, and what they say; what happens to them is in `rms`."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from mercury.statemachine.events import FailureReason
+from mercury.statemachine.messages import IncompleteSequenceBehavior
+from mercury.statemachine.policy import SourcePolicy
+from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
+from mercury.statemachine.ranges import RangeSet
+from mercury.statemachine.table import Kind
+from mercury.statemachine.tables import RMS, RmsEvent, RmsState
+
+
+class RmsWork(enum.Enum):
+    """What the state asks to be put on the wire."""
+
+    CREATE = "CreateSequence"
+    TRANSMIT = "messages"
+    CLOSE = "CloseSequence"
+    TERMINATE = "TerminateSequence"
+
+
+@dataclass
+class RmsCounters:
+    """The counters of a sequence at its source, and its state. Times are seconds since the epoch."""
+
+    rm: RmVersion
+    state: RmsState
+    #: When something was last heard from the destination, or there was last nothing to be heard.
+    last_heard: float
+    #: C: the destination has said its final word.
+    closed: bool = False
+    #: F: why the sequence failed.
+    failure: FailureReason | None = None
+    identifier: str | None = None
+    #: The highest number assigned.
+    last_number: int = 0
+    #: The highest number that may be on the wire.
+    highest_sent: int = 0
+    acknowledged: RangeSet = field(default_factory=RangeSet)
+    #: Numbers that left for a successor sequence.
+    moved: RangeSet = field(default_factory=RangeSet)
+    #: The last number there will be, once known; 0 = the sequence ends without a message.
+    last_message: int | None = None
+    #: When the end was settled.
+    settled_at: float | None = None
+    #: The application does not wait for what is not acknowledged.
+    abandoned: bool = False
+    #: Requests whose response is not stored yet; the end waits for them.
+    unanswered: int = 0
+    incomplete_behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
+    expires_at: float | None = None
+    #: Transmissions of the present control message (create, close or terminate).
+    control_attempts: int = 0
+    #: When the control message is due again.
+    control_due: float = 0.0
+
+    @property
+    def alive(self) -> bool:
+        """Neither ended nor failed."""
+        return self.failure is None and self.state is not RmsState.ENDED
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether a new message may get a number."""
+        return (
+            self.failure is None
+            and RMS[self.state, RmsEvent.AMR].kind is Kind.MOVE
+            and self.last_number < MAX_MESSAGE_NUMBER
+        )
+
+    @property
+    def outstanding(self) -> bool:
+        """MIB: a number is neither acknowledged nor moved."""
+        if self.acknowledged.covers(1, self.last_number):
+            return False
+        return not self._done().covers(1, self.last_number)
+
+    @property
+    def in_flight(self) -> int:
+        """How many numbers may be on the wire and are neither acknowledged nor moved."""
+        return sum(high - low + 1 for low, high in self._done().gaps(1, self.highest_sent))
+
+    def lowest_outstanding(self) -> int:
+        """The lowest number that is neither acknowledged nor moved; one above the last when there is none."""
+        return min((self._done() if self.moved else self.acknowledged).first_missing(), self.last_number + 1)
+
+    def predicate(self) -> str:
+        """The tuple that the counters spell: always the state's value while F is not set."""
+        factors = (
+            self.identifier is not None,
+            self.outstanding,
+            self.last_message is not None,
+            self.settled_at is not None,
+        )
+        return "".join("01"[factor] for factor in factors)
+
+    def work(self, policy: SourcePolicy) -> RmsWork | None:
+        """What is to be put on the wire in this state; whether it is due is another question."""
+        if self.failure is not None:
+            return None
+        match self.state:
+            case RmsState.CREATING | RmsState.CREATING_LAST:
+                return RmsWork.CREATE
+            case RmsState.SENDING:
+                return RmsWork.TRANSMIT
+            case RmsState.SENDING_LAST:
+                abandons = self.abandoned and self.rm is RmVersion.RM11
+                return RmsWork.CLOSE if abandons else RmsWork.TRANSMIT
+            case RmsState.ENDING:
+                closes = self.rm is RmVersion.RM11 and not self.closed
+                if self.unanswered and not self.abandoned:
+                    # A destination that withholds everything until it knows the end answers nothing before.
+                    withheld = self.incomplete_behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
+                    return RmsWork.CLOSE if closes and withheld else None
+                return RmsWork.CLOSE if closes and policy.close else RmsWork.TERMINATE
+            case RmsState.IDLE | RmsState.ENDED:
+                return None
+
+    def kept(self, number: int) -> bool:
+        """Whether an acknowledged body may still be needed for a successor sequence (IncompleteSequenceBehavior)."""
+        match self.incomplete_behavior:
+            case IncompleteSequenceBehavior.NO_DISCARD:
+                return False
+            case IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP:
+                return number >= self.acknowledged.first_missing()
+            case IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+                return self.state not in (RmsState.ENDING, RmsState.ENDED)
+
+    def next_due(self, policy: SourcePolicy, *, posts: bool = True) -> float | None:
+        """When `Tick` or control work is due next; the retransmission of messages has its own schedule.
+
+        :param posts: whether control messages can be sent at all.
+        """
+        if not self.alive:
+            return None
+        times = [self.expires_at, self._inactive_at(policy), self._idle_at(policy)]
+        if posts and self.work(policy) not in (None, RmsWork.TRANSMIT):
+            times.append(self.control_due)
+        return min((at for at in times if at is not None), default=None)
+
+    def _done(self) -> RangeSet:
+        done = self.acknowledged.copy()
+        done.update(self.moved)
+        return done
+
+    def _inactive_at(self, policy: SourcePolicy) -> float | None:
+        if policy.inactivity_timeout is None or self.state in (RmsState.IDLE, RmsState.ENDING):
+            return None  # nothing is unacknowledged
+        return self.last_heard + policy.inactivity_timeout
+
+    def _idle_at(self, policy: SourcePolicy) -> float | None:
+        if policy.idle_timeout is None or self.state is not RmsState.IDLE or self.unanswered:
+            return None
+        return self.last_heard + policy.idle_timeout
