@@ -74,7 +74,7 @@ def run_experiment(options: argparse.Namespace) -> int:
     def tell(outcome: experiment.Outcome) -> None:
         outcomes.append(outcome)
         found = str(outcome.difference) or "nothing lost or repeated"
-        say(f"{len(outcomes):4}/{len(plans)}  {outcome.plan.form.value}, seed {outcome.plan.seed}: {found}")
+        say(f"{len(outcomes):4}/{len(plans)}  {outcome.plan.name}: {outcome.kills} kills, {found}")
 
     run_all(plans, experiment.run, lanes=options.lanes, orders=experiment.ORDERS, tell=tell)
     wrong = experiment.wrong(outcomes)

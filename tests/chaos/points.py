@@ -8,7 +8,7 @@ mode and form in which a point is never reached says why not, and a test sees th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.chaos.kinds import Form, Mode, Moment, Side, Way
 
@@ -44,6 +44,8 @@ class Point:
     #: ``step.what``
     name: str
     function: Function
+    #: The same step of the in-memory store, where that is a function of its own.
+    in_memory: Function | None = None
     #: Only calls that are made, however deep, by this one count.
     within: Function | None = None
     #: Only calls by threads whose names begin so count.
@@ -240,6 +242,7 @@ POINTS = (
     Point(
         name="invoke.mark",
         function=Function("mercury.storage.sql.invoker", "SqlInvoker.mark"),
+        in_memory=Function("mercury.storage.memory.invoker", "MemoryInvoker.mark"),
         client=EVERY,
         server=EVERY,
         visits=4,
@@ -329,13 +332,16 @@ POINTS = (
 )
 
 
-def point(name: str) -> Point:
+def point(name: str, form: Form | None = None) -> Point:
     """The point of this name.
 
+    :param form: as it is with this form.
     :raises KeyError: there is none.
     """
-    found = {each.name: each for each in POINTS}
-    return found[name]
+    found = {each.name: each for each in POINTS}[name]
+    if form is Form.MEMORY and found.in_memory is not None:
+        return replace(found, function=found.in_memory)
+    return found
 
 
 def functions(points: tuple[Point, ...] = POINTS) -> Iterator[Function]:
@@ -344,3 +350,5 @@ def functions(points: tuple[Point, ...] = POINTS) -> Iterator[Function]:
         yield each.function
         if each.within is not None:
             yield each.within
+        if each.in_memory is not None:
+            yield each.in_memory

@@ -9,8 +9,8 @@ import pytest
 from tests.chaos import experiment
 from tests.chaos.cells import Cell, matrix
 from tests.chaos.driver import Driver
-from tests.chaos.experiment import Plan
-from tests.chaos.kinds import SAFE, Form
+from tests.chaos.experiment import Outcome, Plan
+from tests.chaos.kinds import SAFE, Form, Mode
 from tests.chaos.lanes import Lane, lane
 from tests.chaos.report import trouble
 
@@ -54,8 +54,22 @@ def test_the_experiment_sees_losses_and_repetitions_where_there_are_two_commits(
     assert outcome.difference.repeated, "what the handler had committed when it was killed"
 
 
-def test_the_experiment_sees_none_where_there_is_one(own: Lane) -> None:
-    outcome = experiment.run(own, Plan(Form.SAME_DATABASE, seed=1))
+@pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.value)
+def test_the_experiment_sees_none_where_there_is_one(mode: Mode, own: Lane) -> None:
+    outcome = experiment.run(own, Plan(Form.SAME_DATABASE, seed=1, mode=mode))
     assert not outcome.trouble
     assert outcome.kills == 2
     assert not outcome.difference
+
+
+def test_the_experiment_kills_the_server_of_the_memory_store_too(own: Lane) -> None:
+    outcome = experiment.run(own, Plan(Form.MEMORY, seed=1))
+    assert not outcome.trouble
+    assert outcome.kills == 2
+    assert outcome.difference.lost
+    assert not experiment.wrong([outcome])
+
+
+def test_a_run_without_its_kills_is_wrong() -> None:
+    (found,) = experiment.wrong([Outcome(Plan(Form.SAME_DATABASE, seed=1), kills=1)])
+    assert "1 kills, and not 2" in found

@@ -109,6 +109,14 @@ def test_an_error_over_what_is_committed_is_found_unless_it_says_that_it_is_unkn
     assert "77-3" in found
 
 
+def test_an_error_of_the_driver_out_of_a_commit_is_found(tmp_path: Path) -> None:
+    told = Told()
+    told.hear("client 1", fork(tmp_path, CAUGHT.replace("leaving", "within") + UNKNOWN))
+    assert told.foreign == []
+    told.hear("client 1", fork(tmp_path, CAUGHT.replace("leaving", "within") + UNKNOWN + CAUGHT))
+    assert told.foreign == ["the commit: sqlalchemy.exc.OperationalError"]
+
+
 def test_warnings_of_a_kind_are_counted_together(tmp_path: Path) -> None:
     log = (
         "    12 WARNING mercury.engine: nothing came from http://127.0.0.1:4711/x for 3 s\n"

@@ -110,7 +110,7 @@ class Place:
         self._visits = hook.count(POINTS) if setup.count else None
         if setup.stop is not None:
             name, moment, visit = setup.stop
-            hook.stop_at(point(name), moment, visit)
+            hook.stop_at(point(name, setup.form), moment, visit)
         self._engine: Engine | None = create_engine(setup.app) if setup.form.separate else None
         self.mercury = Mercury(
             setup.store,

@@ -17,7 +17,7 @@ from tests.chaos.soak.stage import LEASE, Process, Stage, State
 Undo = Callable[[], bool]
 
 #: How often each comes, against the others.
-SHARES = {"kill": 4, "suspend": 3, "end_backends": 4, "kill_postgres": 1, "cut": 3}
+SHARES = {"kill": 4, "suspend": 3, "end_backends": 4, "kill_postgres": 2, "cut": 3}
 #: Seconds before a process or PostgreSQL starts again, and of a cut of the network, at most.
 AWAY, CUT = 2.0, 6.0
 #: A process stands still for so many leases.

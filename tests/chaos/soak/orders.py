@@ -13,7 +13,10 @@ from tests.chaos.programs import tables
 from tests.chaos.soak.stage import KEYS
 from tests.chaos.verdict import CONFIRMED, ORDERS, RECEIVED, Difference, Row, compare
 
-INSERT = "insert into orders (id, item, quantity) values (%(id)s, %(item)s, %(quantity)s) on conflict do nothing"
+INSERT = """
+    insert into orders (id, item, quantity)
+    select * from unnest(%s::bigint[], %s::text[], %s::bigint[]) on conflict do nothing
+"""
 MADE, UNSENT = "select count(*) from orders", "select count(*) from orders where not sent"
 TAKEN = "select count(*) from received_orders"
 ANSWERED = "select count(*) from confirmations"
@@ -63,7 +66,8 @@ class Orders:
         """Make so many at once."""
         rows = tables.orders(count, self.progress.made + 1)
         try:
-            self._connection(self._ground.client.app).cursor().executemany(INSERT, rows)
+            columns = [[row[name] for row in rows] for name in ("id", "item", "quantity")]
+            self._connection(self._ground.client.app).execute(INSERT, columns)
             self.progress.made += count
         except psycopg.OperationalError:
             self._lost(self._ground.client.app)  # whether it was committed or not: the next time makes the same

@@ -195,6 +195,7 @@ class _Soak:
         outcome.difference = self._orders.difference()
         outcome.senders = self._orders.senders()
         outcome.misled = stage.told.misled(self._orders.attempts())
+        outcome.troubles += [f"an error that is not Mercury's: {each}" for each in stage.told.foreign]
         outcome.faults = dict(sorted(self._faults.counts.items()))
         if stage.starts_in_vain:
             outcome.faults["starts without a database, tried again"] = stage.starts_in_vain

@@ -16,6 +16,8 @@ PARTICULARS = re.compile(r"urn:uuid:[\w-]+|[^\s\"'(]*/[^\s)\"']*|'[^']*'|\b[0-9a
 TRACEBACK = "Traceback (most recent call last)"
 LONGEST = 110
 UNKNOWN = "mercury.errors.OutcomeUnknown"
+AT_COMMIT = "the commit"
+OF_MERCURY = f"{AT_COMMIT}: mercury.errors."
 
 
 @dataclass(slots=True)
@@ -55,12 +57,17 @@ class Told:
         """
         return [f"{self.refused[attempt]} (attempt {attempt})" for attempt in sorted(attempts & self.refused.keys())]
 
+    @property
+    def foreign(self) -> list[str]:
+        """Errors of a commit that are not Mercury's: nobody is told what they mean for the transaction."""
+        return [name for name in self.caught if name.startswith(AT_COMMIT) and not name.startswith(OF_MERCURY)]
+
     def _take(self, line: str) -> None:
         word, _, rest = line.partition(" ")
         if word != CAUGHT:
             return
         where, kind, attempt, *text = rest.split(" ", 3)
-        place = "the commit" if where == LEAVING else where
+        place = AT_COMMIT if where == LEAVING else where
         self.caught[f"{place}: {kind}"] += 1
         self.examples.setdefault(f"{place}: {kind}", " ".join(text))
         if kind != UNKNOWN:
