@@ -72,23 +72,23 @@ class DestinationWorker:
             tx.invoker.add(rows_for(record, asked))
         longest = max(ACK_RETRY_CAP, policy.acknowledgement_interval)
         if machine.ack_due is not None and is_due(machine.ack_due, now, longest):
-            step.posts.append(self._acknowledge(record, now))
+            step.posts += self._acknowledge(record, now)
         step.progress += 1
         self._save(tx, record)
         return machine.tombstone
 
-    def _acknowledge(self, record: RmdRecord, now: float) -> Outgoing:
+    def _acknowledge(self, record: RmdRecord, now: float) -> list[Outgoing]:
         policy = self._parts.application.policy(record.service)
         acknowledgement = record.machine.acknowledgement(policy)
         record.machine.handle(events.AckSent(), now, policy)
-        return Outgoing(
-            url=record.acks_to.address,
-            envelope=envelopes.acknowledgement_alone(
-                record.protocol, record.acks_to, self._parts.ids.new(), (acknowledgement,)
-            ),
-            purpose=Purpose.ACKNOWLEDGEMENT,
-            rmd=record.identifier,
+        acknowledgements = envelopes.sayable(record.protocol, (acknowledgement,))
+        if not acknowledgements:
+            return []
+        envelope = envelopes.acknowledgement_alone(
+            record.protocol, record.acks_to, self._parts.ids.new(), acknowledgements
         )
+        url, purpose = record.acks_to.address, Purpose.ACKNOWLEDGEMENT
+        return [Outgoing(url=url, envelope=envelope, purpose=purpose, rmd=record.identifier)]
 
     def _save(self, tx: Transaction, record: RmdRecord) -> None:
         save_rmd(tx, self._parts, record)

@@ -49,11 +49,21 @@ def _envelope(
         reply_to=reply_to,
         relates_to=relates_to,
         sequence=sequence,
-        acknowledgements=acknowledgements,
+        acknowledgements=sayable(protocol, acknowledgements),
         ack_requests=ack_requests,
         headers=headers,
         body=body,
     )
+
+
+def sayable(protocol: Protocol, acknowledgements: Acknowledgements) -> Acknowledgements:
+    """Without those that WS-RM 1.0 has no way to write: nothing was received.
+
+    .NET writes the range 0-0 for it, and others refuse that (RM-ACK-04, LIVE-09).
+    """
+    if protocol.rm is RmVersion.RM11:
+        return acknowledgements
+    return tuple([each for each in acknowledgements if each.ranges or each.nacks])
 
 
 def create_sequence(

@@ -127,8 +127,8 @@ def _make(batch: Batch, draft: Draft, body: CreateSequence, message_id: str) -> 
 
 def _accept(batch: Batch, draft: Draft, offer: Offer, body: CreateSequence, record: RmdRecord) -> Channel | None:
     """Take the offered sequence for responses; ``None`` refuses it by leaving Accept out (RM-CS-07)."""
-    # WS-RM 1.0 has no Offer/Endpoint: responses go where replies and acknowledgements go.
-    endpoint = offer.endpoint or (draft.reply_to if draft.reply_to.addressable else body.acks_to)
+    # WS-RM 1.0 has no Offer/Endpoint: responses go where replies go, wherever acknowledgements do (LIVE-09).
+    endpoint = offer.endpoint or draft.reply_to
     if endpoint.none or record.service is None or batch.rms_identifier_taken(offer.identifier):
         return None
     channel = response_channel(record, endpoint)

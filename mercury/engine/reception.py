@@ -152,7 +152,7 @@ class Reception:
             return Answer(http=ACCEPTED, posts=self._replies_by_post(draft))
         if draft.reply is not None:
             return self._replied(draft)
-        acknowledgements = batch.acknowledgements(draft)
+        acknowledgements = envelopes.sayable(draft.protocol, batch.acknowledgements(draft))
         if not acknowledgements:
             return Answer(http=ACCEPTED, waiting=draft.waiting)
         alone = envelopes.acknowledgement_alone(

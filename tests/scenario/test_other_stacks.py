@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from mercury.engine.exchange import Arrival
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol
 from mercury.wire.envelope import HttpMessage
 
@@ -107,3 +108,38 @@ def test_a_request_whose_action_of_http_is_another_is_refused(protocol: Protocol
     identifier = foreign.open(node)
     assert "fault" in name_of(node.get(placeholder(foreign.note(identifier, 1, relates_to="urn:x"))))
     assert not node.destination().machine.received
+
+
+# --- WS-RM 1.0 -------------------------------------------------------------------------------------------------------
+
+ACKS = "http://friend.example/acks"
+
+
+@RM10
+def test_the_offered_sequence_of_1_0_belongs_to_reply_to_wherever_acknowledgements_go(protocol: Protocol) -> None:
+    # LIVE-09
+    node, foreign = Node("server", World()), Foreign(protocol)
+    identifier = foreign.open(node, acks_to=ACKS, offer="urn:offered", reply_to="anonymous")
+    request = foreign.ask(identifier, 1, "one", message_id="urn:request", reply_to="anonymous")
+    answers = node.receive([Arrival(http=request, service="orders", url=node.service_url)])
+    assert answers is not None
+    assert answers[0].waiting is not None
+    node.world.run()
+    response = node.respond(answers[0].waiting)
+    assert response is not None
+    assert name_of(response) == "response 1"
+    assert b"urn:offered" in response.body
+    node.world.advance(5)
+    assert set(node.world.seen) == {"acknowledgement"}, "of the request, to AcksTo; no response is posted there"
+
+
+@RM10
+def test_that_nothing_was_received_is_not_written_as_the_range_0_0(protocol: Protocol) -> None:
+    # LIVE-09: others than .NET refuse it
+    node, foreign = Node("server", World()), Foreign(protocol)
+    anonymous, posted = foreign.open(node), foreign.open(node, acks_to=ACKS)
+    for identifier in (anonymous, posted):
+        assert name_of(node.get(foreign.alone(foreign.ack_requested(identifier)))) == "accepted"
+    node.world.advance(5)
+    assert node.world.seen == []
+    assert name_of(node.get(foreign.note(anonymous, 1))) == "acknowledgement"

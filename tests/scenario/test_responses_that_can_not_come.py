@@ -42,7 +42,7 @@ class Busy:
         with pytest.raises(SequenceFailed, match=LOST):
             self.future.result(0)
         assert self.client.buried() == [("one", "unknown")]
-        assert self.link.wait(0)
+        assert self.link.wait(0).settled
         assert self.link.pending == 0
         self.pair.assert_sound()
 
@@ -65,7 +65,7 @@ def test_a_client_that_listens_learns_it_with_its_next_message(protocol: Protoco
     assert busy.future.done()
     assert sorted(busy.client.buried()) == [("one", "unknown"), ("two", "unknown")]
     assert later in [message_id for message_id, _ in busy.client.told.died]
-    assert busy.link.wait(0)
+    assert busy.link.wait(0).settled
     busy.pair.assert_sound()
 
 
@@ -122,7 +122,7 @@ def test_a_sequence_that_fails_leaves_no_acknowledged_request_behind() -> None:
     for future in (busy.future, second):
         with pytest.raises(SequenceFailed):
             future.result(0)
-    assert busy.link.wait(0)
+    assert busy.link.wait(0).settled
 
 
 def test_a_response_that_is_stored_is_consumed_whatever_becomes_of_the_sequence() -> None:
