@@ -17,6 +17,7 @@ from mercury.engine.core import Engine
 from mercury.engine.crew import Crew, Worker
 from mercury.engine.exchange import Answer, Arrival, Outgoing, Step, Waiting
 from mercury.engine.parking import Parking
+from mercury.engine.senders import Senders
 from mercury.engine.transport import Transport
 from mercury.errors import Overloaded, TransportError
 from mercury.statemachine.bounds import above, at_least
@@ -82,7 +83,6 @@ class Runtime:
         self._settings = settings
         self._clock = clock
         self._arrivals: queue.Queue[tuple[Arrival, OnAnswer | None] | None] = queue.Queue(settings.queue)
-        self._senders = _Senders(self)
         invokers = [f"mercury-invoker-{number}" for number in range(settings.invokers)]
         self._crews = {
             Topic.RMS: self._crew(["mercury-rms"], engine.source),
@@ -97,6 +97,7 @@ class Runtime:
         self._started = False
         #: Endpoints whose last exchange failed, with the reason.
         self.troubles = engine.troubles
+        self._senders = Senders(settings.senders, self.exchange, lambda url: self.troubles.get(url) is not None)
         engine.invocation.more = self._crews[Topic.INVOKER].call_another
         store.listen(self._committed)
 
@@ -109,7 +110,7 @@ class Runtime:
         """Start all threads."""
         self._started = True
         self._committer.start()
-        self._senders.start(self._settings.senders)
+        self._senders.start()
         for crew in self._all_crews:
             crew.start()
 
@@ -260,49 +261,3 @@ def _trouble_with(reply: HttpMessage) -> str | None:
     except Refused:
         return trouble or f"HTTP status {reply.status}, but with {reply.content_type}: that is no SOAP endpoint"
     return None
-
-
-class _Senders:
-    """Threads that post. Of two posts that say the same only one waits."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.threads: list[threading.Thread] = []
-        self._runtime = runtime
-        self._queue: queue.SimpleQueue[Outgoing | None] = queue.SimpleQueue()
-        self._mutex = threading.Lock()
-        self._queued: set[tuple[str, str, int]] = set()
-
-    def start(self, count: int) -> None:
-        for number in range(count):
-            thread = threading.Thread(target=self._run, name=f"mercury-sender-{number}", daemon=True)
-            self.threads.append(thread)
-            thread.start()
-
-    def put(self, outgoing: Outgoing) -> None:
-        with self._mutex:
-            if outgoing.slot in self._queued:
-                return
-            self._queued.add(outgoing.slot)
-        self._queue.put(outgoing)
-
-    def stop(self) -> None:
-        """Forget what waits: it is due again after the next start."""
-        while True:
-            try:
-                self._queue.get_nowait()
-            except queue.Empty:
-                break
-        for _ in self.threads:
-            self._queue.put(None)
-
-    def _run(self) -> None:
-        while True:
-            outgoing = self._queue.get()
-            if outgoing is None:
-                return
-            with self._mutex:
-                self._queued.discard(outgoing.slot)
-            try:
-                self._runtime.exchange(outgoing)
-            except Exception:
-                log.exception("posting to %s failed; it is posted again when due", outgoing.url)

@@ -8,8 +8,11 @@ httptools, which takes a quarter of the time of the standard library's reader.
 from __future__ import annotations
 
 import http.client
+import math
+import socket
 import ssl
 import threading
+import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -19,8 +22,6 @@ import httptools
 from mercury.engine.addresses import split_url
 from mercury.errors import ConfigurationError, TransportError
 from mercury.wire.envelope import HttpMessage
-
-Connections = dict[tuple[str, str], http.client.HTTPConnection]
 
 #: Bytes that are read at once.
 PIECE = 64 * 1024
@@ -45,14 +46,15 @@ class Transport(Protocol):
 class HttpTransport:
     """`Transport` over http.client. Safe to be used by many threads."""
 
-    #: Seconds to wait for a connection, and then for each piece of the reply.
+    #: Seconds that an exchange may take in all: to connect, to send, and to read the whole reply. The system's
+    #: resolver of names has a time limit of its own.
     timeout: float = 30.0
     #: A reply is not read beyond this many bytes.
     max_reply: int = 8 * 1024 * 1024
     #: For https; ``None`` = the system's certificates.
     tls: ssl.SSLContext | None = None
     _local: threading.local = field(default_factory=threading.local)
-    _open: set[http.client.HTTPConnection] = field(default_factory=set)
+    _open: set[_Connection] = field(default_factory=set)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -64,14 +66,18 @@ class HttpTransport:
         origin = (parts.scheme, parts.netloc)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         kept = origin in self._connections()
+        deadline = time.monotonic() + self.timeout
         try:
             try:
-                return self._exchange(origin, target, message)
+                return self._exchange(origin, target, message, deadline)
             except (ConnectionError, http.client.RemoteDisconnected):
                 # A kept connection that the other side closed meanwhile says nothing about the other side.
                 if not kept:
                     raise
-                return self._exchange(origin, target, message)
+                return self._exchange(origin, target, message, deadline)
+        except TimeoutError as error:
+            text = f"{url}: timed out: no whole answer within {self.timeout:g} s (http.timeout)"
+            raise TransportError(text) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             # ValueError: a URL or an action with letters that HTTP can not carry.
             raise TransportError(f"{url}: {plain(error)}") from error
@@ -82,13 +88,19 @@ class HttpTransport:
         for connection in connections:
             connection.close()
 
-    def _exchange(self, origin: tuple[str, str], target: str, message: HttpMessage) -> HttpMessage:
+    def _exchange(self, origin: tuple[str, str], target: str, message: HttpMessage, deadline: float) -> HttpMessage:
         connection = self._connection(origin)
         headers = {"Content-Type": message.content_type}
         if message.soap_action is not None:
             headers["SOAPAction"] = message.soap_action
         try:
+            if connection.sock is None:
+                connection.deadline = deadline
+                connection.connect()
+            # The time that is left is set before whatever may wait: one piece of it is sent, or read, within that.
+            connection.sock.settimeout(_left(deadline))
             connection.request("POST", target, message.body, headers)
+            connection.response_class = partial(_Reply, self.max_reply, deadline)  # type: ignore[assignment]
             reply: object = connection.getresponse()
             assert isinstance(reply, _Reply)
         except BaseException:
@@ -96,35 +108,82 @@ class HttpTransport:
             raise
         return HttpMessage(reply.body, reply.content_type, None, reply.status)
 
-    def _connections(self) -> Connections:
-        connections: Connections | None = getattr(self._local, "connections", None)
+    def _connections(self) -> dict[tuple[str, str], _Connection]:
+        connections: dict[tuple[str, str], _Connection] | None = getattr(self._local, "connections", None)
         if connections is None:
             connections = self._local.connections = {}
         return connections
 
-    def _connection(self, origin: tuple[str, str]) -> http.client.HTTPConnection:
+    def _connection(self, origin: tuple[str, str]) -> _Connection:
         connections = self._connections()
         connection = connections.get(origin)
         if connection is None:
             scheme, netloc = origin
             if scheme == "https":
-                connection = http.client.HTTPSConnection(netloc, timeout=self.timeout, context=self.tls)
+                connection = _TlsConnection(netloc, self.tls or ssl.create_default_context())
             else:
-                connection = http.client.HTTPConnection(netloc, timeout=self.timeout)
-            connection.response_class = partial(_Reply, self.max_reply)  # type: ignore[assignment]
+                connection = _Connection(netloc)
             connections[origin] = connection
             with self._mutex:
                 self._open.add(connection)
         return connection
 
-    def _drop(self, origin: tuple[str, str], connection: http.client.HTTPConnection) -> None:
+    def _drop(self, origin: tuple[str, str], connection: _Connection) -> None:
         connection.close()
         self._connections().pop(origin, None)
         with self._mutex:
             self._open.discard(connection)
 
 
+class _Connection(http.client.HTTPConnection):
+    """A connection that is made, whatever addresses a name has, before a deadline of the monotonic clock."""
+
+    deadline = math.inf
+
+    def connect(self) -> None:
+        error: OSError = OSError("the name of the host has no address")
+        for family, kind, protocol, _, address in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
+            made = socket.socket(family, kind, protocol)
+            try:
+                made.settimeout(_left(self.deadline))
+                made.connect(address)
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError as failed:
+                made.close()
+                error = failed
+            else:
+                self.sock = made
+                return
+        raise error
+
+
+class _TlsConnection(_Connection):
+    default_port = http.client.HTTPS_PORT
+
+    def __init__(self, netloc: str, context: ssl.SSLContext) -> None:
+        super().__init__(netloc)
+        self._context = context
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.settimeout(_left(self.deadline))
+        self.sock = self._context.wrap_socket(self.sock, server_hostname=self.host)
+
+
+def _left(deadline: float) -> float:
+    """The seconds until a deadline.
+
+    :raises TimeoutError: it has passed.
+    """
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
+
+
 class _Socket(Protocol):
+    def settimeout(self, value: float, /) -> None: ...
+
     def recv(self, size: int, /) -> bytes: ...
 
 
@@ -132,15 +191,17 @@ class _Reply:
     """One reply, read whole from a connection: what `http.client.HTTPConnection.getresponse` makes.
 
     :param limit: bytes that the body may have.
+    :param deadline: when all of it must have come, by the monotonic clock.
     """
 
-    def __init__(self, limit: int, sock: _Socket, *_: object, **__: object) -> None:
+    def __init__(self, limit: int, deadline: float, sock: _Socket, *_: object, **__: object) -> None:
         self.status = 0
         self.content_type = ""
         self.body = b""
         #: The connection can not be used again.
         self.will_close = False
         self._limit = limit
+        self._deadline = deadline
         self._sock = sock
         self._parser: Any = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
@@ -155,6 +216,7 @@ class _Reply:
         """
         try:
             while not self._complete:
+                self._sock.settimeout(_left(self._deadline))
                 self._feed(self._sock.recv(PIECE))
         finally:
             del self._parser  # its callbacks refer to this object: free both now

@@ -55,7 +55,10 @@ ONLY_IN = MappingProxyType(
         "uvicorn": (("mercury/service/*",), ("mercury/facade.py",)),
         # The network: where no transaction is open.
         "http": (("mercury/engine/transport.py", "mercury/cli/*"), ()),
-        "socket": (("mercury/service/*", "mercury/cli/*", "mercury/storage/postgres/*"), ()),
+        "socket": (
+            ("mercury/service/*", "mercury/engine/transport.py", "mercury/cli/*", "mercury/storage/postgres/*"),
+            (),
+        ),
     }
 )
 

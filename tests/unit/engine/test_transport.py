@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -192,6 +194,33 @@ def test_a_server_that_says_nothing_is_given_up_after_a_while() -> None:
             transport.post(f"http://127.0.0.1:{listener.getsockname()[1]}/", MESSAGE)
     finally:
         transport.close()
+        listener.close()
+
+
+@pytest.mark.parametrize("beginning", [b"HTTP/1.1 200 OK\r\nX-A: ", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n"])
+def test_answer_that_trickles_is_given_up_at_the_deadline_of_the_whole_exchange(beginning: bytes) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def trickle() -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(beginning)
+            while not over.wait(0.02):
+                connection.sendall(b"a")
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    transport = HttpTransport(timeout=0.3)
+    begun = time.monotonic()
+    try:
+        with pytest.raises(TransportError, match=r"timed out: no whole answer within 0.3 s \(http.timeout\)"):
+            transport.post(f"http://127.0.0.1:{listener.getsockname()[1]}/", MESSAGE)
+        assert time.monotonic() - begun < 5
+    finally:
+        over.set()
+        transport.close()
+        thread.join()
         listener.close()
 
 

@@ -1,0 +1,123 @@
+"""The threads that post, shared among the endpoints so that slow ones do not hold up the others."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+from mercury.engine.exchange import Outgoing
+
+log = logging.getLogger("mercury.runtime")
+
+#: A server may have this many times as many threads as are free: one alone has 3/4 of them, two 3/7 each, and so on;
+#: while a thread is free, a server that has none gets it.
+SHARE = 3
+#: A server whose last exchange failed may have this part of the threads, at least one.
+IN_TROUBLE = 16
+
+
+class Senders:
+    """Threads that post. Of two posts that say the same only one waits.
+
+    :param exchange: one HTTP exchange.
+    :param in_trouble: whether the last exchange with a URL failed.
+    """
+
+    def __init__(self, count: int, exchange: Callable[[Outgoing], None], in_trouble: Callable[[str], bool]) -> None:
+        self.threads: list[threading.Thread] = []
+        self._count = count
+        self._exchange = exchange
+        self._in_trouble = in_trouble
+        #: What a thread may take. There is a thread for each of them: whatever is here counts as in use.
+        self._ready: queue.SimpleQueue[Outgoing | None] = queue.SimpleQueue()
+        self._mutex = threading.Lock()
+        self._queued: set[tuple[str, str, int]] = set()
+        #: By server: what waits for its share, the server that was served longest ago first; and how many are in use.
+        self._waiting: OrderedDict[str, deque[Outgoing]] = OrderedDict()
+        self._in_use: dict[str, int] = {}
+        self._free = count
+
+    def start(self) -> None:
+        for number in range(self._count):
+            thread = threading.Thread(target=self._run, name=f"mercury-sender-{number}", daemon=True)
+            self.threads.append(thread)
+            thread.start()
+
+    def put(self, outgoing: Outgoing) -> None:
+        """Post it when a thread is free for its server."""
+        server = _server(outgoing.url)
+        with self._mutex:
+            if outgoing.slot in self._queued:
+                return
+            self._queued.add(outgoing.slot)
+            waiting = self._waiting.get(server)
+            if waiting is not None:
+                waiting.append(outgoing)
+            elif self._may_have_another(server, outgoing):
+                self._take(server, outgoing)
+            else:
+                self._waiting[server] = deque((outgoing,))
+
+    def stop(self) -> None:
+        """Forget what waits: it is due again after the next start."""
+        with self._mutex:
+            self._waiting.clear()
+        while True:
+            try:
+                self._ready.get_nowait()
+            except queue.Empty:
+                break
+        for _ in self.threads:
+            self._ready.put(None)
+
+    def _run(self) -> None:
+        while True:
+            outgoing = self._ready.get()
+            if outgoing is None:
+                return
+            with self._mutex:
+                self._queued.discard(outgoing.slot)
+            try:
+                self._exchange(outgoing)
+            except Exception:
+                log.exception("posting to %s failed; it is posted again when due", outgoing.url)
+            finally:
+                self._give_back(_server(outgoing.url))
+
+    # --- shares ----------------------------------------------------------------------------------------------------
+
+    def _may_have_another(self, server: str, outgoing: Outgoing) -> bool:
+        in_use = self._in_use.get(server, 0)
+        if in_use >= SHARE * self._free:
+            return False
+        return in_use < max(1, self._count // IN_TROUBLE) or not self._in_trouble(outgoing.url)
+
+    def _take(self, server: str, outgoing: Outgoing) -> None:
+        self._in_use[server] = self._in_use.get(server, 0) + 1
+        self._free -= 1
+        self._ready.put(outgoing)
+
+    def _give_back(self, server: str) -> None:
+        """A thread is free again: whoever waits and may have it gets it."""
+        with self._mutex:
+            self._free += 1
+            self._in_use[server] -= 1
+            if not self._in_use[server]:
+                del self._in_use[server]
+            for name in list(self._waiting) if self._waiting else ():
+                waiting = self._waiting[name]
+                while waiting and self._may_have_another(name, waiting[0]):
+                    self._take(name, waiting.popleft())
+                    self._waiting.move_to_end(name)
+                if not waiting:
+                    del self._waiting[name]
+                if not self._free:
+                    return
+
+
+def _server(url: str) -> str:
+    """What shares are counted by: the URL without its path."""
+    return "/".join(url.split("/", 3)[:3])

@@ -1,0 +1,122 @@
+"""How the threads that post are shared among servers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mercury.engine.exchange import Outgoing, Purpose
+from mercury.engine.senders import Senders
+from mercury.statemachine.protocol import Protocol
+from mercury.wire.envelope import EMPTY, Envelope
+from tests.acceptance.processes import PATIENCE, eventually
+
+SLOW, OTHER = "http://slow.example/a", "http://other.example/a"
+
+
+def outgoing(url: str, number: int) -> Outgoing:
+    versions = Protocol()
+    envelope = Envelope(soap=versions.soap, addressing=versions.addressing, rm=versions.rm, action="urn:a", body=EMPTY)
+    return Outgoing(url=url, envelope=envelope, purpose=Purpose.MESSAGE, record_id=url, number=number)
+
+
+class Network:
+    """Exchanges that end when they are let go."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self.held = {SLOW: threading.Semaphore(0)}
+        self.begun: list[str] = []
+        self.in_trouble: set[str] = set()
+
+    def exchange(self, post: Outgoing) -> None:
+        with self._mutex:
+            self.begun.append(post.url)
+        if post.url in self.held:
+            assert self.held[post.url].acquire(timeout=PATIENCE)
+
+    def count(self, url: str) -> int:
+        with self._mutex:
+            return self.begun.count(url)
+
+
+@contextmanager
+def senders(network: Network, count: int) -> Iterator[Senders]:
+    threads = Senders(count, network.exchange, lambda url: url in network.in_trouble)
+    threads.start()
+    try:
+        yield threads
+    finally:
+        threads.stop()
+        for _ in range(1000):
+            network.held[SLOW].release()
+        for thread in threads.threads:
+            thread.join(PATIENCE)
+
+
+def test_slow_server_leaves_threads_for_the_others() -> None:
+    network = Network()
+    with senders(network, 32) as threads:
+        for number in range(200):
+            threads.put(outgoing(SLOW, number))
+        eventually(lambda: network.count(SLOW) == 24, "the slow one has its share")
+        for number in range(100):
+            threads.put(outgoing(OTHER, number))
+        eventually(lambda: network.count(OTHER) == 100, "the other one gets everything")
+        assert network.count(SLOW) == 24
+        for _ in range(200):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(SLOW) == 200, "and so does the slow one in the end")
+
+
+def test_server_in_trouble_gets_few_threads_and_its_share_again_when_it_works() -> None:
+    network = Network()
+    network.in_trouble.add(SLOW)
+    with senders(network, 32) as threads:
+        for number in range(200):
+            threads.put(outgoing(SLOW, number))
+        eventually(lambda: network.count(SLOW) == 2, "it is tried")
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "the other one is posted to")
+        assert network.count(SLOW) == 2
+        network.in_trouble.clear()
+        network.held[SLOW].release()
+        eventually(lambda: network.count(SLOW) == 25, "it has its share again")
+
+
+def test_many_slow_servers_leave_a_thread_too() -> None:
+    network = Network()
+    slow = [f"http://slow-{number}.example/" for number in range(5)]
+    network.held |= dict.fromkeys(slow, network.held[SLOW])
+    with senders(network, 16) as threads:
+        for url in slow:
+            for number in range(50):
+                threads.put(outgoing(url, number))
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "the other one is posted to")
+
+
+def test_only_one_thread_serves_all() -> None:
+    network = Network()
+    network.held[SLOW].release(3)
+    with senders(network, 1) as threads:
+        for number in range(3):
+            threads.put(outgoing(SLOW, number))
+            threads.put(outgoing(OTHER, number))
+        eventually(lambda: len(network.begun) == 6, "one after the other")
+
+
+def test_what_waits_for_its_share_is_not_queued_twice() -> None:
+    network = Network()
+    with senders(network, 1) as threads:
+        threads.put(outgoing(SLOW, 0))
+        eventually(lambda: network.count(SLOW) == 1, "it is being posted")
+        for _ in range(10):
+            threads.put(outgoing(SLOW, 1))
+        for _ in range(10):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(SLOW) == 2, "the second one is posted")
+        threads.put(outgoing(OTHER, 0))
+        eventually(lambda: network.count(OTHER) == 1, "the other one is posted")
+        assert network.count(SLOW) == 2
