@@ -56,7 +56,7 @@ ONLY_IN = MappingProxyType(
         # The network: where no transaction is open.
         "http": (("mercury/engine/transport.py", "mercury/cli/*"), ()),
         "socket": (
-            ("mercury/service/*", "mercury/engine/transport.py", "mercury/cli/*", "mercury/storage/postgres/*"),
+            ("mercury/service/*", "mercury/cli/*", "mercury/storage/postgres/*", "mercury/engine/transport.py"),
             (),
         ),
     }
