@@ -21,6 +21,8 @@ log = logging.getLogger("mercury.engine")
 ABANDONED = "the application ended the sequence without waiting for it"
 #: Why messages died that the store gave back altered.
 DAMAGED = "what the store kept of it was damaged"
+#: Why responses died that could only be fetched.
+UNFETCHED = "its client ended the sequence of the request and has not fetched it"
 #: Why requests died that the destination has acknowledged.
 NO_RESPONSE = "its sequence ended before a response came"
 
@@ -119,13 +121,20 @@ def _bury_outbound(tx: Transaction, parts: Parts, record: RmsRecord, failed: eff
     for ranges, certainty in ((failed.not_delivered, Certainty.NOT_DELIVERED), (failed.unknown, Certainty.UNKNOWN)):
         alike: dict[str, list[OutboundMessage]] = {}
         for row in tx.rms.take(record, ranges):
-            alike.setdefault(_reason(record, failed.reason, row, why), []).append(row)
+            reason = UNFETCHED if _unfetched(record, failed) else _reason(record, failed.reason, row, why)
+            alike.setdefault(reason, []).append(row)
         for reason, rows in alike.items():
             letters += bury(tx, parts, rows, reason, certainty, now)
     listener, key = parts.listener, record.channel.key
     text = failed.reason.value + (f": {why}" if why else "")
     tx.after_commit(lambda: listener.sequence_failed(key.endpoint, key.name, text, len(letters)))
-    log.error("the sequence failed: %s; %d messages are dead letters", text, len(letters), extra=_about(record))
+    if not letters or not _unfetched(record, failed):  # of these one line has said everything
+        log.error("the sequence failed: %s; %d messages are dead letters", text, len(letters), extra=_about(record))
+
+
+def _unfetched(record: RmsRecord, failed: effects.Failed) -> bool:
+    """Whether a client that has no address left its responses where they were."""
+    return record.channel.back_channel and failed.reason is events.FailureReason.EXPIRED
 
 
 def _reason(record: RmsRecord, failed: events.FailureReason, row: OutboundMessage, why: str) -> str:
@@ -250,13 +259,15 @@ def _tell(tx: Transaction, parts: Parts, letters: list[DeadLetter]) -> None:
         return
     tx.dead_letters.add(letters)
     listener = parts.listener
+    alike: dict[tuple[str | None, str, Certainty], list[DeadLetter]] = {}
     for letter in letters:
-        log.error(
-            "dead letter: %s (%s)",
-            letter.reason,
-            letter.certainty.value,
-            extra={"sequence": letter.sequence, "number": letter.number, "message_id": letter.message_id},
-        )
+        alike.setdefault((letter.sequence, letter.reason, letter.certainty), []).append(letter)
+    for (sequence, reason, certainty), group in alike.items():
+        about = {"sequence": sequence, "number": group[0].number, "message_id": group[0].message_id}
+        if len(group) > 1:
+            log.error("%d dead letters: %s (%s)", len(group), reason, certainty.value, extra=about)
+        else:
+            log.error("dead letter: %s (%s)", reason, certainty.value, extra=about)
 
     def tell() -> None:
         for letter in letters:

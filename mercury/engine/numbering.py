@@ -45,6 +45,7 @@ class Numbering:
         """Give numbers to the rows that wait, in order of insertion."""
         rows = self._waiting()
         done: list[OutboundMessage] = []
+        late: list[OutboundMessage] = []
         for place, row in enumerate(rows):
             current = self._records[-1] if self._records and self._records[-1].machine.alive else None
             if row.damaged:
@@ -52,8 +53,7 @@ class Numbering:
                 done.append(row)
                 continue
             if row.channel.plain and self._unfetchable(row.channel):
-                bury(self._tx, self._parts, [row], TOO_LATE, Certainty.NOT_DELIVERED, self._now)
-                done.append(row)
+                late.append(row)
                 continue
             if row.kind is OutboundKind.ABANDON:
                 self._keep()  # what it gives up is looked for by number
@@ -67,15 +67,15 @@ class Numbering:
                     done += self._abandon(rows[place:])
                     break
                 if row.channel.back_channel and not row.channel.plain:
-                    done.append(row)
-                    bury(self._tx, self._parts, [row], TOO_LATE, Certainty.NOT_DELIVERED, self._now)
+                    late.append(row)
                     continue
                 current = self._create(row.channel)
             if self._room == 0:
                 current.holds = True
                 break
             self._assign(row, current)
-        self._tx.rms.discard(done)
+        bury(self._tx, self._parts, late, TOO_LATE, Certainty.NOT_DELIVERED, self._now)
+        self._tx.rms.discard([*done, *late])
         self._keep()
 
     def _unfetchable(self, channel: Channel) -> bool:

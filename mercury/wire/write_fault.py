@@ -111,7 +111,9 @@ def _detail(style: Style, fault: Fault) -> str:
     if style.addressing is AddressingVersion.WSA10:
         wsa = style.wsa
         if code in (FaultCode.INVALID_ADDRESSING_HEADER, FaultCode.ADDRESSING_HEADER_REQUIRED):
-            return _element(f"{wsa}:ProblemHeaderQName", subject)
+            # A name without a namespace is one of WS-Addressing's own: without a prefix it would be in none.
+            name = subject if namespace_of(subject) else clark(ns.WSA10, subject)
+            return _element(f"{wsa}:ProblemHeaderQName", name)
         if code is FaultCode.ACTION_NOT_SUPPORTED:
             return f"<{wsa}:ProblemAction><{wsa}:Action>{escape(subject)}</{wsa}:Action></{wsa}:ProblemAction>"
         if code in OF_ADDRESSING:

@@ -246,5 +246,25 @@ def test_a_response_nobody_fetched_is_in_doubt_after_a_grace() -> None:
     assert [letter.certainty.value for letter in node.letters()] == ["unknown"]
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["stored before the end", "stored after it"])
+def test_responses_nobody_fetched_are_one_line_in_the_log(late: bool, caplog: pytest.LogCaptureFixture) -> None:
+    node, foreign = Node("server", World()), Foreign()
+    identifier = foreign.open(node, offer="urn:offered")
+    busy = [late]
+    node.on_call = lambda _context, _text: 1 / 0 if busy[0] else None
+    for number in range(1, 21):
+        node.get(foreign.ask(identifier, number))
+    node.world.run()
+    node.get(foreign.terminate(identifier, 20))
+    node.world.advance(1)
+    caplog.clear()
+    busy[0] = False
+    node.world.advance(120)
+    assert len(node.letters()) == 20
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+    assert line.startswith("20 dead letters: ")
+    assert "fetched it" in line or "ended its sequence" in line
+
+
 def _arrival(http: HttpMessage) -> Arrival:
     return Arrival(http=http, service="orders", url="http://server/services/orders")

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from mercury.engine.registry import Registry
+from mercury.statemachine.faults import Fault
 from mercury.statemachine.protocol import ALL_PROTOCOLS, MAX_MESSAGE_NUMBER, Protocol, RmVersion, SoapVersion
+from mercury.wire.decode import decode
 from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM10_SOAP11, RM10_SOAP12, RM11_SOAP11, RM11_SOAP12, Foreign, identifier_in
@@ -264,6 +266,19 @@ def test_a_request_without_a_message_id_could_never_be_answered() -> None:
     identifier = foreign.open(node, offer="urn:offered")
     assert name_of(node.get(foreign.ask(identifier, 1, message_id=""))) == "fault MessageAddressingHeaderRequired"
     assert name_of(node.get(foreign.note(identifier, 1, message_id=""))) == "acknowledgement"
+
+
+@pytest.mark.parametrize("protocol", [RM11_SOAP12, RM11_SOAP11], ids=str)
+def test_a_header_that_is_missing_is_named_by_a_prefix_that_is_bound(protocol: Protocol) -> None:
+    # WSA-06
+    node, foreign = at_server(protocol)
+    identifier = foreign.open(node)
+    for post in (foreign.create(message_id=""), foreign.ask(identifier, 1, message_id="")):
+        reply = node.get(post)
+        fault = decode(reply.body, reply.content_type, reply.soap_action).body
+        assert isinstance(fault, Fault)
+        assert fault.subject == f"{{{foreign.wsa}}}MessageID"
+        assert b"ProblemHeaderQName" in reply.body
 
 
 def test_a_store_that_is_busy_is_no_fault_of_the_message() -> None:
