@@ -96,6 +96,7 @@ class Mercury:
         self.clock = clock
         self._asked_for = store
         self.store: StorageManager = _opened(settings.store) if store is None else _opened(store)
+        resources = settings.xa.named() if resources is None else resources
         self.coordinator = self._named(resources, log or settings.xa.log) if resources else None
         self._dead_letters = DeadLetters(self.store, clock)
         self.futures = Futures(self.ids.new())

@@ -94,6 +94,9 @@ class XaSettings:
     #: The URL of a database that keeps the decisions: then the store is prepared like the others. Without it, the
     #: store keeps them, and commits in one phase after the others are prepared.
     log: str | None = None
+    #: The databases that take part, each as ``NAME=URL``, where ``Mercury(..., resources={...})`` is left out; the
+    #: commands of an operator know them by this.
+    resources: tuple[str, ...] = ()
     #: How long a process is believed to live without a sign of it: then what it had not decided is rolled back.
     lease: float = 5.0
     #: How often recovery looks for what was left in doubt.
@@ -101,6 +104,21 @@ class XaSettings:
 
     def __post_init__(self) -> None:
         above(0, lease=self.lease, interval=self.interval)
+        if len(self.named()) < len(self.resources):
+            raise ConfigurationError("resources: a name stands there twice")
+
+    def named(self) -> dict[str, str]:
+        """The URLs of the databases that take part, by their names.
+
+        :raises ConfigurationError: one is not of the form NAME=URL.
+        """
+        named = {}
+        for each in self.resources:
+            name, _, url = each.partition("=")
+            if not name.strip() or not url.strip():
+                raise ConfigurationError(f"resources: {masked(each)!r} is not of the form NAME=URL")
+            named[name.strip()] = url.strip()
+        return named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mercury.cli.config import ConfigFile
-from mercury.cli.output import UNUSABLE, Format, Output, console, fail, show, show_table
+from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, show, show_table
 from mercury.cli.stores import StoreUrl, store_url
 
 if TYPE_CHECKING:
@@ -26,7 +26,12 @@ app = typer.Typer(
 
 Resources = Annotated[
     list[str] | None,
-    typer.Option("--resource", "-r", metavar="NAME=URL", help="A database that takes part, as Mercury(resources=...)."),
+    typer.Option(
+        "--resource",
+        "-r",
+        metavar="NAME=URL",
+        help="A database that takes part, as Mercury(resources=...). Wins over the setting xa.resources.",
+    ),
 ]
 Log = Annotated[
     str | None, typer.Option("--log", metavar="URL", help="The log of the two-phase form. Left out, the settings'.")
@@ -46,12 +51,16 @@ def list_transactions(
 
     A running process finishes what is in doubt by itself, within seconds. What stays here for longer waits for a
     database that is away, or for you.
+
+    Exit code 0: every database that is known to take part was asked; 1: one was not, and the output says which.
     """
     with _coordinator(store, resource, log, config) as coordinator:
         from mercury.storage.xa.operating import Operator
 
         found = Operator(coordinator).overview()
     show(output, _overview(found), lambda: _show_overview(found))
+    if found.away:
+        raise typer.Exit(FAILED)
 
 
 @app.command("show")
@@ -63,22 +72,20 @@ def show_transaction(
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what is decided on one transaction, and where it is still prepared."""
+    """Show what is decided on one transaction, and where it is still prepared. One that nobody knows is an error."""
     with _coordinator(store, resource, log, config) as coordinator:
         from mercury.storage.xa.names import read_gtrid
         from mercury.storage.xa.operating import Operator
 
         wanted = read_gtrid(gtrid)
-        found = Operator(coordinator).overview()
-        decided = found.decision_on(wanted)
-        for each in coordinator.logs if decided is None else ():
-            decided = decided or each.find(wanted)
+        found, decided = Operator(coordinator).find(wanted)
     value = {
         "gtrid": str(wanted),
         "decision": decided.verdict.value if decided is not None else None,
         "decided_at": decided.decided_at if decided is not None else None,
         "prepared": [each.resource for each in found.branches if each.gtrid == wanted],
         "finished_by_hand": [each.gid for each in found.heuristics if each.gid.startswith(f"{wanted}:")],
+        "asked": list(found.asked),
         "away": dict(found.away),
     }
     rows = [(name.replace("_", " "), _plain(each)) for name, each in value.items()]
@@ -125,7 +132,8 @@ def _coordinator(
     from mercury.storage.administration import open_used_store
     from mercury.storage.opening import name_resources
 
-    named: dict[str, str] = {}
+    settings = load(config)
+    named = settings.xa.named()
     for each in resources or []:
         name, found, url = each.partition("=")
         if not found or not url:
@@ -133,7 +141,7 @@ def _coordinator(
         named[name] = url
     opened = open_used_store(store_url(store, config))
     try:
-        yield name_resources(opened, named, log=log or load(config).xa.log)
+        yield name_resources(opened, named, log=log or settings.xa.log)
     finally:
         opened.close()
 
@@ -159,16 +167,28 @@ def _overview(found: Overview) -> dict[str, Any]:
              "found_at": each.found_at}
             for each in found.heuristics
         ],
+        "asked": list(found.asked),
         "away": dict(found.away),
     }  # fmt: skip
 
 
 def _show_overview(found: Overview) -> None:
+    from mercury.storage.xa.names import STORE_BRANCH
+
     rows = [
         (str(each.gtrid), each.resource, f"{each.age:.0f} s", _decided(found.decision_on(each.gtrid)) or "not yet")
         for each in found.branches
     ]
-    show_table(("transaction", "prepared in", "for", "decided"), rows, nothing="nothing is prepared")
+    asked = ", ".join(found.asked) or "no database"
+    show_table(("transaction", "prepared in", "for", "decided"), rows, nothing=f"nothing is prepared in {asked}")
+    if rows:
+        console().print(f"\nasked: {asked}", markup=False)
+    if not found.away and not set(found.asked) - {STORE_BRANCH}:
+        console().print(
+            "\nonly the store was looked at: name the other databases by --resource NAME=URL, or in the setting "
+            "xa.resources",
+            markup=False,
+        )
     if found.heuristics:
         console().print("\nFinished by hand against the decision; the databases do not agree:")
         headings = ("branch", "decided", "found", "at")

@@ -277,6 +277,7 @@ FIGURES = {
     "http.shutdown_deadline": ("-1",),
     "log.level": ("loud",),
     "log.format": ("xml",),
+    "xa.resources": ("app", "=sqlite:///x"),
     "engine.addresses.allowed": ("ftp://bad.example", "http://*.example/"),
 }
 
@@ -294,6 +295,11 @@ def test_a_figure_that_can_not_be_used_is_told_with_its_file() -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(written("[source]\nwindow = 0\n"), NOTHING)
     assert str(caught.value) == "source.window: 0 is not at least 1 (set by settings.toml)"
+
+
+def test_a_database_that_takes_part_needs_a_name_of_its_own() -> None:
+    with pytest.raises(ConfigurationError, match="a name stands there twice"):
+        load(environment={"MERCURY_XA_RESOURCES": "a=sqlite:///x, a=sqlite:///y"})
 
 
 def test_the_least_that_makes_sense_is_taken() -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from sqlalchemy import text
 from typer.testing import CliRunner
 
+from mercury import Mercury
 from mercury.cli.main import app
 from mercury.errors import ConfigurationError, StorageError
 from tests.acceptance.processes import mercury
@@ -18,6 +20,8 @@ from .places import Places
 from .test_recovery import by_hand, leave, recover
 
 Ask = Callable[..., Result]
+#: A database that does not answer.
+NOBODY = "postgresql://x@127.0.0.1:9/x"
 
 
 @pytest.fixture
@@ -109,8 +113,61 @@ def test_mistakes_are_told(places: Places, ask: Ask) -> None:
     refused(ask("resolve", "mercury:a:b.1", "commit"), "nothing is prepared", StorageError)
     assert "neither commit nor rollback" in ask("resolve", "mercury:a:b.1", "perhaps").output
     assert "NAME=URL" in ask("list", "--store", places.store, "--resource", "app").output
-    nobody = "app=postgresql://x@127.0.0.1:9/x"
-    assert "app" in value(ask("list", "--store", places.store, "--resource", nobody, "--output", "json"))["away"]
+
+
+def test_list_says_which_databases_were_asked_and_fails_when_one_was_not(places: Places, ask: Ask) -> None:
+    everywhere = value(ask("list", "--output", "json"))
+    assert "app" in everywhere["asked"]
+    assert everywhere["away"] == {}
+    nobody = ("--store", places.store, "--resource", f"app={NOBODY}")
+    ended = ask("list", *nobody)
+    assert ended.exit_code == 1
+    assert "not asked: app" in ended.stdout
+    assert "nothing is prepared in app" not in ended.stdout
+    found = json.loads(ask("list", *nobody, "--output", "json").stdout)
+    assert "app" in found["away"]
+    assert "app" not in found["asked"]
+
+
+def test_a_database_that_nobody_named_is_not_said_to_have_nothing_prepared(places: Places, ask: Ask) -> None:
+    only_the_store = ("--store", places.store, *(("--log", places.log) if places.log else ()))
+    ended = ask("list", *only_the_store)
+    assert ended.exit_code == 0
+    assert "only the store was looked at" in ended.stdout
+    leave(places, "commit_decision")
+    ended = ask("list", *only_the_store)  # a decision names it
+    assert ended.exit_code == 1
+    assert "not asked: app: it is not named" in ended.stdout
+
+
+def test_the_databases_of_the_settings_are_asked(places: Places, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MERCURY_STORE", places.store)
+    monkeypatch.setenv("MERCURY_XA_LOG", places.log or "")
+    monkeypatch.setenv("MERCURY_XA_RESOURCES", f"app={places.app}")
+    leave(places, "commit_decision")
+    found = value(CliRunner().invoke(app, ["xa", "list", "--output", "json"]))
+    assert "app" in found["asked"]
+    assert gtrid_of(places) in {branch["gtrid"] for branch in found["branches"] if branch["resource"] == "app"}
+    # An option wins over them.
+    assert CliRunner().invoke(app, ["xa", "list", "--resource", f"app={NOBODY}"]).exit_code == 1
+
+
+def test_the_databases_of_the_settings_take_part_when_the_application_names_none(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with places.process():
+        pass
+    monkeypatch.setenv("MERCURY_XA_LOG", places.log or "")
+    monkeypatch.setenv("MERCURY_XA_RESOURCES", f"app={places.app}")
+    with Mercury(places.store) as mercury, mercury.transaction() as tx:
+        tx.connection("app").execute(text("insert into placed values (1)"))
+    assert places.placed() == [1]
+
+
+def test_a_transaction_that_nobody_knows_is_an_error(places: Places, ask: Ask) -> None:
+    refused(ask("show", "mercury:a:b.1"), "nobody knows mercury:a:b.1", StorageError)
+    nobody = ("--store", places.store, "--resource", f"app={NOBODY}")
+    refused(ask("show", "mercury:a:b.1", *nobody), "not asked: app", StorageError)
 
 
 @pytest.mark.parametrize("places", ["sqlite"], indirect=True)

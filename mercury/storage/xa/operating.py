@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mercury.errors import StorageError
 from mercury.storage.xa.coordinator import Coordinator
 from mercury.storage.xa.decisions import Decision, DecisionLog, Heuristic, Verdict
-from mercury.storage.xa.names import Gtrid
+from mercury.storage.xa.names import STORE_BRANCH, Gtrid
 from mercury.storage.xa.resources import NoSuchBranch, PreparedBranch, Resource
 
 
@@ -21,7 +21,9 @@ class Overview:
     #: Those with branches that are not known to be finished; those on what is prepared are among them.
     decisions: Sequence[Decision]
     heuristics: Sequence[Heuristic]
-    #: Databases that do not answer, with the reason.
+    #: The databases that were looked into for what is prepared.
+    asked: Sequence[str]
+    #: Those that were not, with the reason: they do not answer, or a decision names them and nobody else does.
     away: Sequence[tuple[str, str]]
 
     def decision_on(self, gtrid: Gtrid) -> Decision | None:
@@ -46,16 +48,40 @@ class Operator:
         """
         logs = self._coordinator.logs
         decisions = [decision for log in logs for decision in log.unfinished()]
-        prepared, away = self._prepared()
+        prepared, asked, away = self._prepared()
         known = {decision.gtrid for decision in decisions}
         for gtrid in {branch.gtrid for _, branch in prepared} - known:
             decisions += [found for log in logs if (found := log.find(gtrid)) is not None]
+        named = {name for name, _ in away}.union(asked, [STORE_BRANCH], self._coordinator.resources)
+        for name in sorted({name for decision in decisions for name in decision.branches} - named):
+            away.append((name, "it is not named: add --resource NAME=URL, or the setting xa.resources"))
         return Overview(
             branches=sorted((branch for _, branch in prepared), key=lambda branch: -branch.age),
             decisions=decisions,
             heuristics=[heuristic for log in logs for heuristic in log.heuristics()],
+            asked=asked,
             away=away,
         )
+
+    def find(self, gtrid: Gtrid) -> tuple[Overview, Decision | None]:
+        """What there is, and what is decided on one transaction.
+
+        :raises Refused: nobody knows it.
+        :raises StorageError: the decision log does not answer.
+        """
+        found = self.overview()
+        decided = found.decision_on(gtrid)
+        for log in self._coordinator.logs if decided is None else ():
+            decided = decided or log.find(gtrid)
+        prepared = any(branch.gtrid == gtrid for branch in found.branches)
+        by_hand = any(each.gid.startswith(f"{gtrid}:") for each in found.heuristics)
+        if decided is None and not prepared and not by_hand:
+            away = "".join(f"; not asked: {name}: {why}" for name, why in found.away)
+            raise Refused(
+                f"nobody knows {gtrid}: it is not decided, and not prepared in {', '.join(found.asked) or 'any database'}"
+                f"{away}. It is finished and forgotten, or it never was: see what it has written"
+            )
+        return found, decided
 
     def resolve(self, gtrid: Gtrid, verdict: Verdict, *, force: bool = False) -> list[str]:
         """Finish a transaction in every database that answers. Returns the gids that were finished now.
@@ -64,7 +90,7 @@ class Operator:
         :raises Refused: it is decided otherwise; or nobody has decided to commit it, and it is not forced.
         :raises TransientStorageError: its coordinator is about to decide, or the decision log is away.
         """
-        prepared, _ = self._prepared()
+        prepared, _, _ = self._prepared()
         branches = [(resource, branch) for resource, branch in prepared if branch.gtrid == gtrid]
         log = self._log_of(gtrid)
         decision = log.find(gtrid)
@@ -102,14 +128,22 @@ class Operator:
             "the same, and to put the rest right by hand, add --force"
         )
 
-    def _prepared(self) -> tuple[list[tuple[Resource, PreparedBranch]], list[tuple[str, str]]]:
-        found, away = [], []
+    def _prepared(self) -> tuple[list[tuple[Resource, PreparedBranch]], list[str], list[tuple[str, str]]]:
+        """What is prepared, the names of the databases that were asked, and those that were not, with the reason."""
+        found: list[tuple[Resource, PreparedBranch]] = []
+        asked: list[str] = []
+        away: list[tuple[str, str]] = []
         for resource in self._coordinator.recovery.resources:
             try:
+                if resource.name != STORE_BRANCH:
+                    resource.check(self._coordinator.store_id)
+                if resource.is_store:
+                    continue  # where there is nothing to prepare
                 found += [(resource, branch) for branch in resource.prepared(self._coordinator.store_id)]
+                asked.append(resource.name)
             except StorageError as error:
                 away.append((resource.name, str(error)))
-        return found, away
+        return found, asked, away
 
     def _log_of(self, gtrid: Gtrid) -> DecisionLog:
         """The log in which its coordinator decides."""
