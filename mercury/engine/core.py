@@ -19,7 +19,7 @@ from mercury.engine.source import SourceWorker
 from mercury.errors import TransientStorageError
 from mercury.statemachine.protocol import RmVersion
 from mercury.storage.api import StorageManager
-from mercury.wire.envelope import HttpMessage
+from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 
 log = logging.getLogger("mercury.engine")
 
@@ -59,6 +59,10 @@ class Engine:
         """Handle what arrived, all in one transaction; one answer each, in the same order. Never raises."""
         return self._reception.receive(arrivals, now)
 
+    def decode(self, http: HttpMessage, service: str | None) -> Envelope | Undecodable:
+        """What an HTTP message to a service says, for `Arrival`. Unlike the rest, it may be called in any thread."""
+        return self._reception.decode(http, service)
+
     def respond(self, waiting: Waiting) -> HttpMessage | None:
         """The response that an exchange waits for, if it is there by now."""
         return self._reception.respond(waiting)
@@ -80,7 +84,8 @@ class Engine:
             if reply.status >= 300:
                 self.failed(outgoing, f"HTTP status {reply.status}", now)
             return None
-        return Arrival(http=reply, url=outgoing.url, peer=outgoing.url, request=outgoing)
+        envelope = self.decode(reply, None)
+        return Arrival(http=reply, url=outgoing.url, peer=outgoing.url, request=outgoing, envelope=envelope)
 
     def failed(self, outgoing: Outgoing, error: str, now: float) -> None:
         """A post did not get through, as far as is known. What it said is said again when it is due."""

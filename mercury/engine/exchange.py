@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mercury.statemachine.protocol import Protocol
 from mercury.storage.records import SequenceKey
-from mercury.wire.envelope import Envelope, HttpMessage
+from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 
 
 class Purpose(enum.Enum):
@@ -59,6 +59,8 @@ class Arrival:
     peer: str = ""
     #: It is the reply to this.
     request: Outgoing | None = None
+    #: What ``http`` says, if somebody has decoded it already: the committer then need not.
+    envelope: Envelope | Undecodable | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,10 +46,11 @@ class Reception:
         answers: list[Answer | None] = [None] * len(arrivals)
         drafts: list[tuple[int, Draft]] = []
         for index, arrival in enumerate(arrivals):
-            try:
-                drafts.append((index, Draft(arrival, self._decode(arrival))))
-            except Undecodable as error:
-                answers[index] = self._undecodable(arrival, error)
+            envelope = arrival.envelope or self.decode(arrival.http, arrival.service)
+            if isinstance(envelope, Undecodable):
+                answers[index] = self._undecodable(arrival, envelope)
+            else:
+                drafts.append((index, Draft(arrival, envelope)))
         if drafts:
             for (index, _), answer in zip(drafts, self._commit([draft for _, draft in drafts], now), strict=True):
                 answers[index] = answer
@@ -200,16 +201,18 @@ class Reception:
             return Answer(http=ACCEPTED)
         return Answer(http=refuse_undecodable(error, self._parts.ids))
 
-    def _decode(self, arrival: Arrival) -> Envelope:
-        http = arrival.http
-        return decode(
-            http.body,
-            http.content_type,
-            http.soap_action,
-            limits=self._parts.settings.limits,
-            understands=self._parts.application.understands(arrival.service),
-            replies=arrival.request is not None or arrival.service is None,
-        )
+    def decode(self, http: HttpMessage, service: str | None) -> Envelope | Undecodable:
+        """What an HTTP message says; it may be called in any thread."""
+        try:
+            return decode(
+                http.body,
+                http.content_type,
+                http.soap_action,
+                limits=self._parts.settings.limits,
+                understands=self._parts.application.understands(service),
+            )
+        except Undecodable as error:
+            return error
 
 
 def _share_acknowledgements(drafts: list[Draft]) -> None:

@@ -23,7 +23,7 @@ from mercury.errors import Overloaded, TransportError
 from mercury.statemachine.bounds import above, at_least
 from mercury.storage.api import StorageManager, Topic
 from mercury.wire.encode import encode
-from mercury.wire.envelope import HttpMessage
+from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 from mercury.wire.media import read_content_type
 from mercury.wire.scan import Refused
 
@@ -148,6 +148,10 @@ class Runtime:
         return self._started and not self._stopping.is_set() and all(thread.is_alive() for thread in threads)
 
     # --- what comes in ---------------------------------------------------------------------------------------------
+
+    def decode(self, http: HttpMessage, service: str | None) -> Envelope | Undecodable:
+        """What an HTTP message says, for `Arrival`: decoded by the caller, so that the committer need not."""
+        return self._engine.decode(http, service)
 
     def submit(self, arrival: Arrival, on_answer: OnAnswer | None = None) -> None:
         """Queue an arrival for the committer.

@@ -20,6 +20,9 @@ from mercury.wire.envelope import HttpMessage
 
 log = logging.getLogger("mercury.endpoint")
 
+#: Bytes up to which a message is decoded at once, in the event loop: another thread costs more than that.
+SMALL = 64 * 1024
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -87,8 +90,14 @@ class Endpoint:
         if runtime is None:
             self._host.refused_unstarted()
             raise RequestRefused(503, "This endpoint is not running; send it again later.", busy=True)
+        http = HttpMessage(body, headers.get("content-type", ""), headers.get("soapaction"))
+        if len(body) <= SMALL:
+            envelope = runtime.decode(http, self._service)
+        else:
+            envelope = await asyncio.to_thread(runtime.decode, http, self._service)
         arrival = Arrival(
-            http=HttpMessage(body, headers.get("content-type", ""), headers.get("soapaction")),
+            http=http,
+            envelope=envelope,
             service=self._service,
             url=f"{scope.get('scheme', 'http')}://{headers.get('host', '')}{scope.get('path', '')}",
             peer=_peer(scope),

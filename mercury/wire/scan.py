@@ -10,6 +10,7 @@ SOAP forbids processing instructions, so they are refused too.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from xml.parsers import expat
 
@@ -48,6 +49,13 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+#: Comments and CDATA sections, to be passed over, and as a group: a start tag with at least so many attributes.
+#: It reads every byte once: no quantifier gives back what it took, and an unclosed comment reaches to the end.
+_CROWDED = (
+    rb"<!--(?s:.*?)(?:-->|\Z)|<!\[CDATA\[(?s:.*?)(?:\]\]>|\Z)|"
+    rb"(<[^\s/>!?\"'<=]++(?:\s*+[^\s=/>\"'<]++\s*+=\s*+(?:\"[^\"<]*+\"|'[^'<]*+')){%d})"
+)
 
 
 class Refused(Exception):
@@ -177,6 +185,10 @@ class Scanner:
         if len(self.data) > limit:
             raise refused(f"the message is larger than {limit} bytes")
         try:
+            crowded = self._crowded()
+            if crowded is not None:
+                self._parser.Parse(self.data[:crowded], False)  # what comes before may be wrong, or name the message
+                raise self._too_many_attributes()
             self._parser.Parse(self.data, True)
         except expat.ExpatError as error:
             raise refused(f"the message is not well-formed XML: {error}") from error
@@ -184,6 +196,22 @@ class Scanner:
             del self._parser  # its callbacks refer to this object: free both now
         assert self.root is not None  # a document without a root is not well-formed
         return self.root
+
+    def _crowded(self) -> int | None:
+        """Where the first start tag with too many attributes is; ``None`` = there is none, if this is XML at all.
+
+        Expat reads a start tag whole before it calls anybody: a second for a message full of attributes.
+        """
+        data, limit = self.data, self._limits.max_attributes
+        if data.count(b"=") <= limit:
+            return None
+        for match in re.finditer(_CROWDED % (limit + 1), data):
+            if match.lastindex is not None:
+                return match.start()
+        return None
+
+    def _too_many_attributes(self) -> Refused:
+        return refused(f"more than {self._limits.max_attributes} attributes on one element")
 
     def _start(self, name: str, attributes: list[str]) -> None:
         self._depth = depth = self._depth + 1
@@ -204,7 +232,10 @@ class Scanner:
                 named["{" + key if "}" in key else key] = value
         node = Node(name, named, scope, outer, self._parser.CurrentByteIndex, len(self._texts))
         if stack:
-            stack[-1].children.append(node)
+            parent = stack[-1]
+            parent.children.append(node)
+            if depth == 3 and len(parent.children) > self._limits.max_headers and parent.local == "Header":
+                raise refused(f"more than {self._limits.max_headers} header blocks")
         else:
             self.root = node
         stack.append(node)
@@ -233,7 +264,7 @@ class Scanner:
         pending = self._pending
         pending[prefix or ""] = uri or ""
         if len(pending) > self._limits.max_attributes:
-            raise refused(f"more than {self._limits.max_attributes} attributes on one element")
+            raise self._too_many_attributes()
         for text in (prefix, uri):
             if text and len(text) > self._short:
                 self._check_length(text)
@@ -246,7 +277,7 @@ class Scanner:
         if self._depth > limits.max_depth:
             raise refused(f"elements nested deeper than {limits.max_depth}")
         if len(attributes) // 2 + len(pending) > limits.max_attributes:
-            raise refused(f"more than {limits.max_attributes} attributes on one element")
+            raise self._too_many_attributes()
         short = self._short
         for text in (name, *attributes[::2]):
             if len(text) > short:

@@ -189,6 +189,16 @@ def test_a_nack_makes_rows_due_now(outbox: Outbox) -> None:
     outbox.locked(lambda tx: tx.rms.resend(outbox.record, [], NOW))
 
 
+def test_as_many_nacks_and_ranges_as_one_message_may_have_are_taken(outbox: Outbox) -> None:
+    outbox.append("a", "b", "c")
+    outbox.number(due=NOW + 50)
+    outbox.locked(lambda tx: tx.rms.resend(outbox.record, range(2, 2050), NOW + 1))
+    rows = outbox.locked(lambda tx: tx.rms.unsettled(outbox.record, 10))
+    assert [each.due for each in rows] == [NOW + 50, NOW + 1, NOW + 1]
+    assert [each.message_id for each in outbox.unnumber(1, *range(3, 5000, 2))] == ["a", "c"]
+    assert [each.message_id for each in outbox.take(tuple((number, number) for number in range(2, 5000, 2)))] == ["b"]
+
+
 def test_the_highest_number_there_is_can_be_given(outbox: Outbox) -> None:
     outbox.append("a")
     with outbox.store.transaction() as tx:

@@ -156,14 +156,15 @@ class SqlRmsRows:
 
     def resend(self, record: RmsRecord, numbers: Iterable[int], now: float) -> None:
         self._require(record.channel.key)
-        wanted = tuple((number, number) for number in numbers)
-        if wanted:
-            self._write(update(ROW).where(_between(record, wanted)).values(due=now))
+        for part in chunks(numbers):
+            mine = and_(ROW.c.sequence_id == record.id, ROW.c.number.in_(part))
+            self._write(update(ROW).where(mine).values(due=now))
+            wanted = tuple((number, number) for number in part)
             self._reread(row.message_id for row in self._read_ahead(record, wanted))
 
     def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         self._require(record.channel.key)
-        rows = self._rows(WITH_BODY.where(_between(record, ranges)).order_by(ROW.c.number))
+        rows = self._rows_between(record, ranges)
         for row in rows:
             row.sequence_id = row.number = None
             row.attempts = 0
@@ -174,7 +175,7 @@ class SqlRmsRows:
 
     def take(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         self._require(record.channel.key)
-        rows = self._rows(WITH_BODY.where(_between(record, ranges)).order_by(ROW.c.number))
+        rows = self._rows_between(record, ranges)
         self._delete(rows)
         return rows
 
@@ -288,6 +289,13 @@ class SqlRmsRows:
             self.flush_answers()
         if self._arrived:
             self._arrived.flush()
+
+    def _rows_between(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+        """The numbered rows in these ranges, which ascend; an expression of SQLite is 1,000 terms deep at most."""
+        found = []
+        for part in chunks(ranges, 400):
+            found += self._rows(WITH_BODY.where(_between(record, tuple(part))).order_by(ROW.c.number))
+        return found
 
     def _read_ahead(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         """What was read ahead of a sequence, with these numbers."""

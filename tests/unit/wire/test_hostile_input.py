@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from xml.parsers import expat
 
 import pytest
 
@@ -77,7 +78,8 @@ TOO_MUCH: dict[str, tuple[Callable[[], bytes], str]] = {
     "deep": (lambda: body("<a>" * 100_000), "nested deeper than 64"),
     "unclosed": (lambda: b"<a>" * 30_000, "nested deeper than 64"),
     "wide": (lambda: body(f"<a>{many('<b/>')}</a>"), "50000 elements"),
-    "wide header": (lambda: soap(many("<b/>")), "50000 elements"),
+    "wide header": (lambda: soap(many("<b/>")), "64 header blocks"),
+    "wide header block": (lambda: soap(f"<h>{many('<b/>')}</h>"), "50000 elements"),
     "header blocks": (lambda: soap(ACTION + "<h/>" * 64), "64 header blocks"),
     "attributes": (lambda: body(f"<a {attributes(600_000)}/>"), "64 attributes"),
     "namespaces": (lambda: body(f"<a {declarations(400_000)}/>"), "64 attributes"),
@@ -106,6 +108,49 @@ def test_what_is_too_much_is_refused_with_the_name_of_the_limit(name: str) -> No
     fault = refusal(make()).fault
     assert fault.code is FaultCode.SENDER
     assert limit in fault.reason
+
+
+@pytest.mark.parametrize("name", ["attributes", "namespaces"])
+def test_too_many_attributes_are_refused_before_the_parser_has_read_them(name: str) -> None:
+    data = TOO_MUCH[name][0]()
+    started = time.perf_counter()
+    expat.ParserCreate("UTF-8", "}").Parse(data, True)
+    read = time.perf_counter() - started
+    started = time.perf_counter()
+    refusal(data)
+    assert time.perf_counter() - started < read / 2
+
+
+def test_header_blocks_are_counted_while_they_are_read() -> None:
+    # What follows the breach is not looked at: it is not even XML.
+    assert "64 header blocks" in refusal(soap(ACTION + "<h/>" * 64 + "<")).fault.reason
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        pytest.param(f"<!-- <a {attributes(100)}> -->", id="comment"),
+        pytest.param(f"<![CDATA[ <a {attributes(100)}/> ]]>", id="CDATA"),
+        pytest.param(f"{attributes(100)}", id="text"),
+        pytest.param("<b " + attributes(32).replace("''", "\" a='' b='' c='' >\"") + "/>", id="attributes"),
+        pytest.param(f"<b {attributes(64)}/>" * 3, id="as many as allowed"),
+        pytest.param("<b x='1' y='2'/>" * 100, id="many elements"),
+    ],
+)
+def test_what_looks_like_too_many_attributes_and_is_not_is_read(xml: str) -> None:
+    assert isinstance(decode(body(f"<a>{xml}</a>"), "").body, Payload)
+
+
+@pytest.mark.parametrize("before", ["<!-- x --><b/>", "<![CDATA[<a]]>", "<b c='>'/>", "text = text"])
+def test_too_many_attributes_are_found_behind_anything(before: str) -> None:
+    for crowded in (f"<p-x\n{attributes(65)} >", f"<é\t{attributes(65)}/>", "<x" + ' a = "\'"' * 65 + "/>"):
+        assert "64 attributes" in refusal(body(f"<a>{before}{crowded}</a>")).fault.reason
+
+
+def test_fault_about_attributes_names_the_message() -> None:
+    header = f"{ACTION}<wsa:MessageID>urn:m</wsa:MessageID>"
+    error = refusal(soap(header, f"<a {attributes(65)}/>"))
+    assert (error.message_id, error.soap.value) == ("urn:m", "1.2")
 
 
 def test_what_becomes_too_large_as_utf_8_is_refused() -> None:
