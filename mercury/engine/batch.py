@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from mercury.engine.aftermath import apply_rms_effects, save_rms, silence
+from mercury.engine.back_channel import stored_responses
 from mercury.engine.destination import all_received, rows_for, save_rmd
 from mercury.engine.drafts import Draft
-from mercury.engine.exchange import Outgoing
+from mercury.engine.exchange import Outgoing, Response, Waiting
 from mercury.engine.parts import Parts
 from mercury.statemachine import effects, events
 from mercury.statemachine.faults import Fault
@@ -50,6 +52,7 @@ class Batch:
         self._changed_rmds: dict[str, None] = {}
         self._changed_rms: dict[str, RmsRecord] = {}
         self._ended: list[RmdRecord] = []
+        self._responses: dict[tuple[str, str], Response] = {}
 
     # --- locking ---------------------------------------------------------------------------------------------------
 
@@ -228,7 +231,30 @@ class Batch:
         if record.acks_to.anonymous and draft.arrival.request is None:
             draft.acknowledge[record.identifier] = None
 
+    def look_for_responses(self, drafts: Collection[Draft]) -> None:
+        """Requests that come again may be answered with what is stored; all that is new has no response yet."""
+        for draft in drafts:
+            if draft.waiting is not None:
+                self.buffer(draft.waiting.sequence)  # it says whether the request waits for another
+        repeated = [draft.waiting for draft in drafts if draft.waiting is not None and draft.waiting.repeated]
+        found = stored_responses(self.tx, self.parts, repeated) if repeated else ()
+        self._responses = {(response.message_id, response.sequence): response for response in found}
+
     # --- after the commit ------------------------------------------------------------------------------------------
+
+    def response(self, draft: Draft) -> Response | None:
+        """The response to a request that came again."""
+        waiting = draft.waiting
+        return self._responses.get((waiting.message_id, waiting.sequence)) if waiting is not None else None
+
+    def waiting(self, draft: Draft) -> Waiting | None:
+        """What the exchange may be held open for, as everything that came together has left the sequence."""
+        waiting = draft.waiting
+        if waiting is None:
+            return None
+        received, buffer = self.rmds[waiting.sequence].machine.received, self._buffers.get(waiting.sequence)
+        waits = buffer is not None and buffer.machine.waits_for_another(waiting.number, received)
+        return replace(waiting, first_missing=received.first_missing(), behind_a_gap=waits)
 
     def acknowledgements(self, draft: Draft) -> tuple[SequenceAcknowledgement, ...]:
         """What the back-channel of this arrival acknowledges: all that the transaction has made true."""

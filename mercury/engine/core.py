@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from mercury.engine.application import Application, Listener
+from mercury.engine.back_channel import in_reply
 from mercury.engine.claims import ClaimKeeper
 from mercury.engine.clock import ClockWorker
 from mercury.engine.destination import DestinationWorker
-from mercury.engine.exchange import Answer, Arrival, Outgoing, Purpose, Waiting
+from mercury.engine.exchange import Answer, Arrival, Outgoing, Purpose, Response, Waiting
 from mercury.engine.ids import Ids
 from mercury.engine.invocation import InvocationWorker
 from mercury.engine.parts import EngineSettings, Parts
@@ -65,7 +66,12 @@ class Engine:
 
     def respond(self, waiting: Waiting) -> HttpMessage | None:
         """The response that an exchange waits for, if it is there by now."""
-        return self._reception.respond(waiting)
+        found = self._reception.responses([waiting])
+        return in_reply(found[0], waiting) if found else None
+
+    def responses(self, waiting: Sequence[Waiting]) -> list[Response]:
+        """Of the responses that exchanges wait for those that are there by now."""
+        return self._reception.responses(waiting)
 
     def answered(self, outgoing: Outgoing, reply: HttpMessage, now: float) -> Arrival | None:
         """A post was answered. Returns what the answer brought, to be given to `receive`.

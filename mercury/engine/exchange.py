@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from mercury.statemachine.protocol import Protocol
 from mercury.storage.records import SequenceKey
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 
@@ -69,11 +69,37 @@ class Waiting:
 
     #: MessageID of the request.
     message_id: str
-    #: The request's sequence.
+    #: The request's sequence, and its number there.
     sequence: str
-    protocol: Protocol
+    number: int = 0
     #: The request came before: a response may have been sent already.
     repeated: bool = False
+    #: The lowest number that has not been received of it.
+    first_missing: int = 0
+    #: The application gets the request only after something that has not been received yet.
+    behind_a_gap: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A response that can go out on the connection of its request: its number is committed."""
+
+    #: MessageID and sequence of the request.
+    message_id: str
+    sequence: str
+    #: Without AckRequested.
+    envelope: Envelope
+    #: The HTTP status; ``None`` = as the envelope has it.
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """An exchange that is held open."""
+
+    waiting: Waiting
+    #: Is done with the response; with ``None`` when it does not come here.
+    response: Future[HttpMessage | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +109,8 @@ class Answer:
     #: The reply, unless ``waiting`` brings a better one in time.
     http: HttpMessage
     waiting: Waiting | None = None
+    #: The exchange, once it is held for that.
+    held: Held | None = None
     posts: tuple[Outgoing, ...] = ()
 
 
@@ -95,8 +123,8 @@ class Step:
     progress: int = 0
     #: All that is due is being worked on by other threads of this process, which look again when they have done.
     shared: bool = False
-    #: MessageIDs of requests whose responses can now go out on a back-channel.
-    responses: list[str] = field(default_factory=list)
+    #: Responses that can now go out on a back-channel.
+    responses: list[Response] = field(default_factory=list)
 
     def add(self, other: Step) -> None:
         self.posts += other.posts

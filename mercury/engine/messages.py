@@ -54,8 +54,9 @@ def sequenced(batch: Batch, draft: Draft, header: SequenceHeader, body: Payload)
         # Whether the operation answers at all is known when it was called; the store is asked for a response.
         operation = batch.parts.application.operation(record.service, draft.envelope.action, body.name)
         if operation is not None and operation.response_action is not None:
+            number = header.message_number
             draft.waiting = Waiting(
-                message_id=message_id, sequence=record.identifier, protocol=draft.protocol, repeated=duplicate
+                message_id=message_id, sequence=record.identifier, number=number, repeated=duplicate
             )
 
 

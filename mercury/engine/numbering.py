@@ -30,8 +30,8 @@ class Numbering:
     """
 
     def __init__(self, parts: Parts, tx: Transaction, key: SequenceKey, records: list[RmsRecord], now: float) -> None:
-        #: MessageIDs of requests whose responses can now go out on a back-channel.
-        self.responses: list[str] = []
+        #: Responses that can now go out on a back-channel, each with its sequence.
+        self.responses: list[tuple[RmsRecord, OutboundMessage]] = []
         self._parts = parts
         self._tx = tx
         self._key = key
@@ -175,7 +175,7 @@ class Numbering:
         if self._room is not None:
             self._room -= 1
         if record.channel.back_channel and row.relates_to is not None:
-            self.responses.append(row.relates_to)
+            self.responses.append((record, row))
 
     def _handle(self, record: RmsRecord, event: events.RmsInput) -> tuple[RmsEffect, ...]:
         return handle_rms(self._tx, self._parts, record, event, self._now)

@@ -4,69 +4,149 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 
+from mercury.engine.back_channel import in_reply
 from mercury.engine.core import Engine
-from mercury.engine.exchange import Waiting
+from mercury.engine.exchange import Held, Response, Step, Waiting
 from mercury.errors import StorageError
 from mercury.wire.envelope import HttpMessage
 
 log = logging.getLogger("mercury.runtime")
 
-#: Called once with the response; ``None`` = it does not come here any more.
-OnResponse = Callable[[HttpMessage | None], None]
+#: Seconds for which requests that were posted side by side may arrive in another order.
+REORDERING = 0.5
+#: Sequences whose gaps are remembered.
+REMEMBERED = 1024
+
+Request = tuple[str, str]
 
 
 class Parking:
-    """Exchanges by the MessageID of their request. Safe to be used by many threads."""
+    """Exchanges by their request: its MessageID and its sequence. Safe to be used by many threads.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    It never asks the store. The commit that makes responses possible brings them (`release`), whoever makes it.
+
+    :param clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._mutex = threading.Lock()
-        self._parked: dict[str, list[tuple[Waiting, OnResponse]]] = {}
+        self._held: dict[Request, list[Held]] = {}
+        #: Responses that come while requests are being stored, whose exchanges are held only afterwards.
+        self._early: dict[Request, Response] | None = None
+        self._over = False
+        #: By sequence: the lowest number that is missing, and since when something waits behind it.
+        self._missing: dict[str, tuple[int, float | None]] = {}
 
-    def park(self, waiting: Waiting, on_response: OnResponse) -> Callable[[], None]:
-        """Hold an exchange; returns what cancels it. If the response is there already it is called at once."""
-        place = (waiting, on_response)
+    @contextmanager
+    def storing(self) -> Iterator[None]:
+        """Around the storing of requests and the holding of their exchanges: no response slips through between."""
         with self._mutex:
-            self._parked.setdefault(waiting.message_id, []).append(place)
-        self.arrived([waiting.message_id])
-
-        def cancel() -> None:
+            self._early = {}
+        try:
+            yield
+        finally:
             with self._mutex:
-                held = self._parked.get(waiting.message_id, [])
-                if place in held:
-                    held.remove(place)
-                if not held:
-                    self._parked.pop(waiting.message_id, None)
+                self._early = None
 
-        return cancel
+    def hold(self, waiting: Waiting) -> Held:
+        """Hold an exchange; its future is done with the response, or with ``None`` when it does not come here."""
+        held = Held(waiting, Future())
+        about = (waiting.message_id, waiting.sequence)
+        with self._mutex:
+            self._note_missing(waiting)
+            early, over = (self._early or {}).get(about), self._over
+            if early is None and not over:
+                self._held.setdefault(about, []).append(held)
+        if early is not None or over:
+            _answer(held, in_reply(early, waiting) if early is not None else None)
+        return held
 
-    def arrived(self, message_ids: Iterable[str]) -> None:
-        """Responses to these requests may be there now."""
-        for message_id in message_ids:
+    def let_go(self, held: Held) -> None:
+        """It is answered otherwise."""
+        about = (held.waiting.message_id, held.waiting.sequence)
+        with self._mutex:
+            others = [each for each in self._held.pop(about, []) if each is not held]
+            if others:
+                self._held[about] = others
+
+    def release(self, responses: Iterable[Response]) -> None:
+        """These responses are committed: whoever waits for them has them."""
+        for response in responses:
+            about = (response.message_id, response.sequence)
             with self._mutex:
-                held = self._parked.get(message_id, [])
-                waiting = held[0][0] if held else None
-            response = self._look(waiting) if waiting is not None else None
-            if response is None:
-                continue
-            with self._mutex:
-                released = self._parked.pop(message_id, [])
-            for _, on_response in released:
-                on_response(response)
+                if self._early is not None:
+                    self._early[about] = response
+                held = self._held.pop(about, [])
+            for each in held:
+                _answer(each, in_reply(response, each.waiting))
 
     def release_all(self) -> None:
-        """Let every exchange go with what it has."""
+        """Let every exchange go with what it has, and hold none any more."""
         with self._mutex:
-            parked, self._parked = self._parked, {}
-        for held in parked.values():
-            for _, on_response in held:
-                on_response(None)
+            self._over = True
+            everything, self._held = self._held, {}
+        for held in everything.values():
+            for each in held:
+                _answer(each, None)
 
-    def _look(self, waiting: Waiting) -> HttpMessage | None:
-        try:
-            return self._engine.respond(waiting)
-        except StorageError as error:
-            log.warning("a response can not be read now: %s", error, extra={"message_id": waiting.message_id})
+    def waiting(self) -> list[Waiting]:
+        """What is waited for, each once."""
+        with self._mutex:
+            return [held[0].waiting for held in self._held.values()]
+
+    # --- gaps ------------------------------------------------------------------------------------------------------
+
+    def patience(self, held: Held) -> float | None:
+        """Seconds after which it is pointless to wait, if the request stands behind a gap by then.
+
+        Requests that were posted side by side overtake each other: a new gap is given a moment to close, once, not for
+        each request behind it. ``None`` = it does not stand behind a gap.
+        """
+        waiting = held.waiting
+        with self._mutex:
+            missing, since = self._missing.get(waiting.sequence, (0, None))
+        if not waiting.behind_a_gap or waiting.number < missing or since is None:
             return None
+        return max(0.0, since + REORDERING - self._clock())
+
+    def _note_missing(self, waiting: Waiting) -> None:
+        missing, since = self._missing.pop(waiting.sequence, (0, None))
+        if waiting.first_missing > missing:
+            missing, since = waiting.first_missing, None
+        if waiting.behind_a_gap and since is None:
+            since = self._clock()
+        self._missing[waiting.sequence] = (missing, since)
+        if len(self._missing) > REMEMBERED:
+            del self._missing[next(iter(self._missing))]
+
+
+def _answer(held: Held, http: HttpMessage | None) -> None:
+    if held.response.set_running_or_notify_cancel():
+        held.response.set_result(http)
+
+
+class HeldWorker:
+    """Looks for responses that another process has stored: one question for all exchanges that are held here."""
+
+    def __init__(self, engine: Engine, parking: Parking) -> None:
+        self._engine = engine
+        self._parking = parking
+
+    def run_once(self, now: float) -> Step:  # noqa: ARG002  what is stored is there at any time
+        waiting = self._parking.waiting()
+        if waiting:
+            try:
+                self._parking.release(self._engine.responses(waiting))
+            except StorageError as error:
+                log.warning("responses can not be read now: %s", error)
+        return Step()
+
+    def next_due(self) -> float | None:
+        """It is called, or looks now and then."""
+        return None

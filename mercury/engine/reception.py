@@ -10,9 +10,10 @@ import logging
 from collections.abc import Sequence
 
 from mercury.engine import envelopes
+from mercury.engine.back_channel import in_reply, stored_responses
 from mercury.engine.batch import Batch
 from mercury.engine.drafts import Draft
-from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Outgoing, Purpose, Waiting
+from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Outgoing, Purpose, Response, Waiting
 from mercury.engine.handling import handle
 from mercury.engine.parts import Parts
 from mercury.engine.refusal import refuse_undecodable, with_status
@@ -27,7 +28,6 @@ from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 log = logging.getLogger("mercury.engine.reception")
 
 BUSY = Fault(code=FaultCode.RECEIVER, reason="The store is busy; send it again later.", sender=False, busy=True)
-_APPLICATION_FAULT = Fault(code=FaultCode.SENDER, reason="")
 BROKEN = Fault(code=FaultCode.RECEIVER, reason="The message could not be processed.", sender=False)
 
 
@@ -56,32 +56,10 @@ class Reception:
                 answers[index] = answer
         return [answer for answer in answers if answer is not None]
 
-    def respond(self, waiting: Waiting) -> HttpMessage | None:
-        """The response that waits for an exchange like this one, if it is there by now (HTTP-05)."""
+    def responses(self, waiting: Sequence[Waiting]) -> list[Response]:
+        """Of the responses that exchanges wait for those that are there by now (HTTP-05)."""
         with self._parts.store.transaction() as tx:
-            row = tx.rms.response_to(waiting.message_id)
-            if row is None or row.sequence_id is None or not row.channel.back_channel:
-                return None
-            if row.damaged:
-                log.error("a response was damaged in the store", extra={"message_id": row.message_id})
-                return None
-            if row.channel.pair != waiting.sequence:
-                return None  # somebody else's, whose MessageID is the same
-            records = tx.rms.peek(row.channel.key)
-            request = tx.rmd.read(waiting.sequence)
-        record = next((known for known in records if known.id == row.sequence_id), None)
-        if record is None:
-            return None
-        acknowledgements: envelopes.Acknowledgements = ()
-        if request is not None:
-            policy = self._parts.application.policy(request.service)
-            acknowledgements = (request.machine.acknowledgement(policy),)  # HTTP-06
-        # LIVE-02: some clients answer AckRequested on a response before they have recorded it, and acknowledge nothing.
-        ask = waiting.repeated
-        response = encode(envelopes.message(record, row, ask=ask, acknowledgements=acknowledgements))
-        if record.channel.plain and row.is_fault:
-            return with_status(response, fault_status(_APPLICATION_FAULT, waiting.protocol.soap))  # HTTP-03
-        return response
+            return stored_responses(tx, self._parts, waiting)
 
     def end_accepted(self, outgoing: Outgoing, now: float) -> None:
         """The transport took a TerminateSequence that gets no other answer."""
@@ -125,6 +103,7 @@ class Reception:
             for draft in drafts:
                 handle(batch, draft)
             batch.save()
+            batch.look_for_responses(drafts)
         return batch
 
     def _failed(self, draft: Draft, error: Exception) -> Answer:
@@ -153,13 +132,17 @@ class Reception:
             return Answer(http=ACCEPTED, posts=self._replies_by_post(draft))
         if draft.reply is not None:
             return self._replied(draft)
+        stored = batch.response(draft)
+        if stored is not None and draft.waiting is not None:
+            return Answer(http=in_reply(stored, draft.waiting))
         acknowledgements = envelopes.sayable(draft.protocol, batch.acknowledgements(draft))
+        waiting = batch.waiting(draft)
         if not acknowledgements:
-            return Answer(http=ACCEPTED, waiting=draft.waiting)
+            return Answer(http=ACCEPTED, waiting=waiting)
         alone = envelopes.acknowledgement_alone(
             draft.protocol, ANONYMOUS_ENDPOINT, self._parts.ids.new(), acknowledgements
         )
-        return Answer(http=encode(alone), waiting=draft.waiting)
+        return Answer(http=encode(alone), waiting=waiting)
 
     def _replied(self, draft: Draft) -> Answer:
         posts = self._replies_by_post(draft)

@@ -11,12 +11,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mercury.engine.core import Engine
 from mercury.engine.crew import Crew, Worker
-from mercury.engine.exchange import Answer, Arrival, Outgoing, Step, Waiting
-from mercury.engine.parking import Parking
+from mercury.engine.exchange import Answer, Arrival, Outgoing, Step
+from mercury.engine.parking import HeldWorker, Parking
 from mercury.engine.senders import Senders
 from mercury.engine.transport import Transport
 from mercury.errors import Overloaded, TransportError
@@ -36,7 +36,8 @@ WATCH = 1.0
 #: Seconds that a transaction waits for arrivals like those that came together before.
 TOGETHER = 0.004
 
-#: Called once with the answer to an arrival, from the committer's thread.
+#: Called once with the answer to an arrival, from the committer's thread. An exchange that is held for its response
+#: (``answer.held``) is to be let go: ``runtime.parking.let_go``.
 OnAnswer = Callable[[Answer], None]
 
 
@@ -77,7 +78,7 @@ class Runtime:
         clock: Callable[[], float] = time.time,
         retention: Worker | None = None,
     ) -> None:
-        self.parking = Parking(engine)
+        self.parking = Parking()
         self._engine = engine
         self._transport = transport
         self._settings = settings
@@ -92,14 +93,20 @@ class Runtime:
         self._all_crews = [*self._crews.values(), self._crew(["mercury-clock"], engine.clock, WATCH)]
         if retention is not None:
             self._all_crews.append(self._crew(["mercury-retention"], retention, LONG))
+        #: Looks for what other processes have stored for the exchanges that are held here.
+        self._held = self._crew(["mercury-held"], HeldWorker(engine, self.parking))
+        if store.capabilities.shared:
+            self._all_crews.append(self._held)
         self._committer = threading.Thread(target=self._commit, name="mercury-committer", daemon=True)
         self._stopping = threading.Event()
         self._started = False
+        #: How often other processes are known to have committed something of source sequences.
+        self._others = 0
         #: Endpoints whose last exchange failed, with the reason.
         self.troubles = engine.troubles
         self._senders = Senders(settings.senders, self.exchange, lambda url: self.troubles.get(url) is not None)
         engine.invocation.more = self._crews[Topic.INVOKER].call_another
-        store.listen(self._committed)
+        store.listen(self._committed, self._others_committed)
 
     def _crew(self, names: list[str], worker: Worker, poll: float | None = None) -> Crew:
         return Crew(names, worker, self.turn, poll or self._settings.poll, self._clock)
@@ -165,10 +172,6 @@ class Runtime:
         except queue.Full:
             raise Overloaded("too much waits to be stored; send it again later") from None
 
-    def respond_later(self, waiting: Waiting, on_response: Callable[[HttpMessage | None], None]) -> Callable[[], None]:
-        """Call ``on_response`` once the response is there; returns what cancels that."""
-        return self.parking.park(waiting, on_response)
-
     def _commit(self) -> None:
         """The committer: everything that waits, in one transaction."""
         before = 1
@@ -179,11 +182,20 @@ class Runtime:
                 self._arrivals.put(None)
             if not waiting:
                 return
-            answers = self._engine.receive([arrival for arrival, _ in waiting], self._clock())
+            others = self._others
+            with self.parking.storing():
+                answers = self._engine.receive([arrival for arrival, _ in waiting], self._clock())
+                answers = [self._hold(answer) for answer in answers]
+            if others != self._others:
+                self._held.call()  # it may have looked before they were held
             for (_, on_answer), answer in zip(waiting, answers, strict=True):
                 self.post(list(answer.posts))
                 if on_answer is not None:
                     on_answer(answer)
+
+    def _hold(self, answer: Answer) -> Answer:
+        """Hold the exchange if a response may come; whoever has it lets it go."""
+        return answer if answer.waiting is None else replace(answer, held=self.parking.hold(answer.waiting))
 
     def _waiting(self, before: int) -> tuple[list[tuple[Arrival, OnAnswer | None]], bool]:
         """What one transaction takes, and whether nothing comes after it.
@@ -245,12 +257,17 @@ class Runtime:
         """One turn of a worker."""
         step = worker.run_once(self._clock())
         self.post(step.posts)
-        self.parking.arrived(step.responses)
+        self.parking.release(step.responses)
         return step
 
     def _committed(self, topics: frozenset[Topic]) -> None:
         for topic in topics:
             self._crews[topic].call()
+
+    def _others_committed(self, topics: frozenset[Topic]) -> None:
+        if Topic.RMS in topics:
+            self._others += 1
+            self._held.call()
 
 
 def _trouble_with(reply: HttpMessage) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from mercury.engine import envelopes
+from mercury.engine import back_channel, envelopes
 from mercury.engine.aftermath import DAMAGED, bury, handle_rms, release_acknowledged, save_rms, silence
 from mercury.engine.channels import REPLIES_LOOK, unfetchable_at
 from mercury.engine.destination import end_offered
@@ -21,7 +21,7 @@ from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import SequenceAcknowledgement
 from mercury.statemachine.rms_counters import RmsWork
 from mercury.storage.api import Claim, Seeker, Topic, Transaction
-from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord, SequenceKey
+from mercury.storage.records import Channel, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
 from mercury.wire.envelope import Envelope
 
 log = logging.getLogger("mercury.engine.source")
@@ -92,6 +92,7 @@ class _KeyWork:
         self.now = now
         self.step = Step(progress=1)
         self._pairs = pairs
+        self._requests: dict[str, RmdRecord | None] = {}
 
     def do(self, tx: Transaction) -> None:
         """Everything that is due.
@@ -107,7 +108,9 @@ class _KeyWork:
                 self._handle(tx, record, events.Tick())
         numbering = Numbering(self.parts, tx, self.key, records, self.now)
         numbering.run()
-        self.step.responses += numbering.responses
+        for record, row in numbering.responses:
+            request = self._request(tx, record.channel)
+            self.step.responses.append(back_channel.response(self.parts, record, row, request))
         for index, record in enumerate(records):
             self._advance(tx, record, records[:index])
             if record.id in paired and not record.machine.alive and not self._pairs:
@@ -236,7 +239,7 @@ class _KeyWork:
 
         Returns when to look again.
         """
-        request = tx.rmd.read(record.channel.pair) if record.channel.pair else None
+        request = self._request(tx, record.channel)
         if record.channel.plain:
             over_at = unfetchable_at(request, self.parts.settings.back_channel_grace)
             if over_at is None or over_at > self.now:
@@ -252,6 +255,14 @@ class _KeyWork:
             if record.machine.alive and record.machine.expires_at is None:
                 record.machine.expires_at = self.now + self.parts.settings.back_channel_grace
         return None
+
+    def _request(self, tx: Transaction, channel: Channel) -> RmdRecord | None:
+        """The sequence of the requests that are answered on a channel."""
+        if channel.pair is None:
+            return None
+        if channel.pair not in self._requests:
+            self._requests[channel.pair] = tx.rmd.read(channel.pair)
+        return self._requests[channel.pair]
 
     def _pair_acknowledgement(self, tx: Transaction, record: RmsRecord) -> envelopes.Acknowledgements:
         pair = record.offered if record.offer_accepted else record.channel.pair

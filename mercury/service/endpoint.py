@@ -10,8 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Protocol
 
-from mercury.engine.exchange import Answer, Arrival, Waiting
+from mercury.engine.exchange import Answer, Arrival, Held
 from mercury.engine.ids import Ids
+from mercury.engine.parking import Parking
 from mercury.engine.refusal import refuse, with_status
 from mercury.engine.runtime import Runtime
 from mercury.errors import Overloaded
@@ -77,16 +78,19 @@ class Endpoint:
             raise RequestRefused(415, f"The Content-Encoding {encoding} is not taken.")
         body = await self._host.bodies.read(headers, receive)
         try:
-            answer = await self._submit(scope, headers, body)
+            runtime, answer = await self._submit(self._host.running_runtime, scope, headers, body)
         finally:
             self._host.bodies.release(body)
-        runtime = self._host.running_runtime
-        if answer.waiting is None or runtime is None or not self._host.back_channel_wait:
+        if answer.held is None:
             return answer.http
-        return await _response(runtime, answer.waiting, self._host.back_channel_wait) or answer.http
+        try:
+            return await _response(runtime.parking, answer.held, self._host.back_channel_wait) or answer.http
+        finally:
+            _let_go(runtime, answer)
 
-    async def _submit(self, scope: Scope, headers: dict[str, str], body: bytes) -> Answer:
-        runtime = self._host.running_runtime
+    async def _submit(
+        self, runtime: Runtime | None, scope: Scope, headers: dict[str, str], body: bytes
+    ) -> tuple[Runtime, Answer]:
         if runtime is None:
             self._host.refused_unstarted()
             raise RequestRefused(503, "This endpoint is not running; send it again later.", busy=True)
@@ -102,38 +106,49 @@ class Endpoint:
             url=f"{scope.get('scheme', 'http')}://{headers.get('host', '')}{scope.get('path', '')}",
             peer=_peer(scope),
         )
-        return await _answer(runtime, arrival)
+        return runtime, await _answer(runtime, arrival)
 
 
 async def _answer(runtime: Runtime, arrival: Arrival) -> Answer:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Answer] = loop.create_future()
     try:
-        runtime.submit(arrival, lambda answer: _resolve(loop, future, answer))
+        runtime.submit(arrival, lambda answer: _resolve(loop, future, answer, lambda: _let_go(runtime, answer)))
     except Overloaded as error:
         raise RequestRefused(503, str(error), busy=True) from error
     return await future
 
 
-async def _response(runtime: Runtime, waiting: Waiting, seconds: float) -> HttpMessage | None:
-    """Hold the exchange for its response (HTTP-05); ``None`` = it did not come in time."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[HttpMessage | None] = loop.create_future()
-    cancel = await asyncio.to_thread(runtime.respond_later, waiting, lambda found: _resolve(loop, future, found))
+async def _response(parking: Parking, held: Held, seconds: float) -> HttpMessage | None:
+    """Hold the exchange for its response (HTTP-05); ``None`` = it did not come in time, or can not come soon."""
+    future = asyncio.wrap_future(held.response)
+    patience = parking.patience(held)
+    if patience is not None and patience < seconds:
+        done, _ = await asyncio.wait([future], timeout=patience)
+        if not done and parking.patience(held) is not None:
+            return None
+        seconds -= patience
     try:
         async with asyncio.timeout(seconds):
             return await future
     except TimeoutError:
         return None
-    finally:
-        cancel()
 
 
-def _resolve(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value: object) -> None:
+def _let_go(runtime: Runtime, answer: Answer) -> None:
+    if answer.held is not None:
+        runtime.parking.let_go(answer.held)
+
+
+def _resolve(
+    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value: object, unwanted: Callable[[], None]
+) -> None:
     """Set a future's result from another thread; a peer that has gone meanwhile needs none."""
 
     def resolve() -> None:
-        if not future.done():
+        if future.done():
+            unwanted()
+        else:
             future.set_result(value)
 
     # The loop may be closed when the process ends while an exchange is held.

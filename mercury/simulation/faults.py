@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from random import Random
 
 from mercury.errors import TransientStorageError
 from mercury.simulation.scenario import NodeFaults
 from mercury.simulation.stores import Interruptions
-from mercury.storage.api import Capabilities, Claim, Seeker, StorageManager, Topic, Transaction
+from mercury.storage.api import Capabilities, Claim, Seeker, StorageManager, Told, Topic, Transaction
 from mercury.storage.records import SequenceKey
 from mercury.storage.upkeep import Pauses
 
@@ -100,8 +99,8 @@ class FaultyStore:
     def bring_forward(self, now: float, longest: Pauses) -> int:
         return self.inner.bring_forward(now, longest)
 
-    def listen(self, listener: Callable[[frozenset[Topic]], None]) -> None:
-        self.inner.listen(listener)
+    def listen(self, listener: Told, others: Told | None = None) -> None:
+        self.inner.listen(listener, others)
 
     def close(self) -> None:
         self.inner.close()

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.core import Engine
-from mercury.engine.exchange import Answer, Arrival, Outgoing, Step, Waiting
+from mercury.engine.exchange import Answer, Arrival, Held, Outgoing, Step
+from mercury.engine.parking import Parking
 from mercury.engine.parts import EngineSettings
 from mercury.errors import TransientStorageError
 from mercury.simulation.application import ONE_WAY, SERVICE, TWO_WAY, Ledger, SimulatedApplication, body
@@ -46,13 +47,6 @@ class SeededIds:
 
 
 @dataclass(slots=True)
-class _Parked:
-    waiting: Waiting
-    http: HttpMessage
-    reply: OnReply
-
-
-@dataclass(slots=True)
 class _Life:
     """What a crash takes away."""
 
@@ -61,7 +55,7 @@ class _Life:
     application: SimulatedApplication
     workers: dict[Topic, Worker]
     arrivals: list[tuple[Arrival, OnReply | None]] = field(default_factory=list)
-    parked: dict[int, _Parked] = field(default_factory=dict)
+    parking: Parking = field(default_factory=Parking)
     #: Which workers a commit has called for.
     called: set[Topic] = field(default_factory=set)
     work_at: float | None = None
@@ -86,7 +80,6 @@ class Node:
         self._checks = checks
         self._chance = Random(world.random.getrandbits(64))  # noqa: S311  replayable on purpose
         self._healed = False
-        self._parking = 0
         self._life: _Life | None = None
         network.join(self.host, self)
 
@@ -215,28 +208,20 @@ class Node:
         if answer.waiting is None:
             reply(answer.http)
             return
-        self._parking += 1
-        place = self._parking
-        life.parked[place] = _Parked(answer.waiting, answer.http, reply)
-        self._world.after(self._scenario.back_channel_wait, lambda: self._unpark(life, place, final=True))
-        self._unpark(life, place, final=False)
+        held = life.parking.hold(answer.waiting)
+        held.response.add_done_callback(lambda found: self._respond(life, found.result(), reply))
+        self._world.after(self._scenario.back_channel_wait, lambda: self._give_up(life, held, answer.http, reply))
 
-    def _unpark(self, life: _Life, place: int, *, final: bool) -> None:
-        parked = life.parked.get(place)
-        if life is not self._life or parked is None:
-            return
-        try:
-            response = life.engine.respond(parked.waiting)
-        except TransientStorageError:
-            response = None
-        except SimulatedCrash:
-            self.crash()
-            return
-        if response is not None or final:
-            del life.parked[place]
-            if response is not None:
-                self._checks.replied(self, response)
-            parked.reply(response or parked.http)
+    def _respond(self, life: _Life, response: HttpMessage | None, reply: OnReply) -> None:
+        if life is self._life and response is not None:
+            self._checks.replied(self, response)
+            reply(response)
+
+    def _give_up(self, life: _Life, held: Held, http: HttpMessage, reply: OnReply) -> None:
+        """The response did not come in time."""
+        if life is self._life and not held.response.done():
+            life.parking.let_go(held)
+            reply(http)
 
     # --- the workers -----------------------------------------------------------------------------------------------
 
@@ -269,14 +254,13 @@ class Node:
         self._chance.shuffle(topics)
         try:
             for topic in topics:
-                self._post(life, life.workers[topic].run_once(now).posts)
+                step = life.workers[topic].run_once(now)
+                self._post(life, step.posts)
+                life.parking.release(step.responses)
         except TransientStorageError:
             life.called |= set(topics)
             self._plan_work(0.01)
             return
-        if Topic.RMS in topics:
-            for place in list(life.parked):
-                self._unpark(life, place, final=False)
         earliest = min(self._due_at(life, topic) for topic in Topic)
         if self.store.poll is not None:
             earliest = min(earliest, now + self.store.poll)

@@ -86,6 +86,14 @@ class InvokerBuffer:
             yield number
             number += 1
 
+    def waits_for_another(self, number: int, received: RangeSet) -> bool:
+        """Whether the application gets a number only after something that is not among what was received."""
+        if self.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+            return not self.cut and (self.last is None or not received.covers(1, self.last))
+        if self.may_skip_gaps or not (self.in_order or self._holds_gaps):
+            return False
+        return number > received.first_missing()
+
     def predicate(self) -> str:
         """The tuple that the counters spell: always the state's value."""
         factors = (self._any_releasable(), self.last is not None or self.cut, self._over())

@@ -11,7 +11,7 @@ Figures 3-17 to 3-19 of the dissertation: a StorageManager gives a Transaction a
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
@@ -56,6 +56,10 @@ class Topic(enum.Enum):
     RMS = "rms"
     RMD = "rmd"
     INVOKER = "invoker"
+
+
+#: Is told of commits.
+Told: TypeAlias = Callable[[frozenset[Topic]], None]
 
 
 class Ending(enum.Enum):
@@ -266,8 +270,8 @@ class RMSSequenceManager(Protocol):
     def row(self, message_id: str) -> OutboundMessage | None:
         """The committed row with this MessageID, without a lock."""
 
-    def response_to(self, message_id: str) -> OutboundMessage | None:
-        """The numbered response to a peer's request, while it is not acknowledged. Without a lock."""
+    def responses_to(self, message_ids: Collection[str]) -> list[OutboundMessage]:
+        """The numbered, unacknowledged responses to peers' requests, even to two with one MessageID. Without a lock."""
 
     def unanswered(self, record: RmsRecord) -> list[OutboundMessage]:
         """The numbered requests of a sequence whose response is not stored, ascending. Its key must be locked."""
@@ -392,8 +396,8 @@ class StorageManager(Sweeper, Protocol):
     def release(self, claim: Claim) -> None:
         """Give a claim back. A claim that is lost already is passed over."""
 
-    def listen(self, listener: Callable[[frozenset[Topic]], None]) -> None:
-        """Call ``listener`` after every commit that made work. It must not block."""
+    def listen(self, listener: Told, others: Told | None = None) -> None:
+        """Call ``listener`` after each commit that made work, and ``others`` if another process did. Must not block."""
 
     def close(self) -> None:
         """Let go of everything. A store can not be used afterwards."""

@@ -496,8 +496,8 @@ def test_a_response_can_be_fetched_while_it_has_a_number_and_no_acknowledgement(
 ) -> None:
     def fetched() -> str | None:
         with store.transaction() as tx:
-            found = tx.rms.response_to("request")
-            return found.message_id if found is not None else None
+            found = tx.rms.responses_to(["request", "another request"])
+            return found[0].message_id if found else None
 
     assert fetched() is None
     outbox.append("response", relates_to="request")
@@ -524,13 +524,12 @@ def test_of_two_responses_to_one_request_the_one_that_is_not_acknowledged_is_fet
     outbox.acknowledge(first)
     for _ in range(2):
         with store.transaction() as tx:
-            found = tx.rms.response_to("request")
-        assert found is not None
+            (found,) = tx.rms.responses_to(["request"])
         assert found.number == 3 - first
         outbox.release()
     outbox.acknowledge(3 - first)
     with store.transaction() as tx:
-        assert tx.rms.response_to("request") is None
+        assert tx.rms.responses_to(["request"]) == []
 
 
 # --- moved, taken, discarded -----------------------------------------------------------------------------------------

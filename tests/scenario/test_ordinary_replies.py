@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from mercury.engine.exchange import Arrival, Waiting
+from mercury.engine.exchange import Answer, Arrival, Waiting
 from mercury.errors import ApplicationFault
 from mercury.statemachine.faults import Fault
 from mercury.statemachine.protocol import ALL_PROTOCOLS, AddressingVersion, Protocol, SoapVersion
@@ -31,17 +31,23 @@ class Asked:
         self.identifier = self.foreign.open(self.node)
 
     def ask(self, number: int, text: str) -> Waiting:
-        """Post a request, again or for the first time; returns what the exchange waits for."""
+        """Post a request for the first time; returns what the exchange waits for."""
+        answer = self._post(number, text)
+        assert name_of(answer.http) in ("acknowledgement", "accepted")
+        assert answer.waiting is not None
+        return answer.waiting
+
+    def reply(self, number: int, text: str) -> HttpMessage | None:
+        """Post a request, again or for the first time; returns its response."""
+        answer = self._post(number, text)
+        return answer.http if answer.waiting is None else self.node.respond(answer.waiting)
+
+    def _post(self, number: int, text: str) -> Answer:
         request = self.foreign.ask(self.identifier, number, text, message_id=f"urn:request:{number}")
         answers = self.node.receive([Arrival(http=request, service="orders", url=self.node.service_url)])
         assert answers is not None
-        assert name_of(answers[0].http) in ("acknowledgement", "accepted")
-        assert answers[0].waiting is not None
         self.node.world.run()
-        return answers[0].waiting
-
-    def reply(self, number: int, text: str) -> HttpMessage | None:
-        return self.node.respond(self.ask(number, text))
+        return answers[0]
 
 
 def plain(reply: HttpMessage | None) -> str:

@@ -9,10 +9,12 @@ from mercury.client.futures import Futures
 from mercury.client.listening import ErrorListener
 from mercury.engine.application import MessageContext, Operation
 from mercury.engine.core import Engine
-from mercury.engine.exchange import Arrival, Outgoing
+from mercury.engine.exchange import Arrival, Held, Outgoing
 from mercury.engine.ids import RandomIds
+from mercury.engine.parking import Parking
 from mercury.engine.parts import EngineSettings
 from mercury.engine.registry import Registry
+from mercury.errors import MercuryError
 from mercury.statemachine.policy import SourcePolicy
 from mercury.storage.api import StorageManager
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage, SequenceKey
@@ -21,6 +23,8 @@ from mercury.wire.envelope import Payload
 
 URL = "http://server.example/services/shop"
 ACTION = "urn:shop/put"
+#: Of a request, and the callback for its response.
+ASK, ANSWERED = "urn:shop/ask", "answered"
 
 
 def channel(key: str = "till") -> Channel:
@@ -38,9 +42,12 @@ class Side:
 
     def __post_init__(self) -> None:
         self.ids = RandomIds()
+        self.parking = Parking()
         registry = Registry()
         put = Operation(name="put", action=ACTION, response_action=None, call=self._put)
-        registry.add_service("shop", (put,))
+        ask = Operation(name="ask", action=ASK, response_action=f"{ASK}Response", call=self._answer)
+        registry.add_service("shop", (put, ask))
+        registry.add_callback(ANSWERED, self._answered)
         self.engine = Engine(
             store=self.store,
             application=registry,
@@ -53,10 +60,20 @@ class Side:
         text = payload.xml.decode()
         context.transaction.after_commit(lambda: self.handled.append(text))
 
+    def _answer(self, context: MessageContext, payload: Payload) -> Payload:
+        self._put(context, payload)
+        return payload
+
+    def _answered(self, context: MessageContext, result: Payload | MercuryError) -> None:
+        assert isinstance(result, Payload)
+        self._put(context, result)
+
     def turn(self, now: float) -> tuple[int, list[Outgoing]]:
-        """One turn of each worker: how much was done, and what is to be posted."""
+        """One turn of each worker: how much was done, and what is to be posted. Exchanges get their responses."""
         steps = [worker.run_once(now) for worker in (self.engine.source, self.engine.destination)]
         steps.append(self.engine.invocation.run_once(now))
+        for step in steps:
+            self.parking.release(step.responses)
         return sum(step.progress for step in steps), [post for step in steps for post in step.posts]
 
 
@@ -67,13 +84,20 @@ class Pair:
         self.client = Side(client)
         self.server = Side(server)
 
-    def send(self, texts: Sequence[str], key: str = "till", *, end: bool = False, correlate: bool = True) -> None:
-        """Hand over messages in one transaction, and perhaps the end of the sequence."""
+    def send(
+        self, texts: Sequence[str], key: str = "till", *, end: bool = False, correlate: bool = True, ask: bool = False
+    ) -> None:
+        """Hand over messages in one transaction, and perhaps the end of the sequence.
+
+        :param ask: requests, whose responses come back on the connections of their posts.
+        """
         with self.client.store.transaction() as tx:
             for text in texts:
                 row = OutboundMessage(message_id=self.client.ids.new(), channel=channel(key), action=ACTION)
                 row.payload = f"<order>{text}</order>".encode()
                 row.correlation = f"order:{text}" if correlate else None
+                if ask:
+                    row.action, row.expects_response, row.callback = ASK, True, ANSWERED
                 tx.rms.append(row)
             if end:
                 kind = OutboundKind.END
@@ -87,6 +111,13 @@ class Pair:
             self.client.engine.answered(post, answer.http, now) for post, answer in zip(posts, answers, strict=True)
         )
         return [reply for reply in replies if reply is not None]
+
+    def hold(self, posts: Sequence[Outgoing], now: float) -> list[Held]:
+        """The client's requests to the server, all together; returns the exchanges that are held open for them."""
+        arrivals = [Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client") for post in posts]
+        with self.server.parking.storing():
+            answers = self.server.engine.receive(arrivals, now)
+            return [self.server.parking.hold(answer.waiting) for answer in answers if answer.waiting is not None]
 
     def run(self, now: float) -> None:
         """Turn both until there is nothing left to do at this time."""

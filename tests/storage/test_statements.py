@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from mercury.engine.exchange import Arrival, Purpose
+from mercury.engine.parking import HeldWorker
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
 
-from .pair import Pair
+from .pair import URL, Pair
 
 NOW = 1_800_000_000.0
 #: What no run may need more of, whatever its length.
@@ -85,6 +87,58 @@ def server_side(store: SqlStore, number: int) -> tuple[Counter[str], Counter[str
     return statements.counts, statements.savepoints
 
 
+def asking_side(store: SqlStore, number: int) -> Counter[str]:
+    """The cost of so many requests and their responses at the client."""
+    pair, statements = Pair(store, MemoryStore()), Statements(store)
+    pair.send(["first"], key=f"till {number}")
+    pair.run(NOW)  # its sequence is made
+    pair.send([str(each) for each in range(number)], key=f"till {number}", ask=True)
+    with statements.during("number and transmit"):
+        _, posts = pair.client.turn(NOW)
+    assert len(posts) == number
+    held = pair.hold(posts, NOW)
+    pair.server.turn(NOW)  # handles the first fifty
+    pair.server.turn(NOW)
+    pair.server.turn(NOW)
+    replies = [each.response.result(0) for each in held]
+    arrivals = [Arrival(http=reply, url=URL, request=post) for reply, post in zip(replies, posts, strict=True) if reply]
+    with statements.during("receive responses"):
+        pair.client.engine.receive(arrivals, NOW)
+    with statements.during("consume responses"):
+        pair.client.engine.invocation.run_once(NOW)
+    assert len(pair.client.handled) == min(number, 50)
+    pair.run(NOW)
+    return statements.counts
+
+
+def answering_side(store: SqlStore, number: int) -> Counter[str]:
+    """The cost of so many requests and their responses at the server, whose exchanges are all held open."""
+    pair, statements = Pair(MemoryStore(), store), Statements(store)
+    pair.send(["first"], key=f"till {number}")
+    pair.run(NOW)
+    pair.send([str(each) for each in range(number)], key=f"till {number}", ask=True)
+    _, posts = pair.client.turn(NOW)
+    with statements.during("receive and hold"):
+        held = pair.hold(posts, NOW)
+    assert len(held) == number
+    with statements.during("invoke"):
+        pair.server.engine.invocation.run_once(NOW)
+    with statements.during("number and release"):
+        pair.server.parking.release(pair.server.engine.source.run_once(NOW).responses)
+    released = [each for each in held if each.response.done()]
+    assert len(released) == min(number, 50)
+    arrivals = [reply for each in released if (reply := each.response.result(0)) is not None]
+    pair.client.engine.receive(
+        [Arrival(http=reply, url=URL, request=post) for reply, post in zip(arrivals, posts, strict=False)], NOW
+    )
+    _, acknowledging = pair.client.turn(NOW + 1)
+    with statements.during("responses acknowledged"):
+        pair.carry([post for post in acknowledging if post.purpose is Purpose.ACKNOWLEDGEMENT], NOW + 1)
+    with statements.during("look for those that others have stored"):
+        HeldWorker(pair.server.engine, pair.server.parking).run_once(NOW)
+    return statements.counts
+
+
 def test_what_a_hundred_messages_cost_at_their_source_ten_cost_too(store: SqlStore) -> None:
     ten, hundred = client_side(store, 10), client_side(store, 100)
     assert ten == hundred
@@ -98,3 +152,19 @@ def test_what_a_hundred_messages_cost_at_their_destination_ten_cost_too(store: S
     assert max(hundred.values()) <= BOUND, hundred
     assert min(hundred.values()) >= 1, hundred
     assert savepoints["receive"] == 0
+
+
+def test_what_a_hundred_requests_and_responses_cost_at_the_client_ten_cost_too(store: SqlStore) -> None:
+    ten, hundred = asking_side(store, 10), asking_side(store, 100)
+    assert ten == hundred
+    assert max(hundred.values()) <= BOUND, hundred
+    assert min(hundred.values()) >= 1, hundred
+
+
+def test_what_a_hundred_held_exchanges_cost_at_the_server_ten_cost_too(store: SqlStore) -> None:
+    ten, hundred = answering_side(store, 10), answering_side(store, 100)
+    looks = hundred.pop("look for those that others have stored"), ten.pop("look for those that others have stored")
+    assert looks == (1, 0), "one question for all that are still held; with nothing held there is none"
+    assert ten == hundred
+    assert max(hundred.values()) <= BOUND, hundred
+    assert min(hundred.values()) >= 1, hundred

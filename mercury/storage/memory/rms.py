@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mercury.errors import Conflict
@@ -166,13 +166,15 @@ class MemoryRms:
         with self._tx.store.mutex:
             return self._committed_row(self._committed.by_message_id.get(message_id))
 
-    def response_to(self, message_id: str) -> OutboundMessage | None:
+    def responses_to(self, message_ids: Collection[str]) -> list[OutboundMessage]:
+        found: list[OutboundMessage] = []
         with self._tx.store.mutex:
-            for position, key in self._committed.responses.get(message_id, {}).items():
-                row = self._committed.keys[key].rows[position]
-                if row.number is not None and not row.acknowledged:
-                    return row.copy()
-        return None
+            for message_id in message_ids:
+                for position, key in self._committed.responses.get(message_id, {}).items():
+                    row = self._committed.keys[key].rows[position]
+                    if row.number is not None and not row.acknowledged:
+                        found.append(row.copy())
+        return sorted(found, key=lambda row: row.position)
 
     def unanswered(self, record: RmsRecord) -> list[OutboundMessage]:
         rows = self._rows_between(record, ((1, MAX_MESSAGE_NUMBER),))

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mercury.errors import CapabilityError, Conflict, StorageError
-from mercury.storage.api import Capabilities, Claim, Seeker, Ending, LockOrderError, Outcome, Topic
+from mercury.storage.api import Capabilities, Claim, Seeker, Ending, LockOrderError, Outcome, Told, Topic
 from mercury.storage.memory.invoker import CommittedInvoker, MemoryInvoker
 from mercury.storage.memory.locks import HeldLocks, LockTable
 from mercury.storage.memory.rmd import CommittedRmd, MemoryRmd
@@ -317,7 +317,7 @@ class MemoryStore:
 
     # --- the process -----------------------------------------------------------------------------------------------
 
-    def listen(self, listener: Callable[[frozenset[Topic]], None]) -> None:
+    def listen(self, listener: Told, others: Told | None = None) -> None:  # noqa: ARG002  nobody else shares it
         self._listeners.append(listener)
 
     def close(self) -> None:

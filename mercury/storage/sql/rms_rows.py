@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, delete, false, func, not_, or_, select, update
+from sqlalchemy import BindParameter, ColumnElement, Integer, Select, and_, bindparam, delete, false, func, not_, or_, select, update
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.api import Topic
@@ -46,6 +46,9 @@ def _unsettled_due() -> Select[Any]:
 
 
 UNSETTLED_DUE = _unsettled_due()
+NAMES: BindParameter[str] = bindparam("names", expanding=True)
+FETCHABLE = and_(ROW.c.relates_to.in_(NAMES), ROW.c.number.is_not(None), not_(ROW.c.acknowledged))
+RESPONSES = WITH_BODY.where(FETCHABLE).order_by(ROW.c.position)
 
 
 class SqlRmsRows:
@@ -101,6 +104,8 @@ class SqlRmsRows:
         self._require(record.channel.key)
         self._keep(rows)
         self._new.update(row.position for row in rows)
+        if record.channel.back_channel:
+            self._tx.topics_elsewhere.add(Topic.RMS)  # another process may hold the exchanges of the requests
 
     def backlog(self, key: SequenceKey) -> int:
         name = key.digest
@@ -152,7 +157,9 @@ class SqlRmsRows:
         self._require(record.channel.key)
         if ranges:
             self._arrived.release(record.id, ranges)
-            self._reread(row.message_id for row in self._read_ahead(record, ranges))
+            for row in self._read_ahead(record, ranges):
+                if row.acknowledged and not row.expects_response:
+                    self._expected[row.message_id] = None  # nothing else is known to be otherwise: no need to ask
 
     def resend(self, record: RmsRecord, numbers: Iterable[int], now: float) -> None:
         self._require(record.channel.key)
@@ -253,10 +260,8 @@ class SqlRmsRows:
         row = self._expected[message_id]
         return row.copy() if row is not None else None
 
-    def response_to(self, message_id: str) -> OutboundMessage | None:
-        wanted = and_(ROW.c.relates_to == message_id, ROW.c.number.is_not(None), not_(ROW.c.acknowledged))
-        rows = self._rows(WITH_BODY.where(wanted).order_by(ROW.c.position).limit(1))
-        return rows[0] if rows else None
+    def responses_to(self, message_ids: Collection[str]) -> list[OutboundMessage]:
+        return [row for part in chunks(message_ids) for row in self._rows(RESPONSES, {"names": part})]
 
     def key_of_request(self, message_id: str) -> SequenceKey | None:
         row = self.row(message_id)

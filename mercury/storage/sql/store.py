@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import URL, Connection, select
 
 from mercury.errors import StorageError
-from mercury.storage.api import Capabilities, Claim, Seeker, Topic, Transaction
+from mercury.storage.api import Capabilities, Claim, Seeker, Told, Topic, Transaction
 from mercury.storage.records import SequenceKey
 from mercury.storage.sql import claims, clocks, sweeping, work
 from mercury.storage.sql.dialects import Dialect
@@ -65,9 +65,11 @@ class SqlStore:
         #: Makes the transactions that other databases may take part in; set when some were named.
         self.coordinator: Coordinator | None = None
         self.marks = Marks(self.engine)
-        self._listeners: list[Callable[[frozenset[Topic]], None]] = []
+        self._listeners: list[Told] = []
+        #: Are told only of what other processes have committed.
+        self._for_others: list[Told] = []
         self._closed = False
-        self._notifier = Notifier(url, self._tell_here) if self.capabilities.notifies else None
+        self._notifier = Notifier(url, self._others_committed) if self.capabilities.notifies else None
         guard_ends(self.engine)
         self._joins = Joins(self)
 
@@ -111,14 +113,23 @@ class SqlStore:
         if self._closed:
             raise StorageError("the store is closed")
 
-    def tell(self, topics: frozenset[Topic]) -> None:
-        """A commit of this process has made work."""
-        self._tell_here(topics)
+    def tell(self, topics: frozenset[Topic], elsewhere: frozenset[Topic] = frozenset()) -> None:
+        """A commit of this process has made work.
+
+        :param elsewhere: what is news to other processes only.
+        """
+        if topics:
+            self._tell_here(topics)
         if self._notifier is not None:
-            self._notifier.send(topics)
+            self._notifier.send(topics | elsewhere)
 
     def _tell_here(self, topics: frozenset[Topic]) -> None:
         for listener in self._listeners:
+            listener(topics)
+
+    def _others_committed(self, topics: frozenset[Topic]) -> None:
+        self._tell_here(topics)
+        for listener in self._for_others:
             listener(topics)
 
     # --- work ------------------------------------------------------------------------------------------------------
@@ -170,8 +181,10 @@ class SqlStore:
 
     # --- the process -----------------------------------------------------------------------------------------------
 
-    def listen(self, listener: Callable[[frozenset[Topic]], None]) -> None:
+    def listen(self, listener: Told, others: Told | None = None) -> None:
         self._listeners.append(listener)
+        if others is not None:
+            self._for_others.append(others)
         if self._notifier is not None:
             self._notifier.listen()
 
@@ -182,4 +195,5 @@ class SqlStore:
         if self._notifier is not None:
             self._notifier.close()
         self._listeners.clear()
+        self._for_others.clear()
         self.engine.dispose()

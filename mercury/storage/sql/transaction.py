@@ -63,6 +63,8 @@ class SqlTransaction:
         self._deferred: DeferredConstraints | None = None
         self.outcome = Outcome()
         self.topics: set[Topic] = set()
+        #: What is news to other processes only.
+        self.topics_elsewhere: set[Topic] = set()
         self.rmd = SqlRmd(self)
         self.invoker = SqlInvoker(self)
         self.rms = SqlRms(self)
@@ -379,8 +381,8 @@ class SqlTransaction:
         """The commit is made: tell everybody."""
         for action in self._after_commit:
             action()
-        if self.topics:
-            self.store.tell(frozenset(self.topics))
+        if self.topics or self.topics_elsewhere:
+            self.store.tell(frozenset(self.topics), frozenset(self.topics_elsewhere))
 
 
 class Part(Protocol):

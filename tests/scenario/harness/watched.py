@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mercury.errors import TransientStorageError
-from mercury.storage.api import Capabilities, Claim, Topic
+from mercury.storage.api import Capabilities, Claim, Told, Topic
 from mercury.storage.memory import MemoryStore
 from mercury.storage.memory.store import MemoryTransaction
 from mercury.storage.records import SequenceKey
@@ -85,8 +84,8 @@ class WatchedStore:
     def release(self, claim: Claim) -> None:
         self.inner.release(claim)
 
-    def listen(self, listener: Callable[[frozenset[Topic]], None]) -> None:
-        self.inner.listen(listener)
+    def listen(self, listener: Told, others: Told | None = None) -> None:
+        self.inner.listen(listener, others)
 
     def close(self) -> None:
         self.inner.close()

@@ -1,0 +1,70 @@
+"""Responses that go out on the connection of a request (HTTP-05): from what is committed, many at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mercury.engine import envelopes
+from mercury.engine.exchange import Response, Waiting
+from mercury.engine.parts import Parts
+from mercury.engine.refusal import with_status
+from mercury.statemachine.faults import Fault, FaultCode
+from mercury.statemachine.messages import AckRequested
+from mercury.storage.api import Transaction
+from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord
+from mercury.wire.encode import encode, fault_status
+from mercury.wire.envelope import HttpMessage
+
+log = logging.getLogger("mercury.engine.reception")
+
+_APPLICATION_FAULT = Fault(code=FaultCode.SENDER, reason="")
+
+
+def response(parts: Parts, record: RmsRecord, row: OutboundMessage, request: RmdRecord | None) -> Response:
+    """A numbered response, in the envelope that any exchange of its request may carry.
+
+    :param request: the sequence of the request; the envelope acknowledges what is known of it (HTTP-06).
+    """
+    acknowledgements: envelopes.Acknowledgements = ()
+    if request is not None:
+        acknowledgements = (request.machine.acknowledgement(parts.application.policy(request.service)),)
+    envelope = envelopes.message(record, row, acknowledgements=acknowledgements)
+    fault = record.channel.plain and row.is_fault
+    return Response(
+        message_id=row.relates_to or "",
+        sequence=record.channel.pair or "",
+        envelope=envelope,
+        status=fault_status(_APPLICATION_FAULT, envelope.soap) if fault else None,  # HTTP-03
+    )
+
+
+def in_reply(found: Response, waiting: Waiting) -> HttpMessage:
+    """A response as the reply to one of the exchanges that wait for it.
+
+    LIVE-02: some clients answer AckRequested on a response before they have recorded it, and acknowledge nothing.
+    """
+    envelope = found.envelope
+    if waiting.repeated and envelope.sequence is not None:
+        envelope = replace(envelope, ack_requests=(AckRequested(envelope.sequence.identifier),))
+    http = encode(envelope)
+    return http if found.status is None else with_status(http, found.status)
+
+
+def stored_responses(tx: Transaction, parts: Parts, waiting: Sequence[Waiting]) -> list[Response]:
+    """Of the responses that are waited for those that can go out: one question, however many wait."""
+    wanted = {(each.message_id, each.sequence) for each in waiting}
+    found: dict[tuple[str, str], Response] = {}
+    for row in tx.rms.responses_to({message_id for message_id, _ in wanted}):
+        # Another client's request may have the same MessageID: its response is that client's alone.
+        about = (row.relates_to or "", row.channel.pair or "")
+        if about not in wanted or about in found or not row.channel.back_channel:
+            continue
+        if row.damaged:
+            log.error("a response was damaged in the store", extra={"message_id": row.message_id})
+            continue
+        record = next((known for known in tx.rms.peek(row.channel.key) if known.id == row.sequence_id), None)
+        if record is not None:
+            found[about] = response(parts, record, row, tx.rmd.read(about[1]))
+    return list(found.values())

@@ -1,0 +1,96 @@
+"""A peer without an address, that posts one request after the other: how long its exchanges are held open."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from lxml import etree
+
+from mercury import Mercury, Service, Settings
+from mercury.settings import HttpSettings
+from tests.acceptance.processes import PATIENCE
+from tests.acceptance.test_endpoint import RM, SOAP12, TYPES, WSA, envelope
+
+#: Seconds: held so long even once, a test would never end.
+LONG = 10 * PATIENCE
+DESK = "/services/desk"
+ANONYMOUS = f'<a:ReplyTo xmlns:a="{WSA}"><a:Address>{WSA}/anonymous</a:Address></a:ReplyTo>'
+
+
+@dataclass(frozen=True)
+class Ask:
+    text: str
+
+
+@dataclass(frozen=True)
+class Said:
+    text: str
+
+
+class Peer:
+    """Posts by hand, on one connection."""
+
+    def __init__(self, netloc: str) -> None:
+        self._connection = http.client.HTTPConnection(netloc, timeout=PATIENCE)
+        acks_to = f'<w:AcksTo><a:Address xmlns:a="{WSA}">{WSA}/anonymous</a:Address></w:AcksTo>'
+        offer = "<w:Offer><w:Identifier>urn:offered</w:Identifier>"
+        offer += f'<w:Endpoint><a:Address xmlns:a="{WSA}">{WSA}/anonymous</a:Address></w:Endpoint></w:Offer>'
+        body = f'<w:CreateSequence xmlns:w="{RM}">{acks_to}{offer}</w:CreateSequence>'
+        created = self._post(body, f"{RM}/CreateSequence", "urn:create", "")
+        self._sequence = created.findtext(f".//{{{RM}}}Identifier")
+
+    def ask(self, number: int) -> etree._Element:
+        sequence = (
+            f'<w:Sequence xmlns:w="{RM}" s:mustUnderstand="1"><w:Identifier>{self._sequence}</w:Identifier>'
+            f"<w:MessageNumber>{number}</w:MessageNumber></w:Sequence>"
+        )
+        body = f'<Ask xmlns="urn:mercury:app"><text>{number}</text></Ask>'
+        return self._post(body, "urn:mercury:app/Ask", f"urn:ask:{number}", ANONYMOUS + sequence)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _post(self, body: str, action: str, message_id: str, header: str) -> etree._Element:
+        about = (
+            f'<a:Action xmlns:a="{WSA}">{action}</a:Action><a:MessageID xmlns:a="{WSA}">{message_id}</a:MessageID>'
+            f'<a:To xmlns:a="{WSA}">http://127.0.0.1{DESK}</a:To>'
+        )
+        self._connection.request("POST", DESK, envelope(SOAP12, body, about + header), {"Content-Type": TYPES[SOAP12]})
+        reply = self._connection.getresponse()
+        assert reply.status == 200
+        return etree.fromstring(reply.read())
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    service = Service("desk", namespace="urn:mercury:app")
+
+    @service.operation
+    def ask(question: Ask) -> Said:
+        return Said(f"re {question.text}")
+
+    server = Mercury(settings=Settings(store="memory:", http=HttpSettings(back_channel_wait=LONG)))
+    try:
+        made = Peer(server.listen(service).removeprefix("http://"))
+        yield made
+        made.close()
+    finally:
+        server.stop()
+
+
+def said(reply: etree._Element) -> str | None:
+    return reply.findtext(".//{urn:mercury:app}text")
+
+
+def test_an_exchange_behind_a_gap_is_answered_at_once_and_gets_its_response_when_it_is_posted_again(peer: Peer) -> None:
+    assert said(peer.ask(1)) == "re 1"
+    for number in range(3, 43):
+        reply = peer.ask(number)
+        assert said(reply) is None
+        assert reply.find(f".//{{{RM}}}AcknowledgementRange") is not None
+    assert said(peer.ask(2)) == "re 2", "what closes the gap is held for its response"
+    for number in range(3, 43):
+        assert said(peer.ask(number)) == f"re {number}"
