@@ -46,6 +46,7 @@ mutants: $(STAMP) ## Take out each guard in turn and see that a check fails
 chaos: $(STAMP) ## Kill real processes and PostgreSQL at every crash point, and compare what arrived (20 minutes)
 	$(BIN)/python -m tests.chaos
 	$(BIN)/python -m tests.chaos experiment
+	$(BIN)/python -m tests.acceptance.combinations
 
 .PHONY: soak
 soak: $(STAMP) ## An hour of orders while everything goes wrong at random

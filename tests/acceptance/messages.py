@@ -1,0 +1,21 @@
+"""What the combinations send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Note:
+    number: int
+
+
+@dataclass(frozen=True)
+class Question:
+    number: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    number: int
+    text: str
