@@ -32,6 +32,9 @@ class ErrorListener:
         self._futures.died(message_id, reason)
         self._tell("dead_letter", {"message_id": message_id or "", "reason": reason})
 
+    def response_died(self, request: str, reason: str) -> None:
+        self._futures.died(request, reason)
+
     def _tell(self, kind: str, details: dict[str, str]) -> None:
         for callback in self._callbacks:
             try:

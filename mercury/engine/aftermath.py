@@ -21,6 +21,8 @@ log = logging.getLogger("mercury.engine")
 ABANDONED = "the application ended the sequence without waiting for it"
 #: Why messages died that the store gave back altered.
 DAMAGED = "what the store kept of it was damaged"
+#: Why requests died whose responses have left a gap in a sequence that ended.
+LOST = "its response is lost: the sequence of the responses ended without it"
 #: Why responses died that could only be fetched.
 UNFETCHED = "its client ended the sequence of the request and has not fetched it"
 #: Why requests died that the destination has acknowledged.
@@ -172,6 +174,19 @@ def bury_unanswered(tx: Transaction, parts: Parts, record: RmsRecord, now: float
     bury(tx, parts, rows, NO_RESPONSE, Certainty.UNKNOWN, now)
 
 
+def bury_requests(
+    tx: Transaction, parts: Parts, record: RmsRecord, rows: Sequence[OutboundMessage], reason: str, now: float
+) -> None:
+    """No response can come any more to some requests of a locked sequence; the rest goes on."""
+    if not rows:
+        return
+    tx.rms.discard(rows)
+    record.machine.handle(events.ResponseStored(len(rows)), now, record.channel.policy)
+    record.due = now
+    save_rms(tx, record)
+    bury(tx, parts, rows, reason, Certainty.UNKNOWN, now)
+
+
 def bury(
     tx: Transaction,
     parts: Parts,
@@ -272,6 +287,8 @@ def _tell(tx: Transaction, parts: Parts, letters: list[DeadLetter]) -> None:
     def tell() -> None:
         for letter in letters:
             listener.message_died(letter.message_id, letter.reason)
+            if letter.relates_to is not None and not letter.disowned:
+                listener.response_died(letter.relates_to, letter.reason)
 
     tx.after_commit(tell)
 

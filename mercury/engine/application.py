@@ -88,3 +88,6 @@ class Listener(Protocol):
 
     def message_died(self, message_id: str | None, reason: str) -> None:
         """A message became a dead letter. Whoever waits for its response waits in vain."""
+
+    def response_died(self, request: str, reason: str) -> None:
+        """The response to a request became a dead letter: whoever waits for it waits in vain."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
-from mercury.engine.aftermath import DAMAGED, bury_inbound
+from mercury.engine.aftermath import DAMAGED, LOST, bury_inbound, bury_requests
 from mercury.engine.call import Call, CallFailed
 from mercury.engine.destination import save_rmd
 from mercury.engine.exchange import Step
@@ -256,22 +256,44 @@ class InvocationWorker:
         """ "Ends of pairs": everything is delivered and every response is stored."""
         if run.record.machine.state is not InvokerState.DONE:
             return
+        if run.record.service is None:
+            self._lose_missing(tx, run, now)
+            return
         for channel in run.record.response_channels:
             end = OutboundMessage(
                 message_id=self._parts.ids.new(), channel=channel, kind=OutboundKind.END, created_at=now
             )
             tx.rms.append(end)
 
+    def _lose_missing(self, tx: Transaction, run: _Run, now: float) -> None:
+        """The sequence of responses ended with gaps: nothing will fill them, so the oldest requests wait in vain."""
+        ended = run.request
+        if not run.record.machine.cut or ended is None:
+            return
+        received = ended.machine.received
+        missing = max(ended.machine.last_number or 0, received.highest) - received.count
+        for channel in run.record.response_channels if missing > 0 else ():
+            tx.rms.lock([channel.key])
+            for record in tx.rms.records(channel.key):
+                if record.offered == run.record.sequence:
+                    lost = [row for row in tx.rms.unanswered(record) if row.acknowledged][:missing]
+                    bury_requests(tx, self._parts, record, lost, LOST, now)
+
     def _bury_dropped(self, tx: Transaction, run: _Run, now: float) -> None:
         rows = tx.invoker.messages(run.record.sequence, [number for number, _ in run.dropped])
         for number, reason in run.dropped:
             if number not in rows or not rows[number].action:
                 continue
-            if reason == BEHIND_A_GAP:
+            if reason == BEHIND_A_GAP and not self._never_again(tx, run, rows[number]):
                 # Its source was told that it is discarded: it may well come again, so nobody is answered.
                 bury_inbound(tx, self._parts, run.record.service, [rows[number]], reason, now, disowned=True)
             else:
                 self._drop(tx, run, rows[number], reason, now)
+
+    def _never_again(self, tx: Transaction, run: _Run, message: InboundMessage) -> bool:
+        """Whether what is discarded is a response that its source has no way to send again (RM-TRM-05)."""
+        request = tx.rms.row(message.relates_to) if run.record.service is None and message.relates_to else None
+        return request is not None and request.channel.reply_to.anonymous
 
     def _note_failure(self, run: _Run, now: float) -> None:
         record = run.record

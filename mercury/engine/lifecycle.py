@@ -238,7 +238,9 @@ def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: End
             created_at=batch.now,
         ),
         InvokerRecord(
-            sequence=identifier, machine=InvokerBuffer.for_policy(policy, channel.policy.protocol.rm, told=told)
+            sequence=identifier,
+            machine=InvokerBuffer.for_policy(policy, channel.policy.protocol.rm, told=told),
+            response_channels=(channel,),
         ),
     )
 

@@ -7,6 +7,7 @@ import logging
 from mercury.engine.batch import Batch
 from mercury.engine.drafts import Draft, unknown_sequence
 from mercury.engine.exchange import Waiting
+from mercury.engine.replies import taken_alone
 from mercury.statemachine import effects, events
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import IncompleteSequenceBehavior, SequenceHeader
@@ -144,6 +145,9 @@ def _no_way_back(batch: Batch, draft: Draft, record: RmdRecord) -> Fault | None:
 def _accept(batch: Batch, draft: Draft, record: RmdRecord, body: Payload, number: int, last: bool) -> None:
     envelope = draft.envelope
     row = batch.tx.rms.row(envelope.relates_to) if record.service is None and envelope.relates_to else None
+    if row is not None and record.machine.received.first_missing() < number and taken_alone(batch, draft, row, body):
+        batch.add_row(InboundMessage(sequence=record.identifier, number=number, last=last, received_at=batch.now))
+        return
     batch.add_row(
         InboundMessage(
             sequence=record.identifier,

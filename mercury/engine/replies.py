@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from mercury.engine.application import FUTURE
 from mercury.engine.batch import Batch
 from mercury.engine.drafts import Draft
 from mercury.statemachine import events
@@ -31,6 +32,17 @@ def taken(batch: Batch, draft: Draft, body: Payload) -> bool:
     """Take a message outside any sequence if it is the response to a request of ours; returns whether it is."""
     row = _request(batch, draft)
     if row is None or draft.envelope.action.startswith(tuple(ns.RM_VERSION)) or _says_nothing(draft, body):
+        return False
+    _store(batch, draft, body)
+    return True
+
+
+def taken_alone(batch: Batch, draft: Draft, request: OutboundMessage, body: Payload) -> bool:
+    """Take a response that lies behind a gap if nothing before it matters to who waits for it; returns whether.
+
+    A future waits for its own response only. What fills the gap may never come.
+    """
+    if not request.expects_response or not (request.callback or "").startswith(FUTURE):
         return False
     _store(batch, draft, body)
     return True

@@ -96,6 +96,9 @@ class SimulatedApplication:
     def message_died(self, message_id: str | None, reason: str) -> None:
         self._ledger.told.append(f"dead letter {message_id}: {reason}")
 
+    def response_died(self, request: str, reason: str) -> None:
+        """Its dead letter was told."""
+
 
 def expected_handled(flow: Flow, sent: int) -> list[bytes]:
     """What the server's ledger must hold when everything of a flow has arrived."""

@@ -232,7 +232,8 @@ class InvokerRecord:
     last_error: str | None = None
     #: The sequence that this one carries on: it is delivered from first.
     follows: str | None = None
-    #: Where responses to this sequence's requests went; they end with it.
+    #: Where responses to this sequence's requests went; they end with it. Of a sequence of responses: where the
+    #: requests went.
     response_channels: tuple[Channel, ...] = ()
 
     def copy(self) -> InvokerRecord:

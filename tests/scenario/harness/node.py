@@ -259,6 +259,9 @@ class Node:
         self.told.died.append((message_id, reason))
         self.futures.died(message_id, reason)
 
+    def response_died(self, request: str, reason: str) -> None:
+        self.futures.died(request, reason)
+
     # --- looking ---------------------------------------------------------------------------------------------------
 
     def sources(self) -> list[RmsRecord]:
