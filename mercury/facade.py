@@ -25,7 +25,7 @@ from mercury.engine.registry import Registry
 from mercury.engine.retention import RetentionWorker
 from mercury.engine.runtime import Runtime
 from mercury.engine.transport import HttpTransport, Transport
-from mercury.errors import ConfigurationError, MercuryError, StorageError
+from mercury.errors import ConfigurationError, MercuryError
 from mercury.service import paths
 from mercury.service.bodies import Bodies
 from mercury.service.definition import DEFAULT_NAMESPACE, Service, read_callback
@@ -379,14 +379,11 @@ class Mercury:
     def readiness(self) -> dict[str, str]:
         """Each part and what is wrong with it; ``ok`` where nothing is."""
         runtime = self._runtime
-        workers = "ok" if runtime is not None and runtime.running else "not running"
-        try:
-            with self.store.transaction() as tx:
-                tx.rmd.open_count()
-            store = "ok"
-        except StorageError as error:
-            store = str(error)
-        return {"workers": workers, "store": store}
+        return overview.readiness(self.store, runtime is not None and runtime.running)
+
+    def lateness(self) -> list[str]:
+        """What waits for longer than the settings ``watch`` allow, in words; nothing = all is well."""
+        return overview.late(self.store, self.in_doubt(), self.settings.watch, self.clock())
 
     # --- what the parts ask ----------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from mercury.engine.addresses import split_url
 from mercury.engine.parts import EngineSettings
 from mercury.engine.retention import RetentionSettings
 from mercury.engine.runtime import RuntimeSettings
+from mercury.engine.watching import WatchSettings
 from mercury.errors import ConfigurationError
 from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
@@ -158,6 +159,7 @@ class Settings:
     destination: DestinationPolicy = field(default_factory=DestinationPolicy)
     xa: XaSettings = field(default_factory=XaSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
+    watch: WatchSettings = field(default_factory=WatchSettings)
     log: LogSettings = field(default_factory=LogSettings)
 
 

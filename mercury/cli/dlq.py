@@ -284,7 +284,7 @@ def _whole(letter: DeadLetter) -> dict[str, Any]:
 def _text(name: str, value: object) -> str:
     if name in ("dead_at", "created_at") and isinstance(value, float):
         return datetime.datetime.fromtimestamp(value, datetime.UTC).isoformat(" ", "seconds")
-    return "\n".join(value) if isinstance(value, list) else str(value)
+    return " ".join(value) if isinstance(value, list) else str(value)
 
 
 def _show_list(found: list[DeadLetter]) -> None:

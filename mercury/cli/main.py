@@ -8,8 +8,24 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from mercury.cli import config, db, demo, dlq, pg, reconcile, send, sequences, serve, simulate, tables, xa
+from mercury.cli import (
+    config,
+    db,
+    demo,
+    dlq,
+    messages,
+    pg,
+    reconcile,
+    send,
+    sequences,
+    serve,
+    simulate,
+    status,
+    tables,
+    xa,
+)
 from mercury.cli.output import FAILED, UNUSABLE, notes
+from mercury.cli.texts import printable
 from mercury.errors import ConfigurationError, PayloadError, StorageError
 
 app = typer.Typer(
@@ -23,6 +39,8 @@ app = typer.Typer(
 )
 app.command()(serve.serve)
 app.command()(send.send)
+app.command()(status.status)
+app.add_typer(messages.app, name="messages")
 app.add_typer(sequences.app, name="sequences")
 app.command()(simulate.simulate)
 app.command()(demo.demo)
@@ -57,5 +75,5 @@ def run() -> None:
     try:
         app()
     except (ConfigurationError, PayloadError, StorageError) as error:
-        notes().print(f"[red]error:[/red] {escape(str(error))}")
+        notes().print(f"[red]error:[/red] {escape(printable(str(error)))}")
         sys.exit(FAILED if isinstance(error, StorageError) else UNUSABLE)

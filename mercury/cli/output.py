@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mercury.cli.texts import printable
+
 #: It was done.
 OK = 0
 #: It was tried and did not come out as it should: not acknowledged, violations found, not ready.
@@ -31,23 +33,34 @@ class Format(enum.Enum):
 Output = Annotated[Format, typer.Option("--output", "-o", help="Text for people, or JSON for programs.")]
 
 
+class _Terminal(Console):
+    """A console on which texts from elsewhere are harmless: they are escaped before anything is made of them."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        safe = (printable(each, lines=True) if isinstance(each, str) else each for each in objects)
+        super().print(*safe, **options)
+
+
 def console() -> Console:
     """Where text for people goes."""
-    return Console(soft_wrap=True, highlight=False)
+    return _Terminal(soft_wrap=True, highlight=False)
 
 
 def notes() -> Console:
     """Where progress and errors go."""
-    return Console(stderr=True, soft_wrap=True, highlight=False)
+    return _Terminal(stderr=True, soft_wrap=True, highlight=False)
 
 
 def show_json(value: Any) -> None:
-    """Print one JSON value."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Print one JSON value. What a terminal would obey is escaped as JSON has it."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    if printable(text, lines=True) != text:
+        text = json.dumps(value, indent=2)
+    sys.stdout.write(text + "\n")
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothing: str) -> None:
-    """Print rows under headings, or what to say when there are none."""
+    """Print rows under headings, or what to say when there are none. Cells may come from elsewhere: see `printable`."""
     found = list(rows)
     if not found:
         console().print(nothing)
@@ -56,7 +69,7 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothin
     for heading in headings:
         table.add_column(heading, no_wrap=True)
     for row in found:
-        table.add_row(*map(escape, row))
+        table.add_row(*(escape(printable(cell)) for cell in row))
     # A row stays a row, however narrow the terminal is: for grep, and so that what is copied is whole.
     Console(highlight=False, width=10_000).print(table)
 
@@ -66,7 +79,7 @@ def fail(code: int, text: str) -> NoReturn:
 
     :raises typer.Exit: always.
     """
-    notes().print(f"[red]error:[/red] {escape(text)}")
+    notes().print(f"[red]error:[/red] {escape(printable(text))}")
     raise typer.Exit(code)
 
 

@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from mercury.cli.config import ConfigFile
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_json
+from mercury.cli.texts import printable
 from mercury.errors import ApplicationFault, MercuryError
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
 
@@ -157,7 +158,7 @@ def _say_trouble(mercury: Mercury, sender: Sender, told: str) -> str:
     """Tell a new trouble once, while it is being tried again."""
     trouble = _why(mercury, sender)
     if trouble and trouble != told:
-        notes().print(f"not through yet{escape(trouble)}; trying again")
+        notes().print(f"not through yet{escape(printable(trouble))}; trying again")
     return trouble or told
 
 

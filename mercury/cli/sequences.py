@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import time
@@ -12,10 +13,15 @@ import typer
 
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, fail, show, show_table
 
-app = typer.Typer(help="Sequences of a running process on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Sequences of a running process on this machine, or of a store.", no_args_is_help=True)
 
 At = Annotated[str, typer.Option("--at", metavar="URL", help="The process, as http://host:port.")]
+OfStore = Annotated[
+    str | None, typer.Option("--store", metavar="URL", help="The store to look into, whether or not a process runs.")
+]
 DEFAULT_AT = "http://127.0.0.1:8000"
+#: Sequences of a store that are read at once.
+PAGE = 500
 
 
 #: What the states of docs/state-machines.md mean to whoever just wants to know how it goes.
@@ -48,15 +54,21 @@ def list_sequences(
     wide: Annotated[
         bool, typer.Option("--wide", "-w", help="Whole identifiers, and the states' own names and factors.")
     ] = False,
+    store: OfStore = None,
+    active: Annotated[
+        bool, typer.Option("--active", "-a", help="Only those that are not over: open, or with messages that wait.")
+    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """List the sequences that are remembered, on both sides.
+    """List the sequences that are remembered, on both sides: of a running process, or of a --store without one.
 
     A source sends, a destination receives. "numbers" are those that are acknowledged (source) or received
     (destination); "waiting" are messages that are not acknowledged or not answered (source), or not yet consumed by
     the application (destination). Ended ones are remembered for a day.
     """
-    found = _ask(at)
+    found = _ask(at) if store is None else _read(store, active=active)
+    if active:
+        found = [each for each in found if _is_active(each)]
     headings = ("side", "sequence", "endpoint or service", "key", "state", "numbers", "waiting", "heard", "trouble")
     rows = [_row(each, wide) for each in found]
     show(output, found, lambda: show_table(headings, rows, nothing="there are no sequences"))
@@ -66,17 +78,65 @@ def list_sequences(
 def show_sequence(
     identifier: Annotated[str, typer.Argument(help="The identifier, or an unmistakable part of it.")],
     at: At = DEFAULT_AT,
+    store: OfStore = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Show everything that is known of one sequence."""
-    found = [each for each in _ask(at) if identifier in each["identifier"]]
+    every = _ask(at) if store is None else _read(store, active=False)
+    where = f"at {at}" if store is None else "of this store"
+    found = [each for each in every if identifier in each["identifier"]]
     exact = [each for each in found if each["identifier"] == identifier] or found
     if not exact:
-        fail(FAILED, f"no sequence at {at} has the identifier {identifier}")
+        fail(FAILED, f"no sequence {where} has the identifier {identifier}")
     if len(exact) > 1:
-        fail(UNUSABLE, f"{len(exact)} sequences at {at} have {identifier} in their identifier; give more of it")
+        fail(UNUSABLE, f"{len(exact)} sequences {where} have {identifier} in their identifier; give more of it")
     (one,) = exact
     show(output, one, lambda: show_table(("property", "value"), _properties(one), nothing=""))
+
+
+def _read(store: str, *, active: bool) -> list[dict[str, Any]]:
+    """The sequences of a store, page by page."""
+    from mercury.client.status import destination_in_store, status_of
+    from mercury.storage.administration import open_used_store
+    from mercury.storage.sql.looking import Looking
+
+    found: list[dict[str, Any]] = []
+    opened = open_used_store(store)
+    try:
+        position, identifier = 0, ""
+        while True:
+            with opened.transaction() as tx:
+                sources = Looking(tx).sources(position, PAGE, active=active)
+            found += [dataclasses.asdict(status_of(each.record, each.waiting)) for _, each in sources]
+            if len(sources) < PAGE:
+                break
+            position = sources[-1][0]
+        while True:
+            with opened.transaction() as tx:
+                destinations = Looking(tx).destinations(identifier, PAGE, active=active)
+            found += [dataclasses.asdict(destination_in_store(each)) for each in destinations]
+            if len(destinations) < PAGE:
+                return found
+            identifier = destinations[-1].record.identifier
+    finally:
+        opened.close()
+
+
+def _is_active(status: dict[str, Any]) -> bool:
+    over = status["state"].startswith("ENDED") or bool(status["failure"]) or status["state"] == "FAILED"
+    return not over or bool(status["waiting"])
+
+
+def state_in_words(status: dict[str, Any]) -> str:
+    """What a state means, and that something waits all the same."""
+    words: str = EXPLAINED.get(status["state"].partition(" ")[0], status["state"])
+    waiting = status["waiting"]
+    if not waiting:
+        return words
+    if status["side"] == "destination":
+        return f"{words}, {waiting} not handled yet"
+    # What waits at a source is not all sent: some has no number yet, or is acknowledged and not answered.
+    return f"open, {waiting} not sent or not answered yet" if words == EXPLAINED["IDLE"] else words
 
 
 def _ask(at: str) -> list[dict[str, Any]]:
@@ -127,7 +187,7 @@ def _row(status: dict[str, Any], wide: bool) -> tuple[str, ...]:
         (status["identifier"] if wide else status["identifier"][-SHORT:]) or "(not yet)",
         status["endpoint"] or "(responses)",
         "(responses)" if status["key"].startswith("response/") and not wide else status["key"],
-        status["state"] if wide else EXPLAINED.get(status["state"].partition(" ")[0], status["state"]),
+        status["state"] if wide else state_in_words(status),
         _ranges(status),
         str(status["waiting"]),
         heard,

@@ -5,9 +5,15 @@ from __future__ import annotations
 import logging
 import math
 import sys
+from typing import TYPE_CHECKING
 
 from mercury.client.status import SequenceStatus, destination_status, status_of
+from mercury.engine.watching import Ages, WatchSettings, lateness
+from mercury.errors import StorageError
 from mercury.storage.api import StorageManager
+
+if TYPE_CHECKING:
+    from mercury.storage.xa.recovery import InDoubt
 
 log = logging.getLogger("mercury")
 
@@ -18,6 +24,28 @@ MOUNTED = (
 )
 #: What the log says of a message that comes while nothing runs.
 UNSTARTED = (NOT_STARTED, MOUNTED)
+
+
+def readiness(store: StorageManager, running: bool) -> dict[str, str]:
+    """Each part of a process and what is wrong with it; ``ok`` where nothing is."""
+    try:
+        with store.transaction() as tx:
+            tx.rmd.open_count()
+        state = "ok"
+    except StorageError as error:
+        state = str(error)
+    return {"workers": "ok" if running else "not running", "store": state}
+
+
+def late(store: StorageManager, in_doubt: InDoubt | None, settings: WatchSettings, now: float) -> list[str]:
+    """What waits in a store for longer than it should, in words; nothing = all is well."""
+    doubtful = now - in_doubt.oldest(now) if in_doubt is not None and len(in_doubt) else None
+    try:
+        with store.transaction() as tx:
+            found = Ages(tx.rms.oldest_unacknowledged(), tx.invoker.oldest(), doubtful)
+    except StorageError as error:
+        return [str(error)]
+    return lateness(found, settings, now)
 
 
 def sequences(store: StorageManager) -> list[SequenceStatus]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.records import InvokerRecord, RmdRecord, RmsRecord
+from mercury.storage.waiting import DestinationInStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,11 @@ def status_of(record: RmsRecord, backlog: int) -> SequenceStatus:
         waiting=backlog if machine.alive else 0,
         last_error=record.last_error or "",
     )
+
+
+def destination_in_store(found: DestinationInStore) -> SequenceStatus:
+    """The status of a destination sequence as a store has it: what waits is counted."""
+    return replace(destination_status(found.record, None), waiting=found.waiting, last_error=found.last_error or "")
 
 
 def destination_status(record: RmdRecord, buffer: InvokerRecord | None) -> SequenceStatus:

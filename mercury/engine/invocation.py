@@ -38,6 +38,10 @@ from mercury.storage.records import (
 log = logging.getLogger("mercury.engine.invocation")
 
 
+#: Why messages died that an operator took out of the way.
+PARKED = "parked by an operator"
+
+
 @dataclass(slots=True)
 class _Run:
     """One transaction's part of one buffer."""
@@ -213,6 +217,10 @@ class InvocationWorker:
             attempt = run.record.attempts + 1 if index == 0 else 1
             answered = {request.message_id for request in run.requests}
             call = Call(self._parts, run.record, run.request, message, attempt, answered)
+            if message.number == run.record.parked:
+                self._drop(tx, run, message, parked_reason(run.record), now)
+                run.consumed.append(message.number)
+                continue
             if message.damaged:
                 self._drop(tx, run, message, DAMAGED, now)
                 run.consumed.append(message.number)
@@ -297,6 +305,8 @@ class InvocationWorker:
 
     def _note_failure(self, run: _Run, now: float) -> None:
         record = run.record
+        if record.parked in run.consumed:
+            record.parked = None
         if run.failure is None:
             record.attempts, record.retry_at, record.last_error = 0, None, None
             return
@@ -310,6 +320,13 @@ class InvocationWorker:
             ranges = tuple((number, number) for number in numbers)
             request.machine.handle(events.Consumed(ranges), now, policy(request.service))
             save_rmd(tx, self._parts, request)
+
+
+def parked_reason(record: InvokerRecord) -> str:
+    """Why a message died that an operator took out of the way."""
+    if not record.last_error:
+        return PARKED
+    return f"{PARKED} after {record.attempts} failed tr{'y' if record.attempts == 1 else 'ies'}: {record.last_error}"
 
 
 def _nobody_else() -> None:

@@ -31,6 +31,9 @@ class Watched(Protocol):
     def readiness(self) -> dict[str, str]:
         """Each part and what is wrong with it; ``ok`` where nothing is."""
 
+    def lateness(self) -> list[str]:
+        """What waits for longer than it should; nothing = all is well."""
+
     def figures(self) -> dict[str, float]:
         """What an operator watches, and what does not make the process unfit by itself."""
 
@@ -50,6 +53,8 @@ def service_router(host: Host, services: Iterable[Service]) -> APIRouter:
 def watch_router(watched: Watched) -> APIRouter:
     """``/healthz``: the process lives. ``/readyz``: it can take messages; 503 with the reasons when it can not.
 
+    Its status is ``degraded``, with 200, when something waits for longer than the settings ``watch`` allow.
+
     The status of all sequences is given to this machine only: asked directly, not through a proxy.
     """
     router = APIRouter()
@@ -62,7 +67,11 @@ def watch_router(watched: Watched) -> APIRouter:
     def readyz() -> JSONResponse:
         parts = watched.readiness()
         ready = all(state == "ok" for state in parts.values())
-        status = {"status": "ok" if ready else "not ready", **parts, **watched.figures()}
+        late = watched.lateness() if ready else []
+        status: dict[str, object] = {"status": "degraded" if late else "ok" if ready else "not ready", **parts}
+        status |= watched.figures()
+        if late:
+            status["degraded"] = late  # it can take messages all the same
         return JSONResponse(status, 200 if ready else 503)
 
     @router.get(f"{paths.STATUS}/sequences")

@@ -27,7 +27,7 @@ from mercury.storage.records import (
     RmsRecord,
     SequenceKey,
 )
-from mercury.storage.upkeep import DeadLetterManager, Sweeper
+from mercury.storage.upkeep import DeadLetterManager, Sweeper, WatchedBuffer, WatchedRows
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -141,7 +141,7 @@ class RMDSequenceManager(Protocol):
         """All, as committed."""
 
 
-class InvokerBufferManager(Protocol):
+class InvokerBufferManager(WatchedBuffer, Protocol):
     """Buffers between destination sequences and the application."""
 
     def insert(self, record: InvokerRecord) -> None:
@@ -183,7 +183,7 @@ class InvokerBufferManager(Protocol):
         """All, as committed."""
 
 
-class RMSSequenceManager(Protocol):
+class RMSSequenceManager(WatchedRows, Protocol):
     """Sequences at their source, by internal key, and their buffers."""
 
     def append(self, message: OutboundMessage) -> None:

@@ -229,6 +229,8 @@ class InvokerRecord:
     attempts: int = 0
     #: Not before this time.
     retry_at: float | None = None
+    #: The number of the message that an operator wants out of the way: a dead letter as soon as its turn comes.
+    parked: int | None = None
     last_error: str | None = None
     #: The sequence that this one carries on: it is delivered from first.
     follows: str | None = None

@@ -43,6 +43,20 @@ class Pauses:
     acknowledgement: float
 
 
+class WatchedBuffer(Protocol):
+    """What is watched of the messages that were received."""
+
+    def oldest(self) -> float | None:
+        """When the message arrived that waits for the application longest, as committed; ``None`` = none waits."""
+
+
+class WatchedRows(Protocol):
+    """What is watched of the messages that were handed over."""
+
+    def oldest_unacknowledged(self) -> float | None:
+        """When the message was handed over that is unacknowledged longest, as committed; ``None`` = none is."""
+
+
 class Sweeper(Protocol):
     """Removes what is over. What a peer could still ask for goes with its sequence, which has a tombstone."""
 

@@ -446,3 +446,27 @@ def test_busy_buffers_do_not_keep_the_others_from_their_turn(store: StorageManag
             served[name] += 1
             deliver(store, served[name], sequence=name)
     assert min(served.values()) > 0
+
+
+def test_the_oldest_waiting_message_is_known_and_markers_do_not_count(store: StorageManager) -> None:
+    def oldest() -> float | None:
+        with store.transaction() as tx:
+            return tx.invoker.oldest()
+
+    insert(store, buffer(ONE))
+    add(store, marker(InboundKind.END, 3))
+    assert oldest() is None
+    add(store, inbound(2, received_at=NOW - 5), inbound(1, received_at=NOW - 3))
+    assert oldest() == NOW - 5
+    deliver(store, 2)
+    assert oldest() == NOW - 3
+
+
+def test_what_an_operator_parks_is_kept_with_the_buffer(store: StorageManager) -> None:
+    insert(store, buffer(ONE))
+    add(store, inbound(1))
+    record = read(store)
+    record.parked = 1
+    with store.transaction() as tx:
+        tx.invoker.mark(record, consumed=())
+    assert read(store).parked == 1

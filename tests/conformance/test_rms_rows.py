@@ -652,3 +652,25 @@ def test_numbering_takes_up_where_it_stopped(outbox: Outbox) -> None:
         assert ids(number_in(tx, outbox, 2)) == ["c", "d"]
     assert outbox.waiting() == ["e"]
     assert outbox.unsettled() == ["a", "b", "c", "d"]
+
+
+# --- watched ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_oldest_unacknowledged_message_is_known_and_ends_do_not_count(
+    outbox: Outbox, store: StorageManager
+) -> None:
+    def oldest() -> float | None:
+        with store.transaction() as tx:
+            return tx.rms.oldest_unacknowledged()
+
+    assert oldest() is None
+    outbox.append("end", kind=OutboundKind.END, action="", payload=b"", created_at=NOW - 9)
+    assert oldest() is None
+    outbox.locked(lambda tx: tx.rms.discard(tx.rms.unnumbered(KEY, 10)))
+    outbox.append("a", created_at=NOW - 5, expects_response=True)
+    outbox.append("b", created_at=NOW - 3)
+    assert oldest() == NOW - 5
+    outbox.number(2)
+    outbox.acknowledge(1)
+    assert oldest() == NOW - 3, "what is acknowledged and not answered does not count"

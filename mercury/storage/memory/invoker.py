@@ -173,6 +173,11 @@ class MemoryInvoker:
             rows = buffer.rows if buffer else {}
             return {number: rows[number] for number in numbers if number in rows}
 
+    def oldest(self) -> float | None:
+        with self._tx.store.mutex:
+            rows = (row for buffer in self._committed.buffers.values() for row in buffer.rows.values())
+            return min((row.received_at for row in rows), default=None)
+
     def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
         self._tx.locks.acquire(order.INVOKER, [record.sequence])
         with self._tx.store.mutex:

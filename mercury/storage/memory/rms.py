@@ -11,7 +11,7 @@ from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
 from mercury.storage import order
 from mercury.storage.api import Topic
 from mercury.storage.memory.rms_committed import NumberedRows
-from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
+from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
 
 if TYPE_CHECKING:
     from mercury.storage.memory.store import MemoryTransaction
@@ -203,6 +203,12 @@ class MemoryRms:
         with self._tx.store.mutex:
             data = self._committed.keys.get(key)
             return len(data.rows) if data else 0
+
+    def oldest_unacknowledged(self) -> float | None:
+        with self._tx.store.mutex:
+            rows = (row for data in self._committed.keys.values() for row in data.rows.values())
+            waiting = (row.created_at for row in rows if row.kind is OutboundKind.MESSAGE and not row.acknowledged)
+            return min(waiting, default=None)
 
     def all(self) -> list[RmsRecord]:
         with self._tx.store.mutex:

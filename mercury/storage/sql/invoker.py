@@ -125,6 +125,10 @@ class SqlInvoker:
             found |= {row["number"]: inbound_message(row) for row in self._tx.read(query)}
         return found
 
+    def oldest(self) -> float | None:
+        rows = self._tx.read(select(MESSAGE.c.received_at).where(IS_MESSAGE).order_by(MESSAGE.c.position).limit(1))
+        return rows[0]["received_at"] if rows else None
+
     def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
         self._tx.locked(INVOKER, self._tx.to_lock(INVOKER, [record.sequence]))
         self._window = None

@@ -10,7 +10,7 @@ from sqlalchemy import BindParameter, ColumnElement, Integer, Select, and_, bind
 from mercury.statemachine.faults import Ranges
 from mercury.storage.api import Topic
 from mercury.storage.order import RMS
-from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
+from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
 from mercury.storage.sql.arrived import OF_SEQUENCE, Arrived
 from mercury.storage.sql.codec import body_values, outbound_message, outbound_values
 from mercury.storage.sql.dialects import chunks
@@ -113,6 +113,11 @@ class SqlRmsRows:
         mine = select(SEQUENCE.c.id).where(SEQUENCE.c.key_id == name)
         numbered = select(func.count()).where(ROW.c.sequence_id.in_(mine), ROW.c.number.is_not(None)).scalar_subquery()
         return int(self._tx.read(select((waiting + numbered).label("rows")))[0]["rows"])
+
+    def oldest_unacknowledged(self) -> float | None:
+        waits = and_(ROW.c.kind == OutboundKind.MESSAGE.value, not_(ROW.c.acknowledged))
+        rows = self._tx.read(select(ROW.c.created_at).where(waits).order_by(ROW.c.position).limit(1))
+        return rows[0]["created_at"] if rows else None
 
     # --- in transmission -------------------------------------------------------------------------------------------
 

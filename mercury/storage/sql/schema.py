@@ -137,6 +137,7 @@ INVOKER_BUFFER = _table(
     _number("version"),
     _number("attempts"),
     _maybe_time("retry_at"),
+    _maybe_number("parked"),
     _maybe_text("last_error"),
     _maybe_text("follows"),
     _text("response_channels"),
@@ -335,6 +336,7 @@ DEAD_LETTER = _table(
     _flag("damaged"),
 )
 Index("mercury_dead_letter_id", DEAD_LETTER.c.id, unique=True)
+Index("mercury_dead_letter_key", DEAD_LETTER.c.endpoint, DEAD_LETTER.c.key, DEAD_LETTER.c.dead_at)
 
 #: One row for each start of a process that coordinates two-phase commits (transactions.md 20).
 INCARNATION = _table(

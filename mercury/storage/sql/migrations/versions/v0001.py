@@ -55,6 +55,7 @@ def upgrade(op: Operations) -> None:
         sa.PrimaryKeyConstraint("position"),
     )
     op.create_index("mercury_dead_letter_id", "mercury_dead_letter", ["id"], unique=True)
+    op.create_index("mercury_dead_letter_key", "mercury_dead_letter", ["endpoint", "key", "dead_at"], unique=False)
     op.create_table(
         "mercury_decision",
         sa.Column("gtrid", sa.Text(), nullable=False),
@@ -98,6 +99,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("version", sa.BigInteger(), nullable=False),
         sa.Column("attempts", sa.BigInteger(), nullable=False),
         sa.Column("retry_at", sa.Double(), nullable=True),
+        sa.Column("parked", sa.BigInteger(), nullable=True),
         sa.Column("last_error", sa.Text(), nullable=True),
         sa.Column("follows", sa.Text(), nullable=True),
         sa.Column("response_channels", sa.Text(), nullable=False),

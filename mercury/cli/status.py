@@ -1,0 +1,86 @@
+"""`mercury status`."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mercury.cli.config import ConfigFile
+from mercury.cli.output import FAILED, Format, Output, console, show, show_table
+from mercury.cli.stores import StoreUrl
+from mercury.cli.texts import span
+
+if TYPE_CHECKING:
+    from mercury.storage.waiting import StoreStatus
+
+
+def status(
+    store: StoreUrl = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="So many endpoints and services, the latest.")] = 50,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Say how a store is: what waits for whom and for how long, dead letters, what is in doubt.
+
+    Works whether or not a process runs on the store. Exit code 1: degraded, because something waits for longer than
+    the settings watch.unacknowledged, watch.unhandled or watch.in_doubt allow.
+    """
+    from mercury.engine.watching import Ages, lateness
+    from mercury.settings import load
+    from mercury.storage.administration import open_used_store
+    from mercury.storage.sql.looking import Looking
+
+    settings = load(config)
+    opened = open_used_store(settings.store if store is None else store)
+    try:
+        with opened.transaction() as tx:
+            found = Looking(tx).status(limit)
+    finally:
+        opened.close()
+    now = time.time()
+    ages = Ages(found.oldest_unacknowledged, found.oldest_unhandled, found.oldest_in_doubt)
+    late = lateness(ages, settings.watch, now)
+    state = "degraded" if late else "ok"
+    value = {"status": state, "degraded": late} | dataclasses.asdict(found)
+    show(output, value, lambda: _show(found, state, late, now))
+    if late:
+        raise typer.Exit(FAILED)
+
+
+def _show(found: StoreStatus, state: str, late: list[str], now: float) -> None:
+    rows = [
+        ("status", state),
+        ("not acknowledged", _many(found.unacknowledged, found.oldest_unacknowledged, now)),
+        ("acknowledged, not answered", str(found.unanswered)),
+        ("received, not handled", _many(found.unhandled, found.oldest_unhandled, now)),
+        ("dead letters", str(found.dead_letters)),
+        ("decided, not finished everywhere", _many(found.in_doubt, found.oldest_in_doubt, now)),
+    ]
+    show_table(("store", ""), rows, nothing="")
+    for text in late:
+        console().print(f"degraded: {text}", markup=False)
+    if found.outbound:
+        console().print()
+        headings = ("endpoint", "key", "not acknowledged", "not answered", "oldest", "transmissions")
+        show_table(headings, [_outbound(each, now) for each in found.outbound], nothing="")
+    if found.inbound:
+        console().print()
+        services = ("service", "not handled", "sequences", "of these failing", "oldest")
+        show_table(services, [_inbound(each, now) for each in found.inbound], nothing="")
+
+
+def _many(count: int, oldest: float | None, now: float) -> str:
+    return str(count) if oldest is None else f"{count}, the oldest for {span(now - oldest)}"
+
+
+def _outbound(each: Any, now: float) -> tuple[str, ...]:
+    oldest = "" if each.oldest is None else span(now - each.oldest)
+    return each.endpoint, each.key, str(each.unacknowledged), str(each.unanswered), oldest, str(each.attempts)
+
+
+def _inbound(each: Any, now: float) -> tuple[str, ...]:
+    oldest = "" if each.oldest is None else span(now - each.oldest)
+    return each.service or "(responses)", str(each.unhandled), str(each.sequences), str(each.failing), oldest

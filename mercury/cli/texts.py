@@ -1,0 +1,54 @@
+"""Texts that came from elsewhere, made fit for a terminal and a log: one line, and nothing that the terminal obeys."""
+
+from __future__ import annotations
+
+import datetime
+import unicodedata
+
+#: Besides the control characters: they turn the direction of what follows, or break the line (Unicode TR 36, UAX 9).
+_TURNING = frozenset("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """``text`` with line breaks, ESC, C0, C1 and bidirectional controls and lone surrogates escaped, as ``\\x1b``.
+
+    :param lines: line breaks and tabs may stay.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(character, lines) for character in text)
+
+
+def _shown(character: str, lines: bool) -> str:
+    if lines and character in "\n\t":
+        return character
+    if character in _TURNING or unicodedata.category(character) in ("Cc", "Cs"):
+        return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+    return character
+
+
+# --- times -----------------------------------------------------------------------------------------------------------
+
+
+def moment(at: float) -> str:
+    """A time as people read it, in UTC."""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(" ", "seconds")
+
+
+def span(seconds: float) -> str:
+    """A length of time in its two largest units."""
+    left = max(0, round(seconds))
+    for unit, size, name, smaller in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if left >= size:
+            return f"{left // size} {unit} {left % size // smaller} {name}"
+    return f"{left} s"
+
+
+def ago(at: float, now: float) -> str:
+    """How long ago a time is."""
+    return f"{span(now - at)} ago"
+
+
+def ahead(at: float, now: float) -> str:
+    """In how long a time comes."""
+    return "now" if at <= now else f"in {span(at - now)}"
