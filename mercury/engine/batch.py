@@ -16,7 +16,9 @@ from mercury.engine.back_channel import stored_responses
 from mercury.engine.destination import all_received, rows_for, save_rmd
 from mercury.engine.drafts import Draft
 from mercury.engine.exchange import Outgoing, Response, Waiting
+from mercury.engine.ownership import owns_destination, owns_source
 from mercury.engine.parts import Parts
+from mercury.engine.quota import idle_sequences
 from mercury.statemachine import effects, events
 from mercury.statemachine.faults import Fault
 from mercury.statemachine.messages import (
@@ -29,7 +31,7 @@ from mercury.statemachine.messages import (
 )
 from mercury.statemachine.rms_counters import RmsWork
 from mercury.storage.api import Transaction
-from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord, RmsRecord, SequenceKey
+from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
 
 log = logging.getLogger("mercury.engine.reception")
 
@@ -53,6 +55,8 @@ class Batch:
         self._changed_rms: dict[str, RmsRecord] = {}
         self._ended: list[RmdRecord] = []
         self._responses: dict[tuple[str, str], Response] = {}
+        #: How many CreateSequences are handled.
+        self._creates = 0
 
     # --- locking ---------------------------------------------------------------------------------------------------
 
@@ -60,6 +64,7 @@ class Batch:
         """Lock all rows that these arrivals may change."""
         drafts = list(drafts)
         envelopes = [draft.envelope for draft in drafts]
+        self._creates = sum(isinstance(envelope.body, CreateSequence) for envelope in envelopes)
         relates = {envelope.relates_to for envelope in envelopes if envelope.relates_to is not None}
         self.rmds = self.tx.rmd.lock(_known(name for draft in drafts for name in self._rmds_of(draft)))
         acknowledged = {each.identifier for envelope in envelopes for each in envelope.acknowledgements}
@@ -85,10 +90,14 @@ class Batch:
             yield envelope.sequence.identifier
         yield from (asked.identifier for asked in envelope.ack_requests)
         match envelope.body:
-            case CreateSequence(acks_to=acks_to, follows=follows):
+            case CreateSequence(follows=follows):
                 yield follows
-                if envelope.message_id is not None:
-                    yield self.tx.rmd.find_created(envelope.message_id, acks_to.address)
+                known = self.tx.rmd.find_created(draft.create_key) if draft.create_key is not None else None
+                yield known
+                if known is None:
+                    yield from idle_sequences(
+                        self.tx, self.parts.settings, draft.arrival.owner, self.now, self._creates
+                    )
             case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
                 yield identifier
             case Fault() if request is not None:
@@ -124,9 +133,36 @@ class Batch:
     # --- rows ------------------------------------------------------------------------------------------------------
 
     def rmd(self, draft: Draft, identifier: str) -> RmdRecord | None:
-        """The destination sequence that an arrival names; none in another version of WS-RM than its own (NS-18)."""
+        """The destination sequence that an arrival names, if it may speak for it.
+
+        There is none in another version of WS-RM than its own (NS-18), and none for a stranger (SEC-01).
+        """
         record = self.rmds.get(identifier)
-        return record if record is not None and record.protocol.rm is draft.protocol.rm else None
+        if record is None or record.protocol.rm is not draft.protocol.rm:
+            return None
+        if owns_destination(draft.arrival, record):
+            return record
+        log.warning("a sequence is named by a peer that does not own it", extra=_stranger(draft, identifier))
+        return None
+
+    def rms(self, draft: Draft, identifier: str) -> RmsRecord | None:
+        """The source sequence that an arrival names, if it may speak for it."""
+        return self._if_owned(draft, self.rms_by_identifier(identifier))
+
+    def rms_by_create(self, draft: Draft, message_id: str | None) -> RmsRecord | None:
+        """The source sequence whose CreateSequence had this MessageID, if the arrival may answer it."""
+        made = (record for record in self.records() if record.create_message_id == message_id)
+        return self._if_owned(draft, next(made, None))
+
+    def rms_of(self, draft: Draft, row: OutboundMessage) -> RmsRecord | None:
+        """The source sequence of a message, if the arrival may answer it."""
+        return self._if_owned(draft, self.rms_by_id(row.sequence_id or ""))
+
+    def _if_owned(self, draft: Draft, record: RmsRecord | None) -> RmsRecord | None:
+        if record is None or owns_source(draft.arrival, record):
+            return record
+        log.warning("a peer speaks of a sequence to another one", extra=_stranger(draft, record.machine.identifier))
+        return None
 
     def records(self) -> Iterable[RmsRecord]:
         return (record for records in self._keys.values() for record in records)
@@ -184,10 +220,9 @@ class Batch:
         self.change_rmd(record)
         return asked
 
-    @property
-    def made(self) -> int:
-        """How many destination sequences this batch has made so far."""
-        return len(self._new_rmds)
+    def made(self, owner: str | None = None) -> int:
+        """How many destination sequences this batch has made so far: all, or those of one owner."""
+        return sum(owner in (None, record.owner) for record in self._new_rmds)
 
     def add_row(self, row: InboundMessage) -> None:
         self._rows.append(row)
@@ -260,10 +295,10 @@ class Batch:
         """What the back-channel of this arrival acknowledges: all that the transaction has made true."""
         return tuple(self._acknowledgement(self.rmds[identifier]) for identifier in draft.acknowledge)
 
-    def final_acknowledgements(self, fault: Fault) -> tuple[SequenceAcknowledgement, ...]:
-        """RM11-SEQ-10: a fault about an ended or closed sequence says what was accepted of it."""
+    def final_acknowledgements(self, draft: Draft, fault: Fault) -> tuple[SequenceAcknowledgement, ...]:
+        """RM11-SEQ-10: a fault about an ended or closed sequence says what was accepted of it, to its owner."""
         record = self.rmds.get(fault.identifier or "")
-        if record is None or not record.machine.final:
+        if record is None or not record.machine.final or not owns_destination(draft.arrival, record):
             return ()
         return (self._acknowledgement(record),)
 
@@ -272,6 +307,10 @@ class Batch:
 
     def _acknowledgement(self, record: RmdRecord) -> SequenceAcknowledgement:
         return record.machine.acknowledgement(self.parts.application.policy(record.service))
+
+
+def _stranger(draft: Draft, identifier: str | None) -> dict[str, object]:
+    return {"sequence": identifier, "peer": draft.arrival.peer, "identity": draft.arrival.identity}
 
 
 def _known(values: Iterable[T | None]) -> list[T]:

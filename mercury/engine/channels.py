@@ -22,6 +22,7 @@ def response_channel(request: RmdRecord, endpoint: EndpointReference) -> Channel
         reply_to=EndpointReference(request.to),
         role=Role.RESPONSE,
         pair=request.identifier,
+        identity=request.identity,
     )
 
 
@@ -36,6 +37,7 @@ def reply_channel(request: RmdRecord) -> Channel:
         reply_to=EndpointReference(request.to),
         role=Role.REPLY,
         pair=request.identifier,
+        identity=request.identity,
     )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from mercury.engine.exchange import Arrival, Waiting
 from mercury.statemachine.faults import Fault, FaultCode
-from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, CreateSequence, EndpointReference
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion
+from mercury.storage.records import create_key
 from mercury.wire.envelope import Envelope
 
 #: Writes a reply, given where it goes and its MessageID.
@@ -30,6 +31,15 @@ class Draft:
         self.waiting: Waiting | None = None
         #: Destination sequences to acknowledge on the back-channel.
         self.acknowledge: dict[str, None] = {}
+
+    @property
+    def create_key(self) -> str | None:
+        """Of a CreateSequence: what its repetitions have in common with it."""
+        body, message_id, arrival = self.envelope.body, self.envelope.message_id, self.arrival
+        if not isinstance(body, CreateSequence) or message_id is None:
+            return None
+        offered = body.offer.identifier if body.offer is not None else None
+        return create_key(message_id, body.acks_to.address, arrival.service, offered, arrival.owner)
 
     def anew(self) -> Draft:
         """The same arrival with nothing decided."""

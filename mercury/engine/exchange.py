@@ -55,12 +55,19 @@ class Arrival:
     service: str | None = None
     #: The URL it came to.
     url: str = ""
-    #: Where it came from, for the log.
+    #: The network address it came from.
     peer: str = ""
+    #: Who sent it, as the HTTP layer established it; ``None`` = unknown.
+    identity: str | None = None
     #: It is the reply to this.
     request: Outgoing | None = None
     #: What ``http`` says, if somebody has decoded it already: the committer then need not.
     envelope: Envelope | Undecodable | None = None
+
+    @property
+    def owner(self) -> str:
+        """Whose quota a sequence that is made by it counts against."""
+        return self.identity or self.peer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ def handle(batch: Batch, draft: Draft) -> None:
     standalone = isinstance(envelope.body, Payload) and not envelope.body.xml and envelope.sequence is None
     problems = list(envelope.problems)
     for acknowledgement in envelope.acknowledgements:
-        problems += _acknowledged(batch, acknowledgement)
+        problems += _acknowledged(batch, draft, acknowledgement)
     match envelope.body:
         case CreateSequence():
             lifecycle.create(batch, draft, envelope.body)
@@ -62,8 +62,8 @@ def handle(batch: Batch, draft: Draft) -> None:
         draft.fault = problems[0]  # RM-ACK-09: one that rides along must not abort its message
 
 
-def _acknowledged(batch: Batch, acknowledgement: SequenceAcknowledgement) -> list[Fault]:
-    record = batch.rms_by_identifier(acknowledgement.identifier)
+def _acknowledged(batch: Batch, draft: Draft, acknowledgement: SequenceAcknowledgement) -> list[Fault]:
+    record = batch.rms(draft, acknowledgement.identifier)
     if record is None:
         return [unknown_sequence(acknowledgement.identifier)]  # RM-ACK-13
     event = events.Finished if acknowledgement.final else events.Acknowledged

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from mercury.engine import envelopes
 from mercury.engine.batch import Batch
 from mercury.engine.channels import response_channel
 from mercury.engine.drafts import Draft, Reply, unknown_sequence
+from mercury.engine.ownership import may_carry_on
+from mercury.engine.quota import make_room
 from mercury.statemachine import effects, events
 from mercury.statemachine.events import FailureReason
 from mercury.statemachine.faults import Fault, FaultCode, Ranges
@@ -49,16 +52,19 @@ def create(batch: Batch, draft: Draft, body: CreateSequence) -> None:
     if reason is not None:
         draft.fault = _refused(reason)
         return
-    source = (message_id, body.acks_to.address)
-    known = (each for each in batch.rmds.values() if (each.create_message_id, each.acks_to.address) == source)
-    record = next(known, None)
+    record = next((each for each in batch.rmds.values() if each.create_key == draft.create_key), None)
     if record is not None:
         if not record.machine.tombstone:
             draft.reply = _created_reply(batch, draft, body, record)
         return
-    if batch.tx.rmd.open_count() + batch.made >= batch.parts.settings.max_sequences:
-        draft.fault = _refused("too many sequences are open; try again later", busy=True)
+    full = make_room(batch, draft.arrival.owner)
+    if full is not None:
+        draft.fault = _refused(full, busy=True)
         return
+    before = batch.rmds.get(body.follows or "")
+    if before is not None and not may_carry_on(draft.arrival, before):
+        log.warning("a sequence names one that it does not follow", extra={"sequence": body.follows})
+        body = replace(body, follows=None)
     record = _make(batch, draft, body, message_id)
     _carry_on(batch, body.follows)
     draft.reply = _created_reply(batch, draft, body, record)
@@ -110,6 +116,8 @@ def _make(batch: Batch, draft: Draft, body: CreateSequence, message_id: str) -> 
         create_message_id=message_id,
         to=_own_address(draft),
         peer=draft.arrival.peer,
+        identity=draft.arrival.identity,
+        offered=body.offer.identifier if body.offer is not None else None,
     )
     if body.offer is not None:
         record.response_channel = _accept(batch, draft, body.offer, body, record)
@@ -184,7 +192,7 @@ def _shorter(asked: float | None, most: float | None) -> float | None:
 def created(batch: Batch, draft: Draft, body: CreateSequenceResponse) -> None:
     """CreateSequenceResponse: the sequence may start; with Accept, so may the offered one."""
     relates_to, request = draft.envelope.relates_to, draft.arrival.request
-    record = next((known for known in batch.records() if known.create_message_id == relates_to), None)
+    record = batch.rms_by_create(draft, relates_to)
     if record is None and relates_to is None and request is not None and request.record_id is not None:
         record = batch.rms_by_id(request.record_id)
     if record is None or record.machine.identifier is not None:
@@ -236,6 +244,7 @@ def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: End
             protocol=channel.policy.protocol,
             acks_to=acks_to,
             created_at=batch.now,
+            offered_to=channel.endpoint,
         ),
         InvokerRecord(
             sequence=identifier,
@@ -250,7 +259,7 @@ def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: End
 
 def end(batch: Batch, draft: Draft, body: CloseSequence | TerminateSequence) -> None:
     """CloseSequence or TerminateSequence, from the source or (for our own sequences) from the destination."""
-    record, source = batch.rmd(draft, body.identifier), batch.rms_by_identifier(body.identifier)
+    record, source = batch.rmd(draft, body.identifier), batch.rms(draft, body.identifier)
     unsafe = None
     if not _posted_to_already(draft.reply_to, record, source):
         unsafe = batch.parts.settings.addresses.refusal("ReplyTo", draft.reply_to)
@@ -302,7 +311,7 @@ def _end_by_destination(batch: Batch, draft: Draft, source: RmsRecord, body: Clo
 
 def ended(batch: Batch, draft: Draft, body: CloseSequenceResponse | TerminateSequenceResponse) -> None:
     """CloseSequenceResponse or TerminateSequenceResponse: the end is told."""
-    source = batch.rms_by_identifier(body.identifier)
+    source = batch.rms(draft, body.identifier)
     if source is None:
         return
     if isinstance(body, CloseSequenceResponse):

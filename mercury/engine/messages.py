@@ -40,6 +40,8 @@ def sequenced(batch: Batch, draft: Draft, header: SequenceHeader, body: Payload)
     if refusal is not None:
         draft.fault = refusal
         return
+    if record.service is None and record.identity is None and not record.machine.used:
+        record.identity = draft.arrival.identity  # who sends the first response owns the sequence that was offered
     asked = batch.raise_rmd(record, events.MessageReceived(number=header.message_number, last=header.last))
     for effect in asked:
         match effect:

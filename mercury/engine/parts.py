@@ -29,6 +29,10 @@ class EngineSettings:
     addresses: AddressPolicy = field(default_factory=AddressPolicy)
     #: Destination sequences that may be open at once; above it CreateSequence is refused as busy.
     max_sequences: int = 10_000
+    #: The same for the sequences of one peer: of one identity, or else of one network address.
+    max_sequences_per_peer: int = 1_000
+    #: Above either, a sequence nothing was heard of for so long ends, the oldest first, and makes room.
+    idle_sequence: float = 3600.0
     #: Messages of one key that may wait to be acknowledged; above it `send` raises `Overloaded`.
     max_outbound_backlog: int = 1_000_000
     #: Rows that get a number in one transaction.
@@ -45,11 +49,12 @@ class EngineSettings:
     replies_kept: int = 1024
 
     def __post_init__(self) -> None:
-        at_least(1, max_sequences=self.max_sequences, max_outbound_backlog=self.max_outbound_backlog)
+        at_least(1, max_sequences=self.max_sequences, max_sequences_per_peer=self.max_sequences_per_peer)
+        at_least(1, max_outbound_backlog=self.max_outbound_backlog)
         at_least(1, number_batch=self.number_batch, invoke_batch=self.invoke_batch, sequence_batch=self.sequence_batch)
         at_least(1, replies_kept=self.replies_kept)
         above(0, lease=self.lease)
-        at_least(0, back_channel_grace=self.back_channel_grace)
+        at_least(0, back_channel_grace=self.back_channel_grace, idle_sequence=self.idle_sequence)
 
 
 class PutOff:

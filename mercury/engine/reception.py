@@ -164,7 +164,7 @@ class Reception:
         log.info("answered with fault %s: %s", fault.code.value, fault.reason, extra=about)
         if draft.arrival.request is not None:
             return Answer(http=ACCEPTED)  # a fault about a reply has nowhere to go; the peer's repetition shows it
-        acknowledgements = batch.final_acknowledgements(fault) if batch is not None else ()
+        acknowledgements = batch.final_acknowledgements(draft, fault) if batch is not None else ()
         to = draft.fault_to if batch is not None and draft.fault_to.addressable else ANONYMOUS_ENDPOINT
         envelope = envelopes.fault(
             draft.protocol,

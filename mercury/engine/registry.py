@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mercury.engine.application import Callback, Operation
 from mercury.errors import ConfigurationError
@@ -21,10 +21,15 @@ class _Hosted:
 class Registry:
     """Services by name and callbacks by name. Filled before anything runs; implements `Application`."""
 
-    #: For services that bring no policy of their own, and for responses.
+    #: For services that bring no policy of their own.
     default_policy: DestinationPolicy = field(default_factory=DestinationPolicy)
+    #: For responses: a sequence that this side offered stays unused until the first response, however late it is.
+    _response_policy: DestinationPolicy = field(init=False)
     _services: dict[str, _Hosted] = field(default_factory=dict)
     _callbacks: dict[str, Callback] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._response_policy = replace(self.default_policy, unused_timeout=None)
 
     def add_service(
         self,
@@ -79,7 +84,7 @@ class Registry:
 
     def policy(self, service: str | None) -> DestinationPolicy:
         hosted = self._services.get(service) if service is not None else None
-        return hosted.policy if hosted is not None else self.default_policy
+        return hosted.policy if hosted is not None else self._response_policy
 
     def understands(self, service: str | None) -> frozenset[str]:
         hosted = self._services.get(service) if service is not None else None

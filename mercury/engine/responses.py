@@ -70,7 +70,7 @@ def _about_acknowledgement(batch: Batch, identifier: str | None, fault: Fault) -
 def _source(batch: Batch, draft: Draft, fault: Fault) -> RmsRecord | None:
     """The source sequence a fault is about: by its detail, by what it answers, or by the message it relates to."""
     if fault.identifier is not None:
-        named = batch.rms_by_identifier(fault.identifier)
+        named = batch.rms(draft, fault.identifier)
         if named is not None or fault.code in ABOUT_A_SEQUENCE:
             return named  # about an acknowledgement that rode along, it must not fail the sequence it rode on
     request = draft.arrival.request
@@ -79,11 +79,11 @@ def _source(batch: Batch, draft: Draft, fault: Fault) -> RmsRecord | None:
     relates_to = draft.envelope.relates_to
     if relates_to is None:
         return None
-    for record in batch.records():
-        if record.create_message_id == relates_to:
-            return record
+    made = batch.rms_by_create(draft, relates_to)
+    if made is not None:
+        return made
     row = batch.tx.rms.row(relates_to)
-    return batch.rms_by_id(row.sequence_id or "") if row is not None else None
+    return batch.rms_of(draft, row) if row is not None else None
 
 
 def _final_ranges(draft: Draft, record: RmsRecord, fault: Fault) -> Ranges | None:

@@ -57,6 +57,8 @@ class DestinationPolicy:
     acknowledge_every: int = 16
     #: A sequence nothing was heard of for so long is ended; ``None`` = never.
     inactivity_timeout: float | None = 7 * 86400.0
+    #: A sequence that was created and never used is ended after so long; ``None`` = as any other.
+    unused_timeout: float | None = 12 * 3600.0
     #: No sequence lives longer; ``None`` = as long as its source wants.
     max_expires: float | None = None
     #: How long an ended sequence still answers. Must outlast any peer's retries.
@@ -80,6 +82,7 @@ class DestinationPolicy:
         at_least(1, max_backlog=self.max_backlog, max_attempts=self.max_attempts)
         at_least(0, acknowledgement_interval=self.acknowledgement_interval, tombstone=self.tombstone)
         above(0, inactivity_timeout=self.inactivity_timeout, max_expires=self.max_expires)
+        above(0, unused_timeout=self.unused_timeout)
         withholds = self.incomplete_behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
         if withholds and self.acknowledge_at is AcknowledgeAt.DELIVERY:
             raise ConfigurationError(

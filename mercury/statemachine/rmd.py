@@ -257,7 +257,9 @@ class RMDSequence:
         self.ack_due = due if self.ack_due is None else min(self.ack_due, due)
 
     def _inactive_at(self, policy: DestinationPolicy) -> float | None:
-        return None if policy.inactivity_timeout is None else self.last_heard + policy.inactivity_timeout
+        limits = (policy.inactivity_timeout, policy.unused_timeout if not self.used else None)
+        shortest = min((limit for limit in limits if limit is not None), default=None)
+        return None if shortest is None else self.last_heard + shortest
 
     def _fault(self, code: FaultCode, reason: str, max_message_number: int | None = None) -> Fault:
         return Fault(code=code, reason=reason, identifier=self.identifier, max_message_number=max_message_number)

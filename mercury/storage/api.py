@@ -122,8 +122,11 @@ class RMDSequenceManager(Protocol):
     def read(self, identifier: str) -> RmdRecord | None:
         """The committed record, or this transaction's own; without a lock."""
 
-    def find_created(self, create_message_id: str, acks_to: str) -> str | None:
-        """The identifier of the sequence that this CreateSequence has made before (RM-CS-13)."""
+    def find_created(self, create_key: str) -> str | None:
+        """The identifier of the sequence that this CreateSequence has made before (RM-CS-13).
+
+        :param create_key: see `mercury.storage.records.create_key`.
+        """
 
     def insert(self, record: RmdRecord) -> None:
         """A new sequence. Two made from the same CreateSequence at once: the later commit raises `Conflict`."""
@@ -134,8 +137,15 @@ class RMDSequenceManager(Protocol):
     def delete(self, identifier: str) -> None:
         """Forget a sequence. It must be locked."""
 
-    def open_count(self) -> int:
-        """How many sequences are not tombstones."""
+    def open_count(self, owner: str | None = None) -> int:
+        """How many sequences are not tombstones: all, or those of one owner (`RmdRecord.owner`)."""
+
+    def idle(self, heard_before: float, limit: int, owner: str | None = None) -> list[str]:
+        """Sequences that peers made, are not tombstones and were last heard of before a time; the oldest first.
+
+        :param heard_before: seconds since the epoch.
+        :param owner: only those of one owner.
+        """
 
     def all(self) -> list[RmdRecord]:
         """All, as committed."""

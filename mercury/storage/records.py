@@ -72,6 +72,8 @@ class Channel:
     role: Role = Role.REQUEST
     #: The other sequence of the pair: with RESPONSE the peer's sequence of requests.
     pair: str | None = None
+    #: With RESPONSE: the identity that made the sequence of requests; ``None`` = the HTTP layer knew none.
+    identity: str | None = None
 
     @property
     def endpoint(self) -> str:
@@ -180,6 +182,15 @@ class RmsRecord:
         return own
 
 
+@lru_cache(maxsize=4096)
+def create_key(message_id: str, acks_to: str, service: str | None, offered: str | None, owner: str) -> str:
+    """By what a repeated CreateSequence is known (RM-CS-13): all of these agree, or it asks for another sequence.
+
+    MessageID and AcksTo alone do not tell two clients apart: both may be chosen badly, and AcksTo is often anonymous.
+    """
+    return hashlib.sha256("\0".join((message_id, acks_to, service or "", offered or "", owner)).encode()).hexdigest()
+
+
 @dataclass(kw_only=True)
 class RmdRecord:
     """A sequence at its destination."""
@@ -196,8 +207,14 @@ class RmdRecord:
     response_channel: Channel | None = None
     #: The URL it was made at, as the peer wrote it.
     to: str = ""
-    #: Where the peer's request came from, for the log.
+    #: The network address that CreateSequence came from.
     peer: str = ""
+    #: Who made it, as the HTTP layer established it (TLS, or the application's ``authenticate``); ``None`` = unknown.
+    identity: str | None = None
+    #: The identifier that CreateSequence offered for responses.
+    offered: str | None = None
+    #: Of a sequence that this side offered: the endpoint it was offered to.
+    offered_to: str = ""
     #: Acknowledgements that could not be delivered in a row.
     ack_failures: int = 0
     due: float | None = None
@@ -205,6 +222,18 @@ class RmdRecord:
     @property
     def identifier(self) -> str:
         return self.machine.identifier
+
+    @property
+    def owner(self) -> str:
+        """Whose quota it counts against: the identity where one is known, else the network address."""
+        return self.identity or self.peer
+
+    @property
+    def create_key(self) -> str | None:
+        """What a repetition of its CreateSequence has in common with it; see `create_key`."""
+        if self.create_message_id is None:
+            return None
+        return create_key(self.create_message_id, self.acks_to.address, self.service, self.offered, self.owner)
 
     def copy(self) -> RmdRecord:
         own = shallow(self)

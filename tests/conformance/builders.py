@@ -68,6 +68,11 @@ def rmd_record(identifier: str = "urn:rmd:1", **more: Any) -> RmdRecord:
     return RmdRecord(machine=machine, protocol=Protocol(), created_at=NOW, **more)
 
 
+def made_from(message_id: str, **more: Any) -> str:
+    """The key of the CreateSequence that `rmd_record` stands for."""
+    return rmd_record(create_message_id=message_id, **more).create_key or ""
+
+
 def buffer(
     sequence: str = "urn:rmd:1",
     *,
@@ -122,6 +127,7 @@ FULL_CHANNEL = Channel(
     reply_to=ENDPOINT,
     role=Role.RESPONSE,
     pair="urn:uuid:pair",
+    identity="CN=täg",
 )
 
 #: As it is handed to `append`: the rest is given by the store, or later.
@@ -201,7 +207,10 @@ FULL_RMD = RmdRecord(
     create_message_id="urn:uuid:create-rmd",
     response_channel=FULL_CHANNEL,
     to="http://me.example/services/täg",
-    peer="192.0.2.7:4711",
+    peer="192.0.2.7",
+    identity="CN=täg",
+    offered="urn:uuid:offered",
+    offered_to="http://server.example/täg",
     ack_failures=2,
     due=NOW + 5.25,
 )

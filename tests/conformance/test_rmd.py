@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mercury.errors import Conflict
 from mercury.statemachine.messages import EndpointReference
 from mercury.storage.api import StorageManager, Topic
 from mercury.storage.records import RmdRecord
 
-from .builders import NOW, rmd_record
+from .builders import NOW, made_from, rmd_record
 from .ending import ending
-
-ACKS_TO = "http://client.example/acks"
 
 
 def insert(store: StorageManager, *records: RmdRecord) -> None:
@@ -28,16 +28,23 @@ def open_count(store: StorageManager) -> int:
 
 
 def test_a_sequence_is_found_by_the_request_that_made_it(store: StorageManager) -> None:
-    """RM-CS-13: the MessageID and AcksTo together; another peer may use the same MessageID."""
-    insert(store, rmd_record("urn:a", create_message_id="create"))
-    insert(
-        store, rmd_record("urn:b", create_message_id="create", acks_to=EndpointReference("http://other.example/acks"))
+    """RM-CS-13: everything that tells two clients apart; another peer may use the same MessageID."""
+    others: tuple[dict[str, Any], ...] = (
+        {"acks_to": EndpointReference("http://other.example/acks")},
+        {"service": "another"},
+        {"offered": "urn:offered"},
+        {"peer": "192.0.2.8"},
+        {"identity": "CN=other"},
     )
+    insert(store, rmd_record("urn:a", create_message_id="create"))
+    for number, different in enumerate(others):
+        insert(store, rmd_record(f"urn:{number}", create_message_id="create", **different))
     with store.transaction() as tx:
-        assert tx.rmd.find_created("create", ACKS_TO) == "urn:a"
-        assert tx.rmd.find_created("create", "http://other.example/acks") == "urn:b"
-        assert tx.rmd.find_created("create", "http://third.example/acks") is None
-        assert tx.rmd.find_created("another", ACKS_TO) is None
+        assert tx.rmd.find_created(made_from("create")) == "urn:a"
+        for number, different in enumerate(others):
+            assert tx.rmd.find_created(made_from("create", **different)) == f"urn:{number}"
+        assert tx.rmd.find_created(made_from("create", peer="192.0.2.9")) is None
+        assert tx.rmd.find_created(made_from("another")) is None
 
 
 def test_one_request_makes_one_sequence(store: StorageManager) -> None:
@@ -61,10 +68,10 @@ def test_a_request_may_make_a_sequence_again_when_the_first_is_forgotten(store: 
         tx.rmd.lock(["urn:a"])
         tx.rmd.delete("urn:a")
     with store.transaction() as tx:
-        assert tx.rmd.find_created("create", ACKS_TO) is None
+        assert tx.rmd.find_created(made_from("create")) is None
     insert(store, rmd_record("urn:b", create_message_id="create"))
     with store.transaction() as tx:
-        assert tx.rmd.find_created("create", ACKS_TO) == "urn:b"
+        assert tx.rmd.find_created(made_from("create")) == "urn:b"
 
 
 def test_a_sequence_that_was_made_in_a_savepoint_that_failed_is_not_found(store: StorageManager) -> None:
@@ -72,7 +79,7 @@ def test_a_sequence_that_was_made_in_a_savepoint_that_failed_is_not_found(store:
         with ending(tx.savepoint(), ZeroDivisionError):
             tx.rmd.insert(rmd_record("urn:a", create_message_id="create"))
             raise ZeroDivisionError
-        assert tx.rmd.find_created("create", ACKS_TO) is None
+        assert tx.rmd.find_created(made_from("create")) is None
         assert tx.rmd.read("urn:a") is None
         tx.rmd.insert(rmd_record("urn:b", create_message_id="create"))
     with store.transaction() as tx:
@@ -92,7 +99,7 @@ def test_a_saved_sequence_is_changed(store: StorageManager) -> None:
         tx.rmd.save(record)
     with store.transaction() as tx:
         assert tx.rmd.read("urn:rmd:1") == record
-        assert tx.rmd.find_created("", ACKS_TO) is None
+        assert tx.rmd.find_created("") is None
 
 
 def test_a_deleted_sequence_is_gone(store: StorageManager) -> None:
@@ -156,3 +163,35 @@ def test_what_is_put_off_is_not_due(store: StorageManager) -> None:
 def test_the_kinds_of_work_have_times_of_their_own(store: StorageManager) -> None:
     insert(store, rmd_record(due=NOW))
     assert (store.next_due(Topic.RMS), store.next_due(Topic.INVOKER)) == (None, None)
+
+
+# --- whose they are ---------------------------------------------------------------------------------------------------
+
+
+def test_open_sequences_are_counted_for_one_owner(store: StorageManager) -> None:
+    insert(store, rmd_record("urn:a", peer="192.0.2.1"), rmd_record("urn:b", peer="192.0.2.1", ended_at=NOW))
+    insert(store, rmd_record("urn:c", peer="192.0.2.1", identity="CN=client"), rmd_record("urn:d", peer="192.0.2.2"))
+    with store.transaction() as tx:
+        assert [tx.rmd.open_count(owner) for owner in ("192.0.2.1", "CN=client", "192.0.2.3")] == [1, 1, 0]
+        record = tx.rmd.lock(["urn:a"])["urn:a"]
+        record.machine.ended_at = NOW
+        tx.rmd.save(record)
+    with store.transaction() as tx:
+        assert tx.rmd.open_count("192.0.2.1") == 0
+        assert tx.rmd.open_count() == 2
+
+
+def test_idle_sequences_are_found_the_oldest_first(store: StorageManager) -> None:
+    for number, heard in enumerate((NOW - 10, NOW - 30, NOW - 20, NOW)):
+        record = rmd_record(f"urn:{number}", create_message_id=f"create {number}", peer=f"192.0.2.{number % 2}")
+        record.machine.last_heard = heard
+        insert(store, record)
+    ended = rmd_record("urn:ended", create_message_id="create ended", ended_at=NOW)
+    offered = rmd_record("urn:offered")
+    for record in (ended, offered):
+        record.machine.last_heard = NOW - 100
+        insert(store, record)
+    with store.transaction() as tx:
+        assert tx.rmd.idle(NOW - 5, 10) == ["urn:1", "urn:2", "urn:0"]
+        assert tx.rmd.idle(NOW - 5, 2) == ["urn:1", "urn:2"]
+        assert tx.rmd.idle(NOW - 5, 10, "192.0.2.0") == ["urn:2", "urn:0"]

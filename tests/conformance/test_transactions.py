@@ -11,7 +11,7 @@ from mercury.errors import Conflict, StorageError
 from mercury.storage.api import StorageManager, Topic, Transaction
 from mercury.storage.records import InboundKind, RmdRecord, RmsRecord
 
-from .builders import KEY, NOW, buffer, inbound, letter, marker, rmd_record, rms_record, row
+from .builders import KEY, NOW, buffer, inbound, letter, made_from, marker, rmd_record, rms_record, row
 from .conftest import StoreFactory
 from .ending import ending
 from .outbox import Outbox, ids, number_in, single
@@ -38,7 +38,7 @@ def seen(store: StorageManager, name: str = "new") -> list[bool]:
     with store.transaction() as tx:
         looks = [
             tx.rmd.read(f"urn:rmd:{name}") is not None,
-            tx.rmd.find_created(f"create {name}", "http://client.example/acks") is not None,
+            tx.rmd.find_created(made_from(f"create {name}")) is not None,
             any(record.identifier == f"urn:rmd:{name}" for record in tx.rmd.all()),
             tx.rmd.open_count() > 0,
             tx.invoker.read(f"urn:rmd:{name}") is not None,
@@ -173,7 +173,7 @@ def test_a_transaction_sees_its_own_sequences(store: StorageManager) -> None:
         record = rmd_record(create_message_id="create")
         tx.rmd.insert(record)
         tx.invoker.insert(buffer())
-        assert tx.rmd.find_created("create", record.acks_to.address) == record.identifier
+        assert tx.rmd.find_created(record.create_key or "") == record.identifier
         record.ack_failures = 2
         tx.rmd.save(record)
         assert tx.rmd.read(record.identifier) == record

@@ -9,7 +9,7 @@ import pytest
 from mercury.errors import SequenceFailed
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol
 
-from .foreign import Foreign, brought
+from .foreign import Foreign, answer_to, brought
 from .harness import Pair
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
@@ -99,7 +99,9 @@ def test_without_an_address_the_end_by_the_peer_is_the_end_of_the_responses() ->
     # RM-TRM-05
     busy = Busy(listens=False)
     identifier = busy.client.source().machine.identifier or ""
-    brought(busy.client, Foreign().terminate(identifier, message_id="urn:end", reply_to="anonymous"))
+    busy.pair.now += 10  # the request is repeated
+    busy.client.turn()
+    answer_to(busy.client, Foreign().terminate(identifier, reply_to="anonymous"), purpose="message")
     busy.assert_lost()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -20,26 +21,32 @@ class CommittedRmd:
     def __init__(self) -> None:
         self.records: dict[str, RmdRecord] = {}
         self.open = 0
-        self.by_create: dict[tuple[str, str], str] = {}
+        self.open_by_owner: Counter[str] = Counter()
+        self.by_create: dict[str, str] = {}
         #: Only the sequences that have something due at some time.
         self.times: dict[str, float] = {}
 
     def install(self, identifier: str, record: RmdRecord | None) -> None:
         old = self.records.pop(identifier, None)
         self.times.pop(identifier, None)
-        if old is not None and not old.machine.tombstone:
-            self.open -= 1
-        if old is not None and old.create_message_id is not None:
-            self.by_create.pop((old.create_message_id, old.acks_to.address), None)
+        if old is not None:
+            if not old.machine.tombstone:
+                self.open -= 1
+                self.open_by_owner[old.owner] -= 1
+                if not self.open_by_owner[old.owner]:
+                    del self.open_by_owner[old.owner]
+            if old.create_key is not None:
+                self.by_create.pop(old.create_key, None)
         if record is None:
             return
         self.records[identifier] = record
-        if record.create_message_id is not None:
-            self.by_create[record.create_message_id, record.acks_to.address] = identifier
+        if record.create_key is not None:
+            self.by_create[record.create_key] = identifier
         if record.due is not None:
             self.times[identifier] = record.due
         if not record.machine.tombstone:
             self.open += 1
+            self.open_by_owner[record.owner] += 1
 
     def bring_forward(self, now: float, longest: float) -> int:
         """Make due the sequences whose acknowledgement is farther ahead than ``longest``. Returns how many."""
@@ -85,12 +92,12 @@ class MemoryRmd:
             record = self._committed.records.get(identifier)
             return record.copy() if record else None
 
-    def find_created(self, create_message_id: str, acks_to: str) -> str | None:
+    def find_created(self, create_key: str) -> str | None:
         for record in self.inserted:
-            if (record.create_message_id, record.acks_to.address) == (create_message_id, acks_to):
+            if record.create_key == create_key:
                 return record.identifier
         with self._tx.store.mutex:
-            return self._committed.by_create.get((create_message_id, acks_to))
+            return self._committed.by_create.get(create_key)
 
     def insert(self, record: RmdRecord) -> None:
         self._tx.locks.adopt(order.RMD, record.identifier)
@@ -105,9 +112,22 @@ class MemoryRmd:
         self._tx.require(order.RMD, identifier)
         self.changed[identifier] = None
 
-    def open_count(self) -> int:
+    def open_count(self, owner: str | None = None) -> int:
         with self._tx.store.mutex:
-            return self._committed.open
+            return self._committed.open if owner is None else self._committed.open_by_owner[owner]
+
+    def idle(self, heard_before: float, limit: int, owner: str | None = None) -> list[str]:
+        with self._tx.store.mutex:
+            records = self._committed.records.values()
+            idle = sorted(
+                (record.machine.last_heard, record.identifier)
+                for record in records
+                if record.create_message_id is not None
+                and not record.machine.tombstone
+                and record.machine.last_heard < heard_before
+                and owner in (None, record.owner)
+            )
+        return [identifier for _, identifier in idle[:limit]]
 
     def all(self) -> list[RmdRecord]:
         with self._tx.store.mutex:
@@ -117,8 +137,7 @@ class MemoryRmd:
 
     def check(self) -> None:
         for record in self.inserted:
-            made_from = (record.create_message_id or "", record.acks_to.address)
-            if record.create_message_id is not None and made_from in self._committed.by_create:
+            if record.create_key in self._committed.by_create:
                 raise Conflict("the same CreateSequence has made a sequence meanwhile")
 
     def install(self) -> set[Topic]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy import and_, bindparam, delete, func, select
 
 from mercury.storage.api import Topic
 from mercury.storage.order import RMD
@@ -53,14 +53,11 @@ class SqlRmd:
         rows = self._tx.read(ONE, {"identifier": identifier})
         return rmd_record(rows[0]) if rows else None
 
-    def find_created(self, create_message_id: str, acks_to: str) -> str | None:
+    def find_created(self, create_key: str) -> str | None:
         for record in self._known.values():
-            if record and (record.create_message_id, record.acks_to.address) == (create_message_id, acks_to):
+            if record and record.create_key == create_key:
                 return record.identifier
-        query = select(TABLE.c.identifier).where(
-            TABLE.c.create_message_id == create_message_id, TABLE.c.acks_to_address == acks_to
-        )
-        rows = self._tx.read(query)
+        rows = self._tx.read(select(TABLE.c.identifier).where(TABLE.c.create_key == create_key))
         return rows[0]["identifier"] if rows else None
 
     def insert(self, record: RmdRecord) -> None:
@@ -85,9 +82,18 @@ class SqlRmd:
         self._known[identifier] = None
         self._changed.pop(identifier, None)
 
-    def open_count(self) -> int:
-        rows = self._tx.read(select(func.count().label("open")).select_from(TABLE).where(TABLE.c.ended_at.is_(None)))
+    def open_count(self, owner: str | None = None) -> int:
+        query = select(func.count().label("open")).select_from(TABLE).where(TABLE.c.ended_at.is_(None))
+        rows = self._tx.read(query if owner is None else query.where(TABLE.c.owner == owner))
         return int(rows[0]["open"])
+
+    def idle(self, heard_before: float, limit: int, owner: str | None = None) -> list[str]:
+        made_by_peers = and_(TABLE.c.ended_at.is_(None), TABLE.c.create_message_id.is_not(None))
+        query = select(TABLE.c.identifier).where(made_by_peers, TABLE.c.last_heard < heard_before)
+        if owner is not None:
+            query = query.where(TABLE.c.owner == owner)
+        rows = self._tx.read(query.order_by(TABLE.c.last_heard, TABLE.c.identifier).limit(limit))
+        return [row["identifier"] for row in rows]
 
     def all(self) -> list[RmdRecord]:
         return [rmd_record(row) for row in self._tx.read(select(TABLE).order_by(TABLE.c.created_at))]

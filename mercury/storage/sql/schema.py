@@ -90,7 +90,6 @@ RMD_SEQUENCE = _table(
     _maybe_time("ack_due"),
     _number("unacknowledged"),
     _text("protocol"),
-    _text("acks_to_address"),
     _text("acks_to"),
     _time("created_at"),
     _maybe_text("service"),
@@ -98,16 +97,28 @@ RMD_SEQUENCE = _table(
     _maybe_text("response_channel"),
     _text("to"),
     _text("peer"),
+    _maybe_text("identity"),
+    #: The identity, or else the network address.
+    _text("owner"),
+    _maybe_text("offered"),
+    _text("offered_to"),
+    #: Two CreateSequences with the same key ask for the same sequence.
+    _maybe_text("create_key"),
     _number("ack_failures"),
     _maybe_time("due"),
 )
 Index(
     "mercury_rmd_sequence_created",
-    RMD_SEQUENCE.c.create_message_id,
-    RMD_SEQUENCE.c.acks_to_address,
+    RMD_SEQUENCE.c.create_key,
     unique=True,
-    postgresql_where=text("create_message_id is not null"),
-    sqlite_where=text("create_message_id is not null"),
+    postgresql_where=text("create_key is not null"),
+    sqlite_where=text("create_key is not null"),
+)
+Index(
+    "mercury_rmd_sequence_owner",
+    RMD_SEQUENCE.c.owner,
+    postgresql_where=text("ended_at is null"),
+    sqlite_where=text("ended_at is null"),
 )
 Index(
     "mercury_rmd_sequence_due",

@@ -147,7 +147,6 @@ def upgrade(op: Operations) -> None:
         sa.Column("ack_due", sa.Double(), nullable=True),
         sa.Column("unacknowledged", sa.BigInteger(), nullable=False),
         sa.Column("protocol", sa.Text(), nullable=False),
-        sa.Column("acks_to_address", sa.Text(), nullable=False),
         sa.Column("acks_to", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("service", sa.Text(), nullable=True),
@@ -155,6 +154,11 @@ def upgrade(op: Operations) -> None:
         sa.Column("response_channel", sa.Text(), nullable=True),
         sa.Column("to", sa.Text(), nullable=False),
         sa.Column("peer", sa.Text(), nullable=False),
+        sa.Column("identity", sa.Text(), nullable=True),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("offered", sa.Text(), nullable=True),
+        sa.Column("offered_to", sa.Text(), nullable=False),
+        sa.Column("create_key", sa.Text(), nullable=True),
         sa.Column("ack_failures", sa.BigInteger(), nullable=False),
         sa.Column("due", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("identifier"),
@@ -162,10 +166,18 @@ def upgrade(op: Operations) -> None:
     op.create_index(
         "mercury_rmd_sequence_created",
         "mercury_rmd_sequence",
-        ["create_message_id", "acks_to_address"],
+        ["create_key"],
         unique=True,
-        postgresql_where=sa.text("create_message_id is not null"),
-        sqlite_where=sa.text("create_message_id is not null"),
+        postgresql_where=sa.text("create_key is not null"),
+        sqlite_where=sa.text("create_key is not null"),
+    )
+    op.create_index(
+        "mercury_rmd_sequence_owner",
+        "mercury_rmd_sequence",
+        ["owner"],
+        unique=False,
+        postgresql_where=sa.text("ended_at is null"),
+        sqlite_where=sa.text("ended_at is null"),
     )
     op.create_index(
         "mercury_rmd_sequence_due",

@@ -1,0 +1,37 @@
+"""Who may speak for a sequence (WS-RM section 5, SEC-01): the identity that made it, or the endpoint it belongs to.
+
+An identity is what the HTTP layer established: the subject of a TLS client certificate, or what the application's
+``authenticate`` returned. Where none is known, knowing the identifier of a sequence is all that is asked for; it is
+random, and has to travel over TLS.
+"""
+
+from __future__ import annotations
+
+from mercury.engine.exchange import Arrival
+from mercury.storage.records import RmdRecord, RmsRecord, Role
+
+
+def owns_destination(arrival: Arrival, record: RmdRecord) -> bool:
+    """Whether messages, AckRequested, CloseSequence and TerminateSequence of a received sequence count here."""
+    if arrival.request is not None:
+        # It is a reply: it speaks for what was exchanged with the endpoint that it comes from.
+        channel = record.response_channel
+        endpoints = (record.offered_to, record.acks_to.address, channel.endpoint if channel is not None else "")
+        return arrival.request.url in endpoints
+    return record.identity is None or record.identity == arrival.identity
+
+
+def owns_source(arrival: Arrival, record: RmsRecord) -> bool:
+    """Whether acknowledgements, responses and faults about one of our own sequences count here."""
+    channel = record.channel
+    if arrival.request is not None:
+        same_pair = channel.pair is not None and channel.pair in (arrival.request.rmd, arrival.request.pair)
+        return arrival.request.url == channel.endpoint or same_pair
+    if channel.role is Role.REQUEST and channel.reply_to.anonymous:
+        return False  # RM-ACK-10: everything about it comes back on connections of ours
+    return channel.identity is None or channel.identity == arrival.identity
+
+
+def may_carry_on(arrival: Arrival, record: RmdRecord) -> bool:
+    """Whether a new sequence may name this one as the sequence that it follows."""
+    return record.service == arrival.service and owns_destination(arrival, record)

@@ -1,0 +1,60 @@
+"""How many sequences peers may hold open, and which idle ones make room for a new one.
+
+Many clients never end their sequences (a process that creates one and exits): the newest use wins over the oldest
+idle one, so that such a client neither fills the endpoint for others nor is refused itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mercury.engine.parts import EngineSettings
+from mercury.storage.api import Transaction
+from mercury.storage.records import RmdRecord
+
+if TYPE_CHECKING:
+    from mercury.engine.batch import Batch
+
+
+def idle_sequences(tx: Transaction, settings: EngineSettings, owner: str, now: float, wanted: int) -> Iterator[str]:
+    """The sequences that may have to end so that ``wanted`` new ones of this owner can be made; to be locked."""
+    before = now - settings.idle_sequence
+    if owner and tx.rmd.open_count(owner) + wanted > settings.max_sequences_per_peer:
+        yield from tx.rmd.idle(before, wanted, owner)
+    if tx.rmd.open_count() + wanted > settings.max_sequences:
+        yield from tx.rmd.idle(before, wanted)
+
+
+def make_room(batch: Batch, owner: str) -> str | None:
+    """End idle sequences, which are locked, until one more of this owner fits; else why there is no room.
+
+    They end by their expiry, which the destination worker sees next.
+    """
+    settings = batch.parts.settings
+    if owner:
+        open_now = batch.tx.rmd.open_count(owner) + batch.made(owner)
+        if not _fits(batch, open_now, settings.max_sequences_per_peer, owner):
+            return "too many sequences of this peer are open; try again later"
+    if not _fits(batch, batch.tx.rmd.open_count() + batch.made(), settings.max_sequences, None):
+        return "too many sequences are open; try again later"
+    return None
+
+
+def _fits(batch: Batch, open_now: int, limit: int, owner: str | None) -> bool:
+    before = batch.now - batch.parts.settings.idle_sequence
+    for record in sorted(batch.rmds.values(), key=lambda each: each.machine.last_heard):
+        if open_now < limit:
+            return True
+        if not _ends(record, before, owner):
+            continue
+        if record.machine.expires_at is None or record.machine.expires_at > batch.now:
+            record.machine.expires_at = batch.now
+            batch.change_rmd(record)
+        open_now -= 1
+    return open_now < limit
+
+
+def _ends(record: RmdRecord, before: float, owner: str | None) -> bool:
+    idle = record.create_message_id is not None and record.machine.last_heard < before
+    return idle and not record.machine.tombstone and owner in (None, record.owner)

@@ -1,0 +1,249 @@
+"""Whose sequence is it: strangers who know an identifier, a MessageID or an address get nothing of it (SEC-01)."""
+
+from __future__ import annotations
+
+import pytest
+
+from mercury.engine.exchange import Arrival
+from mercury.wire.envelope import HttpMessage
+
+from .foreign import RM10_SOAP11, RM11_SOAP12, Foreign, answer_to, identifier_in
+from .harness import Node, Pair, World, name_of
+from .harness.words import SERVICE
+
+DIALECTS = pytest.mark.parametrize("foreign", [Foreign(RM11_SOAP12), Foreign(RM10_SOAP11)], ids=["1.1", "1.0"])
+OWNER, STRANGER = "CN=owner", "CN=stranger"
+
+
+def post(
+    node: Node,
+    http: HttpMessage,
+    *,
+    identity: str | None = None,
+    peer: str = "192.0.2.1",
+    service: str | None = SERVICE,
+) -> HttpMessage:
+    """Somebody posts this; returns the reply."""
+    url = node.service_url if service is not None else node.responses_url
+    answers = node.receive([Arrival(http=http, service=service, url=url, peer=peer, identity=identity)])
+    assert answers is not None
+    node.post(list(answers[0].posts))
+    return answers[0].http
+
+
+def server(**settings: int | float) -> Node:
+    return Node("server", World(), **settings)
+
+
+# --- CreateSequence --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"peer": "192.0.2.1"}, {"peer": "192.0.2.2"}),
+        ({"identity": OWNER}, {"identity": STRANGER}),
+        ({"identity": OWNER}, {"identity": None}),
+    ],
+    ids=["address", "identity", "no identity"],
+)
+def test_two_clients_with_the_same_message_id_get_two_sequences(first: dict[str, str], second: dict[str, str]) -> None:
+    node, foreign = server(), Foreign()
+    mine = identifier_in(post(node, foreign.create(message_id="urn:same"), **first))
+    theirs = identifier_in(post(node, foreign.create(message_id="urn:same"), **second))
+    assert mine != theirs
+    post(node, foreign.note(mine, 1, "mine"), **first)
+    post(node, foreign.note(theirs, 1, "theirs"), **second)
+    node.world.advance(1)
+    assert sorted(node.handled) == ["mine", "theirs"]
+
+
+def test_another_offer_or_another_service_is_another_sequence() -> None:
+    node, foreign = server(), Foreign()
+    asked = [foreign.create(message_id="urn:same", offer=offer) for offer in ("urn:offer:1", "urn:offer:2")]
+    made = [identifier_in(post(node, http)) for http in asked]
+    assert len(set(made)) == 2
+    assert identifier_in(post(node, asked[0])) == made[0], "the same CreateSequence again gets the same answer"
+
+
+# --- the destination's side ------------------------------------------------------------------------------------------
+
+
+@DIALECTS
+def test_messages_and_ends_count_from_the_identity_that_made_the_sequence_only(foreign: Foreign) -> None:
+    node = server()
+    sequence = identifier_in(post(node, foreign.create(), identity=OWNER))
+    post(node, foreign.note(sequence, 1, "mine"), identity=OWNER)
+    for http in (
+        foreign.note(sequence, 2, "forged"),
+        foreign.terminate(sequence, message_id="urn:end"),
+        foreign.alone(foreign.ack_requested(sequence)),
+    ):
+        for identity in (STRANGER, None):
+            assert name_of(post(node, http, identity=identity)) == "fault UnknownSequence"
+    node.world.advance(1)
+    assert node.handled == ["mine"]
+    assert not node.destination().machine.final
+    assert name_of(post(node, foreign.note(sequence, 2, "mine too"), identity=OWNER)) == "acknowledgement"
+
+
+def test_close_by_a_stranger_closes_nothing() -> None:
+    node, foreign = server(), Foreign()
+    sequence = identifier_in(post(node, foreign.create(), identity=OWNER))
+    assert name_of(post(node, foreign.close(sequence, 1), identity=STRANGER)) == "fault UnknownSequence"
+    assert not node.destination().machine.closed
+
+
+def test_what_was_received_of_an_ended_sequence_is_told_to_its_owner_only() -> None:
+    node, foreign = server(), Foreign()
+    sequence = identifier_in(post(node, foreign.create(), identity=OWNER))
+    post(node, foreign.note(sequence, 1), identity=OWNER)
+    post(node, foreign.terminate(sequence, 1, message_id="urn:end"), identity=OWNER)
+    assert b"SequenceAcknowledgement" not in post(node, foreign.note(sequence, 2), identity=STRANGER).body
+
+
+def test_a_stranger_can_not_end_a_sequence_by_following_it() -> None:
+    node, foreign = server(), Foreign()
+    sequence = identifier_in(post(node, foreign.create(), identity=OWNER))
+    forged = identifier_in(post(node, foreign.create(follows=sequence), identity=STRANGER))
+    post(node, foreign.note(forged, 1, "theirs"), identity=STRANGER)
+    assert name_of(post(node, foreign.note(sequence, 1, "mine"), identity=OWNER)) == "acknowledgement"
+    node.world.advance(1)
+    assert sorted(node.handled) == ["mine", "theirs"]
+
+
+def test_without_an_identity_the_identifier_is_the_key() -> None:
+    """docs/guarantees.md says so: it is random, and has to travel over TLS."""
+    node, foreign = server(), Foreign()
+    sequence = identifier_in(post(node, foreign.create(), peer="192.0.2.1"))
+    reply = post(node, foreign.note(sequence, 1), peer="192.0.2.2")
+    assert name_of(reply) == "acknowledgement"
+
+
+# --- the source's side -----------------------------------------------------------------------------------------------
+
+
+def test_a_server_can_not_acknowledge_the_messages_to_another_on_its_own_connection() -> None:
+    pair, foreign = Pair(), Foreign()
+    link = pair.link(listens=False)
+    link.notes("warm up")
+    pair.advance(1)
+    sequence = pair.client.source().machine.identifier or ""
+    pair.lose("message 2", 1)
+    link.notes("not delivered yet")
+    pair.client.turn()
+    elsewhere = pair.client.to("http://hostile/services/orders", "other", listens=False)
+    elsewhere.notes("anything")
+    pair.client.turn()
+    forged = foreign.acknowledgement(sequence, ((1, 2),), final=True)
+    record = next(each for each in pair.client.sources() if each.machine.identifier == sequence)
+    answer_to(pair.client, foreign.alone(forged), purpose="CreateSequence")
+    assert record.machine.acknowledged.count == 1
+    pair.advance(60)
+    assert pair.server.handled == ["warm up", "not delivered yet"]
+
+
+@pytest.mark.parametrize("code", ["UnknownSequence", "SequenceTerminated"])
+def test_a_server_can_not_end_the_sequence_to_another_by_a_fault(code: str) -> None:
+    pair, foreign = Pair(), Foreign()
+    link = pair.link(listens=False)
+    link.notes("one")
+    pair.advance(1)
+    sequence = pair.client.source().machine.identifier or ""
+    pair.client.to("http://hostile/services/orders", "other", listens=False).notes("anything")
+    pair.client.turn()
+    answer_to(pair.client, foreign.fault(code, sequence), purpose="CreateSequence")
+    link.notes("two")
+    pair.advance(60)
+    assert pair.server.handled == ["one", "two"]
+
+
+def test_a_post_can_not_speak_for_a_server_that_answers_on_connections_of_ours() -> None:
+    pair, foreign = Pair(), Foreign()
+    pair.lose("message 1", 1)
+    pair.link(listens=False).notes("one")
+    pair.run()
+    sequence = pair.client.source().machine.identifier or ""
+    forged = foreign.alone(foreign.acknowledgement(sequence, ((1, 1),)))
+    post(pair.client, forged, service=None)
+    assert not pair.client.source().machine.acknowledged
+    pair.advance(60)
+    assert pair.server.handled == ["one"]
+
+
+def test_responses_are_acknowledged_by_the_identity_that_made_the_requests_only() -> None:
+    node, foreign = server(), Foreign()
+    reply = post(node, foreign.create(offer="urn:offered"), identity=OWNER)
+    post(node, foreign.ask(identifier_in(reply), 1), identity=OWNER)
+    node.world.advance(1)
+    (source,) = node.sources()
+    forged = foreign.alone(foreign.acknowledgement("urn:offered", ((1, 1),)))
+    assert name_of(post(node, forged, identity=STRANGER)) == "fault UnknownSequence"
+    assert not source.machine.acknowledged
+
+
+def test_who_sends_the_first_response_owns_the_sequence_that_was_offered() -> None:
+    pair, foreign = Pair(), Foreign()
+    pair.nodes.pop("server")
+    link = pair.client.to("http://theirs/services/orders")
+    future = link.ask("one")
+    pair.client.turn()
+    record = pair.client.source()
+    accepted = foreign.created("urn:theirs", record.create_message_id, accept="http://theirs/services/orders")
+    post(pair.client, accepted, service=None, identity=OWNER)
+    pair.client.turn()
+    offered = pair.client.source().offered or ""
+    request = next(iter(pair.client.store.rms.keys[record.channel.key].rows.values())).message_id
+    post(pair.client, foreign.respond(offered, 2, request, "late"), service=None, identity=OWNER)
+    forged = post(pair.client, foreign.respond(offered, 1, request, "forged"), service=None, identity=STRANGER)
+    assert name_of(forged) == "fault UnknownSequence"
+    post(pair.client, foreign.respond(offered, 1, request, "theirs"), service=None, identity=OWNER)
+    pair.advance(1)
+    assert future.done()
+    assert b"theirs" in future.result(0)
+
+
+# --- how many --------------------------------------------------------------------------------------------------------
+
+
+def create(node: Node, foreign: Foreign, peer: str = "192.0.2.1") -> str:
+    """Makes a sequence from an address; returns the name of the answer."""
+    return name_of(post(node, foreign.create(), peer=peer))
+
+
+def test_one_peer_can_not_take_the_sequences_of_all() -> None:
+    node, foreign = server(max_sequences_per_peer=2), Foreign()
+    assert [create(node, foreign) for _ in range(3)] == ["CreateSequenceResponse"] * 2 + ["fault CreateSequenceRefused"]
+    assert create(node, foreign, "192.0.2.2") == "CreateSequenceResponse"
+
+
+@pytest.mark.parametrize("limit", ["max_sequences_per_peer", "max_sequences"])
+def test_the_newest_use_wins_over_the_oldest_idle_sequence(limit: str) -> None:
+    """LIVE-11: clients that end without TerminateSequence never fill an endpoint."""
+    node, foreign = server(**{limit: 3}, idle_sequence=3600), Foreign()
+    kept = identifier_in(post(node, foreign.create()))
+    for day in range(1, 20):
+        node.world.advance(4000)
+        assert name_of(post(node, foreign.note(kept, day))) == "acknowledgement"
+        assert create(node, foreign) == "CreateSequenceResponse"
+        node.world.advance(1)
+        assert sum(not each.machine.tombstone for each in node.destinations()) <= 3
+    assert len(node.handled) == 19, "the sequence in use was never the one that had to go"
+
+
+def test_sequences_in_use_do_not_make_room() -> None:
+    node, foreign = server(max_sequences_per_peer=2, idle_sequence=3600), Foreign()
+    kept = [identifier_in(post(node, foreign.create())) for _ in range(2)]
+    node.world.advance(3500)
+    assert create(node, foreign) == "fault CreateSequenceRefused"
+    for sequence in kept:
+        assert name_of(post(node, foreign.note(sequence, 1))) == "acknowledgement"
+
+
+def test_a_sequence_that_is_never_used_is_forgotten_after_hours() -> None:
+    node, foreign = server(), Foreign()
+    unused, used = (identifier_in(post(node, foreign.create())) for _ in range(2))
+    post(node, foreign.note(used, 1))
+    node.world.advance(12 * 3600 + 1)
+    assert [each.identifier for each in node.destinations()] == [used]
+    assert name_of(post(node, foreign.note(unused, 1))) == "fault UnknownSequence"
