@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         ApplicationFault,
         ConfigurationError,
         MercuryError,
+        NotAuthenticated,
         OutcomeUnknown,
         Overloaded,
         PayloadError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     )
     from mercury.facade import Mercury
     from mercury.service.definition import Service
+    from mercury.service.identity import Authenticate, HttpRequest
     from mercury.settings import Settings
     from mercury.statemachine.effects import Certainty
     from mercury.statemachine.policy import (
@@ -48,16 +50,19 @@ _WHERE = {
     "AddressingVersion": "mercury.statemachine.protocol",
     "ApplicationFault": "mercury.errors",
     "Attribute": "mercury.wire.mapping",
+    "Authenticate": "mercury.service.identity",
     "Certainty": "mercury.statemachine.effects",
     "ConfigurationError": "mercury.errors",
     "DeadLetter": "mercury.storage.records",
     "DeliveryAssurance": "mercury.statemachine.policy",
     "DestinationPolicy": "mercury.statemachine.policy",
     "Direction": "mercury.storage.records",
+    "HttpRequest": "mercury.service.identity",
     "LetterFilter": "mercury.storage.records",
     "Mercury": "mercury.facade",
     "MercuryError": "mercury.errors",
     "MessageContext": "mercury.engine.application",
+    "NotAuthenticated": "mercury.errors",
     "OnFailure": "mercury.statemachine.policy",
     "OutcomeUnknown": "mercury.errors",
     "Overloaded": "mercury.errors",
@@ -86,16 +91,19 @@ __all__ = [
     "AddressingVersion",
     "ApplicationFault",
     "Attribute",
+    "Authenticate",
     "Certainty",
     "ConfigurationError",
     "DeadLetter",
     "DeliveryAssurance",
     "DestinationPolicy",
     "Direction",
+    "HttpRequest",
     "LetterFilter",
     "Mercury",
     "MercuryError",
     "MessageContext",
+    "NotAuthenticated",
     "OnFailure",
     "OutcomeUnknown",
     "Overloaded",

@@ -14,6 +14,7 @@
     │   └── CapabilityError       the store can not do what was asked of it
     ├── OutcomeUnknown            whether a transaction is committed can not be told now; do not repeat it
     ├── TransportError            the other side could not be reached, or did not answer in time
+    ├── NotAuthenticated          raised by an ``authenticate`` hook: the request is refused with 401
     ├── Overloaded                a queue is full; nothing was stored; try again later
     ├── ProtocolFault             a SOAP fault: ours to send, or the peer's answer; carries the `Fault`
     └── ApplicationFault          a handler refuses a request on purpose; it travels reliably to the client
@@ -79,6 +80,17 @@ class OutcomeUnknown(MercuryError):
 
 class TransportError(MercuryError):
     """A peer could not be reached, or broke the exchange off. Nothing is known about what it received."""
+
+
+class NotAuthenticated(MercuryError):
+    """Raised by an ``authenticate`` hook of the application's: the HTTP request is refused with status 401.
+
+    :param challenge: the value of the WWW-Authenticate header of the answer.
+    """
+
+    def __init__(self, reason: str = "", *, challenge: str = "Bearer") -> None:
+        super().__init__(reason)
+        self.challenge = challenge
 
 
 class Overloaded(MercuryError):

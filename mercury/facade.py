@@ -40,6 +40,7 @@ from mercury.storage.records import EVERY_LETTER, Channel, DeadLetter, LetterFil
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
 
+    from mercury.service.identity import Authenticate
     from mercury.service.serving import BackgroundServer
     from mercury.storage.xa.coordinator import Coordinator
     from mercury.storage.xa.recovery import InDoubt
@@ -62,6 +63,9 @@ class Mercury:
         acknowledgements and responses come back on the connections of requests.
     :param allow: addresses that peers may name for acknowledgements, responses and faults, as URL prefixes; see
         `AddressPolicy`. Nothing is allowed unless it is listed.
+    :param authenticate: says who sends an HTTP request, from everything but its body; the sequences that are made
+        under an identity are its own. Left out, the subject of the client's TLS certificate is the identity, if there
+        is one. See `mercury.Authenticate`.
     :param settings: left out, environment variables over ``mercury.toml`` over defaults.
     :raises ConfigurationError: a setting or a parameter is wrong.
     :raises CapabilityError: the store, or a database of ``resources``, can not take part in a two-phase commit.
@@ -79,6 +83,7 @@ class Mercury:
         log: str | None = None,
         address: str | None = None,
         allow: Iterable[str] | None = None,
+        authenticate: Authenticate | None = None,
         settings: Settings | None = None,
         transport: Transport | None = None,
         ids: Ids | None = None,
@@ -94,6 +99,7 @@ class Mercury:
         self.settings = settings
         self.ids: Ids = ids or RandomIds()
         self.clock = clock
+        self.authenticate = authenticate
         self._asked_for = store
         self.store: StorageManager = _opened(settings.store) if store is None else _opened(store)
         resources = settings.xa.named() if resources is None else resources

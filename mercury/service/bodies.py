@@ -19,9 +19,11 @@ FREE = 64 * 1024
 class RequestRefused(Exception):
     """A request is not handed to the engine; ``status`` and ``fault`` are its answer."""
 
-    def __init__(self, status: int, reason: str, *, busy: bool = False) -> None:
+    def __init__(self, status: int, reason: str, *, busy: bool = False, challenge: str | None = None) -> None:
         super().__init__(reason)
         self.status = status
+        #: Of a 401: the value of its WWW-Authenticate header.
+        self.challenge = challenge
         code = FaultCode.RECEIVER if busy else FaultCode.SENDER
         self.fault = Fault(code=code, reason=reason, sender=not busy, busy=busy)
 

@@ -17,6 +17,7 @@ from mercury.engine.refusal import refuse, with_status
 from mercury.engine.runtime import Runtime
 from mercury.errors import Overloaded
 from mercury.service.bodies import Bodies, RequestRefused
+from mercury.service.identity import Authenticate, identify
 from mercury.wire.envelope import HttpMessage
 
 log = logging.getLogger("mercury.endpoint")
@@ -47,6 +48,10 @@ class Host(Protocol):
         """Those of all requests to the process."""
 
     @property
+    def authenticate(self) -> Authenticate | None:
+        """Says who sends a request; ``None`` = its TLS certificate does."""
+
+    @property
     def back_channel_wait(self) -> float:
         """Seconds that an exchange is held open for its response."""
 
@@ -70,15 +75,18 @@ class Endpoint:
         except RequestRefused as refused:
             content_type = headers.get("content-type", "")
             reply = with_status(refuse(refused.fault, content_type, self._host.ids), refused.status)
+            await _send(send, reply, refused.challenge)
+            return
         await _send(send, reply)
 
     async def _reply(self, scope: Scope, headers: dict[str, str], receive: Receive) -> HttpMessage:
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):
             raise RequestRefused(415, f"The Content-Encoding {encoding} is not taken.")
+        identity = identify(scope, headers, self._host.authenticate)
         body = await self._host.bodies.read(headers, receive)
         try:
-            runtime, answer = await self._submit(self._host.running_runtime, scope, headers, body)
+            runtime, answer = await self._submit(self._host.running_runtime, scope, headers, body, identity)
         finally:
             self._host.bodies.release(body)
         if answer.held is None:
@@ -89,7 +97,7 @@ class Endpoint:
             _let_go(runtime, answer)
 
     async def _submit(
-        self, runtime: Runtime | None, scope: Scope, headers: dict[str, str], body: bytes
+        self, runtime: Runtime | None, scope: Scope, headers: dict[str, str], body: bytes, identity: str | None
     ) -> tuple[Runtime, Answer]:
         if runtime is None:
             self._host.refused_unstarted()
@@ -105,6 +113,7 @@ class Endpoint:
             service=self._service,
             url=f"{scope.get('scheme', 'http')}://{headers.get('host', '')}{scope.get('path', '')}",
             peer=_peer(scope),
+            identity=identity,
         )
         return runtime, await _answer(runtime, arrival)
 
@@ -165,7 +174,7 @@ def _peer(scope: Scope) -> str:
     return str(client[0]) if client else ""
 
 
-async def _send(send: Send, message: HttpMessage) -> None:
+async def _send(send: Send, message: HttpMessage, challenge: str | None = None) -> None:
     headers = [("content-length", str(len(message.body)))]
     if message.body:
         headers.append(("content-type", message.content_type))
@@ -173,6 +182,8 @@ async def _send(send: Send, message: HttpMessage) -> None:
         headers.append(("connection", "close"))
     if message.status == 503:
         headers.append(("retry-after", "1"))
+    if challenge is not None:
+        headers.append(("www-authenticate", challenge))
     await _send_raw(send, message.status, headers, message.body)
 
 

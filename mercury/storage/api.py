@@ -123,10 +123,7 @@ class RMDSequenceManager(Protocol):
         """The committed record, or this transaction's own; without a lock."""
 
     def find_created(self, create_key: str) -> str | None:
-        """The identifier of the sequence that this CreateSequence has made before (RM-CS-13).
-
-        :param create_key: see `mercury.storage.records.create_key`.
-        """
+        """The identifier of the sequence that this CreateSequence (`records.create_key`) has made before (RM-CS-13)."""
 
     def insert(self, record: RmdRecord) -> None:
         """A new sequence. Two made from the same CreateSequence at once: the later commit raises `Conflict`."""
@@ -141,11 +138,7 @@ class RMDSequenceManager(Protocol):
         """How many sequences are not tombstones: all, or those of one owner (`RmdRecord.owner`)."""
 
     def idle(self, heard_before: float, limit: int, owner: str | None = None) -> list[str]:
-        """Sequences that peers made, are not tombstones and were last heard of before a time; the oldest first.
-
-        :param heard_before: seconds since the epoch.
-        :param owner: only those of one owner.
-        """
+        """Sequences made by peers (or one owner), no tombstones, last heard of before that; the oldest first."""
 
     def all(self) -> list[RmdRecord]:
         """All, as committed."""

@@ -1,0 +1,61 @@
+"""Who sends a request: what the application's hook says, or else the name in the peer's TLS certificate.
+
+The identity owns the sequences that are made under it (`mercury.engine.ownership`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mercury.errors import NotAuthenticated
+from mercury.service.bodies import RequestRefused
+from mercury.service.peer import tls_identity
+
+log = logging.getLogger("mercury.endpoint")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """What an ``authenticate`` hook sees of a request: everything but its body."""
+
+    #: The path of the URL it was posted to.
+    path: str
+    #: The network address it came from: the client's, or that of a proxy in between.
+    client: str
+    #: By name in small letters; of a header that is there twice, the last.
+    headers: Mapping[str, str]
+    #: The subject of the client's verified TLS certificate (RFC 4514); ``None`` = it has shown none.
+    certificate: str | None
+
+
+#: Returns who sent a request, a text that stays the same for as long as its sequences live, or ``None`` = unknown.
+#: Raises `NotAuthenticated` to refuse it. It is called in the event loop and must not block.
+Authenticate = Callable[[HttpRequest], str | None]
+
+
+def identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate: Authenticate | None) -> str | None:
+    """Who sent a request, before its body is read.
+
+    :param scope: ASGI's.
+    :raises RequestRefused: the hook refuses it (401), or failed (503: the peer sends it again).
+    """
+    certificate = tls_identity(scope)
+    if authenticate is None:
+        return certificate
+    client = scope.get("client")
+    request = HttpRequest(
+        path=str(scope.get("path", "")),
+        client=str(client[0]) if client else "",
+        headers=headers,
+        certificate=certificate,
+    )
+    try:
+        return authenticate(request)
+    except NotAuthenticated as error:
+        raise RequestRefused(401, str(error) or "Who sends this is not known.", challenge=error.challenge) from error
+    except Exception as error:
+        log.exception("authenticate failed; the request is refused")
+        raise RequestRefused(503, "Who sends this could not be established; try again later.", busy=True) from error
