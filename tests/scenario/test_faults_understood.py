@@ -59,7 +59,7 @@ def test_unknown_sequence_fails_it_and_what_is_not_acknowledged_is_in_doubt(prot
     story.fault(story.foreign.fault("UnknownSequence", "urn:theirs"), how)
     assert story.record.machine.failure is FailureReason.UNKNOWN
     assert story.client.buried() == [("two", "unknown"), ("three", "unknown")]
-    assert story.client.told.failed == [("unknown sequence", 2)]
+    assert story.client.told.failed == [("unknown sequence: UnknownSequence: so it is", 2)]
     assert [message_id for message_id, _ in story.client.told.died] == story.ids[1:]
     assert "UnknownSequence" in (story.record.last_error or "")
 
@@ -95,7 +95,7 @@ def test_sequence_terminated_without_ranges_leaves_everything_in_doubt(protocol:
     story.fault(story.foreign.fault("SequenceTerminated", "urn:theirs"), how)
     assert story.record.machine.failure is FailureReason.TERMINATED
     assert story.client.buried() == [("one", "unknown"), ("two", "unknown"), ("three", "unknown")]
-    assert story.client.told.failed == [("terminated by the destination", 3)]
+    assert story.client.told.failed == [("terminated by the destination: SequenceTerminated: so it is", 3)]
 
 
 @PROTOCOLS
@@ -196,7 +196,7 @@ def test_create_sequence_refused_for_good_fails_before_anything_was_sent(protoco
     story.fault(refused, how, purpose="CreateSequence")
     assert story.record.machine.failure is FailureReason.REFUSED
     assert [certainty for _, certainty in story.client.buried()] == ["not delivered"] * 3
-    assert story.client.told.failed == [("refused", 3)]
+    assert story.client.told.failed == [("refused: CreateSequenceRefused: so it is", 3)]
 
 
 @PROTOCOLS

@@ -322,9 +322,10 @@ def test_a_reply_without_an_acknowledgement_is_taken_and_the_request_goes_on_unt
     told.replies(told.response(request, acknowledged=False))
     assert told.client.answers == [("one", "re one")]
     assert told.client.rows() == 1
-    told.pair.advance(1)
+    told.pair.now += 1
+    told.pair.turn()
     assert told.pair.count("message 1") == 2
-    brought(told.client, told.foreign.alone(told.acknowledgement()))
+    told.replies(told.foreign.alone(told.acknowledgement()))
     assert told.client.rows() == 0
 
 

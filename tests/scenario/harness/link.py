@@ -43,6 +43,13 @@ class _Surroundings:
     def max_outbound_backlog(self) -> int:
         return self._node.settings.max_outbound_backlog
 
+    @property
+    def why_not_running(self) -> str | None:
+        return None
+
+    def trouble_with(self, _url: str) -> str | None:
+        return None
+
     def has_callback(self, name: str) -> bool:
         return self._node.registry.callback(name) is not None
 
