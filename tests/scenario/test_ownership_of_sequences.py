@@ -194,12 +194,10 @@ def test_who_sends_the_first_response_owns_the_sequence_that_was_offered() -> No
     pair.client.turn()
     offered = pair.client.source().offered or ""
     request = next(iter(pair.client.store.rms.keys[record.channel.key].rows.values())).message_id
-    post(pair.client, foreign.respond(offered, 2, request, "late"), service=None, identity=OWNER)
-    forged = post(pair.client, foreign.respond(offered, 1, request, "forged"), service=None, identity=STRANGER)
-    assert name_of(forged) == "fault UnknownSequence"
     post(pair.client, foreign.respond(offered, 1, request, "theirs"), service=None, identity=OWNER)
+    forged = foreign.respond(offered, 2, request, "forged")
+    assert name_of(post(pair.client, forged, service=None, identity=STRANGER)) == "fault UnknownSequence"
     pair.advance(1)
-    assert future.done()
     assert b"theirs" in future.result(0)
 
 
