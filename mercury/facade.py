@@ -377,6 +377,11 @@ class Mercury:
         """
         return self.coordinator.recovery.in_doubt() if self.coordinator is not None else None
 
+    @property
+    def status_token(self) -> str | None:
+        """Who knows it may see the status over HTTP."""
+        return self.settings.http.status_token
+
     def figures(self) -> dict[str, float]:
         """What an operator watches, `InDoubt.figures`; empty when no ``resources`` are named."""
         left = self.in_doubt()

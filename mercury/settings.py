@@ -35,8 +35,12 @@ DEFAULT_FILE = "mercury.toml"
 #: A file in the folder that the process is started in.
 DEFAULT_STORE = "sqlite:///mercury.db"
 MAX_PORT = 65535
+#: Characters of a token.
+MIN_TOKEN = 16
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FORMATS = ("text", "json")
+#: Settings whose values are never shown.
+SECRETS = frozenset({"http.status_token"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +73,15 @@ class HttpSettings:
     max_receiving_bytes: int = 64 * 1024 * 1024
     #: How long an exchange is held open for its response when the client does not listen.
     back_channel_wait: float = 2.0
+    #: What whoever asks for the status of sequences has to show, as ``Authorization: Bearer TOKEN``: it is then given
+    #: to them wherever they are, whole. Without it, only this machine gets it, with masked identifiers.
+    status_token: str | None = None
     #: How long an orderly stop may take.
     shutdown_deadline: float = 10.0
 
     def __post_init__(self) -> None:
+        if self.status_token is not None and len(self.status_token) < MIN_TOKEN:
+            raise ConfigurationError(f"status_token: it is shorter than {MIN_TOKEN} characters")
         if not self.host.strip():
             raise ConfigurationError("host: it is empty; 0.0.0.0 stands for every interface")
         if not 0 <= self.port <= MAX_PORT:
@@ -174,9 +183,11 @@ class Setting:
 
     @property
     def shown(self) -> str:
-        """The value for people: passwords in URLs are masked."""
+        """The value for people: passwords in URLs, and secrets, are masked."""
         if self.value is None:
             return ""
+        if self.path in SECRETS:
+            return "***"
         if isinstance(self.value, enum.Enum):
             return str(self.value.value)
         if isinstance(self.value, tuple):

@@ -146,18 +146,23 @@ def _ask(at: str) -> list[dict[str, Any]]:
     from mercury.engine.addresses import split_url
     from mercury.engine.transport import plain
     from mercury.service import paths
+    from mercury.settings import load
 
     parts = split_url(at)
+    token = load().http.status_token
+    headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.netloc, timeout=10.0)
     try:
-        connection.request("GET", f"{paths.STATUS}/sequences")
+        connection.request("GET", f"{paths.STATUS}/sequences", headers=headers)
         reply = connection.getresponse()
         body = reply.read()
     except (OSError, http.client.HTTPException) as error:
         fail(FAILED, f"nothing answers at {at}: {plain(error)}")
     finally:
         connection.close()
+    if reply.status == 401:
+        fail(FAILED, f"{at} gives its status to who has its token only; set MERCURY_HTTP_STATUS_TOKEN to it")
     if reply.status == 403:
         fail(FAILED, f"{at} gives its status to its own machine only")
     if reply.status != 200:

@@ -6,8 +6,8 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import MappingProxyType
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -18,11 +18,17 @@ from mercury.client.status import SequenceStatus
 from mercury.service import paths
 from mercury.service.definition import Service
 from mercury.service.endpoint import Endpoint, Host
+from mercury.service.status_access import Access, access, masked
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
-#: Who may ask for the status.
-LOOPBACK = ("127.0.0.1", "::1")
+REFUSALS = MappingProxyType(
+    {
+        Access.INVALID: "the Host header is no host",
+        Access.UNAUTHORIZED: "the token of http.status_token is needed: Authorization: Bearer TOKEN",
+        Access.FORBIDDEN: "the status is for this machine only",
+    }
+)
 
 
 class Watched(Protocol):
@@ -40,6 +46,10 @@ class Watched(Protocol):
     def sequences(self) -> list[SequenceStatus]:
         """All sequences that are remembered."""
 
+    @property
+    def status_token(self) -> str | None:
+        """What has to be known to see the status; ``None`` = this machine may see a part of it."""
+
 
 def service_router(host: Host, services: Iterable[Service]) -> APIRouter:
     """The endpoints of services, and the one for responses to this process's own requests."""
@@ -55,7 +65,8 @@ def watch_router(watched: Watched) -> APIRouter:
 
     Its status is ``degraded``, with 200, when something waits for longer than the settings ``watch`` allow.
 
-    The status of all sequences is given to this machine only: asked directly, not through a proxy.
+    The status of all sequences is given to this machine only, asked directly and not through a proxy, and with masked
+    identifiers; when ``http.status_token`` is set, to whoever has it, whole.
     """
     router = APIRouter()
 
@@ -76,11 +87,14 @@ def watch_router(watched: Watched) -> APIRouter:
 
     @router.get(f"{paths.STATUS}/sequences")
     def sequences(request: Request) -> JSONResponse:
-        direct = request.client is not None and request.client.host in LOOPBACK
-        named = urlsplit(f"//{request.headers.get('host', '')}").hostname in (*LOOPBACK, "localhost")
-        if not direct or not named or "x-forwarded-for" in request.headers:
-            return JSONResponse({"error": "the status is for this machine only"}, 403)
-        return JSONResponse([dataclasses.asdict(status) for status in watched.sequences()])
+        client = request.client.host if request.client is not None else None
+        granted = access(request.headers, client, watched.status_token)
+        if granted in REFUSALS:
+            return JSONResponse({"error": REFUSALS[granted]}, granted.value)
+        found = watched.sequences()
+        if granted is Access.MASKED:
+            found = masked(found)
+        return JSONResponse([dataclasses.asdict(status) for status in found])
 
     return router
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from mercury.cli.sequences import EXPLAINED
 from mercury.statemachine.tables import RmdState, RmsState
 from tests.acceptance.app import Ask, Note, Said
 from tests.acceptance.processes import Serving, get, mercury
+from tests.acceptance.test_endpoint import create_sequence, exchange
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +97,7 @@ def test_an_identifier_nobody_has_is_a_failure(used: Serving) -> None:
 
 
 def test_an_ambiguous_identifier_can_not_be_shown(used: Serving) -> None:
-    mercury("sequences", "show", "urn:uuid:", "--at", used.url).refused("4 sequences", "more of it")
+    mercury("sequences", "show", "...", "--at", used.url).refused("4 sequences", "more of it")
 
 
 def test_nothing_listening_is_a_failure() -> None:
@@ -114,12 +116,39 @@ STATUS = "/mercury/status/sequences"
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Host": "evil.example"}, {"Host": "127.0.0.1.evil.example"}, {"Host": ""}, {"X_Forwarded_For": "10.0.0.1"}],
+    [{"Host": "evil.example"}, {"Host": "127.0.0.1.evil.example"}, {"Host": ""}]
+    + [{name: "10.0.0.1"} for name in ("X_Forwarded_For", "X_Forwarded_Proto", "Forwarded", "Via", "X_Real_IP")],
     ids=str,
 )
 def test_the_status_is_for_this_machine_only(serving: Serving, headers: dict[str, str]) -> None:
     status, text = get(serving.netloc, STATUS, **headers)
     assert (status, text) == (403, '{"error":"the status is for this machine only"}')
+
+
+@pytest.mark.parametrize("host", ["[::1", "[x]", "[::1]x]", "::1", "a:b"])
+def test_host_header_that_is_no_host_is_a_bad_request(serving: Serving, host: str) -> None:
+    assert get(serving.netloc, STATUS, Host=host)[0] == 400
+
+
+def test_identifiers_are_masked_without_the_token_and_whole_with_it() -> None:
+    token = "a-token-of-some-length"
+    with Serving() as open_one, Serving(MERCURY_HTTP_STATUS_TOKEN=token) as closed_one:
+        for server in (open_one, closed_one):
+            assert exchange(server.netloc, create_sequence()).status == 200
+        (shown,) = json.loads(get(open_one.netloc, STATUS)[1])
+        assert shown["identifier"].startswith("...")
+        assert len(shown["identifier"]) == 15
+        for wrong in ({}, {"Authorization": "Bearer x"}, {"Authorization": f"Basic {token}"}):
+            assert get(closed_one.netloc, STATUS, **wrong)[0] == 401
+        bearer = {"Authorization": f"Bearer {token}", "X_Forwarded_For": "10.0.0.1", "Host": "a.example"}
+        status, text = get(closed_one.netloc, STATUS, **bearer)
+        assert status == 200
+        assert json.loads(text)[0]["identifier"].startswith("urn:uuid:")
+        mercury("sequences", "list", "--at", closed_one.url).refused("MERCURY_HTTP_STATUS_TOKEN", code=1)
+        ended = mercury("sequences", "list", "--wide", "--at", closed_one.url, MERCURY_HTTP_STATUS_TOKEN=token)
+        assert (ended.code, token in ended.out) == (0, False)
+        printed = mercury("config", "show", MERCURY_HTTP_STATUS_TOKEN=token)
+        assert token not in printed.out
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:80", "[::1]:80"])

@@ -265,6 +265,7 @@ FIGURES = {
     "http.port": ("-1", "99999"),
     "http.timeout": ("0", "-1"),
     "http.receive_timeout": ("0",),
+    "http.status_token": ("short",),
     "http.first_byte_timeout": ("0",),
     "http.header_timeout": ("0",),
     "http.idle_timeout": ("0",),

@@ -1,0 +1,88 @@
+"""Who may see the status of sequences, and how much of it: whoever knows an identifier may end its sequence."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hmac
+import re
+from collections.abc import Mapping
+
+from mercury.client.status import SequenceStatus
+
+#: Addresses of this machine.
+LOOPBACK = ("127.0.0.1", "::1")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@\s]*))(?::[0-9]*)?")
+#: Headers that proxies add; besides them, everything that begins with ``x-forwarded-``.
+PROXY_HEADERS = frozenset(
+    {"forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip", "cf-connecting-ip"}
+)
+#: Characters at the end of an identifier that are shown when it is masked, at most a third of it.
+SHOWN = 12
+
+
+class Access(enum.Enum):
+    """What a request for the status gets."""
+
+    #: The Host header is no host.
+    INVALID = 400
+    #: There is a token, and this is not it.
+    UNAUTHORIZED = 401
+    #: It does not come from this machine, or it comes through a proxy.
+    FORBIDDEN = 403
+    #: It comes from this machine: identifiers are masked.
+    MASKED = 200
+    #: It has the token.
+    WHOLE = 0
+
+
+def access(headers: Mapping[str, str], client: str | None, token: str | None) -> Access:
+    """What a request gets.
+
+    :param headers: the first of each name, in small letters.
+    :param client: the address that it comes from.
+    :param token: the setting ``http.status_token``: whoever has it may ask from anywhere, and nobody else may.
+    """
+    named = _HOST.fullmatch(headers.get("host", ""))
+    if named is None:
+        return Access.INVALID
+    host = (named[1] or named[2]).lower()
+    if token is not None:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        known = hmac.compare_digest(given.strip().encode(), token.encode())
+        return Access.WHOLE if known and scheme.lower() == "bearer" else Access.UNAUTHORIZED
+    proxied = any(name in PROXY_HEADERS or name.startswith("x-forwarded-") for name in headers)
+    if client not in LOOPBACK or host not in (*LOOPBACK, "localhost") or proxied:
+        return Access.FORBIDDEN
+    return Access.MASKED
+
+
+def masked(statuses: list[SequenceStatus]) -> list[SequenceStatus]:
+    """Without whole identifiers, wherever they stand."""
+    identifiers = sorted({each.identifier for each in statuses if each.identifier}, key=len, reverse=True)
+
+    def mask(text: str) -> str:
+        for identifier in identifiers if text else ():
+            text = text.replace(identifier, _masked(identifier))
+        return text
+
+    return [
+        dataclasses.replace(
+            each,
+            identifier=_masked(each.identifier) if each.identifier else "",
+            key=_masked_key(mask(each.key)),
+            last_error=mask(each.last_error),
+        )
+        for each in statuses
+    ]
+
+
+def _masked_key(key: str) -> str:
+    """The key of a response sequence is made of its request sequence's identifier, which may be forgotten by now."""
+    name, found, identifier = key.partition("response/")
+    return f"response/{_masked(identifier)}" if found and not name and not identifier.startswith("...") else key
+
+
+def _masked(identifier: str) -> str:
+    shown = min(SHOWN, len(identifier) // 3)
+    return "..." + identifier[len(identifier) - shown :]
