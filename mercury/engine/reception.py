@@ -193,6 +193,7 @@ class Reception:
                 http.soap_action,
                 limits=self._parts.settings.limits,
                 understands=self._parts.application.understands(service),
+                replies=service is None,
             )
         except Undecodable as error:
             return error
