@@ -38,7 +38,8 @@ class SequenceStatus:
 
 def status_of(record: RmsRecord, backlog: int) -> SequenceStatus:
     """The status of a source sequence. ``backlog``: rows of its key."""
-    machine = record.machine
+    machine, channel = record.machine, record.channel
+    kept = channel.plain and channel.back_channel  # replies that may be asked for again
     return SequenceStatus(
         side="source",
         identifier=machine.identifier or "",
@@ -51,7 +52,7 @@ def status_of(record: RmsRecord, backlog: int) -> SequenceStatus:
         last_heard=machine.last_heard,
         ranges=machine.acknowledged.as_tuples(),
         highest=machine.last_number,
-        waiting=backlog if machine.alive else 0,
+        waiting=backlog if machine.alive and not kept else 0,
         last_error=record.last_error or "",
     )
 

@@ -31,7 +31,7 @@ def response(parts: Parts, record: RmsRecord, row: OutboundMessage, request: Rmd
     if request is not None:
         acknowledgements = (request.machine.acknowledgement(parts.application.policy(request.service)),)
     envelope = envelopes.message(record, row, acknowledgements=acknowledgements)
-    fault = record.channel.plain and row.is_fault
+    fault = record.channel.plain and (row.is_fault or row.damaged)
     return Response(
         message_id=row.relates_to or "",
         sequence=record.channel.pair or "",
@@ -63,7 +63,6 @@ def stored_responses(tx: Transaction, parts: Parts, waiting: Sequence[Waiting]) 
             continue
         if row.damaged:
             log.error("a response was damaged in the store", extra={"message_id": row.message_id})
-            continue
         record = next((known for known in tx.rms.peek(row.channel.key) if known.id == row.sequence_id), None)
         if record is not None:
             found[about] = response(parts, record, row, tx.rmd.read(about[1]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mercury.statemachine.faults import Fault
+from mercury.errors import ApplicationFault
+from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import (
     ANONYMOUS_ENDPOINT,
     AckRequested,
@@ -18,6 +19,7 @@ from mercury.statemachine.policy import DestinationPolicy
 from mercury.statemachine.protocol import Protocol, RmVersion
 from mercury.storage.records import OutboundMessage, RmsRecord
 from mercury.wire import ns
+from mercury.wire.application_fault import write_application_fault
 from mercury.wire.encode import fault_action
 from mercury.wire.envelope import EMPTY, Body, Envelope, Payload
 from mercury.wire.ns import RmMessage
@@ -119,6 +121,8 @@ def message(
     """
     protocol = record.channel.policy.protocol
     identifier = record.machine.identifier or ""
+    if row.damaged and row.relates_to is not None:
+        row = _lost(protocol, row)
     bare, plain = is_bare_last(row), record.channel.plain
     header = SequenceHeader(identifier, row.number or 0, row.last and protocol.rm is RmVersion.RM10)
     return _envelope(
@@ -134,6 +138,16 @@ def message(
         ack_requests=(AckRequested(identifier),) if ask and not plain else (),
         headers=row.headers,
     )
+
+
+def _lost(protocol: Protocol, row: OutboundMessage) -> OutboundMessage:
+    """What travels in the place of a response that the store gave back altered: its number must not stay empty."""
+    fault = ApplicationFault("The response was damaged in the store and is lost.", code="Lost")
+    lost = row.copy()
+    lost.payload, lost.is_fault = write_application_fault(protocol.soap, fault), True
+    lost.action = fault_action(FaultCode.SENDER, protocol.soap, protocol.addressing, protocol.rm)
+    lost.headers = lost.to_parameters = ()
+    return lost
 
 
 def is_bare_last(row: OutboundMessage) -> bool:

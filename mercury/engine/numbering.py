@@ -50,8 +50,9 @@ class Numbering:
             current = self._records[-1] if self._records and self._records[-1].machine.alive else None
             if row.damaged:
                 bury(self._tx, self._parts, [row], DAMAGED, Certainty.NOT_DELIVERED, self._now)
-                done.append(row)
-                continue
+                if row.relates_to is None:
+                    done.append(row)
+                    continue  # of a response somebody waits: he is told in its place
             if row.channel.plain and self._unfetchable(row.channel):
                 late.append(row)
                 continue

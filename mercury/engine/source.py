@@ -170,7 +170,7 @@ class _KeyWork:
         if rows and envelopes.is_bare_last(rows[-1]) and machine.lowest_outstanding() < (rows[-1].number or 0):
             rows = rows[:-1]  # LIVE-03: some destinations take nothing after it; an acknowledgement looks again
         due = [row for row in rows if policy.retransmission.is_due(row.due, self.now)]
-        damaged = [row for row in due if row.damaged and not row.acknowledged]
+        damaged = [row for row in due if row.damaged and not row.acknowledged and row.relates_to is None]
         if damaged:
             self._give_up_damaged(tx, record, damaged)
             return None

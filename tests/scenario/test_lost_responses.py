@@ -6,11 +6,12 @@ from concurrent.futures import Future
 
 import pytest
 
-from mercury.errors import SequenceFailed
+from mercury.errors import ApplicationFault, SequenceFailed
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol, RmVersion
+from mercury.storage.records import OutboundMessage, SequenceKey
 
 from .foreign import RM11_SOAP12, Foreign, answer_to, brought
-from .harness import Link, Pair
+from .harness import Link, Pair, body
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
 LOST = "its response is lost"
@@ -129,3 +130,40 @@ def test_what_is_discarded_behind_a_gap_and_can_not_come_again_is_told(protocol:
     assert link.pending == 0
     assert all(not record.machine.alive for record in pair.client.sources())
     pair.assert_sound()
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("offer", [True, False], ids=["in a sequence", "outside any"])
+@pytest.mark.parametrize("listens", [True, False], ids=["listening", "anonymous"])
+def test_a_response_that_is_damaged_in_the_store_fails_its_request_and_no_other(
+    protocol: Protocol, offer: bool, listens: bool
+) -> None:
+    pair = Pair()
+    link = pair.link(protocol, listens=listens, offer=offer)
+    seen = damage_second_response(pair)
+    futures = [link.ask(text) for text in ("one", "two", "three")]
+    pair.advance(60)
+    assert seen
+    assert futures[0].result(0).endswith(b">re one</t:entry>")
+    assert futures[2].result(0).endswith(b">re three</t:entry>")
+    with pytest.raises(ApplicationFault, match="damaged in the store") as lost:
+        futures[1].result(0)
+    assert lost.value.code == "Lost"
+    assert [letter.damaged for letter in pair.server.letters()] == [True]
+    assert link.pending == 0
+    pair.assert_sound()
+
+
+def damage_second_response(pair: Pair) -> list[str]:
+    """The store of the server gives the response to the second request back altered, from the beginning."""
+    seen: list[str] = []
+    install = pair.server.store.rms.install_row
+
+    def installed(key: SequenceKey, position: int, row: OutboundMessage | None) -> None:
+        if row is not None and row.payload == body("re two"):
+            row.damaged = True
+            seen.append(row.message_id)
+        install(key, position, row)
+
+    pair.server.store.rms.install_row = installed  # type: ignore[method-assign]
+    return seen
