@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from mercury.cli.texts import printable
 
 if TYPE_CHECKING:
     from mercury.settings import LogSettings
@@ -31,14 +33,25 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 class TextFormatter(logging.Formatter):
-    """``time level logger: text (field=value ...)``"""
+    """``time level logger: text (field=value ...)``, the time with its zone.
+
+    An entry is one line, and its trace: what peers sent is in texts and fields, and must neither make up entries nor
+    steer the terminal that shows them.
+    """
 
     def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802, ARG002
+        seconds, zone = super().formatTime(record, "%Y-%m-%dT%H:%M:%S"), super().formatTime(record, "%z")
+        return f"{seconds}.{int(record.msecs):03d}{zone}"
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  the base class's name
         fields = " ".join(f"{name}={value}" for name, value in fields_of(record).items())
-        return super().formatMessage(record) + (f" ({fields})" if fields else "")
+        return printable(super().formatMessage(record) + (f" ({fields})" if fields else ""))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        return printable(super().formatException(ei), lines=True)
 
 
 class JsonFormatter(logging.Formatter):

@@ -103,13 +103,18 @@ class Call:
     def _handle(self, tx: Transaction, operation: Operation) -> Payload | None:
         """Run the handler in a savepoint of its own, so that an application fault undoes just its work."""
         try:
-            with tx.savepoint():
+            with tx.savepoint(), self._parts.doing.call(self._named(f"the handler of {operation.name}")):
                 return operation.call(self._context(tx), _payload(self._message))
         except ApplicationFault:
             raise
         except Exception as error:
             _raise_transient(tx, error)
             raise self._failed(f"the handler of {operation.name}", error) from error
+
+    def _named(self, what: str) -> str:
+        """A call, for people."""
+        message = self._message
+        return f"{what} with message {message.message_id}, number {message.number} of {message.sequence}"
 
     def _failed(self, what: str, error: Exception) -> CallFailed:
         """Log what the application did: with its trace, unless the try before failed in the same way."""
@@ -188,7 +193,7 @@ class Call:
         else:
             result = read_application_fault(message.payload) if message.is_fault else _payload(message)
             try:
-                with tx.savepoint():
+                with tx.savepoint(), self._parts.doing.call(self._named(f"the callback {row.callback}")):
                     callback(self._context(tx), result)
             except Exception as error:
                 _raise_transient(tx, error)

@@ -50,6 +50,8 @@ class Engine:
         )
         #: Endpoints whose last exchange failed, with the reason; told by who carries the posts out.
         self.troubles = self._parts.troubles
+        #: What the application is doing.
+        self.doing = self._parts.doing
         self._reception = Reception(self._parts)
         self.source = SourceWorker(self._parts)
         self.destination = DestinationWorker(self._parts)

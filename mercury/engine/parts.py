@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.claims import ClaimKeeper
+from mercury.engine.doing import Doing
 from mercury.engine.troubles import Troubles
 from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.retransmission import is_due
@@ -87,5 +88,7 @@ class Parts:
     ids: Ids
     settings: EngineSettings
     claims: ClaimKeeper
+    #: What the application is doing.
+    doing: Doing = field(default_factory=Doing)
     #: Endpoints whose last exchange failed, with the reason.
     troubles: Troubles = field(default_factory=Troubles)

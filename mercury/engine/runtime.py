@@ -6,6 +6,7 @@ for in the senders, and the committer does nothing but handle what arrives, as m
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -35,6 +36,9 @@ LONG = 3600.0
 WATCH = 1.0
 #: Seconds that a transaction waits for arrivals like those that came together before.
 TOGETHER = 0.004
+
+#: Seconds that each of the last steps of a stop may take at least, when its time is over.
+LAST = 0.2
 
 #: Called once with the answer to an arrival, from the committer's thread. An exchange that is held for its response
 #: (``answer.held``) is to be let go: ``runtime.parking.let_go``.
@@ -106,6 +110,8 @@ class Runtime:
         self.troubles = engine.troubles
         self._senders = Senders(settings.senders, self.exchange, lambda url: self.troubles.get(url) is not None)
         engine.invocation.more = self._crews[Topic.INVOKER].call_another
+        durable = "nothing of it is kept, and it is handled again at the next start, or by another process on the store"
+        self._becomes = durable if store.capabilities.durable else "and lost with the store, which is in memory"
         store.listen(self._committed, self._others_committed)
 
     def _crew(self, names: list[str], worker: Worker, poll: float | None = None) -> Crew:
@@ -136,12 +142,18 @@ class Runtime:
         self._senders.stop()
         for thread in [*self._crew_threads, *self._senders.threads]:
             thread.join(max(0.0, until - time.monotonic()))
-        self._arrivals.put(None)
-        self._committer.join(max(0.0, until - time.monotonic()))
+        with contextlib.suppress(queue.Full):
+            self._arrivals.put(None, timeout=LAST)
+        self._committer.join(max(LAST, until - time.monotonic()))
+        for what in self._engine.doing.now():
+            log.warning("%s is not over after %.1f s: left behind, %s", what, deadline, self._becomes)
         late = [t.name for t in (*self._crew_threads, *self._senders.threads, self._committer) if t.is_alive()]
         if late:
-            log.warning("still busy after %.0f s, left behind: %s", deadline, ", ".join(late))
-        self._engine.stop()
+            log.warning("still busy after %.1f s, left behind: %s", deadline, ", ".join(late))
+        # What is left behind may hold a lock that this waits for; claims that are not given back end with their lease.
+        ending = threading.Thread(target=self._engine.stop, name="mercury-ending", daemon=True)
+        ending.start()
+        ending.join(max(LAST, until - time.monotonic()))
         self._transport.close()
 
     @property

@@ -145,6 +145,42 @@ def test_a_handler_that_does_not_end_is_left_behind_after_the_deadline() -> None
     assert ended.code == 0
     assert took < 5
     assert "left behind" in ended.err
+    assert "the handler of Slow with message " in ended.err, "whoever stopped it is told what was being done"
+    assert "number 1 of " in ended.err
+    assert "lost with the store" in ended.err
+
+
+def test_a_handler_that_holds_the_stores_lock_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """In a SQLite file nobody else can write then, not even to give the claims back."""
+    (tmp_path / "shop.py").write_text(
+        "import time\n"
+        "from mercury import Mercury, Service, Transaction\n"
+        "from sqlalchemy import text\n"
+        "from tests.acceptance.app import Note\n"
+        "service = Service('desk')\n"
+        "begun = []\n"
+        "@service.operation\n"
+        "def note(what: Note, tx: Transaction) -> None:\n"
+        "    tx.connection().execute(text('create table if not exists mine (id integer)'))\n"
+        "    begun.append(1)\n"
+        "    time.sleep(60)\n"
+        "app = Mercury('sqlite:///server.db').app(service)\n"
+        "@app.get('/begun')\n"
+        "def begun_so_far() -> list[int]:\n"
+        "    return begun\n"
+    )
+    environment = {"PYTHONPATH": str(ROOT), "MERCURY_HTTP_SHUTDOWN_DEADLINE": "2"}
+    with Serving("shop:app", cwd=tmp_path, **environment) as server:
+        with Mercury() as client:
+            client.to(f"{server.url}/services/desk").send(Note("x"))
+            eventually(lambda: get(server.netloc, "/begun")[1] == "[1]", "the handler begins")
+            begun = time.monotonic()
+            server.signal(signal.SIGTERM)
+            ended = server.ends()
+        took = time.monotonic() - begun
+    assert (ended.code, took < 6) == (0, True), f"{took:.1f} s"
+    assert "the handler of Note with message " in ended.err
+    assert "handled again at the next start" in ended.err
 
 
 # --- what can not be served ----------------------------------------------------------------------------------------
