@@ -42,6 +42,8 @@ def apply_rms_effects(
             case effects.Released(ranges=ranges):
                 tx.rms.acknowledge(record, ranges)
                 release_acknowledged(tx, record)
+            case effects.Due(ranges=ranges):
+                tx.rms.resend(record, [n for low, high in ranges for n in range(low, high + 1)], now)
             case effects.Moved(ranges=ranges) if record.machine.abandoned:
                 bury(tx, parts, tx.rms.take(record, ranges), ABANDONED, Certainty.NOT_DELIVERED, now)
             case effects.Moved(ranges=ranges):

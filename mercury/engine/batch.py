@@ -205,7 +205,8 @@ class Batch:
         control = machine.work(policy) not in (None, RmsWork.TRANSMIT)
         opens = not machine.takes_messages or policy.window - machine.in_flight >= policy.volley
         unsent = opens and (record.holds or machine.last_number > machine.highest_sent)
-        if control or unsent or not machine.alive or record.due is None:
+        shrunk = machine.flow.size is not None and machine.outstanding
+        if control or unsent or shrunk or not machine.alive or record.due is None:
             record.due = self.now
 
     def change_rmd(self, record: RmdRecord) -> None:

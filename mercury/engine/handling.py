@@ -69,7 +69,8 @@ def _acknowledged(batch: Batch, draft: Draft, acknowledgement: SequenceAcknowled
     event = events.Finished if acknowledgement.final else events.Acknowledged
     problems = batch.raise_rms(record, event(acknowledgement.ranges))
     if acknowledgement.nacks:
-        batch.tx.rms.resend(record, acknowledgement.nacks, batch.now)  # RM-ACK-05
+        # RM-ACK-05: at once the first time; a destination that says it again and again is sent to by the pauses.
+        batch.tx.rms.resend(record, acknowledgement.nacks, batch.now, most_attempts=1)
         record.due = batch.now
     return problems
 

@@ -71,7 +71,7 @@ class Numbering:
                     late.append(row)
                     continue
                 current = self._create(row.channel)
-            if self._room == 0:
+            if self._room == 0 or (row.expects_response and current.machine.crowded(row.channel.policy)):
                 current.holds = True
                 break
             self._assign(row, current)

@@ -162,14 +162,16 @@ class _KeyWork:
         machine, policy = record.machine, record.channel.policy
         if machine.identifier is None or machine.abandoned:
             return None
-        rows = tx.rms.unsettled(record, policy.window, self.now)
+        rows = self._rows(tx, record, self.now)
         if any(row.due > self.now and policy.retransmission.is_due(row.due, self.now) for row in rows):
-            rows = tx.rms.unsettled(record, policy.window)  # the clock was set back: all bodies are needed
+            rows = self._rows(tx, record, None)  # the clock was set back: all bodies are needed
         if rows and rows[0].attempts >= 2 and machine.last_heard < self.now - silence(policy):
             rows = rows[:1]  # nothing comes back: one message finds out as well as a whole window (FC-03)
         if rows and envelopes.is_bare_last(rows[-1]) and machine.lowest_outstanding() < (rows[-1].number or 0):
             rows = rows[:-1]  # LIVE-03: some destinations take nothing after it; an acknowledgement looks again
         due = [row for row in rows if policy.retransmission.is_due(row.due, self.now)]
+        if self._shrinks(tx, record, due):
+            return self._transmit(tx, record)
         damaged = [row for row in due if row.damaged and not row.acknowledged and row.relates_to is None]
         if damaged:
             self._give_up_damaged(tx, record, damaged)
@@ -189,6 +191,30 @@ class _KeyWork:
             self._post(record, envelope, Purpose.MESSAGE, row.number)
         tx.rms.transmitted(due)
         return min((row.due for row in rows), default=None)
+
+    @staticmethod
+    def _rows(tx: Transaction, record: RmsRecord, now: float | None) -> list[OutboundMessage]:
+        """What is in the window: not acknowledged, or acknowledged and to be sent again until it is answered."""
+        machine, policy = record.machine, record.channel.policy
+        many = machine.flow.limit(policy.window)
+        if not record.channel.reply_to.anonymous:
+            return tx.rms.unsettled(record, many, now)
+        last = machine.window_end(policy)
+        rows = tx.rms.unsettled(record, many + machine.unanswered, now)
+        return [row for row in rows if row.acknowledged or (row.number or 0) <= last]
+
+    def _shrinks(self, tx: Transaction, record: RmsRecord, due: list[OutboundMessage]) -> bool:
+        """Whether the destination takes only the next number, as it turns out now."""
+        machine, policy = record.machine, record.channel.policy
+        before = machine.flow
+        first = next((row for row in due if row.number == machine.lowest_outstanding()), None)
+        if first is None or not first.attempts or before.limit(policy.window) == 1:
+            return False
+        # The pause may have been shorter by chance: then it was sent later than this.
+        since = first.due - policy.retransmission.delay(first.attempts, 0.0)
+        if machine.last_heard > since:
+            self._handle(tx, record, events.Overdue())
+        return machine.flow != before
 
     def _give_up_damaged(self, tx: Transaction, record: RmsRecord, rows: list[OutboundMessage]) -> None:
         """A number that can not be sent would hold up the rest for ever: the sequence fails, and all of it is told."""

@@ -41,6 +41,13 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Due:
+    """These numbers are due at once: what stood before them was taken."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
 class Moved:
     """These numbers were surely not delivered; a successor sequence carries them, in this order.
 
@@ -76,7 +83,7 @@ class RaiseFault:
     fault: Fault
 
 
-RmsEffect = Numbered | Refused | Released | Moved | Failed | Replaced | Ended | RaiseFault
+RmsEffect = Numbered | Refused | Released | Due | Moved | Failed | Replaced | Ended | RaiseFault
 
 # --- RMDSequence ---------------------------------------------------------------------------------------------------
 

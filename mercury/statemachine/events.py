@@ -65,6 +65,11 @@ class Transmitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Overdue:
+    """The lowest number that is not acknowledged is due again; something was heard since it was sent."""
+
+
+@dataclass(frozen=True, slots=True)
 class ControlSent:
     """The message that creates, closes or terminates is about to leave; the next one is due at ``next_due``."""
 
@@ -123,6 +128,7 @@ RmsInput = (
     | End
     | Created
     | Transmitted
+    | Overdue
     | ControlSent
     | Acknowledged
     | Finished

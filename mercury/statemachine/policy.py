@@ -125,8 +125,10 @@ class SourcePolicy:
 
     protocol: Protocol = field(default_factory=Protocol)
     retransmission: RetransmissionPolicy = field(default_factory=RetransmissionPolicy)
-    #: Messages in flight: sent and not yet acknowledged.
+    #: Messages in flight: sent and not yet acknowledged. To a destination that takes only the next one it shrinks.
     window: int = 64
+    #: Requests of one sequence that may wait for their responses; above it no more is sent of it.
+    max_unanswered: int = 1024
     #: Ask for a sequence that ends after so long; ``None`` = never.
     expires: float | None = None
     #: The sequence fails when messages are unacknowledged and nothing was heard for so long; ``None`` = never.
@@ -148,6 +150,6 @@ class SourcePolicy:
         return max(1, self.window // 4)
 
     def __post_init__(self) -> None:
-        at_least(1, window=self.window, end_attempts=self.end_attempts)
+        at_least(1, window=self.window, max_unanswered=self.max_unanswered, end_attempts=self.end_attempts)
         above(0, expires=self.expires, inactivity_timeout=self.inactivity_timeout)
         at_least(0, idle_timeout=self.idle_timeout, tombstone=self.tombstone)

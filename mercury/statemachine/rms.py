@@ -65,11 +65,17 @@ class RMSSequence(RmsCounters):
                 yield from self._created(event, now)
             case events.Transmitted(highest=highest):
                 self.highest_sent = max(self.highest_sent, min(highest, self.last_number))
+            case events.Overdue():
+                if self.alive and self.acknowledged.highest < self.lowest_outstanding():
+                    self.flow = self.flow.overdue(self.in_flight, self.acknowledged.count)
             case events.ControlSent(next_due=next_due):
                 self.control_attempts += 1
                 self.control_due = next_due
             case events.Acknowledged(ranges=ranges):
+                before = self.window_end(policy) if self.flow.size is not None else None
                 yield from self._acknowledged(ranges, now)
+                if before is not None:
+                    yield from self._window_moved(before, policy)
             case events.Finished(ranges=ranges):
                 yield from self._finished(ranges, now)
             case events.ResponseStored(count=count):
@@ -140,6 +146,13 @@ class RMSSequence(RmsCounters):
         new = self._merge(ranges, now)
         yield from self._release(new)
         self._move(RmsEvent.ACK if self.outstanding else RmsEvent.ACKALL, now)
+
+    def _window_moved(self, before: int, policy: SourcePolicy) -> Iterator[RmsEffect]:
+        """A small window has moved on, and may have grown: what is in it now was not taken before its turn."""
+        self.flow = self.flow.acknowledged(self.acknowledged.count, self.in_flight, policy.window)
+        entered = tuple(self._done().gaps(before + 1, min(self.window_end(policy), self.highest_sent)))
+        if entered and self.alive:
+            yield effects.Due(entered)
 
     def _finished(self, ranges: Ranges | None, now: float) -> Iterator[RmsEffect]:
         if not self.alive or self.identifier is None:

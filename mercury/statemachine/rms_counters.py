@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 
 from mercury.statemachine.events import FailureReason
+from mercury.statemachine.flow import Window
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
@@ -51,6 +52,8 @@ class RmsCounters:
     abandoned: bool = False
     #: Requests whose response is not stored yet; the end waits for them.
     unanswered: int = 0
+    #: How many numbers may be in flight, as far as the destination takes them.
+    flow: Window = Window()
     incomplete_behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
     expires_at: float | None = None
     #: Transmissions of the present control message (create, close or terminate).
@@ -87,6 +90,19 @@ class RmsCounters:
     def lowest_outstanding(self) -> int:
         """The lowest number that is neither acknowledged nor moved; one above the last when there is none."""
         return min((self._done() if self.moved else self.acknowledged).first_missing(), self.last_number + 1)
+
+    def crowded(self, policy: SourcePolicy) -> bool:
+        """No more requests may be sent before one is answered."""
+        return self.unanswered >= policy.max_unanswered
+
+    def window_end(self, policy: SourcePolicy) -> int:
+        """The highest number that may be in flight."""
+        left = self.flow.limit(policy.window)
+        for low, high in self._done().gaps(1, self.last_number):
+            if high - low + 1 >= left:
+                return low + left - 1
+            left -= high - low + 1
+        return self.last_number
 
     def predicate(self) -> str:
         """The tuple that the counters spell: always the state's value while F is not set."""

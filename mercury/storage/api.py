@@ -261,8 +261,8 @@ class RMSSequenceManager(WatchedRows, Protocol):
     def release(self, record: RmsRecord, ranges: Ranges) -> None:
         """Delete the acknowledged rows of these numbers, except those that wait for a response."""
 
-    def resend(self, record: RmsRecord, numbers: Iterable[int], now: float) -> None:
-        """Make these numbers due now (Nack)."""
+    def resend(self, record: RmsRecord, numbers: Iterable[int], now: float, most_attempts: int | None = None) -> None:
+        """Make these numbers due now; with ``most_attempts`` only those that were transmitted so often at most."""
 
     def answered(self, message_id: str) -> OutboundMessage | None:
         """The response to this request is stored. Returns the row as it was; its key must be locked."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.events import FailureReason
+from mercury.statemachine.flow import Window
 from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference, IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance, SourcePolicy
@@ -112,6 +113,7 @@ FULL_POLICY = SourcePolicy(
     protocol=PROTOCOL,
     retransmission=RetransmissionPolicy(base=0.25, factor=1.5, cap=7.0, jitter=0.0, max_attempts=9, max_age=3600.5),
     window=5,
+    max_unanswered=5,
     expires=86400.25,
     inactivity_timeout=601.5,
     idle_timeout=None,
@@ -165,6 +167,7 @@ FULL_RMS = RmsRecord(
         last_message=MAX_MESSAGE_NUMBER - 1,
         settled_at=NOW + 2.25,
         abandoned=True,
+        flow=Window(4, 2, 17),
         unanswered=3,
         incomplete_behavior=IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE,
         expires_at=NOW + 3.125,

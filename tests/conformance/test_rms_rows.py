@@ -199,6 +199,21 @@ def test_as_many_nacks_and_ranges_as_one_message_may_have_are_taken(outbox: Outb
     assert [each.message_id for each in outbox.take(tuple((number, number) for number in range(2, 5000, 2)))] == ["b"]
 
 
+def test_a_nack_leaves_rows_alone_that_were_transmitted_too_often(outbox: Outbox) -> None:
+    outbox.append("a", "b")
+    outbox.number(due=NOW + 50)
+
+    def transmit_the_second(tx: Transaction) -> None:
+        second = tx.rms.unsettled(outbox.record, 10)[1]
+        second.attempts = 2
+        tx.rms.transmitted([second])
+
+    outbox.locked(transmit_the_second)
+    outbox.locked(lambda tx: tx.rms.resend(outbox.record, [1, 2], NOW + 1, most_attempts=1))
+    rows = outbox.locked(lambda tx: tx.rms.unsettled(outbox.record, 10))
+    assert [each.due for each in rows] == [NOW + 1, NOW + 50]
+
+
 def test_the_highest_number_there_is_can_be_given(outbox: Outbox) -> None:
     outbox.append("a")
     with outbox.store.transaction() as tx:

@@ -136,8 +136,9 @@ class MemoryRms:
             if row.acknowledged and not row.expects_response:
                 self._remove_row(row)
 
-    def resend(self, record: RmsRecord, numbers: Iterable[int], now: float) -> None:
+    def resend(self, record: RmsRecord, numbers: Iterable[int], now: float, most_attempts: int | None = None) -> None:
         rows = self._rows_between(record, tuple((number, number) for number in numbers))
+        rows = [row for row in rows if most_attempts is None or row.attempts <= most_attempts]
         for row in rows:
             row.due = now
         self._change(record.channel.key, rows)

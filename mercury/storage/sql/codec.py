@@ -32,12 +32,14 @@ from mercury.storage.sql.values import (
     read_protocol,
     read_ranges,
     read_reference,
+    read_window,
     write_channel,
     write_channels,
     write_parts,
     write_protocol,
     write_ranges,
     write_reference,
+    write_window,
 )
 
 Values = dict[str, Any]
@@ -242,6 +244,7 @@ def rms_values(record: RmsRecord) -> Values:
         "settled_at": machine.settled_at,
         "abandoned": machine.abandoned,
         "unanswered": machine.unanswered,
+        "flow": write_window(machine.flow),
         "incomplete_behavior": machine.incomplete_behavior.value,
         "expires_at": machine.expires_at,
         "control_attempts": machine.control_attempts,
@@ -278,6 +281,7 @@ def rms_record(row: Row) -> RmsRecord:
             settled_at=row["settled_at"],
             abandoned=row["abandoned"],
             unanswered=row["unanswered"],
+            flow=read_window(row["flow"]),
             incomplete_behavior=IncompleteSequenceBehavior(row["incomplete_behavior"]),
             expires_at=row["expires_at"],
             control_attempts=row["control_attempts"],

@@ -166,13 +166,14 @@ class SqlRmsRows:
                 if row.acknowledged and not row.expects_response:
                     self._expected[row.message_id] = None  # nothing else is known to be otherwise: no need to ask
 
-    def resend(self, record: RmsRecord, numbers: Iterable[int], now: float) -> None:
+    def resend(self, record: RmsRecord, numbers: Iterable[int], now: float, most_attempts: int | None = None) -> None:
         self._require(record.channel.key)
         for part in chunks(numbers):
-            mine = and_(ROW.c.sequence_id == record.id, ROW.c.number.in_(part))
-            self._write(update(ROW).where(mine).values(due=now))
-            wanted = tuple((number, number) for number in part)
-            self._reread(row.message_id for row in self._read_ahead(record, wanted))
+            wanted = and_(ROW.c.sequence_id == record.id, ROW.c.number.in_(part))
+            if most_attempts is not None:
+                wanted = and_(wanted, ROW.c.attempts <= most_attempts)
+            self._write(update(ROW).where(wanted).values(due=now))
+            self._reread(row.message_id for row in self._read_ahead(record, tuple((each, each) for each in part)))
 
     def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         self._require(record.channel.key)

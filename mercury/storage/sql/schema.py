@@ -203,6 +203,8 @@ RMS_SEQUENCE = _table(
     _maybe_time("settled_at"),
     _flag("abandoned"),
     _number("unanswered"),
+    #: The window, when the destination takes less than the policy allows; see `values.write_window`.
+    _maybe_text("flow"),
     _text("incomplete_behavior"),
     _maybe_time("expires_at"),
     _number("control_attempts"),

@@ -15,6 +15,7 @@ import typing
 from functools import lru_cache
 from typing import Any
 
+from mercury.statemachine.flow import Window
 from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.ranges import RangeSet
@@ -36,6 +37,22 @@ def read_ranges(text: str) -> RangeSet:
         low, _, high = part.partition("-")
         ranges.add(int(low), int(high or low))
     return ranges
+
+
+def write_window(window: Window) -> str | None:
+    """``1 3 64``: how many, how often it has shrunk, and since when; nothing for as many as the policy allows."""
+    return None if window.size is None else f"{window.size} {window.shrinks} {window.since}"
+
+
+def read_window(text: str | None) -> Window:
+    """The reverse of `write_window`.
+
+    :raises ValueError: the text is not that.
+    """
+    if text is None:
+        return Window()
+    size, shrinks, since = text.split()
+    return Window(int(size), int(shrinks), int(since))
 
 
 @lru_cache(maxsize=4096)

@@ -292,6 +292,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("settled_at", sa.Double(), nullable=True),
         sa.Column("abandoned", sa.Boolean(), nullable=False),
         sa.Column("unanswered", sa.BigInteger(), nullable=False),
+        sa.Column("flow", sa.Text(), nullable=True),
         sa.Column("incomplete_behavior", sa.Text(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=True),
         sa.Column("control_attempts", sa.BigInteger(), nullable=False),

@@ -1,0 +1,256 @@
+"""What is in flight to destinations that take only some of it, and what counts as in flight."""
+
+from __future__ import annotations
+
+import pytest
+
+from mercury.engine.exchange import ACCEPTED, Purpose
+from mercury.statemachine.flow import Window
+from mercury.statemachine.protocol import Protocol
+from mercury.wire.decode import decode
+from mercury.wire.envelope import HttpMessage
+
+from .foreign import RM10_SOAP11, RM11_SOAP12, Foreign, answer_to, brought
+from .harness import Pair
+from .harness.flights import Flight
+
+TEXTS = [f"text {number}" for number in range(1, 41)]
+
+
+class Next:
+    """A destination that takes the next number only: what comes before its turn is dropped (LIVE-05).
+
+    :param answers: whether such an exchange is answered at all; CXF in order leaves it open.
+    """
+
+    def __init__(self, protocol: Protocol = RM11_SOAP12, *, answers: bool = True, **changes: object) -> None:
+        self.pair, self.foreign = Pair(), Foreign(protocol)
+        self.client = self.pair.client
+        self.pair.server.stop()
+        self.taken = 0
+        self.posts = 0
+        #: Numbers that get lost on their way.
+        self.lost: set[int] = set()
+        self.most_at_once = 0
+        self.answers = answers
+        self.open: list[Flight] = []
+        self.link = self.pair.link(protocol, **changes)
+
+    def start(self) -> None:
+        self.pair.turn()
+        answer_to(
+            self.client,
+            self.foreign.created("urn:theirs", self.client.source().create_message_id),
+            purpose="CreateSequence",
+        )
+
+    def pass_by(self, seconds: float) -> None:
+        """Time passes; what arrives in one moment arrives backwards, as parallel posts may."""
+        until = self.pair.now + seconds
+        while True:
+            while self.pair.turn() or self.pair.wire:
+                self.most_at_once = max(self.most_at_once, len(self.pair.wire))
+                flights, self.pair.wire = self.pair.wire, []
+                self.pair.now += 0.001
+                self.posts += len(flights)
+                for flight in reversed(flights):
+                    self._take(flight)
+            due = self.client.next_due()
+            if due is None or due > until:
+                break
+            self.pair.now = max(due, self.pair.now + 0.001)
+        self.pair.now = until
+
+    def _take(self, flight: Flight) -> None:
+        sequence = decode(flight.http.body, flight.http.content_type, flight.http.soap_action).sequence
+        assert sequence is not None
+        if sequence.message_number in self.lost:
+            self.lost.discard(sequence.message_number)
+            return
+        if sequence.message_number == self.taken + 1:
+            self.taken += 1
+            self._answer(flight, self._acknowledgement())
+            if not self.answers:
+                opened, self.open = self.open, []
+                for each in sorted(opened, key=_number):
+                    self._take(each)
+        elif sequence.message_number <= self.taken:
+            self._answer(flight, self._acknowledgement())
+        elif self.answers:
+            self._answer(flight, ACCEPTED)
+        else:
+            self.open.append(flight)
+
+    def _acknowledgement(self) -> HttpMessage:
+        return self.foreign.alone(self.foreign.acknowledgement("urn:theirs", ((1, self.taken),)))
+
+    def _answer(self, flight: Flight, reply: HttpMessage) -> None:
+        if flight.exchange is not None and not flight.exchange.over:
+            flight.exchange.over = True
+            self.client.answered(flight.exchange.outgoing, reply)
+
+
+def _number(flight: Flight) -> int:
+    sequence = flight.envelope.sequence
+    assert sequence is not None
+    return sequence.message_number
+
+
+@pytest.mark.parametrize("protocol", [RM11_SOAP12, RM10_SOAP11], ids=str)
+def test_a_destination_that_takes_only_the_next_number_is_sent_one_after_the_other(protocol: Protocol) -> None:
+    story = Next(protocol)
+    story.link.notes(*TEXTS)
+    story.start()
+    story.pass_by(0)
+    assert story.taken == 1, "of those that came together it took the first"
+    story.pass_by(1)
+    assert story.taken == 40
+    assert story.posts == 40 + 39
+    story.pair.assert_sound()
+
+
+def test_it_is_not_for_ever_slower_and_rarely_asked_whether_it_takes_more() -> None:
+    story = Next()
+    for _ in range(5):
+        story.link.notes(*TEXTS)
+    story.start()
+    story.pass_by(8)
+    assert story.taken == 200
+    assert story.posts < 2 * 200
+
+
+def test_the_window_grows_again_when_the_destination_takes_everything() -> None:
+    story = Next(window=16)
+    story.link.notes(*TEXTS[:16])
+    story.start()
+    story.pass_by(2)
+    assert story.client.source().machine.flow.size == 2
+    brought(story.client, story._acknowledgement())
+    pair, foreign, sent = story.pair, story.foreign, 16
+    for _ in range(8):
+        story.link.notes(*TEXTS[:16])
+        for _ in range(40):
+            pair.turn()
+            if not pair.wire:
+                break
+            story.most_at_once = len(pair.wire)
+            sent = max([sent, *(_number(flight) for flight in pair.wire)])
+            pair.wire.clear()
+            brought(story.client, foreign.alone(foreign.acknowledgement("urn:theirs", ((1, sent),))))
+    assert story.client.source().machine.flow == Window()
+    assert story.most_at_once == 16
+
+
+def test_exchanges_behind_a_gap_that_are_left_open_do_not_multiply_and_the_rest_follows_at_once() -> None:
+    story = Next(answers=False)
+    story.link.notes(*TEXTS)
+    story.lost = {3}
+    story.start()
+    story.pass_by(0.9)
+    assert story.taken == 2
+    assert len(story.open) == 37
+    story.pass_by(0.2)
+    assert story.taken == 40
+    assert story.posts == 40 + 1, "of those behind the gap none was sent again"
+    assert story.client.rows() == 0
+
+
+def test_a_loss_in_the_middle_leaves_the_window_as_it_is() -> None:
+    pair = Pair()
+    pair.lose("message 3")
+    pair.link(window=8).notes(*TEXTS)
+    pair.advance(0.9)
+    assert pair.client.source().machine.flow == Window()
+    pair.advance(5)
+    assert pair.server.handled == TEXTS
+    assert pair.when("message 3") == [0, 1]
+
+
+def test_a_small_window_outlives_a_crash() -> None:
+    story = Next()
+    story.link.notes(*TEXTS)
+    story.start()
+    story.pass_by(0.9)
+    story.pair.now += 0.2
+    story.pair.turn()
+    story.pair.wire.clear()
+    story.client.crash()
+    assert story.client.source().machine.flow.size == 1
+
+
+# --- Nack ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_destination_that_always_nacks_is_answered_once_at_once_and_then_by_the_pauses() -> None:
+    pair, foreign = Pair(), Foreign(RM11_SOAP12)
+    pair.server.stop()
+    pair.link().notes("one")
+    pair.turn()
+    answer_to(
+        pair.client, foreign.created("urn:theirs", pair.client.source().create_message_id), purpose="CreateSequence"
+    )
+    nack = foreign.alone(foreign.acknowledgement("urn:theirs", extra="<r:Nack>1</r:Nack>"))
+    pair.turn()
+    until = pair.now + 4
+    while pair.now < until:
+        while pair.turn() or pair.wire:
+            if pair.wire:
+                answer_to(pair.client, nack, purpose=Purpose.MESSAGE.value)
+        pair.now += 0.05
+    assert pair.count("message 1") == 3
+    assert pair.when("message 1") == pytest.approx([0, 0, 2], abs=0.06)
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+def answer(pair: Pair, reply: HttpMessage) -> None:
+    """The reply to one of the messages on the wire."""
+    answer_to(pair.client, reply, purpose=Purpose.MESSAGE.value)
+
+
+def client_whose_requests_are_acknowledged(**changes: object) -> tuple[Pair, Foreign]:
+    """A client without an address with a window of 4, and four requests that are acknowledged and not answered."""
+    pair, foreign = Pair(), Foreign(RM11_SOAP12)
+    pair.server.stop()
+    link = pair.link(listens=False, window=4, **changes)
+    link.asks(*TEXTS[:4])
+    pair.turn()
+    created = foreign.created("urn:theirs", pair.client.source().create_message_id, accept="http://server/x")
+    answer_to(pair.client, created, purpose="CreateSequence")
+    pair.turn()
+    answer(pair, foreign.alone(foreign.acknowledgement("urn:theirs", ((1, 4),))))
+    link.asks(*TEXTS[4:8])
+    link.notes("behind")
+    pair.turn()
+    return pair, foreign
+
+
+def test_requests_that_wait_for_their_responses_do_not_fill_the_window() -> None:
+    pair, foreign = client_whose_requests_are_acknowledged()
+    assert [name for name in pair.seen if name.startswith("message")] == [f"message {number}" for number in range(1, 9)]
+    answer(pair, foreign.alone(foreign.acknowledgement("urn:theirs", ((1, 8),))))
+    pair.turn()
+    assert pair.count("message 9") == 1, "what comes behind them is not stuck"
+
+
+def test_acknowledged_requests_are_still_repeated_until_they_are_answered() -> None:
+    pair, _ = client_whose_requests_are_acknowledged()
+    pair.wire.clear()
+    pair.now += 1
+    pair.turn()
+    assert sorted(flight.name for flight in pair.wire) == [f"message {number}" for number in range(1, 9)]
+
+
+def test_no_more_requests_are_sent_than_may_be_unanswered() -> None:
+    pair, foreign = client_whose_requests_are_acknowledged(max_unanswered=6)
+    assert pair.client.source().machine.last_number == 6
+    (first,) = [row.message_id for row in rows(pair) if row.number == 1]
+    offered = pair.client.source().offered or ""
+    answer(pair, foreign.respond(offered, 1, first))
+    pair.turn()
+    assert pair.client.source().machine.last_number == 7
+
+
+def rows(pair: Pair) -> list:  # type: ignore[type-arg]
+    return [row for data in pair.client.store.rms.keys.values() for row in data.rows.values()]

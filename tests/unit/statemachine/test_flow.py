@@ -1,0 +1,99 @@
+"""The window of a source: shrinks to one, and grows again, the more carefully the more often that failed."""
+
+from __future__ import annotations
+
+from mercury.statemachine import effects, events
+from mercury.statemachine.flow import PROVED, Window
+from mercury.statemachine.policy import SourcePolicy
+from mercury.statemachine.protocol import RmVersion
+from mercury.statemachine.rms import RMSSequence
+
+MOST = 16
+POLICY = SourcePolicy(window=MOST)
+
+
+def sending(numbers: int, sent: int | None = None) -> RMSSequence:
+    machine = RMSSequence.start(RmVersion.RM11, 0.0)
+    for _ in range(numbers):
+        machine.handle(events.Number(), 0.0, POLICY)
+    machine.handle(events.Created(identifier="urn:theirs"), 0.0, POLICY)
+    machine.handle(events.Transmitted(numbers if sent is None else sent), 0.0, POLICY)
+    return machine
+
+
+# --- the rule --------------------------------------------------------------------------------------------------------
+
+
+def test_at_first_it_is_what_the_policy_allows() -> None:
+    assert Window().limit(MOST) == MOST
+
+
+def test_an_overdue_number_with_others_behind_it_shrinks_it_to_one_a_single_one_does_not() -> None:
+    assert Window().overdue(1, 0) == Window()
+    assert Window().overdue(2, 7) == Window(1, 1, 7)
+
+
+def test_it_is_never_larger_than_the_policy_allows() -> None:
+    assert Window(8).limit(4) == 4
+
+
+def test_it_doubles_when_nothing_is_in_flight_until_it_is_whole_again() -> None:
+    window, sizes = Window(1, 1, 0), []
+    for count in range(1, 40):
+        window = window.acknowledged(count, 0, MOST)
+        sizes.append(window.limit(MOST))
+    assert sizes[:3] == [2, 2, 4]
+    assert window == Window(), "what it went through is forgotten"
+
+
+def test_it_does_not_grow_while_something_is_in_flight() -> None:
+    assert Window(1, 1, 0).acknowledged(50, 1, MOST) == Window(1, 1, 0)
+
+
+def test_each_time_it_shrinks_again_more_must_be_taken_before_it_grows() -> None:
+    for shrinks in range(1, 8):
+        needed = PROVED[min(shrinks, len(PROVED)) - 1]
+        window = Window(1, shrinks, 100)
+        assert window.acknowledged(100 + needed - 1, 0, MOST) == window
+        assert window.acknowledged(100 + needed, 0, MOST).size == 2
+
+
+# --- in the machine --------------------------------------------------------------------------------------------------
+
+
+def test_overdue_numbers_shrink_the_window_when_only_the_beginning_is_acknowledged() -> None:
+    machine = sending(10)
+    machine.handle(events.Acknowledged(((1, 3),)), 0.0, POLICY)
+    machine.handle(events.Overdue(), 1.0, POLICY)
+    assert machine.flow.size == 1
+    assert machine.window_end(POLICY) == 4
+
+
+def test_overdue_numbers_leave_it_alone_when_something_behind_them_was_taken() -> None:
+    machine = sending(10)
+    machine.handle(events.Acknowledged(((1, 3), (9, 9))), 0.0, POLICY)
+    machine.handle(events.Overdue(), 1.0, POLICY)
+    assert machine.flow == Window()
+
+
+def test_a_gap_that_closes_makes_the_numbers_due_that_come_into_the_window() -> None:
+    machine = sending(10)
+    machine.flow = Window(1, 2, 0)
+    assert effects.Due(((2, 2),)) in machine.handle(events.Acknowledged(((1, 1),)), 1.0, POLICY)
+    assert effects.Due(((6, 6),)) in machine.handle(events.Acknowledged(((1, 5),)), 1.0, POLICY)
+    assert machine.handle(events.Acknowledged(((1, 5),)), 1.0, POLICY) == ()
+
+
+def test_numbers_that_were_never_sent_need_not_be_made_due() -> None:
+    machine = sending(10, sent=1)
+    machine.flow = Window(1, 2, 0)
+    assert machine.handle(events.Acknowledged(((1, 1),)), 1.0, POLICY) == (effects.Released(((1, 1),)),)
+
+
+def test_the_window_counts_what_is_not_acknowledged_wherever_the_gaps_are() -> None:
+    machine = sending(40, sent=20)
+    assert machine.window_end(POLICY) == 16
+    machine.handle(events.Acknowledged(((2, 9), (12, 12))), 0.0, POLICY)
+    assert machine.window_end(POLICY) == 25
+    machine.handle(events.Acknowledged(((1, 20),)), 0.0, POLICY)
+    assert machine.window_end(POLICY) == 36
