@@ -5,6 +5,9 @@ round, and prints medians: rows a second while the client commits row by row (st
 (drain), CPU seconds for 1,000 rows of the drain (all processes, PostgreSQL's too), and how long a row takes from the
 client's commit to the server's at low load, by PostgreSQL's own commit timestamps. Only ratios within a run carry over.
 
+``--mode in-out`` compares Mercury's own ways instead: the rows alone, and with a response to each, which the client
+confirms in a table; it has not arrived before it is confirmed.
+
 Each way has the same processes: the application that commits, what carries (relay or Mercury's workers), the server.
 Mercury has the settings of `TUNING`, as one would set for many small rows; the outbox posts one row a request, too.
 """
@@ -29,13 +32,14 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.rows import TupleRow
 
-from benchmarks import outbox
+from benchmarks import carried, outbox
 from mercury import Mercury, Sender
 from mercury.storage.postgres.embedded import EmbeddedPostgres
 
 TEXT = "x" * 300
 ORDERS = "create table orders(id bigint primary key, text text not null)"
 RECEIVED = "create table received(arrival bigserial primary key, id bigint not null, text text not null)"
+CONFIRMED = "create table confirmed(arrival bigserial primary key, id bigint not null)"
 #: Rows of the latency run, and seconds between two of them.
 LONE, PAUSE = 100, 0.05
 #: Seconds without an end after which a run is given up.
@@ -56,6 +60,8 @@ class Way:
     #: Makes what commits one row, or many in one transaction.
     committer: Callable[[Way], Callable[[range], None]]
     stores: dict[str, str] = field(default_factory=dict)
+    #: A row has arrived when the client has confirmed it.
+    confirms: bool = False
     children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
 
@@ -99,8 +105,8 @@ def by_outbox(postgres: EmbeddedPostgres, run: str) -> Way:
     return Way("outbox and HTTP", client, server, roles, prepare, committer)
 
 
-def by_mercury(postgres: EmbeddedPostgres, run: str, *, same: bool) -> Way:
-    name = "same" if same else "xa"
+def by_mercury(postgres: EmbeddedPostgres, run: str, *, same: bool, asks: bool = False) -> Way:
+    name = ("same" if same else "xa") + ("_asks" if asks else "")
     client, server = postgres.create_database(f"{name}_client_{run}"), postgres.create_database(f"{name}_server_{run}")
     stores = {"client": client, "server": server}
     if not same:
@@ -113,24 +119,32 @@ def by_mercury(postgres: EmbeddedPostgres, run: str, *, same: bool) -> Way:
 
     def committer(way: Way) -> Callable[[range], None]:
         mercury = Mercury(stores["client"], resources={"app": way.client})
+        mercury.callback(carried.CONFIRMED)(_confirmed)
         sender = mercury.to(f"http://127.0.0.1:{port}/services/rows")
         insert = sa.text("insert into orders values (:id, :text)")
-        return lambda numbers: send(mercury, sender, insert, numbers)
+        return lambda numbers: send(mercury, sender, insert, numbers, asks=asks)
 
     def prepare(_way: Way) -> None:
         for url in stores.values():
             Mercury(url).stop()  # makes the tables
 
-    return Way(f"Mercury, {'same database' if same else 'XA'}", client, server, roles, prepare, committer, stores)
+    label = f"Mercury, {'same database' if same else 'XA'}{', in-out' if asks else ''}"
+    return Way(label, client, server, roles, prepare, committer, stores, confirms=asks)
 
 
-def send(mercury: Mercury, sender: Sender, insert: sa.TextClause, numbers: range) -> None:
-    from benchmarks.carried import Row  # noqa: PLC0415  a dataclass that both sides know
+def _confirmed(_: carried.Done) -> None:
+    """Who only hands over needs the name of the callback; the carrier calls its own."""
 
+
+def send(mercury: Mercury, sender: Sender, insert: sa.TextClause, numbers: range, *, asks: bool) -> None:
     with mercury.transaction() as tx:
         for number in numbers:
             tx.connection("app").execute(insert, {"id": number, "text": TEXT})
-            sender.send(Row(number, TEXT), operation="Put", tx=tx)
+            row = carried.Row(number, TEXT)
+            if asks:
+                sender.request_with_callback(row, carried.CONFIRMED, operation="Ask", tx=tx)
+            else:
+                sender.send(row, operation="Put", tx=tx)
 
 
 def free_port() -> int:
@@ -161,17 +175,18 @@ def started(way: Way, *names: str) -> Iterator[None]:
 
 
 def wait_for(way: Way, rows: int) -> None:
-    """Until the server has so many rows."""
+    """Until so many rows have arrived."""
     until = time.monotonic() + PATIENCE
-    with connect(way.server, autocommit=True) as connection:
-        while _count(connection) < rows:
+    with connect(way.client if way.confirms else way.server, autocommit=True) as connection:
+        while (came := _count(way, connection)) < rows:
             if time.monotonic() > until:
-                raise SystemExit(f"{way.name}: {_count(connection)} of {rows} rows came within {PATIENCE:g} s")
+                raise SystemExit(f"{way.name}: {came} of {rows} rows came within {PATIENCE:g} s")
             time.sleep(0.01)
 
 
-def _count(connection: psycopg.Connection[TupleRow]) -> int:
-    row = connection.execute("select coalesce(max(arrival), 0) from received").fetchone()
+def _count(way: Way, connection: psycopg.Connection[TupleRow]) -> int:
+    table = "confirmed" if way.confirms else "received"
+    row = connection.execute(f"select coalesce(max(arrival), 0) from {table}").fetchone()
     assert row is not None
     return int(row[0])
 
@@ -196,8 +211,8 @@ def drain(way: Way, commit: Callable[[range], None], first: int, rows: int, post
         wait_for(way, first)
         pids = [postmaster, *(child.pid for child in way.children.values())]
         begun, cpu = time.perf_counter(), cpu_seconds(pids)
-        with connect(way.server, autocommit=True) as connection:
-            there = _count(connection)
+        with connect(way.client if way.confirms else way.server, autocommit=True) as connection:
+            there = _count(way, connection)
         wait_for(way, first + rows - 1)
         left = first + rows - 1 - there
         seconds = time.perf_counter() - begun
@@ -224,10 +239,11 @@ def latency(way: Way, commit: Callable[[range], None], first: int) -> list[float
 
 def check(way: Way, rows: int) -> None:
     """Every row once and in order: a fast way that loses rows is no way."""
-    with connect(way.server) as connection:
-        got = [row[0] for row in connection.execute("select id from received order by arrival").fetchall()]
-    if got != list(range(1, rows + 1)):
-        raise SystemExit(f"{way.name}: the rows did not come once and in order")
+    for url, table in [(way.server, "received"), *([(way.client, "confirmed")] if way.confirms else [])]:
+        with connect(url) as connection:
+            got = [row[0] for row in connection.execute(f"select id from {table} order by arrival").fetchall()]
+        if got != list(range(1, rows + 1)):
+            raise SystemExit(f"{way.name}: the rows of {table} did not come once and in order")
 
 
 def cpu_seconds(pids: list[int]) -> float:
@@ -255,6 +271,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2000, help="of each stream and each drain")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--mode", choices=("in-only", "in-out"), default="in-only")
     options = parser.parse_args()
     results: dict[str, dict[str, list[float]]] = {}
     with ExitStack() as stack:
@@ -265,11 +282,14 @@ def main() -> None:
         assert postgres.pid is not None
         for turn in range(options.rounds):
             run = str(turn)
-            ways = [
-                by_outbox(postgres, run),
-                by_mercury(postgres, run, same=True),
-                by_mercury(postgres, run, same=False),
-            ]
+            if options.mode == "in-out":
+                ways = [by_mercury(postgres, run, same=True, asks=asks) for asks in (False, True)]
+            else:
+                ways = [
+                    by_outbox(postgres, run),
+                    by_mercury(postgres, run, same=True),
+                    by_mercury(postgres, run, same=False),
+                ]
             for way in ways:
                 one_round(way, options.rows, postgres.pid, results.setdefault(way.name, {}))
                 print(f"round {turn + 1} of {options.rounds}: {way.name} done", file=sys.stderr)
@@ -277,7 +297,7 @@ def main() -> None:
 
 
 def one_round(way: Way, rows: int, postmaster: int, into: dict[str, list[float]]) -> None:
-    for url, table in ((way.client, ORDERS), (way.server, RECEIVED)):
+    for url, table in ((way.client, ORDERS), (way.client, CONFIRMED), (way.server, RECEIVED)):
         with connect(url) as connection:
             connection.execute(table)
     way.prepare(way)
@@ -291,14 +311,14 @@ def one_round(way: Way, rows: int, postmaster: int, into: dict[str, list[float]]
 
 
 def tell(results: dict[str, dict[str, list[float]]]) -> None:
-    base = statistics.median(results["outbox and HTTP"]["drain"])
-    print(f"{'way':24} {'stream/s':>9} {'drain/s':>9} {'ratio':>6} {'CPU s/1000':>11} {'p50 ms':>8} {'p99 ms':>8}")
+    base = statistics.median(next(iter(results.values()))["drain"])  # the ratios are to the first way
+    print(f"{'way':30} {'stream/s':>9} {'drain/s':>9} {'ratio':>6} {'CPU s/1000':>11} {'p50 ms':>8} {'p99 ms':>8}")
     for name, found in results.items():
         waits = sorted(1000 * seconds for seconds in found["latency"])
         middle, late = waits[len(waits) // 2], waits[int(len(waits) * 0.99)]
         speed = statistics.median(found["drain"])
         print(
-            f"{name:24} {statistics.median(found['stream']):9.0f} {speed:9.0f} {speed / base:6.2f} "
+            f"{name:30} {statistics.median(found['stream']):9.0f} {speed:9.0f} {speed / base:6.2f} "
             f"{statistics.median(found['cpu']):11.2f} {middle:8.1f} {late:8.1f}"
         )
 
