@@ -5,36 +5,52 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
-from mercury.engine.exchange import Outgoing
+from mercury.engine.exchange import Outgoing, Purpose
 
 log = logging.getLogger("mercury.runtime")
+
+Slot = tuple[str, str, int]
 
 #: A server may have this many times as many threads as are free: one alone has 3/4 of them, two 3/7 each, and so on;
 #: while a thread is free, a server that has none gets it.
 SHARE = 3
 #: A server whose last exchange failed may have this part of the threads, at least one.
 IN_TROUBLE = 16
+#: Seconds for which a message is not posted again while its exchange is open: the connection has not lost it, and the
+#: server is slow, or holds the exchange for the response. More than a server does so by default.
+OPEN = 5.0
 
 
 class Senders:
-    """Threads that post. Of two posts that say the same only one waits.
+    """Threads that post. Of two posts that say the same only one waits; a message that is being posted does not.
 
     :param exchange: one HTTP exchange.
     :param in_trouble: whether the last exchange with a URL failed.
+    :param clock: seconds, monotonic.
     """
 
-    def __init__(self, count: int, exchange: Callable[[Outgoing], None], in_trouble: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        count: int,
+        exchange: Callable[[Outgoing], None],
+        in_trouble: Callable[[str], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.threads: list[threading.Thread] = []
         self._count = count
         self._exchange = exchange
         self._in_trouble = in_trouble
+        self._clock = clock
         #: What a thread may take. There is a thread for each of them: whatever is here counts as in use.
         self._ready: queue.SimpleQueue[Outgoing | None] = queue.SimpleQueue()
         self._mutex = threading.Lock()
-        self._queued: set[tuple[str, str, int]] = set()
+        self._queued: set[Slot] = set()
+        #: Messages that are being posted: since when the latest exchange of each is open.
+        self._open: dict[Slot, float] = {}
         #: By server: what waits for its share, the server that was served longest ago first; and how many are in use.
         self._waiting: OrderedDict[str, deque[Outgoing]] = OrderedDict()
         self._in_use: dict[str, int] = {}
@@ -50,7 +66,7 @@ class Senders:
         """Post it when a thread is free for its server."""
         server = _server(outgoing.url)
         with self._mutex:
-            if outgoing.slot in self._queued:
+            if outgoing.slot in self._queued or self._is_open(outgoing):
                 return
             self._queued.add(outgoing.slot)
             waiting = self._waiting.get(server)
@@ -78,14 +94,24 @@ class Senders:
             outgoing = self._ready.get()
             if outgoing is None:
                 return
+            began = self._clock()
             with self._mutex:
                 self._queued.discard(outgoing.slot)
+                self._open[outgoing.slot] = began
             try:
                 self._exchange(outgoing)
             except Exception:
                 log.exception("posting to %s failed; it is posted again when due", outgoing.url)
             finally:
+                with self._mutex:
+                    if self._open.get(outgoing.slot) == began:
+                        del self._open[outgoing.slot]
                 self._give_back(_server(outgoing.url))
+
+    def _is_open(self, outgoing: Outgoing) -> bool:
+        """Whether the same is under way. A message is always the same; an acknowledgement may say more now."""
+        began = self._open.get(outgoing.slot) if outgoing.purpose is Purpose.MESSAGE else None
+        return began is not None and self._clock() < began + OPEN
 
     # --- shares ----------------------------------------------------------------------------------------------------
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from mercury.engine.exchange import Outgoing, Purpose
-from mercury.engine.senders import Senders
+from mercury.engine.senders import OPEN, Senders
 from mercury.statemachine.protocol import Protocol
 from mercury.wire.envelope import EMPTY, Envelope
 from tests.acceptance.processes import PATIENCE, eventually
@@ -41,9 +43,17 @@ class Network:
             return self.begun.count(url)
 
 
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 @contextmanager
-def senders(network: Network, count: int) -> Iterator[Senders]:
-    threads = Senders(count, network.exchange, lambda url: url in network.in_trouble)
+def senders(network: Network, count: int, clock: Callable[[], float] = time.monotonic) -> Iterator[Senders]:
+    threads = Senders(count, network.exchange, lambda url: url in network.in_trouble, clock)
     threads.start()
     try:
         yield threads
@@ -120,3 +130,28 @@ def test_what_waits_for_its_share_is_not_queued_twice() -> None:
         threads.put(outgoing(OTHER, 0))
         eventually(lambda: network.count(OTHER) == 1, "the other one is posted")
         assert network.count(SLOW) == 2
+
+
+def test_a_message_is_not_posted_again_while_its_exchange_is_held_open() -> None:
+    network, clock = Network(), Clock()
+    with senders(network, 8, clock) as threads:
+        threads.put(outgoing(SLOW, 1))
+        eventually(lambda: network.count(SLOW) == 1, "it is posted")
+        threads.put(outgoing(SLOW, 1))  # it is due again
+        threads.put(outgoing(SLOW, 2))
+        eventually(lambda: network.count(SLOW) == 2, "another is posted")
+        clock.now += OPEN
+        threads.put(outgoing(SLOW, 1))
+        eventually(lambda: network.count(SLOW) == 3, "held for long, it may be lost after all")
+        network.held[SLOW].release(3)
+        eventually(lambda: not threads._open, "all exchanges end")
+        threads.put(outgoing(SLOW, 1))
+        eventually(lambda: network.count(SLOW) == 4, "an exchange that has ended says nothing about the next")
+
+
+def test_an_acknowledgement_is_posted_while_an_older_one_is_under_way() -> None:
+    network = Network()
+    with senders(network, 8) as threads:
+        for count in (1, 2):
+            threads.put(replace(outgoing(SLOW, 0), purpose=Purpose.ACKNOWLEDGEMENT))
+            eventually(lambda: network.count(SLOW) == count, "it is posted")  # noqa: B023
