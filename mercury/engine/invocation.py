@@ -18,11 +18,13 @@ from mercury.engine.call import Call, CallFailed
 from mercury.engine.destination import save_rmd
 from mercury.engine.exchange import Step
 from mercury.engine.parts import Parts, PutOff
+from mercury.engine.repair import lost_rows
 from mercury.errors import Conflict, StorageError, TransientStorageError
 from mercury.statemachine import effects, events
 from mercury.statemachine.invoker import BEHIND_A_GAP
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy, OnFailure
+from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Claim, Seeker, Topic, Transaction
 from mercury.storage.records import (
@@ -40,6 +42,10 @@ log = logging.getLogger("mercury.engine.invocation")
 
 #: Why messages died that an operator took out of the way.
 PARKED = "parked by an operator"
+
+
+#: One turn at a buffer: its sequence, the claim, the time, how many messages. Returns how much was done.
+_Turn = Callable[[str, Claim, float, int], int]
 
 
 @dataclass(slots=True)
@@ -79,6 +85,7 @@ class InvocationWorker:
         self._mutex = threading.Lock()
         self._busy: set[str] = set()
         self._put_off = PutOff()
+        self._looks_at = 0.0
         #: Is called when there is work for another thread.
         self.more: Callable[[], None] = _nobody_else
 
@@ -98,7 +105,21 @@ class InvocationWorker:
                 if claim is not None:
                     step.progress += self._work(sequence, claim, now)
         step.shared = 0 < busy == len(sequences)
+        self._look_through(now)
         return step
+
+    def _look_through(self, now: float) -> None:
+        """Now and then: a row that the store gives back altered may be what a buffer waits for in vain."""
+        interval = self._parts.settings.integrity_interval
+        with self._mutex:
+            if not is_due(self._looks_at, now, interval):
+                return
+            self._looks_at = now + interval
+        for sequence in self._parts.store.stuck_invoker(now, self._parts.settings.sequence_batch, self._seeker):
+            with self._alone(sequence) as alone:
+                claim = self._parts.claims.take(f"invoker {sequence}", now) if alone else None
+                if claim is not None:
+                    self._work(sequence, claim, now, self._repair)
 
     def next_due(self) -> float | None:
         """When a failing handler is to be tried again."""
@@ -121,11 +142,13 @@ class InvocationWorker:
                 with self._mutex:
                     self._busy.discard(sequence)
 
-    def _work(self, sequence: str, claim: Claim, now: float) -> int:
-        limit = self._parts.settings.invoke_batch
+    def _work(self, sequence: str, claim: Claim, now: float, run: _Turn | None = None) -> int:
+        limit, run = self._parts.settings.invoke_batch, run or self._run
         while True:
             try:
-                return self._run(sequence, claim, now, limit)
+                return run(sequence, claim, now, limit)
+            except _Damaged:
+                run = self._repair
             except Conflict as error:
                 self._parts.claims.lost(claim)
                 log.info("a run is given up: %s", error, extra={"sequence": sequence})
@@ -169,6 +192,30 @@ class InvocationWorker:
             self._call_marked(run, now)
         return 1
 
+    def _repair(self, sequence: str, claim: Claim, now: float, limit: int) -> int:
+        """Put aside the rows that have lost their place, and go on without the messages that were in them."""
+        with self._parts.store.transaction() as tx:
+            tx.guard(claim)
+            record, request = tx.invoker.read(sequence), tx.rmd.read(sequence)
+            if record is None:
+                return 0
+            run, machine = _Run(record, request, self._parts.application.policy(record.service)), record.machine
+            damaged, missing = lost_rows(tx, record, request)
+            run.markers = damaged
+            bury_inbound(tx, self._parts, record.service, [row for row in damaged if row.action], DAMAGED, now)
+            if not run.markers and not missing:
+                return 0
+            for number in (*missing, *islice(tx.invoker.numbers(sequence).numbers(), limit)):
+                run.drop(machine.handle(events.MessageBuffered(number=number)))
+            if request is not None and request.machine.last_number is not None:
+                run.drop(machine.handle(events.LastKnown(request.machine.last_number)))
+            for number in missing:
+                log.error("message %d is gone: its row was damaged", number, extra={"sequence": sequence})
+            run.consumed = missing
+            self._settle(tx, run, now)
+            self._end_responses(tx, run, now)
+        return 1
+
     def _call_marked(self, run: _Run, now: float) -> None:
         """AtMostOnce: the messages are marked, so nothing is tried again; only a crash here goes unreported."""
         try:
@@ -195,6 +242,8 @@ class InvocationWorker:
         if machine.in_order and not machine.may_skip_gaps:
             tx.invoker.expect_messages(sequence, machine.next, machine.next + limit)
         run.markers = tx.invoker.markers(sequence)
+        if any(marker.damaged for marker in run.markers):
+            raise _Damaged
         numbers = _relevant(tx, run, limit)
         # Only the highest can be the last; the bodies of a long buffer are not needed to see what is releasable.
         bodies = tx.invoker.messages(sequence, [*numbers[: limit + 1], *numbers[-1:]])
@@ -327,6 +376,10 @@ def parked_reason(record: InvokerRecord) -> str:
     if not record.last_error:
         return PARKED
     return f"{PARKED} after {record.attempts} failed tr{'y' if record.attempts == 1 else 'ies'}: {record.last_error}"
+
+
+class _Damaged(Exception):
+    """A row of a buffer has lost its place."""
 
 
 def _nobody_else() -> None:

@@ -81,6 +81,9 @@ class FaultyStore:
     def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
         return self.inner.due_invoker(now, limit, seeker)
 
+    def stuck_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
+        return self.inner.stuck_invoker(now, limit, seeker)
+
     def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
         return self.inner.due_rms(now, limit, seeker)
 

@@ -26,6 +26,8 @@ from mercury.storage.records import Channel, OutboundKind, OutboundMessage, Sequ
 from mercury.wire.encode import encode
 from mercury.wire.envelope import HttpMessage
 
+TOPICS = tuple(Topic)
+
 
 class Worker(Protocol):
     """One of the engine's workers."""
@@ -58,6 +60,8 @@ class _Life:
     parking: Parking = field(default_factory=Parking)
     #: Which workers a commit has called for.
     called: set[Topic] = field(default_factory=set)
+    #: When the workers had something due after their last turn.
+    due: dict[Topic, float] = field(default_factory=dict)
     work_at: float | None = None
     receiving: bool = False
 
@@ -127,6 +131,16 @@ class Node:
         self._world.log(f"{self.host} crashes")
         downtime = 0.1 if self._healed else self._world.random.uniform(0.05, self._scenario.node.downtime)
         self._world.after(downtime, self.start)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing is open any more: a cheap look, before every record is checked."""
+        store = self.store
+        return (
+            all(record.machine.tombstone for record in store.destinations())
+            and not any(record.machine.alive for record in store.sources())
+            and not store.rows()
+        )
 
     def heal(self) -> None:
         self._healed = True
@@ -250,7 +264,8 @@ class Node:
     def _turn(self, life: _Life) -> None:
         now = self._world.now
         called, life.called = life.called, set()
-        topics = [topic for topic in Topic if topic in called or self._due_at(life, topic) <= now]
+        # What became due since by a commit was called for by it.
+        topics = [topic for topic in TOPICS if topic in called or life.due.get(topic, 0.0) <= now]
         self._chance.shuffle(topics)
         try:
             for topic in topics:
@@ -259,9 +274,11 @@ class Node:
                 life.parking.release(step.responses)
         except TransientStorageError:
             life.called |= set(topics)
+            life.due = {}
             self._plan_work(0.01)
             return
-        earliest = min(self._due_at(life, topic) for topic in Topic)
+        life.due = {topic: self._due_at(life, topic) for topic in TOPICS}
+        earliest = min(life.due.values())
         if self.store.poll is not None:
             earliest = min(earliest, now + self.store.poll)
         if earliest < math.inf and self._life is life:

@@ -171,6 +171,9 @@ class InvokerBufferManager(WatchedBuffer, Protocol):
     def messages(self, sequence: str, numbers: Sequence[int]) -> dict[int, InboundMessage]:
         """The waiting messages with these numbers, bodies included."""
 
+    def damaged(self, sequence: str) -> list[InboundMessage]:
+        """The rows, markers too, that are not what was stored, of this buffer and of none. Reads the whole buffer."""
+
     def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
         """Lock the buffer and save ``record``, delete the consumed messages and the ``markers`` that were read.
 

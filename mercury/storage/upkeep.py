@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mercury.storage.records import DeadLetter, LetterCount, LetterFilter
+
+if TYPE_CHECKING:
+    from mercury.storage.api import Seeker
 
 
 class DeadLetterManager(Protocol):
@@ -79,4 +82,13 @@ class Sweeper(Protocol):
 
         :returns: how many of the kind of which there were most: with ``limit`` there may be more.
         :raises StorageError: the store failed; some kinds may be gone.
+        """
+
+    def stuck_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
+        """Sequences whose buffer has rows and nothing to release: usually behind a gap that the peer has yet to fill.
+
+        While there are damaged rows that belong to no buffer, every buffer that is not done counts. A store that
+        can not give back anything else than it was given finds none.
+
+        :param seeker: as with `due_invoker`.
         """

@@ -105,8 +105,8 @@ STORAGE = (
         (
             Change(
                 "mercury/storage/sql/codec.py",
-                'damaged=row["checksum"] != checksum(row["action"], row["payload"], row["headers"]),',
-                "damaged=False,",
+                'damaged = row["checksum"] != _inbound_checksum(row)',
+                "damaged = False",
             ),
         ),
         test="tests/storage/test_damage.py"

@@ -7,11 +7,12 @@ from sqlalchemy import create_engine, text
 
 from mercury import Certainty, DestinationPolicy, Direction, LetterFilter, Mercury
 from mercury.engine.aftermath import DAMAGED
+from mercury.engine.parts import EngineSettings
 from mercury.statemachine.retransmission import RetransmissionPolicy
 from tests.acceptance.processes import eventually
 from tests.acceptance.test_samples import free_port
 
-from .shop import Order, Shop, settings
+from .shop import LOCAL, Order, Shop, settings
 
 PATIENT = DestinationPolicy(redelivery=RetransmissionPolicy(base=0.05, cap=0.1))
 
@@ -22,17 +23,35 @@ def flip(url: str, table: str, column: str, message_id: str) -> None:
     with engine.begin() as connection:
         where = f"where message_id = '{message_id}'"
         value = connection.execute(text(f"select {column} from {table} {where}")).scalar_one()
-        raw = bytearray(value.encode() if isinstance(value, str) else value)
-        raw[len(raw) // 2] ^= 1
-        altered = raw.decode() if isinstance(value, str) else bytes(raw)
+        altered = _flipped(value)
         done = connection.execute(text(f"update {table} set {column} = :altered {where}"), {"altered": altered})
         assert done.rowcount == 1
     engine.dispose()
 
 
+def _flipped(value: str | bytes | int | None) -> str | bytes | int:
+    match value:
+        case None:
+            return "urn:something"
+        case int():
+            return value ^ 1
+    raw = bytearray(value.encode() if isinstance(value, str) else value)
+    raw[len(raw) // 2] ^= 1
+    return raw.decode() if isinstance(value, str) else bytes(raw)
+
+
 @pytest.mark.parametrize(
     ("table", "column"),
-    [("mercury_rms_body", "payload"), ("mercury_rms_body", "checksum"), ("mercury_rms_message", "action")],
+    [
+        ("mercury_rms_body", "payload"),
+        ("mercury_rms_body", "checksum"),
+        ("mercury_rms_body", "headers"),
+        ("mercury_rms_body", "to_parameters"),
+        ("mercury_rms_message", "action"),
+        ("mercury_rms_message", "kind"),
+        ("mercury_rms_message", "correlation"),
+        ("mercury_rms_message", "relates_to"),
+    ],
 )
 def test_a_message_that_was_altered_before_it_got_a_number_is_not_sent_and_the_others_are(
     sql_url: str, table: str, column: str
@@ -44,7 +63,7 @@ def test_a_message_that_was_altered_before_it_got_a_number_is_not_sent_and_the_o
         receipts = [sender.send(Order(number), operation="put") for number in (1, 2, 3)]
         flip(sql_url, table, column, receipts[1].message_id)
         with client:
-            assert sender.wait(30)
+            assert sender.wait(30).settled
             eventually(lambda: len(shop.handled) == 2, "the others are handled")
             assert shop.orders == [1, 3]
             (letter,) = client.dead_letters()
@@ -72,12 +91,30 @@ def test_a_message_that_was_altered_after_it_got_a_number_ends_its_sequence_and_
         assert by_id[receipts[1].message_id].reason == DAMAGED
         assert [by_id[each.message_id].damaged for each in receipts] == [False, True, False]
         assert shop.handled == []
-        assert len(client.redrive(LetterFilter(reason="sequence failed"), allow_duplicate=True).done) == 2
+        whole = frozenset(letter.id for letter in by_id.values() if not letter.damaged)
+        assert len(client.redrive(LetterFilter(ids=whole), allow_duplicate=True).done) == 2
         eventually(lambda: len(shop.handled) == 2, "the others are handled")
         assert shop.handled == [(1, receipts[0].message_id), (3, receipts[2].message_id)]
 
 
-@pytest.mark.parametrize("column", ["payload", "checksum", "action"])
+@pytest.mark.parametrize(
+    "column",
+    [
+        "payload",
+        "checksum",
+        "action",
+        "headers",
+        "message_id",
+        "element",
+        "kind",
+        "sequence",
+        "number",
+        "relates_to",
+        "reply_to",
+        "fault_to",
+        "correlation",
+    ],
+)
 def test_a_message_that_was_altered_before_its_handler_saw_it_is_not_delivered_and_the_others_are(
     sql_url: str, column: str
 ) -> None:
@@ -89,7 +126,8 @@ def test_a_message_that_was_altered_before_its_handler_saw_it_is_not_delivered_a
         raise LookupError("not yet")
 
     shop.before = hold
-    with shop.open(sql_url) as (server, url), Mercury("memory:", settings=settings()) as client:
+    looking = EngineSettings(addresses=LOCAL, integrity_interval=0.2)
+    with shop.open(sql_url, engine=looking) as (server, url), Mercury("memory:", settings=settings()) as client:
         sender = client.to(url)
         receipts = [sender.send(Order(number), operation="put") for number in (1, 2, 3)]
         assert sender.wait(30)  # all are stored there
@@ -100,9 +138,14 @@ def test_a_message_that_was_altered_before_its_handler_saw_it_is_not_delivered_a
         shop.before = lambda _order: None
         eventually(lambda: len(shop.handled) == 2, "the others are handled")
         assert shop.orders == [1, 3]
+        eventually(server.dead_letters, "the altered one is put aside")
         (letter,) = server.dead_letters()
-        assert (letter.message_id, letter.reason, letter.damaged) == (receipts[1].message_id, DAMAGED, True)
-        assert letter.direction is Direction.INBOUND
+        assert (letter.reason, letter.damaged, letter.direction) == (DAMAGED, True, Direction.INBOUND)
+        assert (letter.message_id == receipts[1].message_id) is (column != "message_id")
+        more = sender.send(Order(4), operation="put")
+        eventually(lambda: shop.handled[2:] == [(4, more.message_id)], "what comes later is handled")
+        sender.terminate()
+        eventually(lambda: all(status.waiting == 0 for status in server.sequences()), "nothing is left")
 
 
 def test_a_dead_letter_that_was_altered_does_not_live_again(sql_url: str) -> None:

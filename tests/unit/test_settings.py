@@ -258,6 +258,7 @@ FIGURES = {
     "engine.lease": ("0",),
     "engine.back_channel_grace": ("-1",),
     "engine.replies_kept": ("0",),
+    "engine.integrity_interval": ("0",),
     "runtime.queue": ("0",),
     "runtime.senders": ("0",),
     "runtime.poll": ("0",),

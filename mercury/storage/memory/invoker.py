@@ -178,6 +178,10 @@ class MemoryInvoker:
             rows = (row for buffer in self._committed.buffers.values() for row in buffer.rows.values())
             return min((row.received_at for row in rows), default=None)
 
+
+    def damaged(self, sequence: str) -> list[InboundMessage]:  # noqa: ARG002  memory gives back what it was given
+        return []
+
     def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
         self._tx.locks.acquire(order.INVOKER, [record.sequence])
         with self._tx.store.mutex:

@@ -118,18 +118,18 @@ class MemoryRms:
             rows.pop(position, None)
             if changed is not None and changed.sequence_id == record.id and not changed.settled:
                 rows[position] = changed
-        found = sorted((row.copy() for row in rows.values()), key=lambda row: row.number or 0)[:limit]
-        return found if now is None else _worth_a_look(found, now)
+        found = sorted(rows.values(), key=lambda row: row.number or 0)[:limit]
+        return [row.copy() for row in (found if now is None else _worth_a_look(found, now))]
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
-        for row in rows:
-            self._change(row.channel.key, [row])
+        if rows:
+            self._change(rows[0].channel.key, rows)
 
     def acknowledge(self, record: RmsRecord, ranges: Ranges) -> None:
         rows = [row for row in self._rows_between(record, ranges) if not row.acknowledged]
         for row in rows:
             row.acknowledged = True
-        self._change(record.channel.key, rows)
+        self._keep(record.channel.key, rows)
 
     def release(self, record: RmsRecord, ranges: Ranges) -> None:
         for row in self._rows_between(record, ranges):
@@ -141,7 +141,7 @@ class MemoryRms:
         rows = [row for row in rows if most_attempts is None or row.attempts <= most_attempts]
         for row in rows:
             row.due = now
-        self._change(record.channel.key, rows)
+        self._keep(record.channel.key, rows)
 
     def answered(self, message_id: str) -> OutboundMessage | None:
         row = self._own_row(message_id)
@@ -149,7 +149,7 @@ class MemoryRms:
             return None
         before = row.copy()
         row.answered = True
-        self._change(row.channel.key, [row])
+        self._keep(row.channel.key, [row])
         return before
 
     def consumed(self, message_id: str) -> None:
@@ -161,7 +161,7 @@ class MemoryRms:
         if row.acknowledged:
             self._remove_row(row)
         else:
-            self._change(row.channel.key, [row])
+            self._keep(row.channel.key, [row])
 
     def row(self, message_id: str) -> OutboundMessage | None:
         with self._tx.store.mutex:
@@ -223,7 +223,10 @@ class MemoryRms:
     def _own_records(self, key: SequenceKey) -> list[RmsRecord]:
         self._require(key)
         if key not in self.changed_records:
-            self.changed_records[key] = self.records(key)
+            with self._tx.store.mutex:
+                data = self._committed.keys.get(key)
+                # A record that is committed is replaced, never changed: it needs no copy until somebody reads it.
+                self.changed_records[key] = list(data.records) if data else []
         return self.changed_records[key]
 
     @staticmethod
@@ -273,10 +276,14 @@ class MemoryRms:
         return sorted(found, key=lambda row: row.number or 0)
 
     def _change(self, key: SequenceKey, rows: Iterable[OutboundMessage]) -> None:
+        self._keep(key, (row.copy() for row in rows))
+
+    def _keep(self, key: SequenceKey, rows: Iterable[OutboundMessage]) -> None:
+        """Rows that nobody else has."""
         self._require(key)
         own = self.changed_rows.setdefault(key, {})
         for row in rows:
-            own[row.position] = row.copy()
+            own[row.position] = row
 
     def _remove_row(self, row: OutboundMessage) -> None:
         self._require(row.channel.key)

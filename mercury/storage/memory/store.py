@@ -247,6 +247,9 @@ class MemoryStore:
         with self.mutex:
             return self.invoker.due(now, limit, partial(self._free, seeker, now))
 
+    def stuck_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:  # noqa: ARG002
+        return []  # memory gives back what it was given
+
     def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
         with self.mutex:
             return self.rms.due(now, limit, partial(self._free, seeker, now))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from sqlalchemy import RowMapping
 
@@ -24,6 +25,7 @@ from mercury.storage.records import (
     RmdRecord,
     RmsRecord,
 )
+from mercury.storage.sql.schema import INVOKER_MESSAGE
 from mercury.storage.sql.values import (
     checksum,
     read_channel,
@@ -42,6 +44,7 @@ from mercury.storage.sql.values import (
     write_window,
 )
 
+T = TypeVar("T")
 Values = dict[str, Any]
 Row = RowMapping
 
@@ -178,8 +181,7 @@ def invoker_record(row: Row) -> InvokerRecord:
 
 
 def inbound_values(message: InboundMessage) -> Values:
-    headers = write_parts(message.headers)
-    return {
+    values = {
         "sequence": message.sequence,
         "number": message.number,
         "kind": message.kind.value,
@@ -188,8 +190,7 @@ def inbound_values(message: InboundMessage) -> Values:
         "action": message.action,
         "element": message.element,
         "payload": message.payload,
-        "headers": headers,
-        "checksum": checksum(message.action, message.payload, headers),
+        "headers": write_parts(message.headers),
         "is_fault": message.is_fault,
         "relates_to": message.relates_to,
         "reply_to": write_reference(message.reply_to) if message.reply_to else None,
@@ -197,28 +198,56 @@ def inbound_values(message: InboundMessage) -> Values:
         "received_at": message.received_at,
         "correlation": message.correlation,
     }
+    values["checksum"] = _inbound_checksum(values)
+    return values
+
+
+#: Every column of a row of the inbound buffer but its payload, and what the store gives it.
+INBOUND_FIELDS = tuple(
+    column.name for column in INVOKER_MESSAGE.columns if column.name not in ("position", "payload", "checksum")
+)
+
+
+def _inbound_checksum(row: Row | Values) -> str:
+    return checksum(row["payload"], *(row[name] for name in INBOUND_FIELDS))
 
 
 def inbound_message(row: Row) -> InboundMessage:
+    damaged = row["checksum"] != _inbound_checksum(row)
+    read = _leniently if damaged else _strictly
+    is_message = row["kind"] == InboundKind.MESSAGE.value
     return InboundMessage(
         sequence=row["sequence"],
         number=row["number"],
-        kind=InboundKind(row["kind"]),
+        # What its kind was nobody knows any more: it is not looked for among the messages.
+        kind=InboundKind(row["kind"]) if is_message or not damaged else InboundKind.END,
         last=row["last"],
         message_id=row["message_id"],
         action=row["action"],
         payload=row["payload"],
         element=row["element"],
         is_fault=row["is_fault"],
-        headers=read_parts(row["headers"]),
+        headers=read(read_parts, row["headers"]) or (),
         relates_to=row["relates_to"],
-        reply_to=read_reference(row["reply_to"]) if row["reply_to"] else None,
-        fault_to=read_reference(row["fault_to"]) if row["fault_to"] else None,
+        reply_to=read(read_reference, row["reply_to"]),
+        fault_to=read(read_reference, row["fault_to"]),
         received_at=row["received_at"],
         correlation=row["correlation"],
-        position=row["position"] if row["kind"] != InboundKind.MESSAGE.value else 0,
-        damaged=row["checksum"] != checksum(row["action"], row["payload"], row["headers"]),
+        position=row["position"] if damaged or not is_message else 0,
+        damaged=damaged,
     )
+
+
+def _strictly(read: Callable[[str], T], text: str | None) -> T | None:
+    return read(text) if text else None
+
+
+def _leniently(read: Callable[[str], T], text: str | None) -> T | None:
+    """What can still be read of a damaged row: it is kept for a person to look at."""
+    try:
+        return read(text) if text else None
+    except (ValueError, TypeError, AttributeError, KeyError):
+        return None
 
 
 # --- source ----------------------------------------------------------------------------------------------------------
@@ -325,14 +354,22 @@ def outbound_values(message: OutboundMessage) -> Values:
 
 
 def body_values(message: OutboundMessage) -> Values:
+    row = outbound_values(message)
     headers, parameters = write_parts(message.headers), write_parts(message.to_parameters)
     return {
         "message_id": message.message_id,
         "payload": message.payload,
         "headers": headers,
         "to_parameters": parameters,
-        "checksum": checksum(message.action, message.payload, headers, parameters),
+        "checksum": checksum(message.payload, headers, parameters, *(row[name] for name in OUTBOUND_FIELDS)),
     }
+
+
+#: The columns of an outbound row that never change: its state in transmission is not what it says.
+OUTBOUND_FIELDS = (
+    "message_id", "key_id", "channel", "kind", "action", "is_fault", "last", "relates_to", "callback", "correlation",
+    "created_at",
+)  # fmt: skip
 
 
 def outbound_message(row: Row) -> OutboundMessage:
@@ -340,7 +377,7 @@ def outbound_message(row: Row) -> OutboundMessage:
     message = OutboundMessage(
         message_id=row["message_id"],
         channel=read_channel(row["channel"]),
-        kind=OutboundKind(row["kind"]),
+        kind=_leniently(OutboundKind, row["kind"]) or OutboundKind.MESSAGE,
         action=row["action"],
         is_fault=row["is_fault"],
         last=row["last"],
@@ -359,7 +396,9 @@ def outbound_message(row: Row) -> OutboundMessage:
     )
     if row.get("checksum") is not None:
         message.payload = row["payload"]
-        message.headers, message.to_parameters = read_parts(row["headers"]), read_parts(row["to_parameters"])
-        whole = checksum(row["action"], row["payload"], row["headers"], row["to_parameters"])
+        whole = checksum(row["payload"], row["headers"], row["to_parameters"], *(row[name] for name in OUTBOUND_FIELDS))
         message.damaged = row["checksum"] != whole
+        read = _leniently if message.damaged else _strictly
+        message.headers = read(read_parts, row["headers"]) or ()
+        message.to_parameters = read(read_parts, row["to_parameters"]) or ()
     return message

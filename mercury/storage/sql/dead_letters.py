@@ -100,7 +100,7 @@ def letter_values(letter: DeadLetter) -> Values:
         "payload": letter.payload,
         "headers": headers,
         "to_parameters": parameters,
-        "checksum": checksum(letter.action, letter.payload, headers, parameters),
+        "checksum": checksum(letter.payload, letter.action, headers, parameters),
         "is_fault": letter.is_fault,
         "correlation": letter.correlation,
         "created_at": letter.created_at,
@@ -115,7 +115,7 @@ def letter_values(letter: DeadLetter) -> Values:
 
 
 def dead_letter(row: Row) -> DeadLetter:
-    whole = checksum(row["action"], row["payload"], row["headers"], row["to_parameters"])
+    whole = checksum(row["payload"], row["action"], row["headers"], row["to_parameters"])
     return DeadLetter(
         id=row["id"],
         direction=Direction(row["direction"]),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import BigInteger, and_, bindparam, delete, func, or_, select, update
+from sqlalchemy import BigInteger, and_, bindparam, delete, exists, func, or_, select, update
 
 from mercury.errors import Conflict
 from mercury.statemachine.ranges import RangeSet
@@ -31,6 +31,8 @@ BUFFERS = select(BUFFER).where(BUFFER.c.sequence.in_(bindparam("sequences", expa
 #: The markers of a buffer, and its messages between two numbers.
 AHEAD = select(MESSAGE).where(OF_SEQUENCE, or_(~IS_MESSAGE, BETWEEN)).order_by(MESSAGE.c.position)
 CONSUME = delete(MESSAGE).where(OF_SEQUENCE, IS_MESSAGE, BETWEEN)
+#: A row whose sequence has no buffer.
+STRAY = ~exists().where(BUFFER.c.sequence == MESSAGE.c.sequence)
 #: Conditional: of two that deliver from the same state of a buffer one is kept.
 MARK = (
     update(BUFFER)
@@ -87,8 +89,9 @@ class SqlInvoker:
 
     def expect_messages(self, sequence: str, low: int, high: int) -> None:
         rows = [inbound_message(row) for row in self._tx.read(AHEAD, {"sequence": sequence, "low": low, "high": high})]
-        messages = {row.number: row for row in rows if row.kind is InboundKind.MESSAGE}
-        markers = [row for row in rows if row.kind is not InboundKind.MESSAGE]
+        messages = _by_number(rows)
+        # A damaged row that stands where another one is has lost its own place.
+        markers = [row for row in rows if row.kind is not InboundKind.MESSAGE or messages[row.number] is not row]
         self._window = _Window(sequence, low, high, markers, messages)
 
     def markers(self, sequence: str) -> list[InboundMessage]:
@@ -122,12 +125,18 @@ class SqlInvoker:
             numbers = [number for number in numbers if not window.covers(sequence, number, number)]
         for part in chunks(numbers):
             query = select(MESSAGE).where(MESSAGE.c.sequence == sequence, IS_MESSAGE, MESSAGE.c.number.in_(part))
-            found |= {row["number"]: inbound_message(row) for row in self._tx.read(query)}
+            found |= _by_number(inbound_message(row) for row in self._tx.read(query))
         return found
 
     def oldest(self) -> float | None:
         rows = self._tx.read(select(MESSAGE.c.received_at).where(IS_MESSAGE).order_by(MESSAGE.c.position).limit(1))
         return rows[0]["received_at"] if rows else None
+
+
+    def damaged(self, sequence: str) -> list[InboundMessage]:
+        query = select(MESSAGE).where(or_(MESSAGE.c.sequence == sequence, STRAY)).order_by(MESSAGE.c.position)
+        rows = (inbound_message(row) for row in self._tx.read(query))
+        return [row for row in rows if row.damaged]
 
     def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
         self._tx.locked(INVOKER, self._tx.to_lock(INVOKER, [record.sequence]))
@@ -151,6 +160,15 @@ class SqlInvoker:
 
     def all(self) -> list[InvokerRecord]:
         return [invoker_record(row) for row in self._tx.read(select(BUFFER).order_by(BUFFER.c.sequence))]
+
+
+def _by_number(rows: Iterable[InboundMessage]) -> dict[int, InboundMessage]:
+    """The messages; where two have the same number, the one that is what was stored."""
+    found: dict[int, InboundMessage] = {}
+    for row in rows:
+        if row.kind is InboundKind.MESSAGE and (row.number not in found or not row.damaged):
+            found[row.number] = row
+    return found
 
 
 def _ranges(numbers: Iterable[int]) -> RangeSet:

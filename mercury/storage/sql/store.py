@@ -142,6 +142,10 @@ class SqlStore:
         with self.asking() as connection:
             return work.due_invoker(connection, now, limit, seeker)
 
+    def stuck_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
+        with self.asking() as connection:
+            return work.stuck_invoker(connection, now, limit, seeker)
+
     def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
         with self.asking() as connection:
             return work.due_rms(connection, now, limit, seeker)

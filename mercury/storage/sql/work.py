@@ -157,6 +157,22 @@ def _next_invoker(asked: Asked) -> Select[Any]:
     return select(func.min(func.coalesce(work.c.retry_at, 0.0)))
 
 
+@lru_cache(maxsize=KEPT)
+def _stuck_invoker(asked: Asked) -> Select[Any]:
+    free = _free(literal("invoker ") + BUFFER.c.sequence, asked, at=True)
+    has_rows = exists().where(MESSAGE.c.sequence == BUFFER.c.sequence)
+    touched = distinct(MESSAGE.c.sequence).subquery()
+    others = INVOKER_BUFFER.alias("others")
+    stray = exists(select(touched.c.value).where(~exists().where(others.c.sequence == touched.c.value)))
+    stuck = or_(and_(has_rows, ~_ready()), and_(stray, BUFFER.c.state != InvokerState.DONE.value))
+    return select(BUFFER.c.sequence).where(stuck, _hosted(asked), free).order_by(BUFFER.c.turn).limit(LIMIT)
+
+
+def stuck_invoker(connection: Connection, now: float, limit: int, seeker: Seeker | None) -> list[str]:
+    query = _stuck_invoker(Asked.of(seeker))
+    return list(connection.execute(query, _values(seeker, now=now, limit=limit)).scalars())
+
+
 def due_invoker(connection: Connection, now: float, limit: int, seeker: Seeker | None) -> list[str]:
     query = _due_invoker(Asked.of(seeker))
     return list(connection.execute(query, _values(seeker, now=now, limit=limit)).scalars())

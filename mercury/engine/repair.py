@@ -1,0 +1,38 @@
+"""What a damaged row of an invoker buffer was, when it does not stand where it was stored."""
+
+from __future__ import annotations
+
+from itertools import count, takewhile
+
+from mercury.statemachine.ranges import RangeSet
+from mercury.storage.api import Transaction
+from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord
+
+
+def lost_rows(
+    tx: Transaction, record: InvokerRecord, request: RmdRecord | None
+) -> tuple[list[InboundMessage], list[int]]:
+    """The rows that have lost their place, and the numbers that the buffer waits for in vain.
+
+    What was received, and neither passed nor found here, was in one of these rows: nobody sends it again. A damaged
+    row that stands where a message is expected is none of them: it is dropped in its turn, and its sender answered.
+
+    :param request: read before anything else of the buffer: what is received later has rows that are seen here.
+    """
+    sequence, machine = record.sequence, record.machine
+    received = RangeSet() if request is None else request.machine.received
+    here = tx.invoker.numbers(sequence)
+    damaged = tx.invoker.damaged(sequence)
+    expected = tx.invoker.messages(sequence, [row.number for row in damaged if row.number in received])
+    astray = [row for row in damaged if row != expected.get(row.number) or row.number in machine.passed]
+    here.update(machine.passed.as_tuples())
+    if machine.in_order:
+        # One after the other, as they are delivered.
+        missing = list(takewhile(lambda number: number in received and number not in here, count(machine.next)))
+    else:
+        missing = [number for low, high in received for gap in here.gaps(low, high) for number in range(*_span(gap))]
+    return astray, missing
+
+
+def _span(gap: tuple[int, int]) -> tuple[int, int]:
+    return gap[0], gap[1] + 1
