@@ -219,9 +219,8 @@ class RMSSequenceManager(WatchedRows, Protocol):
         create_message_ids: Iterable[str] = (),
         message_ids: Iterable[str] = (),
     ) -> None:
-        """These will be asked for by `key_of`, `key_of_request` and `row`, one by one.
-
-        A store may read them together, as of now; what it read is forgotten when a key is locked.
+        """These will be asked for by `key_of`, `key_of_request` and `row`: a store may read them together, as of now.
+        What it read is forgotten when a key is locked.
         """
 
     def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:
@@ -331,9 +330,8 @@ class Transaction(Protocol):
         """
 
     def translate(self, error: Exception) -> StorageError | None:
-        """What an error means that the application's part raised; ``None`` = it is none of a database.
-
-        A `TransientStorageError` says that the same work may succeed when it is done again.
+        """What an error of the application's part means: a `TransientStorageError` may be tried again; ``None`` = it is
+        not a database's.
         """
 
     def savepoint(self) -> AbstractContextManager[None]:
@@ -343,10 +341,9 @@ class Transaction(Protocol):
         """Commit only while ``claim`` holds; otherwise the commit raises `Conflict` and nothing is kept."""
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Call ``action`` once the commit is made and every lock is free.
+        """Call ``action``, which must not fail, once the commit is made and every lock is free.
 
-        Not called when the transaction rolls back, nor when the process dies in between: nothing that must happen
-        may rest on it. It must not fail.
+        Not called after a rollback, nor when the process dies in between: nothing that must happen may rest on it.
         """
 
 
