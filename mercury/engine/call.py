@@ -161,6 +161,7 @@ class Call:
                 relates_to=message.message_id,
                 correlation=message.correlation,
                 created_at=now,
+                answered=channel.plain and channel.back_channel,
             )
         )
         return channel

@@ -132,10 +132,15 @@ class OutboundMessage:
     #: When it is to be transmitted (again).
     due: float = 0.0
     acknowledged: bool = False
-    #: The response is stored.
+    #: The response is stored. Of a response: nobody will acknowledge it, it is kept to be fetched again.
     answered: bool = False
     #: What the store gave back is not what was stored: it must not be sent.
     damaged: bool = False
+
+    @property
+    def kept(self) -> bool:
+        """A reply outside any sequence that may be fetched again: it does not wait for an acknowledgement."""
+        return self.relates_to is not None and self.answered
 
     @property
     def settled(self) -> bool:

@@ -683,6 +683,9 @@ def test_the_oldest_unacknowledged_message_is_known_and_ends_do_not_count(
     outbox.append("end", kind=OutboundKind.END, action="", payload=b"", created_at=NOW - 9)
     assert oldest() is None
     outbox.locked(lambda tx: tx.rms.discard(tx.rms.unnumbered(KEY, 10)))
+    outbox.append("kept", created_at=NOW - 9, relates_to="urn:request", answered=True)
+    assert oldest() is None, "a reply that is kept to be fetched again does not count"
+    outbox.locked(lambda tx: tx.rms.discard(tx.rms.unnumbered(KEY, 10)))
     outbox.append("a", created_at=NOW - 5, expects_response=True)
     outbox.append("b", created_at=NOW - 3)
     assert oldest() == NOW - 5

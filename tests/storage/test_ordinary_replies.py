@@ -12,6 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from mercury import ApplicationFault, Mercury, MessageContext
+from mercury.storage.sql.looking import Looking
 from mercury.wire.envelope import HttpMessage
 from tests.acceptance.processes import eventually
 from tests.scenario.foreign import Foreign, identifier_in
@@ -69,8 +70,11 @@ def test_a_reply_is_given_again_after_a_restart_of_the_server(
         asked = order(foreign, identifier, url)
         first = post(url, asked)
     port = urlsplit(url).port or 0
-    with shop.open(server_url, port):
+    with shop.open(server_url, port) as (server, _):
         second = post(url, asked)
+        with server.store.transaction() as tx:
+            found = Looking(tx).status(10)
+        assert (found.unacknowledged, found.outbound) == (0, ()), "what is kept does not wait"
     assert b">1</" in first.body
     assert first.body == second.body
     assert shop.orders == [1]

@@ -208,8 +208,8 @@ class MemoryRms:
     def oldest_unacknowledged(self) -> float | None:
         with self._tx.store.mutex:
             rows = (row for data in self._committed.keys.values() for row in data.rows.values())
-            waiting = (row.created_at for row in rows if row.kind is OutboundKind.MESSAGE and not row.acknowledged)
-            return min(waiting, default=None)
+            waiting = (row for row in rows if row.kind is OutboundKind.MESSAGE and not (row.acknowledged or row.kept))
+            return min((row.created_at for row in waiting), default=None)
 
     def all(self) -> list[RmsRecord]:
         with self._tx.store.mutex:

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, distinct, func, litera
 
 from mercury.storage.records import Direction, InboundKind, InboundMessage, OutboundKind, OutboundMessage
 from mercury.storage.sql.codec import NEXT, Row, inbound_message, outbound_message, rmd_record, rms_record
+from mercury.storage.sql.rms_rows import KEPT
 from mercury.storage.sql.schema import (
     DEAD_LETTER,
     DECISION,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 ROW, SOURCE, MESSAGE, BUFFER, DESTINATION = RMS_MESSAGE, RMS_SEQUENCE, INVOKER_MESSAGE, INVOKER_BUFFER, RMD_SEQUENCE
 OUTBOUND = ROW.c.kind == OutboundKind.MESSAGE.value
+#: Without replies that are kept to be fetched again.
+WAITING = and_(OUTBOUND, not_(KEPT))
 INBOUND = MESSAGE.c.kind == InboundKind.MESSAGE.value
 NUMBERED = ROW.c.number.is_not(None)
 MANY = func.count().label("many")
@@ -113,9 +116,9 @@ class Looking:
         rows = self._tx.read(query.where(SOURCE.c.ended_at.is_(None)) if active else query)
         ids, keys = [row["id"] for row in rows], {row["key_id"] for row in rows if row["ended_at"] is None}
         numbered = _select(ROW.c.sequence_id.label("name"), MANY)
-        numbered = numbered.where(ROW.c.sequence_id.in_(ids), NUMBERED, OUTBOUND).group_by(ROW.c.sequence_id)
+        numbered = numbered.where(ROW.c.sequence_id.in_(ids), NUMBERED, WAITING).group_by(ROW.c.sequence_id)
         new = _select(ROW.c.key_id.label("name"), MANY)
-        new = new.where(ROW.c.key_id.in_(keys), not_(NUMBERED), OUTBOUND).group_by(ROW.c.key_id)
+        new = new.where(ROW.c.key_id.in_(keys), not_(NUMBERED), WAITING).group_by(ROW.c.key_id)
         waiting = {row["name"]: row["many"] for row in self._tx.read(numbered)} if ids else {}
         waits_for_number = {row["name"]: row["many"] for row in self._tx.read(new)} if keys else {}
         newest = {row["key_id"]: row["id"] for row in rows}
@@ -161,10 +164,10 @@ class Looking:
         unanswered = func.sum(case((asked, 1), else_=0))
         oldest = func.min(case((not_(ROW.c.acknowledged), ROW.c.created_at)))
         sums = (not_yet.label("not_yet"), unanswered.label("unanswered"), oldest.label("oldest"))
-        (sent,) = self._tx.read(select(*sums).where(OUTBOUND))
+        (sent,) = self._tx.read(select(*sums).where(WAITING))
         by_key = (
             select(*sums, func.max(ROW.c.attempts).label("attempts"), func.min(ROW.c.channel).label("channel"))
-            .where(OUTBOUND)
+            .where(WAITING)
             .group_by(ROW.c.key_id)
             .order_by(func.coalesce(oldest, func.max(ROW.c.created_at)))
             .limit(limit)

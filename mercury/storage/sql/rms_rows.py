@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
 
 ROW, BODY, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_SEQUENCE
+#: `OutboundMessage.kept`
+KEPT = and_(ROW.c.relates_to.is_not(None), ROW.c.answered)
 SETTLED = and_(ROW.c.acknowledged, or_(ROW.c.answered, not_(ROW.c.replays)))
 BODY_COLUMNS = tuple(column for column in BODY.c if column.name != "message_id")
 WITH_BODY = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, ROW.c.message_id == BODY.c.message_id)
@@ -115,7 +117,7 @@ class SqlRmsRows:
         return int(self._tx.read(select((waiting + numbered).label("rows")))[0]["rows"])
 
     def oldest_unacknowledged(self) -> float | None:
-        waits = and_(ROW.c.kind == OutboundKind.MESSAGE.value, not_(ROW.c.acknowledged))
+        waits = and_(ROW.c.kind == OutboundKind.MESSAGE.value, not_(ROW.c.acknowledged), not_(KEPT))
         rows = self._tx.read(select(ROW.c.created_at).where(waits).order_by(ROW.c.position).limit(1))
         return rows[0]["created_at"] if rows else None
 
