@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mercury.client.sender import Receipt, Sender, Waited
     from mercury.engine.addresses import AddressPolicy
     from mercury.engine.application import MessageContext
+    from mercury.engine.peers import Peer
     from mercury.errors import (
         ApplicationFault,
         ConfigurationError,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "AcknowledgeAt": "mercury.statemachine.policy",
     "AddressPolicy": "mercury.engine.addresses",
+    "Peer": "mercury.engine.peers",
     "AddressingVersion": "mercury.statemachine.protocol",
     "ApplicationFault": "mercury.errors",
     "Attribute": "mercury.wire.mapping",
@@ -108,6 +110,7 @@ __all__ = [
     "OutcomeUnknown",
     "Overloaded",
     "PayloadError",
+    "Peer",
     "Protocol",
     "ProtocolFault",
     "Receipt",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from mercury.client.status import SequenceStatus
 from mercury.engine.addresses import AddressPolicy, split_url
 from mercury.engine.core import Engine
 from mercury.engine.ids import Ids, RandomIds
+from mercury.engine.peers import Peer, Peers
 from mercury.engine.registry import Registry
 from mercury.engine.retention import RetentionWorker
 from mercury.engine.runtime import Runtime
@@ -66,6 +67,7 @@ class Mercury:
     :param authenticate: says who sends an HTTP request, from everything but its body; the sequences that are made
         under an identity are its own. Left out, the subject of the client's TLS certificate is the identity, if there
         is one. See `mercury.Authenticate`.
+    :param peers: certificates and headers of requests by the URLs that peers are reached at (prefixes); see `Peer`.
     :param settings: left out, environment variables over ``mercury.toml`` over defaults.
     :raises ConfigurationError: a setting or a parameter is wrong.
     :raises CapabilityError: the store, or a database of ``resources``, can not take part in a two-phase commit.
@@ -83,6 +85,7 @@ class Mercury:
         log: str | None = None,
         address: str | None = None,
         allow: Iterable[str] | None = None,
+        peers: Mapping[str, Peer] | None = None,
         authenticate: Authenticate | None = None,
         settings: Settings | None = None,
         transport: Transport | None = None,
@@ -110,11 +113,9 @@ class Mercury:
         self._registry.add_callback(self.futures.callback_name, self.futures.callback())
         self._services: list[Service] = []
         self._error_callbacks: list[ErrorCallback] = []
-        http = settings.http
-        self.bodies = Bodies(settings.engine.limits.max_bytes, http.max_receiving_bytes, http.receive_timeout)
-        self._transport: Transport = transport or HttpTransport(
-            timeout=settings.http.timeout, max_reply=settings.engine.limits.max_bytes
-        )
+        http, limit = settings.http, settings.engine.limits.max_bytes
+        self.bodies = Bodies(limit, http.max_receiving_bytes, http.receive_timeout)
+        self._transport: Transport = transport or HttpTransport(http.timeout, limit, Peers(peers, settings.tls.others))
         self._runtime: Runtime | None = None
         self._server: BackgroundServer | None = None
         self._mutex = threading.Lock()
@@ -244,7 +245,7 @@ class Mercury:
         """
         from mercury.service.serving import BackgroundServer
 
-        server = BackgroundServer(host, port)
+        server = BackgroundServer(host, port, self.settings.tls)
         if self.settings.address is None:
             self.settings = replace(self.settings, address=server.url)
         server.start(self.app(*services), self.settings.http)

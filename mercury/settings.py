@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from mercury.engine.addresses import split_url
 from mercury.engine.parts import EngineSettings
+from mercury.engine.peers import TlsSettings
 from mercury.engine.retention import RetentionSettings
 from mercury.engine.runtime import RuntimeSettings
 from mercury.engine.watching import WatchSettings
@@ -162,6 +163,7 @@ class Settings:
     engine: EngineSettings = field(default_factory=EngineSettings)
     runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    tls: TlsSettings = field(default_factory=TlsSettings)
     #: For sequences to other endpoints, unless the application says otherwise.
     source: SourcePolicy = field(default_factory=SourcePolicy)
     #: For sequences at services that have no policy of their own.

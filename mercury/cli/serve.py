@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import json
 import logging
@@ -26,6 +27,11 @@ def serve(
     target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="A FastAPI application, or what makes one.")],
     host: Annotated[str | None, typer.Option(help="The interface to listen at.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 = any that is free.")] = None,
+    tls_cert: Annotated[str | None, typer.Option(help="Serve https with this certificate and its chain (PEM).")] = None,
+    tls_key: Annotated[str | None, typer.Option(help="Its private key, unless it is in the same file.")] = None,
+    tls_client_ca: Annotated[
+        str | None, typer.Option(help="Take only peers whose certificate comes from these authorities (PEM).")
+    ] = None,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -44,7 +50,13 @@ def serve(
     # What can not be served is told before anything that serves is loaded.
     from mercury.service.serving import bind, server_for
 
-    listening = bind(settings.http.host if host is None else host, settings.http.port if port is None else port)
+    given = {"server_cert": tls_cert, "server_key": tls_key, "client_ca": tls_client_ca}
+    tls = dataclasses.replace(settings.tls, **{name: file for name, file in given.items() if file is not None})
+    listening = bind(
+        settings.http.host if host is None else host,
+        settings.http.port if port is None else port,
+        tls=tls.server_cert is not None,
+    )
 
     def tell() -> None:
         if output is Format.JSON:
@@ -53,7 +65,7 @@ def serve(
             console().print(f"serving {target} at {listening.url} (Ctrl-C ends it)")
         sys.stdout.flush()
 
-    server = server_for(app, settings.http, on_started=tell)
+    server = server_for(app, settings.http, tell, tls)
 
     def end(*_: object) -> None:
         """uvicorn ends in order at a signal and raises it once more; that is no death by signal."""

@@ -20,8 +20,12 @@ from typing import Any, Protocol
 import httptools
 
 from mercury.engine.addresses import split_url
+from mercury.engine.peers import Manner, Peers
 from mercury.errors import ConfigurationError, TransportError
 from mercury.wire.envelope import HttpMessage
+
+#: Scheme, host with port, and which certificates are in use.
+Origin = tuple[str, str, int]
 
 #: Bytes that are read at once.
 PIECE = 64 * 1024
@@ -51,8 +55,8 @@ class HttpTransport:
     timeout: float = 30.0
     #: A reply is not read beyond this many bytes.
     max_reply: int = 8 * 1024 * 1024
-    #: For https; ``None`` = the system's certificates.
-    tls: ssl.SSLContext | None = None
+    #: Certificates and headers by URL.
+    peers: Peers = field(default_factory=lambda: Peers(None))
     _local: threading.local = field(default_factory=threading.local)
     _open: set[_Connection] = field(default_factory=set)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
@@ -63,18 +67,19 @@ class HttpTransport:
 
     def post(self, url: str, message: HttpMessage) -> HttpMessage:
         parts = split_url(url)
-        origin = (parts.scheme, parts.netloc)
+        manner = self.peers.find(url)
+        origin = (parts.scheme, parts.netloc, id(manner))
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         kept = origin in self._connections()
         deadline = time.monotonic() + self.timeout
         try:
             try:
-                return self._exchange(origin, target, message, deadline)
+                return self._exchange(origin, manner, target, message, deadline)
             except (ConnectionError, http.client.RemoteDisconnected):
                 # A kept connection that the other side closed meanwhile says nothing about the other side.
                 if not kept:
                     raise
-                return self._exchange(origin, target, message, deadline)
+                return self._exchange(origin, manner, target, message, deadline)
         except TimeoutError as error:
             text = f"{url}: timed out: no whole answer within {self.timeout:g} s (http.timeout)"
             raise TransportError(text) from error
@@ -88,9 +93,11 @@ class HttpTransport:
         for connection in connections:
             connection.close()
 
-    def _exchange(self, origin: tuple[str, str], target: str, message: HttpMessage, deadline: float) -> HttpMessage:
-        connection = self._connection(origin)
-        headers = {"Content-Type": message.content_type}
+    def _exchange(
+        self, origin: Origin, manner: Manner, target: str, message: HttpMessage, deadline: float
+    ) -> HttpMessage:
+        connection = self._connection(origin, manner)
+        headers = {**manner.peer.headers, "Content-Type": message.content_type}
         if message.soap_action is not None:
             headers["SOAPAction"] = message.soap_action
         try:
@@ -108,27 +115,24 @@ class HttpTransport:
             raise
         return HttpMessage(reply.body, reply.content_type, None, reply.status)
 
-    def _connections(self) -> dict[tuple[str, str], _Connection]:
-        connections: dict[tuple[str, str], _Connection] | None = getattr(self._local, "connections", None)
+    def _connections(self) -> dict[Origin, _Connection]:
+        connections: dict[Origin, _Connection] | None = getattr(self._local, "connections", None)
         if connections is None:
             connections = self._local.connections = {}
         return connections
 
-    def _connection(self, origin: tuple[str, str]) -> _Connection:
+    def _connection(self, origin: Origin, manner: Manner) -> _Connection:
         connections = self._connections()
         connection = connections.get(origin)
         if connection is None:
-            scheme, netloc = origin
-            if scheme == "https":
-                connection = _TlsConnection(netloc, self.tls or ssl.create_default_context())
-            else:
-                connection = _Connection(netloc)
+            scheme, netloc, _ = origin
+            connection = _TlsConnection(netloc, manner.context()) if scheme == "https" else _Connection(netloc)
             connections[origin] = connection
             with self._mutex:
                 self._open.add(connection)
         return connection
 
-    def _drop(self, origin: tuple[str, str], connection: _Connection) -> None:
+    def _drop(self, origin: Origin, connection: _Connection) -> None:
         connection.close()
         self._connections().pop(origin, None)
         with self._mutex:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from mercury.engine.peers import TlsSettings
 from mercury.errors import ConfigurationError
 from mercury.service.connections import Connections
 from mercury.service.http11 import Http11Protocol, keep
@@ -31,10 +33,11 @@ class Listening:
     url: str
 
 
-def bind(host: str, port: int) -> Listening:
+def bind(host: str, port: int, *, tls: bool = False) -> Listening:
     """Bind a socket at once, so that the URL is known before anything runs.
 
     :param port: 0 = any that is free.
+    :param tls: whether https is spoken there.
     :raises ConfigurationError: nothing can listen there.
     """
     if not 0 <= port <= MAX_PORT:
@@ -48,7 +51,7 @@ def bind(host: str, port: int) -> Listening:
         bound.close()
         raise ConfigurationError(f"nothing can listen at {host}:{port}: {error.strerror}") from error
     shown = f"[{host}]" if ":" in host else host
-    return Listening(bound, f"http://{shown}:{bound.getsockname()[1]}")
+    return Listening(bound, f"{'https' if tls else 'http'}://{shown}:{bound.getsockname()[1]}")
 
 
 class Server(uvicorn.Server):
@@ -67,19 +70,50 @@ class Server(uvicorn.Server):
         self._on_started()
 
 
-def server_for(app: ASGIApp, settings: HttpSettings, on_started: Callable[[], None] = lambda: None) -> Server:
+def server_for(
+    app: ASGIApp,
+    settings: HttpSettings,
+    on_started: Callable[[], None] = lambda: None,
+    tls: TlsSettings | None = None,
+) -> Server:
     """uvicorn around an application, with Mercury's protocol; logs go where the application's go.
 
     :param settings: its ``shutdown_deadline`` is for an orderly stop: half for the exchanges, half for the application.
+    :param tls: certificates; with ``server_cert`` it speaks https, with ``client_ca`` to peers with a certificate only.
+    :raises ConfigurationError: a certificate or key cannot be used.
     """
+    tls = tls or TlsSettings()
+    _check_certificates(tls)
     config = uvicorn.Config(
         app,
         http=Http11Protocol,
+        ssl_certfile=tls.server_cert,
+        ssl_keyfile=tls.server_key,
+        ssl_ca_certs=tls.client_ca,
+        ssl_cert_reqs=ssl.CERT_NONE if tls.client_ca is None else ssl.CERT_REQUIRED,
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=max(1, int(settings.shutdown_deadline / 2)),
     )
     return Server(config, on_started, Connections(settings))
+
+
+def _check_certificates(tls: TlsSettings) -> None:
+    """
+    :raises ConfigurationError: one cannot be used; the text begins with its setting.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        if tls.server_cert is not None:
+            context.load_cert_chain(tls.server_cert, tls.server_key)
+    except OSError as error:
+        files = " and ".join(name for name in (tls.server_cert, tls.server_key) if name)
+        raise ConfigurationError(f"tls.server_cert: {files} cannot be used: {error.strerror or error}") from error
+    try:
+        if tls.client_ca is not None:
+            context.load_verify_locations(tls.client_ca)
+    except OSError as error:
+        raise ConfigurationError(f"tls.client_ca: {tls.client_ca} cannot be used: {error.strerror}") from error
 
 
 class BackgroundServer:
@@ -88,8 +122,9 @@ class BackgroundServer:
     :raises ConfigurationError: nothing can listen there.
     """
 
-    def __init__(self, host: str, port: int) -> None:
-        self._listening = bind(host, port)
+    def __init__(self, host: str, port: int, tls: TlsSettings) -> None:
+        self._tls = tls
+        self._listening = bind(host, port, tls=tls.server_cert is not None)
         self.url = self._listening.url
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -99,7 +134,7 @@ class BackgroundServer:
 
         :raises ConfigurationError: the application does not start.
         """
-        self._server = server = server_for(app, settings)
+        self._server = server = server_for(app, settings, tls=self._tls)
         self._thread = threading.Thread(
             target=server.run, kwargs={"sockets": [self._listening.socket]}, name="mercury-http", daemon=True
         )

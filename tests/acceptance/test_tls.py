@@ -1,0 +1,166 @@
+"""TLS and headers in both directions, between real sockets, with certificates that are made here."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mercury import ConfigurationError, HttpRequest, Mercury, Peer, Service, Settings
+from mercury.engine.peers import Peers, TlsSettings
+from mercury.settings import HttpSettings
+from tests.acceptance.app import Note
+from tests.acceptance.processes import MERCURY as COMMAND
+from tests.acceptance.processes import PATIENCE, Running, eventually, mercury
+
+
+def openssl(*arguments: str | Path) -> None:
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an authority's certificate, and keys and certificates from it: server, client. And a stranger's."""
+    folder = tmp_path_factory.mktemp("certificates")
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+    for name in ("ca", "stranger"):
+        subject = ("-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign,digitalSignature")
+        openssl("req", "-x509", *key, "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem", *subject)
+    for name, subject in (("server", "/CN=server"), ("client", "/O=Shop, Inc./CN=till")):
+        extensions = folder / f"{name}.ext"
+        extensions.write_text("subjectAltName=IP:127.0.0.1\n")
+        request = folder / f"{name}.csr"
+        openssl("req", *key[:-2], "-keyout", folder / f"{name}.key", "-out", request, "-subj", subject)
+        signed = ("-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-CAcreateserial", "-extfile", extensions)
+        openssl("x509", "-req", "-in", request, *signed, "-days", "2", "-out", folder / f"{name}.pem")
+    return folder
+
+
+def served(certificates: Path, seen: list[HttpRequest], *, mutual: bool) -> tuple[Mercury, str]:
+    def authenticate(request: HttpRequest) -> str | None:
+        seen.append(request)
+        return request.certificate
+
+    service = Service("desk")
+    service.operation("Note")(forget)
+    tls = TlsSettings(
+        server_cert=str(certificates / "server.pem"),
+        server_key=str(certificates / "server.key"),
+        client_ca=str(certificates / "ca.pem") if mutual else None,
+    )
+    server = Mercury("memory:", settings=Settings(tls=tls), authenticate=authenticate)
+    return server, server.listen(service) + "/services/desk"
+
+
+def forget(what: Note) -> None:
+    del what
+
+
+def test_certificates_and_headers_of_a_peer_are_used_and_its_identity_is_seen(certificates: Path) -> None:
+    seen: list[HttpRequest] = []
+    server, url = served(certificates, seen, mutual=True)
+    peer = Peer(
+        ca_file=str(certificates / "ca.pem"),
+        client_cert=str(certificates / "client.pem"),
+        client_key=str(certificates / "client.key"),
+        headers={"Authorization": "Bearer secret"},
+    )
+    assert "secret" not in repr(peer)
+    try:
+        assert url.startswith("https://")
+        with Mercury("memory:", peers={url.removesuffix("/services/desk"): peer}) as client:
+            desk = client.to(url)
+            desk.send(Note("x"))
+            assert desk.wait(PATIENCE)
+    finally:
+        server.stop()
+    assert {request.headers["authorization"] for request in seen} == {"Bearer secret"}
+    assert {request.certificate for request in seen} == {"CN=till,O=Shop\\, Inc."}
+
+
+def test_settings_are_used_for_peers_that_are_not_named(certificates: Path) -> None:
+    seen: list[HttpRequest] = []
+    server, url = served(certificates, seen, mutual=True)
+    files = {"ca_file": "ca.pem", "client_cert": "client.pem", "client_key": "client.key"}
+    tls = TlsSettings(**{name: str(certificates / file) for name, file in files.items()})
+    try:
+        with Mercury("memory:", settings=Settings(tls=tls)) as client:
+            desk = client.to(url)
+            desk.send(Note("x"))
+            assert desk.wait(PATIENCE)
+    finally:
+        server.stop()
+    assert all(request.certificate for request in seen)
+
+
+@pytest.mark.parametrize(
+    ("mutual", "authority", "why"),
+    [(False, None, "certificate"), (False, "stranger.pem", "certificate"), (True, "ca.pem", "")],
+    ids=["the system's authorities", "another authority", "no certificate of its own"],
+)
+def test_peer_that_is_not_known_gets_and_gives_nothing(
+    certificates: Path, mutual: bool, authority: str | None, why: str
+) -> None:
+    seen: list[HttpRequest] = []
+    server, url = served(certificates, seen, mutual=mutual)
+    tls = TlsSettings(ca_file=str(certificates / authority) if authority else None)
+    try:
+        with Mercury("memory:", settings=Settings(tls=tls, http=HttpSettings(timeout=5))) as client:
+            desk = client.to(url)
+            desk.send(Note("x"))
+            trouble = eventually(lambda: desk.trouble, "it is told")
+            assert trouble is not None
+            assert why in trouble
+    finally:
+        server.stop()
+    assert seen == []
+
+
+def test_ssl_cert_file_names_the_authorities(certificates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, url = served(certificates, [], mutual=False)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "ca.pem"))
+    try:
+        with Mercury("memory:") as client:
+            desk = client.to(url)
+            desk.send(Note("x"))
+            assert desk.wait(PATIENCE)
+    finally:
+        server.stop()
+
+
+def test_serve_speaks_https_and_send_trusts_what_it_is_told(certificates: Path) -> None:
+    options = ["--tls-cert", str(certificates / "server.pem"), "--tls-key", str(certificates / "server.key")]
+    with Running(COMMAND, "serve", "tests.acceptance.app:app", "--port", "0", *options) as serving:
+        url = serving.says(r"(https://[^\s\"]+)") + "/services/desk"
+        body = '<Note xmlns="urn:mercury:app"><text>x</text></Note>'
+        arguments = ["send", url, "--body", body, "--action", "urn:mercury:app/Note"]
+        assert mercury(*arguments, MERCURY_TLS_CA_FILE=str(certificates / "ca.pem")).code == 0
+        assert mercury(*arguments, "--timeout", "1").code == 1
+
+
+def test_headers_go_to_the_named_peer_only() -> None:
+    secret = Peer(headers={"Authorization": "x"})
+    peers = Peers({"http://a.example/in": secret, "https://b.example": secret})
+    for url in ("http://a.example/in", "http://A.example:80/in/x", "https://b.example/", "https://b.example:443/x"):
+        assert peers.find(url).peer is secret, url
+    for url in ("http://a.example/inner", "http://a.example:81/in", "https://a.example/in", "http://b.example/"):
+        assert peers.find(url).peer is not secret, url
+
+
+def test_what_cannot_be_used_is_told_when_it_is_named(tmp_path: Path) -> None:
+    none = str(tmp_path / "none.pem")
+    for peer in (Peer(ca_file=none), Peer(client_cert=none)):
+        with pytest.raises(ConfigurationError, match=r"none\.pem"):
+            Mercury("memory:", peers={"https://a.example": peer})
+        with pytest.raises(ConfigurationError, match="without https"):
+            Mercury("memory:", peers={"http://a.example": peer})
+    for headers in ({"A\r\nB": "x"}, {"A": "x\r\nB: y"}, {"content-length": "1"}):
+        with pytest.raises(ConfigurationError, match="headers: "):
+            Peer(headers=headers)
+    with pytest.raises(ConfigurationError, match="client_key: "):
+        Peer(client_key=none)
+    for name in ("client_key", "server_key", "client_ca"):
+        with pytest.raises(ConfigurationError, match=f"{name}: "):
+            TlsSettings(**{name: none})
+    mercury("serve", "tests.acceptance.app:app", "--port", "0", "--tls-cert", none).refused("tls.server_cert", none)
