@@ -14,6 +14,7 @@ from mercury.client.futures import Futures
 from mercury.client.status import SequenceStatus, status_of
 from mercury.engine.ids import Ids
 from mercury.errors import ConfigurationError, MercuryError, Overloaded
+from mercury.statemachine.waiting import waits_for
 from mercury.storage.api import StorageManager, Transaction, Work, part_of
 from mercury.storage.records import Channel, Direction, LetterCount, LetterFilter, OutboundKind, OutboundMessage
 from mercury.wire.envelope import EMPTY, Payload
@@ -263,8 +264,9 @@ class Sender:
     def trouble(self) -> str | None:
         """What keeps the messages of this key from arriving, as far as is known; ``None`` = nothing is.
 
-        Why the last exchange with the endpoint failed, or else what it answered last to what still waits, or why the
-        last sequence failed. For people: what is retried may be over by the next attempt.
+        Why the last exchange with the endpoint failed, or else what it answered last to what still waits, why the
+        last sequence failed, or what has been waited for too long. For people: what is retried may be over by
+        the next attempt.
         """
         found = self._surroundings.why_not_running or self._surroundings.trouble_with(self.endpoint)
         if found is not None:
@@ -275,7 +277,14 @@ class Sender:
         newest = known[-1]
         if newest.failure:
             return f"the sequence failed: {newest.failure}" + (f" ({newest.last_error})" if newest.last_error else "")
-        return newest.last_error or None if newest.waiting else None
+        if newest.waiting and newest.last_error:
+            return newest.last_error
+        store = self._surroundings.store
+        with store.transaction() as tx:
+            record = next(reversed(tx.rms.peek(self._channel.key)), None)
+        if record is None:
+            return None
+        return waits_for(record.machine, record.channel.policy, self._surroundings.clock())
 
     def wait(self, timeout: float | None = None) -> Waited:
         """Wait until nothing of this key waits any more: acknowledged (requests: answered), or a dead letter.

@@ -53,6 +53,9 @@ class Numbering:
                 if row.relates_to is None:
                     done.append(row)
                     continue  # of a response somebody waits: he is told in its place
+            if self._too_old(row):
+                done.append(row)
+                continue
             if row.channel.plain and self._unfetchable(row.channel):
                 late.append(row)
                 continue
@@ -85,6 +88,17 @@ class Numbering:
             return False
         over_at = unfetchable_at(self._tx.rmd.read(channel.pair or ""), self._parts.settings.back_channel_grace)
         return over_at is not None and over_at <= self._now
+
+    def _too_old(self, row: OutboundMessage) -> bool:
+        """Whether the limit by age was reached before the message got a number: then it is not sent any more."""
+        limit = row.channel.policy.retransmission.max_age
+        if row.kind is not OutboundKind.MESSAGE or row.relates_to is not None or limit is None:
+            return False
+        if self._now - row.created_at < limit:
+            return False
+        reason = f"given up: it waited for {limit:g} s (source.retransmission.max_age)"
+        bury(self._tx, self._parts, [row], reason, Certainty.NOT_DELIVERED, self._now)
+        return True
 
     def _waiting(self) -> list[OutboundMessage]:
         """The rows that may get a number now."""

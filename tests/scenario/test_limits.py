@@ -13,7 +13,7 @@ from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM10_SOAP12, RM11_SOAP12, Foreign
-from .harness import DESTINATION, NOTE, Node, Pair, World, body, name_of
+from .harness import DESTINATION, NOTE, PATIENT, Node, Pair, World, body, name_of
 
 # --- sequences -------------------------------------------------------------------------------------------------------
 
@@ -213,3 +213,17 @@ def test_a_message_that_is_too_long_is_refused_before_it_is_parsed() -> None:
     assert name_of(reply) == "fault Sender"
     assert b"larger than" in reply.body
     assert node.destination().machine.received.count == 0
+
+
+def test_a_limit_by_age_ends_the_sequence_as_a_whole_and_leaves_no_older_message_behind() -> None:
+    pair = Pair()
+    pair.server.stop()
+    link = pair.link(window=2, retransmission=replace(PATIENT, max_age=5.0))
+    link.notes("a", "b", "c")
+    pair.now += 3.5
+    link.notes("young")
+    pair.advance(2)
+    pair.server.start()
+    pair.advance(10)
+    assert {text for text, _ in pair.client.buried()} == {"a", "b", "c"}
+    assert pair.server.handled == ["young"], "it had no number yet, and is not too old"

@@ -7,6 +7,8 @@ import pytest
 from mercury.engine.exchange import ACCEPTED, Purpose
 from mercury.statemachine.flow import Window
 from mercury.statemachine.protocol import Protocol
+from mercury.statemachine.waiting import waits_for
+from mercury.storage.records import RmsRecord
 from mercury.wire.decode import decode
 from mercury.wire.envelope import HttpMessage
 
@@ -254,3 +256,45 @@ def test_no_more_requests_are_sent_than_may_be_unanswered() -> None:
 
 def rows(pair: Pair) -> list:  # type: ignore[type-arg]
     return [row for data in pair.client.store.rms.keys.values() for row in data.rows.values()]
+
+
+# --- what is waited for ----------------------------------------------------------------------------------------------
+
+
+def test_trouble_says_that_the_destination_takes_only_the_next_number() -> None:
+    story = Next()
+    story.link.notes(*TEXTS)
+    story.start()
+    assert trouble(story.pair, story.client.source()) is None
+    story.pass_by(0.9)
+    story.pair.now += 0.2
+    story.pair.turn()
+    assert "takes only the next message" in (trouble(story.pair, story.client.source()) or "")
+
+
+def test_trouble_says_that_nothing_is_acknowledged() -> None:
+    # LIVE-07
+    pair, foreign = Pair(), Foreign(RM11_SOAP12)
+    pair.server.stop()
+    pair.link().notes("one", "two")
+    pair.turn()
+    answer_to(
+        pair.client, foreign.created("urn:theirs", pair.client.source().create_message_id), purpose="CreateSequence"
+    )
+    pair.turn()
+    assert trouble(pair, pair.client.source()) is None
+    for _ in range(2):
+        answer_to(pair.client, ACCEPTED, purpose=Purpose.MESSAGE.value)
+    pair.now += 3
+    said = trouble(pair, pair.client.source()) or ""
+    assert "2 messages are sent and not acknowledged" in said
+    assert "only at the end" in said
+
+
+def test_trouble_says_that_too_many_requests_are_unanswered() -> None:
+    pair, _ = client_whose_requests_are_acknowledged(max_unanswered=4)
+    assert "4 requests wait for their responses" in (trouble(pair, pair.client.source()) or "")
+
+
+def trouble(pair: Pair, record: RmsRecord) -> str | None:
+    return waits_for(record.machine, record.channel.policy, pair.now)

@@ -1,0 +1,27 @@
+"""What a source waits for, in words for people. Pure."""
+
+from __future__ import annotations
+
+from mercury.statemachine.policy import SourcePolicy
+from mercury.statemachine.rms_counters import RmsCounters
+from mercury.statemachine.tables import RmsState
+
+
+def waits_for(machine: RmsCounters, policy: SourcePolicy, now: float) -> str | None:
+    """What a living sequence has been waiting for longer than two transmissions take; ``None`` = nothing."""
+    if not machine.alive:
+        return None
+    if machine.state in (RmsState.CREATING, RmsState.CREATING_LAST) and machine.control_attempts > 1:
+        return f"CreateSequence was sent {machine.control_attempts} times and is not answered"
+    if machine.state is RmsState.ENDING and machine.control_attempts > 1:
+        return f"the end was told {machine.control_attempts} times and is not answered"
+    if machine.outstanding and machine.flow.size == 1:
+        lowest = machine.lowest_outstanding()
+        return f"the destination takes only the next message: one at a time is sent, number {lowest} is next"
+    silent = now - machine.last_heard
+    if machine.in_flight and silent > 2 * policy.retransmission.base:
+        said = f"{machine.in_flight} messages are sent and not acknowledged; nothing was heard for {silent:.0f} s"
+        return f"{said}; the destination may acknowledge only at the end" if not machine.acknowledged else said
+    if machine.crowded(policy):
+        return f"{machine.unanswered} requests wait for their responses, as many as source.max_unanswered allows"
+    return None
