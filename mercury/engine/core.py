@@ -52,6 +52,7 @@ class Engine:
         self.troubles = self._parts.troubles
         #: What the application is doing.
         self.doing = self._parts.doing
+        self.outages = self._parts.outages
         self._reception = Reception(self._parts)
         self.source = SourceWorker(self._parts)
         self.destination = DestinationWorker(self._parts)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from mercury.engine.exchange import Step
-from mercury.errors import TransientStorageError
+from mercury.engine.outages import PAUSES, Outages
+from mercury.errors import StorageError
 
 log = logging.getLogger("mercury.runtime")
 
@@ -47,7 +48,9 @@ class Crew:
         turn: Callable[[Worker], Step],
         poll: float,
         clock: Callable[[], float],
+        outages: Outages | None = None,
     ) -> None:
+        self.outages = outages or Outages()
         self.worker = worker
         self.turn = turn
         self.poll = poll
@@ -150,17 +153,21 @@ class _Member(threading.Thread):
         return not self.waits and time.monotonic() - self.began < LATE
 
     def run(self) -> None:
-        crew = self._crew
+        crew, failures = self._crew, 0
         while not crew.ended:
             crew.begin(self)
             try:
                 wait = crew.pause(crew.turn(crew.worker))
-            except TransientStorageError as error:
-                log.warning("%s waits for the store: %s", self.name, error)
-                wait = crew.poll
+                failures = 0
+                crew.outages.worked()
+            except StorageError as error:
+                failures += 1
+                crew.outages.failed(error, self.name)
+                wait = PAUSES.delay(failures, 0.0)
             except Exception:
+                failures += 1
                 log.exception("%s failed; it goes on", self.name)
-                wait = crew.poll
+                wait = max(crew.poll, PAUSES.delay(failures, 0.0))
             if wait:
                 crew.rest(self, wait)
             else:

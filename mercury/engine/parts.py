@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.claims import ClaimKeeper
 from mercury.engine.doing import Doing
+from mercury.engine.outages import Outages
 from mercury.engine.troubles import Troubles
 from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.retransmission import is_due
@@ -90,6 +91,7 @@ class Parts:
     ids: Ids
     settings: EngineSettings
     claims: ClaimKeeper
+    outages: Outages = field(default_factory=Outages)
     #: What the application is doing.
     doing: Doing = field(default_factory=Doing)
     #: Endpoints whose last exchange failed, with the reason.

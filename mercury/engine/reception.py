@@ -17,7 +17,7 @@ from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Outgoing, Purpose
 from mercury.engine.handling import handle
 from mercury.engine.parts import Parts
 from mercury.engine.refusal import refuse_undecodable, with_status
-from mercury.errors import TransientStorageError
+from mercury.errors import Conflict, StorageError, TransientStorageError
 from mercury.statemachine import events
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT
@@ -108,8 +108,11 @@ class Reception:
 
     def _failed(self, draft: Draft, error: Exception) -> Answer:
         about = {"message_id": draft.envelope.message_id}
-        if isinstance(error, TransientStorageError):
-            log.warning("an arrival is not taken now: %s", error, extra=about)
+        if isinstance(error, StorageError):
+            if isinstance(error, Conflict):
+                log.info("an arrival is not taken now: %s", error, extra=about)
+            else:
+                self._parts.outages.failed(error, "what arrives")
             return self._faulted(draft, BUSY)
         log.exception("an arrival could not be handled", extra=about)
         return self._faulted(draft, BROKEN)

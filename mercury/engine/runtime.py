@@ -115,7 +115,7 @@ class Runtime:
         store.listen(self._committed, self._others_committed)
 
     def _crew(self, names: list[str], worker: Worker, poll: float | None = None) -> Crew:
-        return Crew(names, worker, self.turn, poll or self._settings.poll, self._clock)
+        return Crew(names, worker, self.turn, poll or self._settings.poll, self._clock, self._engine.outages)
 
     # --- life ------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from mercury.engine.destination import end_offered
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.numbering import Numbering, replaced_before
 from mercury.engine.parts import Parts, PutOff
-from mercury.errors import Conflict, TransientStorageError
+from mercury.errors import Conflict, StorageError, TransientStorageError
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import SequenceAcknowledgement
@@ -52,8 +52,10 @@ class SourceWorker:
                 step.add(self._work(key, claim, now))
             except Conflict:
                 self._parts.claims.lost(claim)
-            except TransientStorageError as error:
-                log.warning("a sequence is left for later: %s", error, extra={"key": str(key)})
+            except StorageError as error:
+                self._parts.outages.failed(error, f"the sequence {key}")
+                if not isinstance(error, TransientStorageError):
+                    self._put_off.add(str(key), now)
             except Exception:
                 log.exception("a sequence can not be worked on", extra={"key": str(key)})
                 self._put_off.add(str(key), now)

@@ -1,0 +1,52 @@
+"""A store that fails is told once when it goes and once when it is back, whoever meets it how often."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from mercury.errors import StorageError
+from mercury.statemachine.retransmission import Backoff
+
+log = logging.getLogger("mercury.engine.store")
+
+#: Pauses of a worker whose turns fail, in seconds: every loop around the store keeps to these.
+PAUSES = Backoff(base=0.1, cap=5.0)
+#: Seconds without a failure after which the store counts as back: more than any of these pauses, and a lock timeout
+#: here and there is one trouble.
+CALM = 6.0
+
+
+class Outages:
+    """What is known of the store's health in this process. Safe to be used by many threads.
+
+    :param monotonic: seconds that only ever grow.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._mutex = threading.Lock()
+        self._failed_at: float | None = None
+
+    def failed(self, error: StorageError, what: str) -> None:
+        """The store failed. Only the first failure is told.
+
+        :param what: what has to wait for it.
+        """
+        with self._mutex:
+            first = self._failed_at is None
+            self._failed_at = self._monotonic()
+        if first:
+            log.warning("the store fails: %s; %s waits, as all work does, until it is back", error, what)
+        else:
+            log.debug("the store still fails: %s; %s waits", error, what)
+
+    def worked(self) -> None:
+        """The store did what it was asked."""
+        with self._mutex:
+            if self._failed_at is None or self._monotonic() - self._failed_at < CALM:
+                return
+            self._failed_at = None
+        log.info("the store is back")

@@ -1,0 +1,41 @@
+"""A store that fails is told once when it goes and once when it is back."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from mercury.engine.outages import CALM, PAUSES, Outages
+from mercury.errors import StorageError, TransientStorageError
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
+    return [(record.levelname, record.exc_info is not None) for record in caplog.records]
+
+
+@pytest.mark.parametrize("error", [TransientStorageError("connection refused"), StorageError("malformed")])
+def test_an_outage_is_one_line_when_it_begins_and_one_when_it_is_over(
+    caplog: pytest.LogCaptureFixture, error: StorageError
+) -> None:
+    caplog.set_level(logging.INFO, "mercury.engine.store")
+    now = [0.0]
+    outages = Outages(lambda: now[0])
+    outages.worked()
+    for _ in range(500):
+        now[0] += 0.01
+        outages.failed(error, "a worker")
+        outages.worked()  # another part of it may still answer
+    assert said(caplog) == [("WARNING", False)]
+    assert str(error) in caplog.records[0].getMessage()
+    now[0] += CALM
+    for _ in range(3):
+        outages.worked()
+    assert said(caplog) == [("WARNING", False), ("INFO", False)]
+    outages.failed(error, "a worker")
+    assert len(caplog.records) == 3
+
+
+def test_pauses_grow_up_to_less_than_what_counts_as_calm() -> None:
+    assert [PAUSES.delay(failures, 0.0) for failures in (1, 2, 3)] == [0.1, 0.2, 0.4]
+    assert PAUSES.delay(10_000, 0.0) == PAUSES.cap < CALM
