@@ -23,8 +23,8 @@ from typing import IO, Any, TypeVar
 ROOT = Path(__file__).resolve().parents[2]
 MERCURY = str(Path(sysconfig.get_path("scripts")) / "mercury")
 
-#: Seconds after which a test gives up on something that takes one on a quiet machine.
-PATIENCE = 60.0
+#: Seconds after which a test gives up on something that takes one on a quiet machine: others may use it too.
+PATIENCE = 300.0
 
 T = TypeVar("T")
 

@@ -87,12 +87,11 @@ def test_the_named_settings_reach_the_application(tmp_path: Path) -> None:
 
 @SIGNALS
 def test_a_signal_ends_it_in_order(number: signal.Signals) -> None:
-    with Serving() as server:
+    # It does not wait for its deadline, which nobody here would live to see.
+    with Serving(MERCURY_HTTP_SHUTDOWN_DEADLINE="3600") as server:
         server.signal(number)
-        begun = time.monotonic()
         ended = server.ends()
     assert (ended.code, ended.err) == (0, "")
-    assert time.monotonic() - begun < 10
 
 
 def test_a_request_in_flight_is_answered_before_the_end() -> None:
@@ -109,6 +108,7 @@ def test_what_was_acknowledged_was_delivered_when_it_ends_amid_messages(tmp_path
     journal = tmp_path / "journal"
     journal.touch()
     settings: dict[str, Any] = {
+        "MERCURY_HTTP_SHUTDOWN_DEADLINE": "3600",  # it does not wait for that
         "MERCURY_DESTINATION_ACKNOWLEDGE_AT": "delivery",
         "JOURNAL": str(journal),
         "PAUSE": "0.005",
@@ -118,14 +118,11 @@ def test_what_was_acknowledged_was_delivered_when_it_ends_amid_messages(tmp_path
         for number in range(1, 301):
             desk.send(Note(str(number)))
         eventually(journal.read_text, "the first message is delivered")
-        begun = time.monotonic()
         server.signal(signal.SIGTERM)
         ended = server.ends()
-        took = time.monotonic() - begun
         (sequence,) = desk.status()
         pending = desk.pending
     assert ended.code == 0
-    assert took < 10
     delivered = [int(line) for line in journal.read_text().splitlines()]
     acknowledged = sum(high - low + 1 for low, high in sequence.ranges)
     assert delivered == list(range(1, len(delivered) + 1))
@@ -134,16 +131,13 @@ def test_what_was_acknowledged_was_delivered_when_it_ends_amid_messages(tmp_path
 
 
 def test_a_handler_that_does_not_end_is_left_behind_after_the_deadline() -> None:
-    with Serving(MERCURY_HTTP_SHUTDOWN_DEADLINE="1", MERCURY_HTTP_BACK_CHANNEL_WAIT="0.1") as server:
-        with Mercury() as client:
-            client.to(f"{server.url}/services/desk").request(Slow("late", 60.0), response=Said)
-            eventually(lambda: get(server.netloc, "/begun")[1] == "[60.0]", "the handler begins")
-            begun = time.monotonic()
-            server.signal(signal.SIGTERM)
-            ended = server.ends()
-        took = time.monotonic() - begun
+    settings = {"MERCURY_HTTP_SHUTDOWN_DEADLINE": "1", "MERCURY_HTTP_BACK_CHANNEL_WAIT": "0.1"}
+    with Serving(**settings) as server, Mercury() as client:
+        client.to(f"{server.url}/services/desk").request(Slow("late", 3600.0), response=Said)
+        eventually(lambda: get(server.netloc, "/begun")[1] == "[3600.0]", "the handler begins")
+        server.signal(signal.SIGTERM)
+        ended = server.ends()  # long before the handler would
     assert ended.code == 0
-    assert took < 5
     assert "left behind" in ended.err
     assert "the handler of Slow with message " in ended.err, "whoever stopped it is told what was being done"
     assert "number 1 of " in ended.err
@@ -178,7 +172,7 @@ def test_a_handler_that_holds_the_stores_lock_does_not_hold_up_the_end(tmp_path:
             server.signal(signal.SIGTERM)
             ended = server.ends()
         took = time.monotonic() - begun
-    assert (ended.code, took < 6) == (0, True), f"{took:.1f} s"
+    assert (ended.code, took < 45) == (0, True), f"{took:.1f} s"
     assert "the handler of Note with message " in ended.err
     assert "handled again at the next start" in ended.err
 

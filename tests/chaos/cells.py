@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ class Cell:
     mode: Mode
     way: Way
     harm: Harm
+    #: How many there are of each program from the begin.
+    processes: int = 1
     #: Why it can not happen; empty = it is tried.
     never: str = ""
 
@@ -37,23 +40,36 @@ class Cell:
 
 def matrix(points: tuple[Point, ...] = POINTS) -> Iterator[Cell]:
     """All combinations, those that can not happen as well."""
-    number = 0
     for form in SAFE:
         for point in points:
             for side in Side:
                 for mode in Mode:
                     for harm in Harm:
                         for moment in Moment:
-                            number += 1
-                            yield _cell(point, moment, side, form, mode, harm, number)
+                            yield _cell(point, moment, side, form, mode, harm)
 
 
-def _cell(point: Point, moment: Moment, side: Side, form: Form, mode: Mode, harm: Harm, number: int) -> Cell:
-    # Both ways where both lead to the point, by turns. What is posted to a process that stands still is posted again
-    # later each time: that is right, and takes long.
-    fetched_first = number % 2 == 0 or (harm is Harm.PAUSE and side is Side.CLIENT)
-    ways = (Way.FETCHED, Way.POSTED) if fetched_first else (Way.POSTED, Way.FETCHED)
+def _cell(point: Point, moment: Moment, side: Side, form: Form, mode: Mode, harm: Harm) -> Cell:
+    # Any of the ways that lead to the point, and one or two processes a side: drawn, but the same in every run.
+    chance = random.Random(f"{point.name} {moment} {side} {form} {mode} {harm}")
+    ways = chance.sample(list(Way), len(Way))
+    if harm is Harm.PAUSE and side is Side.CLIENT:
+        # What is posted to a process that stands still is posted again later each time: that is right, and takes long.
+        ways.sort(key=lambda way: way is not Way.FETCHED)
+    # To a process that is stopped another is started anyway, and recovery is that of the process that is started.
+    alone = harm is Harm.PAUSE or point.after is not None
+    processes = 1 if alone else chance.choice((1, 2))
     reasons = {way: point.never(side, form, mode, way) for way in ways}
     way = next((way for way in ways if reasons[way] is None), ways[0])
     never = reasons[way] or (NO_CLAIM if harm is Harm.PAUSE and not point.taken_over else "")
-    return Cell(point=point, moment=moment, side=side, form=form, mode=mode, way=way, harm=harm, never=never)
+    return Cell(
+        point=point,
+        moment=moment,
+        side=side,
+        form=form,
+        mode=mode,
+        way=way,
+        harm=harm,
+        processes=processes,
+        never=never,
+    )

@@ -6,7 +6,7 @@ import random
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.chaos import caught, hook
@@ -88,6 +88,8 @@ class Pair:
         self._form, self._mode, self._way = form, mode, way
         self._exchange = exchange
         self._count = count
+        #: Processes that stop at a point although another was chosen there: they go on at once.
+        self._unharmed: list[Fork] = []
 
     def start(self, side: Side, stop: Stop | None = None) -> Fork:
         """Start a program, beside those that run already."""
@@ -107,24 +109,35 @@ class Pair:
         )
         return self._forks.start(side, setup)
 
-    def comes_to(self, fork: Fork, condition: Callable[[], bool], what: str) -> None:
+    def comes_to(self, fork: Fork, condition: Callable[[], bool], what: str, witness: Witness) -> None:
         """Wait for something that a process has to bring about, with the others that run."""
 
         def met() -> bool:
             self._forks.watch()
+            for each in self._unharmed:
+                if each.runs and each.stands:
+                    each.go_on()
             return condition()
 
-        fork.until(met, what, LOOK)
+        fork.until(met, what, LOOK, witness.advance)
 
-    def reaches(self, fork: Fork, stop: Stop, witness: Witness) -> bool:
-        """Wait until a process stands still at a point; whether it does. Otherwise everything is over without that."""
+    def reaches(self, forks: Sequence[Fork], stop: Stop, witness: Witness) -> Fork | None:
+        """Wait until one of these processes stands still at a point, and return it. The others go on whenever they do.
+
+        ``None``: everything is over without that.
+        """
         name, moment, _ = stop
         said = f"{hook.AT} {name} {moment.value}\n"
-        self.comes_to(fork, lambda: said in fork.out or witness.is_over(), f"{name} or the end is reached")
-        if said not in fork.out:
-            return False
-        fork.stops()  # by itself
-        return True
+
+        def there() -> Iterator[Fork]:
+            return (fork for fork in forks if said in fork.out)
+
+        self.comes_to(forks[0], lambda: any(there()) or witness.is_over(), f"{name} or the end is reached", witness)
+        victim = next(there(), None)
+        if victim is not None:
+            victim.stops()  # by itself
+            self._unharmed += [fork for fork in forks if fork is not victim]
+        return victim
 
     def kill(self) -> None:
         """Kill all that run."""
@@ -187,15 +200,19 @@ class Driver:
     def _play(self, cell: Cell, visit: int, earlier: int, pair: Pair, witness: Witness, result: Result) -> None:
         here = (cell.point.name, cell.moment, visit)
         first = here if cell.point.after is None else (*cell.point.after, earlier)
-        both = {side: pair.start(side, first if side is cell.side else None) for side in (Side.SERVER, Side.CLIENT)}
-        victim = both[cell.side]
+        forks = {
+            side: [pair.start(side, first if side is cell.side else None) for _ in range(cell.processes)]
+            for side in (Side.SERVER, Side.CLIENT)
+        }[cell.side]
         if cell.point.after is not None:
-            if not pair.reaches(victim, first, witness):
+            before = pair.reaches(forks, first, witness)
+            if before is None:
                 return
-            victim.kill()
+            before.kill()
             result.kills += 1
-            victim = pair.start(cell.side, here)
-        if not pair.reaches(victim, here, witness):
+            forks = [pair.start(cell.side, here)]
+        victim = pair.reaches(forks, here, witness)
+        if victim is None:
             return
         result.visit = visit
         match cell.harm:
@@ -211,12 +228,12 @@ class Driver:
             case Harm.PAUSE:
                 result.pauses += 1
                 victim = self._pause(cell, pair, victim, witness)
-        pair.comes_to(victim, witness.is_over, "everything is done")
+        pair.comes_to(victim, witness.is_over, "everything is done", witness)
 
     def _pause(self, cell: Cell, pair: Pair, victim: Fork, witness: Witness) -> Fork:
         """Let another do everything; then the one that stood still goes on, and comes to its end."""
         other = pair.start(cell.side)
-        pair.comes_to(other, witness.is_over, "another process does everything")
+        pair.comes_to(other, witness.is_over, "another process does everything", witness)
         victim.go_on()
         victim.until(lambda: f"{hook.ON}\n" in victim.out, "it goes on")
         victim.terminate()

@@ -104,7 +104,7 @@ def _play(plan: Plan, stops: dict[Side, Stop], pair: Pair, witness: Witness, out
         return rest.lasts(running) if plan.form.separate else witness.is_over()
 
     while True:
-        pair.comes_to(running[Side.CLIENT], lambda: any(map(stands, waiting.values())) or is_over(), "the end")
+        pair.comes_to(running[Side.CLIENT], lambda: any(map(stands, waiting.values())) or is_over(), "the end", witness)
         stopped = [side for side, fork in waiting.items() if stands(fork)]
         if not stopped:
             return

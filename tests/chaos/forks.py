@@ -39,6 +39,11 @@ class Fork:
         return self._state() not in ("", "Z", "X")
 
     @property
+    def stands(self) -> bool:
+        """Whether it is stopped, by itself or by somebody."""
+        return self._state() in ("T", "t")
+
+    @property
     def out(self) -> str:
         """What it has printed."""
         return self._out.read_text() if self._out.exists() else ""
@@ -50,21 +55,32 @@ class Fork:
 
     # --- waiting ---------------------------------------------------------------------------------------------------
 
-    def until(self, condition: Callable[[], object], what: str, look: float = LOOK) -> None:
-        """Wait until something is so that this process has to bring about."""
-        give_up = time.monotonic() + PATIENCE
+    def until(
+        self,
+        condition: Callable[[], object],
+        what: str,
+        look: float = LOOK,
+        progress: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Wait until something is so that this process has to bring about.
+
+        :param progress: while what it returns changes, the time that is left begins anew: a busy machine is slow.
+        """
+        seen, give_up = progress(), time.monotonic() + PATIENCE
         while True:
             # Asked before: it may be the last thing that it does.
             lives = self.runs
             if condition():
                 return
+            if lives and time.monotonic() > give_up and (now := progress()) != seen:
+                seen, give_up = now, time.monotonic() + PATIENCE
             if not lives or time.monotonic() > give_up:
                 raise self._failure(f"never: {what}")
             time.sleep(look)
 
     def stops(self) -> None:
         """Wait until all of it stands still."""
-        self.until(lambda: self._state() in ("T", "t"), "it stops")
+        self.until(lambda: self.stands, "it stops")
 
     def ends(self) -> None:
         """Wait until it has ended by itself."""

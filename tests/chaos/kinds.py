@@ -47,6 +47,8 @@ class Way(enum.Enum):
     FETCHED = "fetched"
     #: Posted to the client, which listens.
     POSTED = "posted"
+    #: The same, but the client offers no sequence: the server makes one for its responses.
+    CREATED = "created"
 
 
 class Side(enum.Enum):

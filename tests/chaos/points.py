@@ -27,14 +27,14 @@ class Reach:
     """In which combinations one side comes to a point."""
 
     modes: tuple[Mode, ...]
-    ways: tuple[Way, ...] = (Way.FETCHED, Way.POSTED)
+    ways: tuple[Way, ...] = (Way.FETCHED, Way.POSTED, Way.CREATED)
 
 
 EVERY = Reach((Mode.IN_ONLY, Mode.IN_OUT))
 RESPONSES = Reach((Mode.IN_OUT,))
-POSTED = Reach((Mode.IN_ONLY, Mode.IN_OUT), (Way.POSTED,))
-POSTED_RESPONSES = Reach((Mode.IN_OUT,), (Way.POSTED,))
+POSTED = Reach((Mode.IN_ONLY, Mode.IN_OUT), (Way.POSTED, Way.CREATED))
 FETCHED_RESPONSES = Reach((Mode.IN_OUT,), (Way.FETCHED,))
+CREATED_RESPONSES = Reach((Mode.IN_OUT,), (Way.CREATED,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,11 @@ class Point:
             return self.elsewhere
         if mode not in reach.modes:
             return "an in-only message has no response"
+        if mode is Mode.IN_ONLY and way is Way.CREATED:
+            return "an in-only message has no response"
         if way not in reach.ways:
+            if reach.ways == (Way.CREATED,):
+                return "the sequence for responses is the one that was offered"
             return "the client does not listen" if Way.POSTED in reach.ways else "the client listens"
         return None
 
@@ -179,7 +183,7 @@ POINTS = (
         function=Function("mercury.engine.envelopes", "message"),
         within=Function(SOURCE, "SourceWorker._work"),
         client=EVERY,
-        server=POSTED_RESPONSES,
+        server=RESPONSES,
         visits=4,
     ),
     Point(
@@ -266,11 +270,11 @@ POINTS = (
         visits=12,
     ),
     Point(
-        name="respond.give",
-        function=Function(RECEPTION, "Reception.respond"),
+        name="respond.hold",
+        function=Function("mercury.engine.parking", "Parking.hold"),
         client=ANSWERS,
         server=FETCHED_RESPONSES,
-        visits=8,
+        visits=4,
         taken_over=False,
     ),
     # --- call back -------------------------------------------------------------------------------------------------
@@ -293,9 +297,9 @@ POINTS = (
     _coordination("decide.insert", COORDINATOR, "Coordinator.decide", visits=6),
     _coordination("decide.commit", COORDINATOR, "Coordinator.commit_decision", visits=6),
     _coordination("commit prepared.branch", COORDINATOR, "Coordinator.commit_branch", visits=10),
-    _coordination("forget.decisions", DECISIONS, "DecisionLog.forget"),
+    _coordination("forget.decisions", DECISIONS, "DecisionLog.forget", visits=3),
     # --- recover ---------------------------------------------------------------------------------------------------
-    _coordination("recover.look", RECOVERY, "Recovery.recover_branch", after=DECIDED),
+    _coordination("recover.look", RECOVERY, "Recovery.recover_branch", visits=2, after=DECIDED),
     _coordination("recover.arbitrate", RECOVERY, "Recovery.arbitrate", after=UNDECIDED),
     _coordination("recover.roll back", RECOVERY, "Recovery.finish", after=UNDECIDED),
     _coordination("recover.commit", RECOVERY, "Recovery.finish", after=DECIDED),
@@ -304,15 +308,17 @@ POINTS = (
     Point(
         name="sequence.create",
         function=Function(LIFECYCLE, "create"),
-        client="the client makes no sequence that was asked for: it offers one",
+        client=CREATED_RESPONSES,
         server=EVERY,
+        visits=2,
         taken_over=False,
     ),
     Point(
         name="sequence.created",
         function=Function(LIFECYCLE, "created"),
         client=EVERY,
-        server="the server's sequence is the one that was offered",
+        server=CREATED_RESPONSES,
+        visits=2,
         taken_over=False,
     ),
     Point(
@@ -320,6 +326,7 @@ POINTS = (
         function=Function(LIFECYCLE, "end"),
         client=POSTED,
         server=EVERY,
+        visits=2,
         taken_over=False,
     ),
     Point(
@@ -327,6 +334,7 @@ POINTS = (
         function=Function(LIFECYCLE, "ended"),
         client=EVERY,
         server=POSTED,
+        visits=2,
         taken_over=False,
     ),
 )

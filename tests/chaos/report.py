@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.chaos.cells import Cell
 from tests.chaos.driver import Result
-from tests.chaos.kinds import SAFE, Form, Harm, Mode, Moment, Side
+from tests.chaos.kinds import SAFE, Form, Harm, Mode, Moment, Side, Way
 from tests.chaos.points import POINTS
 from tests.chaos.verdict import Difference
 
@@ -23,7 +23,8 @@ LEGEND = (
 def line(number: int, count: int, result: Result) -> str:
     """One cell, as it is done."""
     verdict = "ok" if result.good else "WRONG"
-    return f"{number:4}/{count} {result.seconds:5.1f} s  {verdict:5}  {result.cell.name} (visit {result.visit})"
+    beside = ", two processes a side" if result.cell.processes > 1 else ""
+    return f"{number:4}/{count} {result.seconds:5.1f} s  {verdict:5}  {result.cell.name} (visit {result.visit}{beside})"
 
 
 def trouble(result: Result) -> str:
@@ -80,6 +81,11 @@ def totals(cells: Sequence[Cell], results: Sequence[Result]) -> dict[str, int]:
         "combinations": len(cells),
         "cannot happen": sum(bool(cell.never) for cell in cells),
         "tried": len(results),
+        "at a later visit than the first": sum(result.visit > 1 for result in results),
+        "with two processes a side": sum(result.cell.processes > 1 for result in results),
+        "with a response sequence that the server made": sum(
+            result.cell.way is Way.CREATED and result.cell.mode is Mode.IN_OUT for result in results
+        ),
         "kills": sum(result.kills for result in results),
         "kills of the client": sum(result.kills for result in results if result.cell.victim == Side.CLIENT.value),
         "kills of the server": sum(result.kills for result in results if result.cell.victim == Side.SERVER.value),
@@ -109,6 +115,7 @@ def as_json(seed: int, cells: Sequence[Cell], results: Sequence[Result]) -> dict
                 "form": result.cell.form.value,
                 "mode": result.cell.mode.value,
                 "responses": result.cell.way.value,
+                "processes": result.cell.processes,
                 "harm": result.cell.harm.value,
                 "visit": result.visit,
                 "seconds": round(result.seconds, 2),

@@ -14,7 +14,7 @@ from tests.chaos.soak.memory import FEWEST, MIB, Memory
 from tests.chaos.soak.orders import Progress, by_key
 from tests.chaos.soak.run import Outcome, Plan, run
 from tests.chaos.soak.told import Told
-from tests.chaos.verdict import Difference, Row
+from tests.chaos.verdict import Difference, Row, compare
 
 PLAN = Plan(lasting=20, seed=3, every=1.2, rate=5, backlog=60)
 
@@ -38,11 +38,11 @@ SENT: list[Row] = [tuple(row.values()) for row in orders(8)]
 
 def test_keys_need_not_keep_an_order_among_each_other() -> None:
     other_keys_first = sorted(SENT, key=lambda row: (-(row[0] % 4), row[0]))
-    assert by_key(SENT, other_keys_first) == Difference()
+    assert compare(SENT, other_keys_first, by_key) == Difference()
 
 
 def test_what_is_out_of_order_within_a_key_is_seen() -> None:
-    assert by_key(SENT, SENT[::-1]) == Difference(out_of_order=4)
+    assert compare(SENT, SENT[::-1], by_key) == Difference(out_of_order=4)
 
 
 def outcome(**given: object) -> Outcome:

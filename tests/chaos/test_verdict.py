@@ -38,5 +38,11 @@ def test_what_is_wrong_is_counted(arrived: list[Row], difference: Difference) ->
     assert str(difference)
 
 
+def test_only_rows_that_go_together_have_an_order() -> None:
+    late = [THREE, TWO, ONE, FOUR, SIX, FIVE]
+    assert compare(SENT, late, lambda number: number % 2) == Difference(out_of_order=1)
+    assert compare(SENT, late, lambda number: number) == Difference()
+
+
 def test_differences_add_up() -> None:
     assert Difference(lost=1, repeated=2) + Difference(lost=3, altered=4) == Difference(lost=4, repeated=2, altered=4)

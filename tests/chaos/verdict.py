@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -13,6 +13,7 @@ import psycopg
 
 from tests.chaos.databases import MEMORY, Ground, connect
 from tests.chaos.kinds import Mode
+from tests.chaos.programs.client import CLOSE_EVERY
 
 Row = tuple[Any, ...]
 
@@ -66,18 +67,30 @@ class Difference:
         return ", ".join(f"{count} {what}" for count, what in counts if count)
 
 
-def compare(sent: Sequence[Row], arrived: Sequence[Row]) -> Difference:
+def one_order(number: int) -> object:
+    """All rows have one order."""
+    return ""
+
+
+def by_sequence(number: int) -> object:
+    """Rows have the order of those that went on the same sequence: responses keep no other."""
+    return (number - 1) // CLOSE_EVERY
+
+
+def compare(sent: Sequence[Row], arrived: Sequence[Row], together: Callable[[int], object] = one_order) -> Difference:
     """Row by row: everything that was sent has to have arrived once, in the same order.
 
     :param sent: rows whose first column is their number, ascending.
+    :param together: which rows, by their numbers, have an order among each other: those for which it returns the same.
     """
     known, numbers = set(sent), {row[0] for row in sent}
     counts = Counter(row[0] for row in arrived)
     first = list(dict.fromkeys(row[0] for row in arrived if row[0] in numbers))
-    highest, late = 0, 0
+    late, highest = 0, dict[object, int]()
     for number in first:
-        late += number < highest
-        highest = max(highest, number)
+        group = together(number)
+        late += number < highest.get(group, 0)
+        highest[group] = max(highest.get(group, 0), number)
     return Difference(
         lost=sum(number not in counts for number in numbers),
         repeated=sum(count - 1 for number, count in counts.items() if number in numbers),
@@ -141,7 +154,7 @@ class Witness:
         sent = self._rows(self._ground.client.app, ORDERS)
         found = compare(sent, self._rows(self._ground.server.app, RECEIVED))
         if self._mode is Mode.IN_OUT:
-            found += compare(sent, self._rows(self._ground.client.app, CONFIRMED))
+            found += compare(sent, self._rows(self._ground.client.app, CONFIRMED), by_sequence)
         return found
 
     def prepared(self) -> list[str]:
@@ -157,6 +170,12 @@ class Witness:
         found = [f"dead letter: {reason}" for url in stores for (reason,) in self._rows(url, DEAD)]
         logs = stores + [urls.log for urls in sides if urls.log]
         return found + [f"heuristic outcome: {what}" for url in logs for (what,) in self._rows(url, HEURISTIC)]
+
+    def advance(self) -> object:
+        """Changes while anything gets on, also towards the end of the sequences; the server may be away."""
+        with contextlib.suppress(psycopg.OperationalError):
+            return self.progress(), self.left()
+        return None
 
     def progress(self) -> tuple[int, ...]:
         """Grows while there is anything going on that can be seen from outside."""

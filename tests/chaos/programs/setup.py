@@ -95,7 +95,7 @@ class Setup:
         """Where peers reach this program; a client that does not listen has none."""
         if self.reached_at:
             return self.reached_at
-        listens = self.port == self.server_port or self.way is Way.POSTED
+        listens = self.port == self.server_port or self.way is not Way.FETCHED
         return f"http://{HOST}:{self.port}" if listens else None
 
 
@@ -171,6 +171,7 @@ def _settings(setup: Setup) -> Settings:
     source = SourcePolicy(
         retransmission=RetransmissionPolicy(base=base, cap=cap),
         window=setup.window,
+        offer=setup.way is not Way.CREATED,
         idle_timeout=IDLE_TIMEOUT if setup.keys else SourcePolicy().idle_timeout,
     )
     return Settings(

@@ -10,6 +10,7 @@ import psycopg
 from tests.chaos.databases import Ground, connect
 from tests.chaos.kinds import Mode
 from tests.chaos.programs import tables
+from tests.chaos.programs.stream import CLOSE_EVERY
 from tests.chaos.soak.stage import KEYS
 from tests.chaos.verdict import CONFIRMED, ORDERS, RECEIVED, Difference, Row, compare
 
@@ -94,9 +95,9 @@ class Orders:
     def difference(self) -> Difference:
         """What is wrong with the rows: each key has an order of its own."""
         sent = self._rows(self._ground.client.app, ORDERS)
-        found = by_key(sent, self._rows(self._ground.server.app, RECEIVED))
+        found = compare(sent, self._rows(self._ground.server.app, RECEIVED), by_key)
         if self._mode is Mode.IN_OUT:
-            found += by_key(sent, self._rows(self._ground.client.app, CONFIRMED))
+            found += compare(sent, self._rows(self._ground.client.app, CONFIRMED), by_key_and_sequence)
         return found
 
     def attempts(self) -> set[str]:
@@ -130,12 +131,11 @@ class Orders:
             connection.close()
 
 
-def by_key(sent: list[Row], arrived: list[Row]) -> Difference:
-    """The sum over the keys; `Stream` chooses them by the order's number."""
-    return sum(
-        (
-            compare([row for row in sent if row[0] % KEYS == key], [row for row in arrived if row[0] % KEYS == key])
-            for key in range(KEYS)
-        ),
-        Difference(),
-    )
+def by_key(number: int) -> object:
+    """Orders have the order of their key, which `Stream` chooses by their numbers."""
+    return number % KEYS
+
+
+def by_key_and_sequence(number: int) -> object:
+    """Responses have that of the sequence of their requests."""
+    return number % KEYS, (number - 1) // CLOSE_EVERY
