@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mercury.errors import TransientStorageError
-from mercury.storage.api import Capabilities, Claim, Told, Topic
+from mercury.storage.api import Capabilities, Claim, Seeker, Told, Topic
 from mercury.storage.memory import MemoryStore
 from mercury.storage.memory.store import MemoryTransaction
 from mercury.storage.records import SequenceKey
@@ -71,6 +71,9 @@ class WatchedStore:
 
     def due_invoker(self, now: float, limit: int, owner: str | None = None) -> list[str]:
         return self.inner.due_invoker(now, limit, owner)
+
+    def stuck_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
+        return self.inner.stuck_invoker(now, limit, seeker)
 
     def due_rms(self, now: float, limit: int, owner: str | None = None) -> list[SequenceKey]:
         return self.inner.due_rms(now, limit, owner)
