@@ -19,8 +19,11 @@ PER_DECADE = 8
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 
 
-def delivery(timeline: Timeline) -> str:
-    """Rows sent and rows arrived up to each moment: what lies between the lines is on its way."""
+def delivery(timeline: Timeline, moments: Sequence[tuple[float, str]] = ()) -> str:
+    """Rows sent and rows arrived up to each moment: what lies between the lines is on its way.
+
+    :param moments: what happened meanwhile, in seconds since the epoch and in words: a line each.
+    """
     bins = sorted(timeline.sent.keys() | timeline.arrived.keys())
     if not bins:
         return ""
@@ -46,6 +49,11 @@ def delivery(timeline: Timeline) -> str:
             floor = TOP + INNER_HEIGHT
             parts.append(f'<polygon class="area" points="{LEFT:.1f},{floor} {line} {points[-1][0]:.1f},{floor}"/>')
         parts.append(f'<polyline class="line {name}" points="{line}"><title>{name}</title></polyline>')
+    for when, what in moments:
+        if first <= when / timeline.width <= last:
+            x = LEFT + INNER_WIDTH * (when / timeline.width - first) / (last - first)
+            line = f'<line class="moment" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{TOP + INNER_HEIGHT}">'
+            parts.append(f"{line}<title>{escape(what)}</title></line>")
     return _svg("Rows sent and arrived over time", parts)
 
 

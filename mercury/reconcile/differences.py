@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -160,10 +161,10 @@ def _among(field: Field, texts: Sequence[str]) -> sa.ColumnElement[bool] | None:
 
 
 class Writer:
-    """Writes differences to a Parquet file as they come, and counts them into a result."""
+    """Writes differences to a Parquet and a CSV file as they come, and counts them into a result."""
 
-    def __init__(self, result: Result, listed: int, sink: Any) -> None:
-        self._result, self._limit, self._sink = result, listed, sink
+    def __init__(self, result: Result, listed: int, sink: Any, lines: Any = None) -> None:
+        self._result, self._limit, self._sink, self._lines = result, listed, sink, lines
         self._waiting: list[Difference] = []
 
     def take(self, difference: Difference | None) -> None:
@@ -187,7 +188,10 @@ class Writer:
             return
         import pyarrow as pa
 
-        rows = [_row(each, self._result.columns) for each in self._waiting]
+        columns = self._result.columns
+        rows = [_row(each, columns) for each in self._waiting]
+        if self._lines is not None:
+            self._lines.writerows(_line(each, columns) for each in self._waiting)
         self._sink.write_table(pa.Table.from_pylist(rows, schema=self._sink.schema))
         self._waiting.clear()
 
@@ -200,10 +204,30 @@ def writer(result: Result, listed: int, file: Path | None) -> Iterator[Writer]:
         return
     import pyarrow.parquet as pq
 
-    with pq.ParquetWriter(file, _schema(result.columns), compression="zstd") as sink:
-        taken = Writer(result, listed, sink)
+    with (
+        pq.ParquetWriter(file, _schema(result.columns), compression="zstd") as sink,
+        file.with_suffix(".csv").open("w", encoding="utf-8", errors="backslashreplace", newline="") as text,
+    ):
+        lines = csv.writer(text)
+        lines.writerow([*PLAIN, *(f"{side}.{name}" for side in ("client", "server") for name in result.columns)])
+        taken = Writer(result, listed, sink, lines)
         yield taken
         taken.flush()
+
+
+#: Columns of the CSV file before those of the client's and the server's values.
+PLAIN = (
+    *("key", "verdict", "place", "reason", "correlation", "client_count", "server_count"),
+    *("altered", "expected_position", "position"),
+)
+
+
+def _line(each: Difference, columns: Sequence[str]) -> list[Any]:
+    """A line of the CSV file; what is null is empty."""
+    row = _row(each, columns)
+    row["altered"] = " ".join(each.altered)
+    values = [(side or {}).get(name) for side in (each.client, each.server) for name in columns]
+    return [*(row[name] for name in PLAIN), *values]
 
 
 def _schema(columns: Sequence[str]) -> Any:

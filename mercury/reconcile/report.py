@@ -154,14 +154,21 @@ def _way(result: Result) -> str:
 
 
 def _delivery(result: Result) -> str:
-    if result.timeline is None or not (plot := charts.delivery(result.timeline)):
+    if result.timeline is None or not (plot := charts.delivery(result.timeline, result.moments)):
         return ""
     sent, arrived = result.timeline.sent.total(), result.timeline.arrived.total()
     return (
         f'<div class="card"><h3>Delivery over time</h3>{plot}<div class="legend">'
         f'<span><i class="swatch sent"></i>sent <b>{sent:,}</b></span>'
-        f'<span><i class="swatch"></i>arrived <b>{arrived:,}</b></span><span>times are UTC</span></div></div>'
+        f'<span><i class="swatch"></i>arrived <b>{arrived:,}</b></span>{_moments(result)}'
+        "<span>times are UTC</span></div></div>"
     )
+
+
+def _moments(result: Result) -> str:
+    """What happened meanwhile."""
+    many = len(result.moments)
+    return f'<span><i class="swatch moment"></i>marked <b>{many:,}</b></span>' if many else ""
 
 
 def _latency(result: Result) -> str:
@@ -184,7 +191,7 @@ def _rows(result: Result, verdict: Verdict) -> str:
     listed = sorted(result.listed.get(verdict, []), key=lambda each: (len(each.key), each.key))
     count = result.counts[verdict]
     headings, cells = _TABLES[verdict]
-    head = "".join(f"<th>{_safe(heading)}</th>" for heading in headings)
+    head = "".join(_heading(heading) for heading in headings)
     body = "".join(f"<tr>{cells(each)}</tr>" for each in listed)
     more = ""
     if count > len(listed):
@@ -196,6 +203,11 @@ def _rows(result: Result, verdict: Verdict) -> str:
         f'<p class="soft">{_EXPLAINED[verdict]}</p><div class="wide">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}</section>"
     )
+
+
+def _heading(text: str) -> str:
+    """A heading, above its numbers where these are what stands below it."""
+    return f'<th class="number">{_safe(text)}</th>' if text in _NUMBERS else f"<th>{_safe(text)}</th>"
 
 
 def _key(each: Difference) -> str:
@@ -258,6 +270,8 @@ def _out_of_order(each: Difference) -> str:
     )
 
 
+#: Headings of columns that have numbers.
+_NUMBERS = frozenset({"on the client", "on the server", "sent as", "arrived as"})
 _TABLES = {
     Verdict.MISSING: (("key", "where it is", "the client's values"), _missing),
     Verdict.DUPLICATED: (("key", "on the client", "on the server", "the client's values"), _duplicated),
@@ -333,7 +347,12 @@ def _method(directions: Sequence[Result]) -> str:
         lines.append(("compared", ", ".join(each.columns) or "the key only"))
         if each.newer:
             lines.append(("newer", f"{each.newer:,} rows came to the client after its snapshot and are not counted"))
-    files_ = [each.differences.name for each in directions if each.differences is not None]
+    files_ = [
+        each.differences.with_suffix(end).name
+        for each in directions
+        if each.differences is not None
+        for end in (".parquet", ".csv")
+    ]
     if files_:
         lines.append(("differences", ", ".join(files_)))
     shown = "".join(f"<dt>{_safe(name)}</dt><dd>{_safe(text)}</dd>" for name, text in lines)

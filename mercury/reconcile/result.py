@@ -91,6 +91,8 @@ class Result:
     notes: list[str] = field(default_factory=list)
     timeline: Timeline | None = None
     latency: Latency | None = None
+    #: What happened while rows were on their way, to be marked: seconds since the epoch, and words.
+    moments: tuple[tuple[float, str], ...] = ()
     started_at: datetime.datetime
     seconds: float = 0.0
     #: Key ranges that were compared by checksum, and those that were read row by row.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,21 @@ if TYPE_CHECKING:
 SAMPLE = 20_000
 
 
-def reconcile(config: Config, *, spark: SparkSession | None = None, progress: Progress = silent) -> Result:
+def reconcile(
+    config: Config,
+    *,
+    spark: SparkSession | None = None,
+    progress: Progress = silent,
+    moments: Iterable[tuple[float, str]] = (),
+) -> Result:
     """Compare the client's table with the server's, and the responses if the config has them.
 
     :param spark: a session to be used; left out, the active one, or one of the config's that ends with this call.
     :param progress: is told how far it is.
-    :returns: what was found. With `Config.out` the differences are a Parquet file there, and the report is written.
+    :param moments: what happened while the rows were on their way, to be marked in the report: seconds since the epoch,
+        and words.
+    :returns: what was found. With `Config.out` the differences are files there, Parquet and CSV, and the report is
+        written.
     :raises ConfigurationError: a table, a column, PySpark or Java is missing, or something in the config does not fit.
     :raises StorageError: a database can not be read.
     """
@@ -58,6 +67,7 @@ def reconcile(config: Config, *, spark: SparkSession | None = None, progress: Pr
         way_back = config.way_back()
         if way_back is not None:
             result.response = _direction(way_back, spark, progress, "Responses", back=True)
+        result.moments = tuple(moments)
         result.seconds = time.perf_counter() - started
     if config.out is not None:
         result.report = config.out / "report.html"

@@ -22,6 +22,7 @@ from sqlalchemy import Connection, create_engine, text
 
 from mercury.storage.postgres.embedded import EmbeddedPostgres
 from samples.queued_transaction.demo.kills import Victim, plan
+from samples.queued_transaction.demo.main import folder
 from samples.queued_transaction.demo.options import Mode, Options, Store
 from samples.queued_transaction.demo.rows import orders
 from tests.acceptance.processes import MERCURY, Ended, Running, each, environment, eventually, mercury
@@ -322,3 +323,29 @@ def test_the_same_seed_gives_the_same_orders_and_they_are_unpleasant() -> None:
         assert any(row[name] is None for row in rows)
     assert not all(row["customer"].isascii() for row in rows)
     assert json.dumps([row["note"] for row in rows]).count("\\r")
+
+
+def test_reports_of_earlier_stores_stay_where_it_said_when_a_later_run_breaks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    options = Options(
+        store=Store.XA,
+        mode=Mode.IN_ONLY,
+        orders=10,
+        kills=0,
+        loss=0.0,
+        duplicate=0.0,
+        seed=1,
+        keep=False,
+        client_postgres=None,
+        server_postgres=None,
+        out=None,
+    )
+    with pytest.raises(KeyboardInterrupt), folder(options) as (work, out):
+        told = out / "memory" / "report.html"
+        told.parent.mkdir(parents=True)
+        told.write_text("all is well")
+        raise KeyboardInterrupt
+    assert told.exists()
+    assert not work.exists()

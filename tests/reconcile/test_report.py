@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import re
 from collections import Counter
@@ -14,6 +15,7 @@ import pytest
 from mercury.errors import ConfigurationError
 from mercury.reconcile import Difference, Result, Verdict, Where
 from mercury.reconcile.charts import delivery, duration, latency
+from mercury.reconcile.differences import writer
 from mercury.reconcile.report import contrast, page, visible, write_report
 from mercury.reconcile.result import Latency, Side, Timeline
 from mercury.reconcile.source import Consistency
@@ -238,3 +240,35 @@ def test_times_are_told_with_a_unit_that_fits() -> None:
     assert [duration(each) for each in (0.0000042, 0.0042, 0.31, 4.2, 42, 600, 90_000)] == [
         *("4.2 µs", "4.2 ms", "310 ms", "4.2 s", "42 s", "10 min", "25 h"),
     ]
+
+
+def test_numbers_stand_below_their_headings() -> None:
+    found = result()
+    add(found, Verdict.DUPLICATED, server_count=2)
+    html = page(found)
+    assert '<th class="number">on the client</th><th class="number">on the server</th>' in html
+    assert "<th>key</th>" in html
+
+
+def test_what_happened_meanwhile_is_marked_on_the_chart() -> None:
+    found = result(moments=((1_000.0, "client killed <now>"), (9_999_999.0, "long after")))
+    found.timeline = Timeline(10, Counter({98: 3, 101: 4}), Counter({99: 3, 102: 4}))
+    html = page(found)
+    assert html.count('<line class="moment"') == 1
+    assert "client killed &lt;now&gt;" in html
+    assert "long after" not in html
+
+
+def test_the_differences_are_a_csv_file_too(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    found = result()
+    values = {"name": 'a, "b"\nc', "note": None}
+    missing = Difference(
+        key="7", verdict=Verdict.MISSING, where=Where.LOST, client_count=1, server_count=0, client=values
+    )
+    with writer(found, 10, tmp_path / "differences.parquet") as taken:
+        taken.take(missing)
+    with (tmp_path / "differences.csv").open(encoding="utf-8", newline="") as text:
+        (line,) = csv.DictReader(text)
+    assert (line["key"], line["verdict"], line["place"]) == ("7", Verdict.MISSING.value, Where.LOST.value)
+    assert (line["client.name"], line["client.note"], line["server.name"]) == ('a, "b"\nc', "", "")

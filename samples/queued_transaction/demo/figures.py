@@ -43,6 +43,8 @@ class Figures:
     #: Prepared transactions that are not finished.
     in_doubt: int = 0
     kills: int = 0
+    #: When, in seconds since the epoch, and who.
+    killed: list[tuple[float, str]] = field(default_factory=list)
     #: Of these, the ones between two commits.
     between_commits: int = 0
     #: What is being done.

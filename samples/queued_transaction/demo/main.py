@@ -175,8 +175,8 @@ def folder(options: Options) -> Iterator[tuple[Path, Path]]:
         with cleaned_up(options, lambda: shutil.rmtree(work, ignore_errors=True)):
             yield work, out
     except BaseException:
-        if not work.exists():
-            shutil.rmtree(made)  # half a report is none
+        if not work.exists() and not any(made.rglob("report.html")):
+            shutil.rmtree(made)  # half a report is none; those of earlier stores were told, and stay
         raise
     if not work.exists() and options.out is not None:
         made.rmdir()

@@ -101,6 +101,7 @@ async def _kill(figures: Figures, kill: Kill, party: Party) -> None:
     figures.doing = f"{party.name} is killed{where}"
     there = await party.kill(between_commits=kill.between_commits)
     figures.kills += 1
+    figures.killed.append((time.time(), f"{party.name} killed{where}"))
     figures.between_commits += kill.between_commits and there
     figures.doing = f"{party.name} killed{where}, starts again"
     await party.start()

@@ -127,7 +127,7 @@ def judge(figures: Figures, pair: Pair, work: Path, out: Path, stopped: str | No
     :raises ConfigurationError: Spark can not be used.
     """
     options = figures.options
-    result = reconcile(config(options, pair, out), progress=progress)
+    result = reconcile(config(options, pair, out), progress=progress, moments=figures.killed)
     response = result.response
     return Outcome(
         options=options,
