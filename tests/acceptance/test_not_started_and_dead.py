@@ -17,6 +17,7 @@ from mercury import (
     MercuryError,
     RetransmissionPolicy,
     Service,
+    Settings,
     SourcePolicy,
 )
 from mercury.service.serving import BackgroundServer
@@ -38,8 +39,9 @@ def desk() -> Service:
 
 @contextmanager
 def serving(app: FastAPI) -> Iterator[str]:
-    server = BackgroundServer("127.0.0.1", 0)
-    server.start(app, 5)
+    settings = Settings()
+    server = BackgroundServer("127.0.0.1", 0, settings.tls)
+    server.start(app, settings.http)
     try:
         yield server.url.removeprefix("http://")
     finally:
