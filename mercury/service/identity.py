@@ -23,7 +23,8 @@ class HttpRequest:
 
     #: The path of the URL it was posted to.
     path: str
-    #: The network address it came from: the client's, or that of a proxy in between.
+    #: The network address that the connection comes from: the client's, or that of a proxy in between. X-Forwarded-For
+    #: does not change it, unless the application's own uvicorn runs without ``--no-proxy-headers``.
     client: str
     #: By name in small letters; of a header that is there twice, the last.
     headers: Mapping[str, str]

@@ -93,6 +93,7 @@ def server_for(
         ssl_cert_reqs=ssl.CERT_NONE if tls.client_ca is None else ssl.CERT_REQUIRED,
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # any local process could name the address that it comes from
         timeout_graceful_shutdown=max(1, int(settings.shutdown_deadline / 2)),
     )
     return Server(config, on_started, Connections(settings))

@@ -105,3 +105,20 @@ def test_hook_sees_the_headers_and_the_address() -> None:
     assert [(each.path, each.client, each.headers["x-client-dn"], each.certificate) for each in seen] == [
         ("/services/desk", "127.0.0.1", "CN=shop", None)
     ]
+
+
+def test_forwarded_address_is_not_believed_even_from_this_machine() -> None:
+    seen: list[str] = []
+
+    def by_proxy(request: HttpRequest) -> str | None:
+        """The recipe of docs/how-to.md."""
+        seen.append(request.client)
+        if request.client != "10.0.0.1":
+            raise NotAuthenticated("Only the proxy is asked.")
+        return request.headers.get("x-client-dn")
+
+    create = Foreign().create()
+    for desk in serving(by_proxy):
+        forged = {"X-Client-DN": "CN=bank", "X-Forwarded-For": "10.0.0.1", "X-Forwarded-Proto": "https"}
+        assert desk.post(create.body, create.content_type, **forged).status == 401
+    assert seen == ["127.0.0.1"]
