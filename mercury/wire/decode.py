@@ -158,8 +158,6 @@ class _Reading:
 
     def _sort(self, document: Document, header: Node) -> None:
         """Put the header blocks where they belong, and note the versions they speak of."""
-        if len(header.children) > self.limits.max_headers:
-            raise refused(f"more than {self.limits.max_headers} header blocks")
         role, ours = _ROLE[SOAP_NS[self.soap]]
         must_understand = clark(SOAP_NS[self.soap], "mustUnderstand")
         for block in header.children:

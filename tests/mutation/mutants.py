@@ -104,6 +104,9 @@ SIMULATED = (
     ),
 )
 
+#: Attributes are not counted before they are parsed, only while.
+NOT_CROWDED = Change(SCAN, "if crowded is not None:", "if False:")
+
 #: What has a test of its own.
 TESTED = (
     limit("bytes", SCAN, "if len(self.data) > limit:", "if False:", "test_what_becomes_too_large_as_utf_8_is_refused"),
@@ -116,19 +119,28 @@ TESTED = (
     ),
     limit("depth", SCAN, "if self._depth > limits.max_depth:", "if False:", f"{TOO_MUCH}[deep]"),
     limit("elements", SCAN, "if self._elements > limits.max_elements:", "if False:", f"{TOO_MUCH}[wide]"),
-    limit(
-        "attributes",
-        SCAN,
-        "if len(attributes) // 2 + len(pending) > limits.max_attributes:",
-        "if False:",
-        f"{TOO_MUCH}[attributes and namespaces]",
+    Mutant(
+        "limit: attributes",
+        (NOT_CROWDED, Change(SCAN, "if len(attributes) // 2 + len(pending) > limits.max_attributes:", "if False:")),
+        test=f"{HOSTILE}::{TOO_MUCH}[attributes and namespaces]",
     ),
-    limit("namespaces", SCAN, "if len(pending) > self._limits.max_attributes:", "if False:", f"{TOO_MUCH}[namespaces]"),
+    Mutant(
+        "limit: namespaces",
+        (NOT_CROWDED, Change(SCAN, "if len(pending) > self._limits.max_attributes:", "if False:")),
+        test=f"{HOSTILE}::{TOO_MUCH}[namespaces]",
+    ),
+    limit(
+        "attributes before they are parsed",
+        SCAN,
+        "if crowded is not None:",
+        "if False:",
+        "test_too_many_attributes_are_refused_before_the_parser_has_read_them",
+    ),
     limit("names", SCAN, "if len(name.encode()) > limit:", "if False:", f"{TOO_MUCH}[name]"),
     limit(
         "header blocks",
-        "mercury/wire/decode.py",
-        "if len(header.children) > self.limits.max_headers:",
+        SCAN,
+        'if depth == 3 and len(parent.children) > self._limits.max_headers and parent.local == "Header":',
         "if False:",
         f"{TOO_MUCH}[header blocks]",
     ),

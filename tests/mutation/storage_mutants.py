@@ -43,8 +43,8 @@ STORAGE = (
         (
             Change(
                 "mercury/storage/xa/coordinator.py",
-                "return Verdict.COMMIT if fate is Fate.COMMITTED else verdict",
-                "return verdict",
+                "return Verdict.COMMIT if self._is_committed(branches) else Verdict.ABORT",
+                "return Verdict.ABORT",
             ),
         ),
         test="tests/xa/test_forgotten.py"
