@@ -121,7 +121,7 @@ def message(
     """
     protocol = record.channel.policy.protocol
     identifier = record.machine.identifier or ""
-    if row.damaged and row.relates_to is not None:
+    if row.damaged and row.is_response:
         row = _lost(protocol, row)
     bare, plain = is_bare_last(row), record.channel.plain
     header = SequenceHeader(identifier, row.number or 0, row.last and protocol.rm is RmVersion.RM10)

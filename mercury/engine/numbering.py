@@ -50,7 +50,7 @@ class Numbering:
             current = self._records[-1] if self._records and self._records[-1].machine.alive else None
             if row.damaged:
                 bury(self._tx, self._parts, [row], DAMAGED, Certainty.NOT_DELIVERED, self._now)
-                if row.relates_to is None:
+                if not row.is_response:
                     done.append(row)
                     continue  # of a response somebody waits: he is told in its place
             if self._too_old(row):

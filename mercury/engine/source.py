@@ -174,7 +174,7 @@ class _KeyWork:
         due = [row for row in rows if policy.retransmission.is_due(row.due, self.now)]
         if self._shrinks(tx, record, due):
             return self._transmit(tx, record)
-        damaged = [row for row in due if row.damaged and not row.acknowledged and row.relates_to is None]
+        damaged = [row for row in due if row.damaged and not row.acknowledged and not row.is_response]
         if damaged:
             self._give_up_damaged(tx, record, damaged)
             return None

@@ -143,6 +143,11 @@ class OutboundMessage:
         return self.relates_to is not None and self.answered
 
     @property
+    def is_response(self) -> bool:
+        """Whether a peer's request is answered with it; its channel says so, whatever was altered in its row."""
+        return self.channel.role is not Role.REQUEST
+
+    @property
     def settled(self) -> bool:
         """No transmission is needed any more; with a back-channel a request is repeated until answered (HTTP-05)."""
         replays = self.expects_response and self.channel.reply_to.anonymous
