@@ -9,6 +9,7 @@ from mercury.engine import envelopes
 from mercury.engine.batch import Batch
 from mercury.engine.channels import response_channel
 from mercury.engine.drafts import Draft, Reply, unknown_sequence
+from mercury.engine.exchange import Purpose
 from mercury.engine.ownership import may_carry_on
 from mercury.engine.quota import make_room
 from mercury.statemachine import effects, events
@@ -193,8 +194,8 @@ def created(batch: Batch, draft: Draft, body: CreateSequenceResponse) -> None:
     """CreateSequenceResponse: the sequence may start; with Accept, so may the offered one."""
     relates_to, request = draft.envelope.relates_to, draft.arrival.request
     record = batch.rms_by_create(draft, relates_to)
-    if record is None and relates_to is None and request is not None and request.record_id is not None:
-        record = batch.rms_by_id(request.record_id)
+    if record is None and relates_to is None and request is not None and request.purpose is Purpose.CREATE:
+        record = batch.rms_by_id(request.record_id or "")
     if record is None or record.machine.identifier is not None:
         return
     if not record.machine.alive and record.machine.failure is not FailureReason.REPLACED:

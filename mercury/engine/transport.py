@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import http.client
 import math
+import select
 import socket
 import ssl
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -70,7 +72,7 @@ class HttpTransport:
         manner = self.peers.find(url)
         origin = (parts.scheme, parts.netloc, id(manner))
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        kept = origin in self._connections()
+        kept = self._is_kept(origin)
         deadline = time.monotonic() + self.timeout
         try:
             try:
@@ -114,6 +116,16 @@ class HttpTransport:
             self._drop(origin, connection)
             raise
         return HttpMessage(reply.body, reply.content_type, None, reply.status)
+
+    def _is_kept(self, origin: Origin) -> bool:
+        """Whether there is a connection to use again. One on which anything waits, or that has ended, is dropped."""
+        connection = self._connections().get(origin)
+        if connection is None:
+            return False
+        if _has_input(connection.sock):
+            self._drop(origin, connection)
+            return False
+        return True
 
     def _connections(self) -> dict[Origin, _Connection]:
         connections: dict[Origin, _Connection] | None = getattr(self._local, "connections", None)
@@ -172,6 +184,19 @@ class _TlsConnection(_Connection):
         super().connect()
         self.sock.settimeout(_left(self.deadline))
         self.sock = self._context.wrap_socket(self.sock, server_hostname=self.host)
+
+
+def _has_input(sock: socket.socket | None) -> bool:
+    """Whether something can be read at once, or the end has come: what nobody asked for is no reply to a request."""
+    if sock is None:
+        return False
+    if isinstance(sock, ssl.SSLSocket) and sock.pending():
+        return True
+    if sys.platform == "win32":
+        return bool(select.select([sock], [], [], 0)[0])
+    waiting = select.poll()  # takes descriptors above 1023 too
+    waiting.register(sock, select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 def _left(deadline: float) -> float:

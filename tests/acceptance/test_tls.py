@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 
 from mercury import ConfigurationError, HttpRequest, Mercury, Peer, Service, Settings
 from mercury.engine.peers import Peers, TlsSettings
+from mercury.engine.transport import HttpTransport
 from mercury.settings import HttpSettings
 from tests.acceptance.app import Note
 from tests.acceptance.processes import MERCURY as COMMAND
 from tests.acceptance.processes import PATIENCE, Running, eventually, mercury
+from tests.unit.engine.test_transport import MESSAGE, OK, Server
 
 
 def openssl(*arguments: str | Path) -> None:
@@ -77,6 +80,23 @@ def test_certificates_and_headers_of_a_peer_are_used_and_its_identity_is_seen(ce
         server.stop()
     assert {request.headers["authorization"] for request in seen} == {"Bearer secret"}
     assert {request.certificate for request in seen} == {"CN=till,O=Shop\\, Inc."}
+
+
+def test_connection_over_tls_is_kept_until_something_comes_unasked(certificates: Path) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+    server = Server(OK, OK, OK, tls=context)
+    transport = HttpTransport(PATIENCE, peers=Peers(None, Peer(ca_file=str(certificates / "ca.pem"))))
+    try:
+        assert [transport.post(server.url, MESSAGE).body for _ in range(2)] == [b"<b/>"] * 2
+        assert server.connections == 1, "the session tickets of TLS 1.3 are no unasked reply"
+        assert server.connection is not None
+        server.connection.sendall(OK.replace(b"<b/>", b"<!/>"))
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+        assert server.connections == 2
+    finally:
+        transport.close()
+        server.close()
 
 
 def test_settings_are_used_for_peers_that_are_not_named(certificates: Path) -> None:

@@ -130,7 +130,9 @@ class Foreign:
             content += f'<m:Follows xmlns:m="urn:mercury:rm">{follows}</m:Follows>'
         return self.envelope(f"{self.rm}/CreateSequence", f"{content}</r:CreateSequence>", **addressing)
 
-    def created(self, identifier: str, relates_to: str, *, accept: str | None = None, extra: str = "") -> HttpMessage:
+    def created(
+        self, identifier: str, relates_to: str | None, *, accept: str | None = None, extra: str = ""
+    ) -> HttpMessage:
         taken = f"<r:Accept><r:AcksTo>{self.epr(accept)}</r:AcksTo></r:Accept>" if accept is not None else ""
         content = (
             f"<r:CreateSequenceResponse><r:Identifier>{identifier}</r:Identifier>{extra}{taken}"

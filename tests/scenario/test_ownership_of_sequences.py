@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from mercury.engine.exchange import Arrival
+from mercury.engine.exchange import Arrival, Purpose
 from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM10_SOAP11, RM11_SOAP12, Foreign, answer_to, identifier_in
@@ -156,6 +158,24 @@ def test_a_server_can_not_end_the_sequence_to_another_by_a_fault(code: str) -> N
     link.notes("two")
     pair.advance(60)
     assert pair.server.handled == ["one", "two"]
+
+
+def test_response_without_relates_to_counts_on_the_exchange_of_its_create_sequence_only() -> None:
+    pair, foreign = Pair(), Foreign()
+    pair.nodes.pop("server")
+    pair.client.to("http://theirs/services/orders", "one", listens=False).ask("one")
+    pair.client.turn()
+    answer_to(pair.client, foreign.created("urn:taken", None), purpose="CreateSequence")
+    assert pair.client.source().machine.identifier == "urn:taken", "some peers leave RelatesTo out"
+    pair.client.turn()
+    waiting = pair.client.to("http://theirs/services/orders", "two", listens=False)
+    waiting.ask("two")
+    pair.client.turn()
+    on_the_wire = (each.exchange.outgoing for each in pair.client.world.wire if each.exchange is not None)
+    outgoing = next(each for each in on_the_wire if each.purpose is Purpose.CREATE)
+    for purpose in (Purpose.MESSAGE, Purpose.TERMINATE):
+        pair.client.answered(replace(outgoing, purpose=purpose), foreign.created("urn:injected", None))
+    assert [each.machine.identifier for each in pair.client.sources()] == ["urn:taken", None]
 
 
 def test_a_post_can_not_speak_for_a_server_that_answers_on_connections_of_ours() -> None:

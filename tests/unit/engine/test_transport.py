@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -25,13 +26,18 @@ class Server:
     :param closes: whether it closes each connection after one answer.
     """
 
-    def __init__(self, *answers: bytes | None, closes: bool = False) -> None:
+    def __init__(self, *answers: bytes | None, closes: bool = False, tls: ssl.SSLContext | None = None) -> None:
         self._answers = list(answers)
         self._closes = closes
         self._listener = socket.create_server(("127.0.0.1", 0))
+        if tls is not None:
+            self._listener = tls.wrap_socket(self._listener, server_side=True)
         self.requests: list[bytes] = []
         self.connections = 0
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/services/x?y=1"
+        #: The connection that it talks on.
+        self.connection: socket.socket | None = None
+        scheme = "http" if tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}/services/x?y=1"
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -41,8 +47,10 @@ class Server:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.connections += 1
-            with connection:
+            self.connection = connection
+            with connection, contextlib.suppress(ConnectionError):
                 self._talk(connection)
 
     def _talk(self, connection: socket.socket) -> None:
@@ -111,6 +119,16 @@ def test_every_kind_of_reply_leaves_the_connection_usable(answer: bytes, body: b
         assert first.content_type in ("", "text/xml")
         assert transport.post(server.url, MESSAGE).body == b"<b/>"
     assert server.connections == 1
+
+
+@pytest.mark.parametrize("more", [OK.replace(b"<b/>", b"<!/>"), b"H", b"\r\n"])
+def test_what_comes_on_a_kept_connection_unasked_is_no_reply_to_the_next_request(more: bytes) -> None:
+    with serving(OK, OK, OK) as (server, transport):
+        transport.post(server.url, MESSAGE)
+        assert server.connection is not None
+        server.connection.sendall(more)
+        assert [transport.post(server.url, MESSAGE).body for _ in range(2)] == [b"<b/>"] * 2
+    assert server.connections == 2
 
 
 def test_a_reply_as_long_as_the_limit_is_read() -> None:
