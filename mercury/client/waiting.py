@@ -10,8 +10,8 @@ from mercury.engine.ids import Ids, RandomIds
 from mercury.errors import Conflict, MercuryError
 from mercury.statemachine.effects import Certainty
 from mercury.storage.api import Transaction
+from mercury.storage.letters import outbound_letter
 from mercury.storage.records import (
-    DeadLetter,
     Direction,
     InboundMessage,
     InvokerRecord,
@@ -134,7 +134,8 @@ class WaitingMessages:
                     "it can be tried again (mercury messages retry), or the sequence be given up (Sender.terminate)"
                 )
             tx.rms.discard([row])
-            tx.dead_letters.add([_letter(self._ids.new(), row, self._clock())])
+            letter = outbound_letter(row, self._ids.new(), PARKED, Certainty.NOT_DELIVERED, self._clock())
+            tx.dead_letters.add([letter])
         log.warning("an operator parks a message", extra=_about(message))
 
     @staticmethod
@@ -184,31 +185,6 @@ def _reserve(record: InvokerRecord, seen: WaitingMessage) -> None:
     if record.parked not in (None, seen.number):
         raise NotPossible(f"number {record.parked} of its sequence is being parked; try again when that is done")
     record.parked = seen.number
-
-
-def _letter(identifier: str, row: OutboundMessage, now: float) -> DeadLetter:
-    return DeadLetter(
-        id=identifier,
-        direction=Direction.OUTBOUND,
-        reason=PARKED,
-        certainty=Certainty.NOT_DELIVERED,
-        dead_at=now,
-        message_id=row.message_id,
-        endpoint=row.channel.endpoint,
-        key=row.channel.key.name,
-        action=row.action,
-        payload=row.payload,
-        is_fault=row.is_fault,
-        correlation=row.correlation,
-        created_at=row.created_at,
-        headers=row.headers,
-        relates_to=row.relates_to,
-        channel=row.channel,
-        to_parameters=row.to_parameters,
-        expects_response=row.expects_response,
-        callback=row.callback,
-        damaged=row.damaged,
-    )
 
 
 def _about(message: OutboundMessage) -> dict[str, object]:

@@ -13,6 +13,7 @@ from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import RmVersion
 from mercury.storage.api import Transaction
+from mercury.storage.letters import outbound_letter
 from mercury.storage.records import DeadLetter, Direction, InboundMessage, OutboundKind, OutboundMessage, RmsRecord
 
 log = logging.getLogger("mercury.engine")
@@ -198,34 +199,7 @@ def bury(
     now: float,
 ) -> list[DeadLetter]:
     """Make dead letters of rows that were taken from the buffer. Ends of a sequence leave none."""
-    letters = [
-        DeadLetter(
-            id=parts.ids.new(),
-            direction=Direction.OUTBOUND,
-            reason=reason,
-            certainty=certainty,
-            dead_at=now,
-            message_id=row.message_id,
-            endpoint=row.channel.endpoint,
-            key=row.channel.key.name,
-            sequence=row.sequence_id,
-            number=row.number,
-            action=row.action,
-            payload=row.payload,
-            is_fault=row.is_fault,
-            correlation=row.correlation,
-            created_at=row.created_at,
-            headers=row.headers,
-            relates_to=row.relates_to,
-            channel=row.channel,
-            to_parameters=row.to_parameters,
-            expects_response=row.expects_response,
-            callback=row.callback,
-            damaged=row.damaged,
-        )
-        for row in rows
-        if row.action
-    ]
+    letters = [outbound_letter(row, parts.ids.new(), reason, certainty, now) for row in rows if row.action]
     _tell(tx, parts, letters)
     return letters
 
