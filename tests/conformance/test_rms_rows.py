@@ -48,6 +48,16 @@ def test_rows_of_other_keys_are_not_touched(outbox: Outbox, store: StorageManage
     assert (outbox.backlog, other.backlog) == (0, 2)
 
 
+def test_an_end_that_becomes_the_last_message_comes_back_whole(outbox: Outbox) -> None:
+    """WS-RM 1.0: only its number makes it a message; what it was handed over as says nothing of that."""
+    outbox.append("end", kind=OutboundKind.END, action="", payload=b"")
+    (end,) = outbox.locked(lambda tx: tx.rms.unnumbered(KEY, 10))
+    end.last, end.sequence_id, end.number, end.due = True, outbox.record.id, 1, NOW
+    outbox.locked(lambda tx: tx.rms.number(outbox.record, [end]))
+    (read,) = outbox.locked(lambda tx: tx.rms.unsettled(outbox.record, 10, NOW))
+    assert (read.number, read.last, read.damaged) == (1, True, False)
+
+
 def test_ends_wait_between_the_messages(outbox: Outbox) -> None:
     outbox.append("a")
     outbox.append("end", kind=OutboundKind.END, action="", payload=b"")

@@ -361,15 +361,24 @@ def body_values(message: OutboundMessage) -> Values:
         "payload": message.payload,
         "headers": headers,
         "to_parameters": parameters,
-        "checksum": checksum(message.payload, headers, parameters, *(row[name] for name in OUTBOUND_FIELDS)),
+        "checksum": _outbound_checksum(
+            row | {"payload": message.payload, "headers": headers, "to_parameters": parameters}
+        ),
     }
 
 
 #: The columns of an outbound row that never change: its state in transmission is not what it says.
 OUTBOUND_FIELDS = (
-    "message_id", "key_id", "channel", "kind", "action", "is_fault", "last", "relates_to", "callback", "correlation",
+    "message_id", "key_id", "channel", "kind", "action", "is_fault", "relates_to", "callback", "correlation",
     "created_at",
 )  # fmt: skip
+
+
+def _outbound_checksum(row: Row | Values) -> str:
+    # The application's end of a key becomes the last message of a sequence when it gets a number (WS-RM 1.0).
+    last = row["last"] and row["kind"] != OutboundKind.END.value
+    fields = (row[name] for name in OUTBOUND_FIELDS)
+    return checksum(row["payload"], row["headers"], row["to_parameters"], last, *fields)
 
 
 def outbound_message(row: Row) -> OutboundMessage:
@@ -396,8 +405,7 @@ def outbound_message(row: Row) -> OutboundMessage:
     )
     if row.get("checksum") is not None:
         message.payload = row["payload"]
-        whole = checksum(row["payload"], row["headers"], row["to_parameters"], *(row[name] for name in OUTBOUND_FIELDS))
-        message.damaged = row["checksum"] != whole
+        message.damaged = row["checksum"] != _outbound_checksum(row)
         read = _leniently if message.damaged else _strictly
         message.headers = read(read_parts, row["headers"]) or ()
         message.to_parameters = read(read_parts, row["to_parameters"]) or ()
