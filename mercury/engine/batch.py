@@ -202,6 +202,13 @@ class Batch:
         """Save a record, and call the worker if there may be something to do before the next retransmission."""
         self._changed_rms[record.id] = record
         machine, policy = record.machine, record.channel.policy
+        if record.channel.back_channel and not record.channel.plain:
+            # Nothing of it is ever posted, and what comes in its place is numbered when it is made.
+            if record.holds or not machine.takes_messages:
+                record.due = self.now
+            elif record.due is None:
+                record.due = machine.next_due(policy, posts=False)
+            return
         control = machine.work(policy) not in (None, RmsWork.TRANSMIT)
         opens = not machine.takes_messages or policy.window - machine.in_flight >= policy.volley
         unsent = opens and (record.holds or machine.last_number > machine.highest_sent)

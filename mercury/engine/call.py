@@ -52,6 +52,8 @@ class Call:
         self._answered = answered
         #: The request of ours whose response was consumed; its row may go, once the buffer is marked.
         self.request: OutboundMessage | None = None
+        #: The response to the request of a peer; it is to be stored.
+        self.response: OutboundMessage | None = None
         self._about = {
             "sequence": message.sequence,
             "number": message.number,
@@ -79,7 +81,7 @@ class Call:
             return self._refused(tx, operation, fault, now)
         if operation.response_action is None:
             return None
-        return self._respond(tx, operation.response_action, response or Payload(b""), now)
+        return self._respond(operation.response_action, response or Payload(b""), now)
 
     def drop(self, tx: Transaction, reason: str, now: float) -> Channel | None:
         """The application never gets the message: a dead letter, and a fault so that nobody waits for a response."""
@@ -88,7 +90,7 @@ class Call:
             self.request = self._waiting_request(tx)  # whoever waited is told of the dead letter
         elif operation is not None and operation.response_action is not None:
             fault = ApplicationFault("The request could not be processed.", code="Failed")
-            channel = self._send_fault(tx, fault, now)
+            channel = self._send_fault(fault, now)
         told = channel is not None
         bury_inbound(tx, self._parts, self._record.service, [self._message], reason, now, disowned=told)
         return channel
@@ -132,37 +134,35 @@ class Call:
             reason = f"the handler refused it: {fault.reason}"
             bury_inbound(tx, self._parts, self._record.service, [self._message], reason, now)
             return None
-        return self._send_fault(tx, fault, now)
+        return self._send_fault(fault, now)
 
-    def _send_fault(self, tx: Transaction, fault: ApplicationFault, now: float) -> Channel | None:
+    def _send_fault(self, fault: ApplicationFault, now: float) -> Channel | None:
         request = self._request
         if request is None:
             return None
         xml = write_application_fault(request.protocol.soap, fault)
         protocol = request.protocol
         action = fault_action(FaultCode.SENDER, protocol.soap, protocol.addressing, protocol.rm)
-        return self._respond(tx, action, Payload(xml, is_fault=True), now)
+        return self._respond(action, Payload(xml, is_fault=True), now)
 
-    def _respond(self, tx: Transaction, action: str, response: Payload, now: float) -> Channel | None:
-        """Store the response on the response sequence, in the transaction that consumes the request."""
+    def _respond(self, action: str, response: Payload, now: float) -> Channel | None:
+        """The response is stored on the response sequence, in the transaction that consumes the request."""
         request, message = self._request, self._message
         reply_to = message.reply_to
         if request is None or (reply_to is not None and reply_to.none):
             return None
         channel = self._response_channel(request, reply_to)
-        tx.rms.append(
-            OutboundMessage(
-                message_id=self._parts.ids.new(),
-                channel=channel,
-                action=action,
-                payload=response.xml,
-                is_fault=response.is_fault,
-                to_parameters=reply_to.parameters if reply_to is not None else (),
-                relates_to=message.message_id,
-                correlation=message.correlation,
-                created_at=now,
-                answered=channel.plain and channel.back_channel,
-            )
+        self.response = OutboundMessage(
+            message_id=self._parts.ids.new(),
+            channel=channel,
+            action=action,
+            payload=response.xml,
+            is_fault=response.is_fault,
+            to_parameters=reply_to.parameters if reply_to is not None else (),
+            relates_to=message.message_id,
+            correlation=message.correlation,
+            created_at=now,
+            answered=channel.plain and channel.back_channel,
         )
         return channel
 

@@ -10,32 +10,25 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import islice
 
 from mercury.engine.aftermath import DAMAGED, LOST, bury_inbound, bury_requests
+from mercury.engine.answering import Answer, store_responses
 from mercury.engine.call import Call, CallFailed
 from mercury.engine.destination import save_rmd
-from mercury.engine.exchange import Step
+from mercury.engine.exchange import Response, Step
 from mercury.engine.parts import Parts, PutOff
 from mercury.engine.repair import lost_rows
+from mercury.engine.run import Run
 from mercury.errors import Conflict, StorageError, TransientStorageError
-from mercury.statemachine import effects, events
+from mercury.statemachine import events
 from mercury.statemachine.invoker import BEHIND_A_GAP
 from mercury.statemachine.messages import IncompleteSequenceBehavior
-from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy, OnFailure
+from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, OnFailure
 from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Claim, Seeker, Topic, Transaction
-from mercury.storage.records import (
-    Channel,
-    InboundKind,
-    InboundMessage,
-    InvokerRecord,
-    OutboundKind,
-    OutboundMessage,
-    RmdRecord,
-)
+from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord, OutboundKind, OutboundMessage
 
 log = logging.getLogger("mercury.engine.invocation")
 
@@ -46,35 +39,6 @@ PARKED = "parked by an operator"
 
 #: One turn at a buffer: its sequence, the claim, the time, how many messages. Returns how much was done.
 _Turn = Callable[[str, Claim, float, int], int]
-
-
-@dataclass(slots=True)
-class _Run:
-    """One transaction's part of one buffer."""
-
-    record: InvokerRecord
-    request: RmdRecord | None
-    policy: DestinationPolicy
-    markers: list[InboundMessage] = field(default_factory=list)
-    messages: list[InboundMessage] = field(default_factory=list)
-    #: Numbers that are never given to the application, with the reason.
-    dropped: list[tuple[int, str]] = field(default_factory=list)
-    consumed: list[int] = field(default_factory=list)
-    #: Requests of ours whose responses were consumed.
-    requests: list[OutboundMessage] = field(default_factory=list)
-    failure: CallFailed | None = None
-
-    def drop(self, asked: Iterable[effects.Dropped]) -> None:
-        self.dropped += ((number, effect.reason) for effect in asked for number in effect.numbers)
-
-    def remember(self, channel: Channel | None) -> None:
-        """A response went this way; the channel ends with the requests."""
-        if channel is not None and not channel.plain and channel not in self.record.response_channels:
-            self.record.response_channels = (*self.record.response_channels, channel)
-
-    @property
-    def at_most_once(self) -> bool:
-        return self.policy.assurance is DeliveryAssurance.AT_MOST_ONCE
 
 
 class InvocationWorker:
@@ -88,6 +52,8 @@ class InvocationWorker:
         self._looks_at = 0.0
         #: Is called when there is work for another thread.
         self.more: Callable[[], None] = _nobody_else
+        #: Is called with responses that can go out on the connections of their requests.
+        self.answer: Answer = _nobody_waits
 
     def run_once(self, now: float) -> Step:
         """Invoke what is due of one buffer after the other."""
@@ -176,19 +142,23 @@ class InvocationWorker:
             if assurance is DeliveryAssurance.EXACTLY_ONCE:
                 self._call_all(run, tx, now)
                 self._settle(tx, run, now)
+                self._respond(tx, run, now)
                 self._end_responses(tx, run, now)
         if assurance is DeliveryAssurance.AT_LEAST_ONCE:
             with self._parts.store.transaction() as tx:
                 self._call_all(run, tx, now)
+                self._respond(tx, run, now)
             with self._parts.store.transaction() as tx:
                 tx.guard(claim)
                 self._settle(tx, run, now)
+                self._respond(tx, run, now)
                 self._end_responses(tx, run, now)
         elif assurance is DeliveryAssurance.AT_MOST_ONCE:
             with self._parts.store.transaction() as tx:
                 tx.guard(claim)
                 run.consumed = [message.number for message in run.messages]
                 self._settle(tx, run, now)
+                self._respond(tx, run, now)
             self._call_marked(run, now)
         return 1
 
@@ -199,7 +169,7 @@ class InvocationWorker:
             record, request = tx.invoker.read(sequence), tx.rmd.read(sequence)
             if record is None:
                 return 0
-            run, machine = _Run(record, request, self._parts.application.policy(record.service)), record.machine
+            run, machine = Run(record, request, self._parts.application.policy(record.service)), record.machine
             damaged, missing = lost_rows(tx, record, request)
             run.markers = damaged
             bury_inbound(tx, self._parts, record.service, [row for row in damaged if row.action], DAMAGED, now)
@@ -213,32 +183,36 @@ class InvocationWorker:
                 log.error("message %d is gone: its row was damaged", number, extra={"sequence": sequence})
             run.consumed = missing
             self._settle(tx, run, now)
+            self._respond(tx, run, now)
             self._end_responses(tx, run, now)
         return 1
 
-    def _call_marked(self, run: _Run, now: float) -> None:
+    def _call_marked(self, run: Run, now: float) -> None:
         """AtMostOnce: the messages are marked, so nothing is tried again; only a crash here goes unreported."""
         try:
             with self._parts.store.transaction() as tx:
                 self._call_all(run, tx, now)
                 _consume_requests(tx, run)
+                self._respond(tx, run, now)
                 self._end_responses(tx, run, now)
         except StorageError as error:
             log.warning("a run is lost: %s", error, extra={"sequence": run.record.sequence})
             run.requests.clear()
+            run.responses.clear()
             with self._parts.store.transaction() as tx:
                 for message in run.messages:
                     self._drop(tx, run, message, f"given up: {error}", now)
                 _consume_requests(tx, run)
+                self._respond(tx, run, now)
                 self._end_responses(tx, run, now)
 
-    def _load(self, tx: Transaction, sequence: str, limit: int) -> _Run | None:
+    def _load(self, tx: Transaction, sequence: str, limit: int) -> Run | None:
         """Read the buffer and let its machine see what has come since."""
         record = tx.invoker.read(sequence)
         if record is None:
             return None
         machine = record.machine
-        run = _Run(record, tx.rmd.read(sequence), self._parts.application.policy(record.service))
+        run = Run(record, tx.rmd.read(sequence), self._parts.application.policy(record.service))
         if machine.in_order and not machine.may_skip_gaps:
             tx.invoker.expect_messages(sequence, machine.next, machine.next + limit)
         run.markers = tx.invoker.markers(sequence)
@@ -260,7 +234,7 @@ class InvocationWorker:
             tx.rms.expect(message_ids=[message.relates_to for message in run.messages if message.relates_to])
         return run if run.messages or run.markers or run.dropped else None
 
-    def _call_all(self, run: _Run, tx: Transaction, now: float) -> None:
+    def _call_all(self, run: Run, tx: Transaction, now: float) -> None:
         """Call the application for each message of the run, up to the first that has to be tried again."""
         for index, message in enumerate(run.messages):
             attempt = run.record.attempts + 1 if index == 0 else 1
@@ -284,18 +258,16 @@ class InvocationWorker:
                 channel = call.drop(tx, f"given up: {failure}", now)
             run.remember(channel)
             run.consumed.append(message.number)
-            if call.request is not None:
-                run.requests.append(call.request)
+            run.add(call)
 
-    def _drop(self, tx: Transaction, run: _Run, message: InboundMessage, reason: str, now: float) -> None:
+    def _drop(self, tx: Transaction, run: Run, message: InboundMessage, reason: str, now: float) -> None:
         """The application never gets this message, nor does it come again."""
         answered = {request.message_id for request in run.requests}
         call = Call(self._parts, run.record, run.request, message, 1, answered)
         run.remember(call.drop(tx, reason, now))
-        if call.request is not None:
-            run.requests.append(call.request)
+        run.add(call)
 
-    def _settle(self, tx: Transaction, run: _Run, now: float) -> None:
+    def _settle(self, tx: Transaction, run: Run, now: float) -> None:
         """Mark what was consumed, in the transaction that consumed it."""
         record, machine = run.record, run.record.machine
         run.drop(machine.handle(events.Delivered(tuple(run.consumed))))
@@ -309,7 +281,11 @@ class InvocationWorker:
         if machine.state is InvokerState.DONE and run.request is None:
             tx.invoker.delete(record.sequence)  # its sequence was forgotten while the application was slow
 
-    def _end_responses(self, tx: Transaction, run: _Run, now: float) -> None:
+    def _respond(self, tx: Transaction, run: Run, now: float) -> None:
+        store_responses(self._parts, tx, run.responses, now, self.answer)
+        run.responses.clear()
+
+    def _end_responses(self, tx: Transaction, run: Run, now: float) -> None:
         """ "Ends of pairs": everything is delivered and every response is stored."""
         if run.record.machine.state is not InvokerState.DONE:
             return
@@ -322,7 +298,7 @@ class InvocationWorker:
             )
             tx.rms.append(end)
 
-    def _lose_missing(self, tx: Transaction, run: _Run, now: float) -> None:
+    def _lose_missing(self, tx: Transaction, run: Run, now: float) -> None:
         """The sequence of responses ended with gaps: nothing will fill them, so the oldest requests wait in vain."""
         ended = run.request
         if not run.record.machine.cut or ended is None:
@@ -336,7 +312,7 @@ class InvocationWorker:
                     lost = [row for row in tx.rms.unanswered(record) if row.acknowledged][:missing]
                     bury_requests(tx, self._parts, record, lost, LOST, now)
 
-    def _bury_dropped(self, tx: Transaction, run: _Run, now: float) -> None:
+    def _bury_dropped(self, tx: Transaction, run: Run, now: float) -> None:
         rows = tx.invoker.messages(run.record.sequence, [number for number, _ in run.dropped])
         for number, reason in run.dropped:
             if number not in rows or not rows[number].action:
@@ -347,12 +323,12 @@ class InvocationWorker:
             else:
                 self._drop(tx, run, rows[number], reason, now)
 
-    def _never_again(self, tx: Transaction, run: _Run, message: InboundMessage) -> bool:
+    def _never_again(self, tx: Transaction, run: Run, message: InboundMessage) -> bool:
         """Whether what is discarded is a response that its source has no way to send again (RM-TRM-05)."""
         request = tx.rms.row(message.relates_to) if run.record.service is None and message.relates_to else None
         return request is not None and request.channel.reply_to.anonymous
 
-    def _note_failure(self, run: _Run, now: float) -> None:
+    def _note_failure(self, run: Run, now: float) -> None:
         record = run.record
         if record.parked in run.consumed:
             record.parked = None
@@ -382,11 +358,15 @@ class _Damaged(Exception):
     """A row of a buffer has lost its place."""
 
 
+def _nobody_waits(responses: list[Response]) -> None:
+    """No exchange is held open."""
+
+
 def _nobody_else() -> None:
     """One thread does it all."""
 
 
-def _consume_requests(tx: Transaction, run: _Run) -> None:
+def _consume_requests(tx: Transaction, run: Run) -> None:
     """The requests whose responses were consumed wait no longer.
 
     :raises Conflict: another response to one of them was consumed meanwhile.
@@ -401,7 +381,7 @@ def _consume_requests(tx: Transaction, run: _Run) -> None:
     run.requests.clear()
 
 
-def _relevant(tx: Transaction, run: _Run, limit: int) -> list[int]:
+def _relevant(tx: Transaction, run: Run, limit: int) -> list[int]:
     """The numbers that the machine has to see: with a cut all, otherwise the lowest ones and one more."""
     machine, sequence = run.record.machine, run.record.sequence
     cut = any(marker.kind is InboundKind.CUT for marker in run.markers)

@@ -116,6 +116,7 @@ class Node:
         }
         life = _Life(engine, store, application, workers, called=set(Topic))
         store.listen(lambda topics: self._committed(life, topics))
+        engine.invocation.answer = life.parking.release
         self._life = life
         self.up = True
         self._world.log(f"{self.host} starts")

@@ -193,7 +193,7 @@ class RMSSequenceManager(WatchedRows, Protocol):
     """Sequences at their source, by internal key, and their buffers."""
 
     def append(self, message: OutboundMessage) -> None:
-        """Insert a row without a number and without locking any sequence (transactions.md 5).
+        """Insert a row, without locking any sequence (transactions.md 5). It may have a number if its key is locked.
 
         :raises Conflict: at the commit, when a row with this MessageID exists.
         :raises TransientStorageError: an earlier commit of this process is not finished in the store yet (two-phase

@@ -55,6 +55,7 @@ class Side:
             ids=self.ids,
             settings=EngineSettings(),
         )
+        self.engine.invocation.answer = self.parking.release
 
     def _put(self, context: MessageContext, payload: Payload) -> None:
         text = payload.xml.decode()

@@ -121,10 +121,9 @@ def answering_side(store: SqlStore, number: int) -> Counter[str]:
     with statements.during("receive and hold"):
         held = pair.hold(posts, NOW)
     assert len(held) == number
-    with statements.during("invoke"):
+    with statements.during("invoke, number and release"):
         pair.server.engine.invocation.run_once(NOW)
-    with statements.during("number and release"):
-        pair.server.parking.release(pair.server.engine.source.run_once(NOW).responses)
+    assert store.due_rms(NOW, 10) == []  # another transaction is not needed
     released = [each for each in held if each.response.done()]
     assert len(released) == min(number, 50)
     arrivals = [reply for each in released if (reply := each.response.result(0)) is not None]
@@ -134,6 +133,7 @@ def answering_side(store: SqlStore, number: int) -> Counter[str]:
     _, acknowledging = pair.client.turn(NOW + 1)
     with statements.during("responses acknowledged"):
         pair.carry([post for post in acknowledging if post.purpose is Purpose.ACKNOWLEDGEMENT], NOW + 1)
+    assert store.due_rms(NOW + 1, 10) == []
     with statements.during("look for those that others have stored"):
         HeldWorker(pair.server.engine, pair.server.parking).run_once(NOW)
     return statements.counts

@@ -89,7 +89,9 @@ class SqlRmsRows:
         if appended:
             rows = [outbound_values(message) for message in appended]
             self._tx.insert_both(ROW, rows, BODY, [body_values(message) for message in appended])
-            self._tx.topics.add(Topic.RMS)
+            numbered = all(message.number is not None for message in appended)
+            topics = self._tx.topics_elsewhere if numbered else self._tx.topics  # as for `number`
+            topics.add(Topic.RMS)
 
     def truncate(self, length: int) -> None:
         del self.appended[length:]
