@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
 from mercury.engine import envelopes
+from mercury.engine.aftermath import DAMAGED, bury
 from mercury.engine.exchange import Response, Waiting
 from mercury.engine.parts import Parts
 from mercury.engine.refusal import with_status
+from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import AckRequested
 from mercury.storage.api import Transaction
-from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord
+from mercury.storage.records import LetterFilter, OutboundMessage, RmdRecord, RmsRecord
 from mercury.wire.encode import encode, fault_status
 from mercury.wire.envelope import HttpMessage
-
-log = logging.getLogger("mercury.engine.reception")
 
 _APPLICATION_FAULT = Fault(code=FaultCode.SENDER, reason="")
 
@@ -52,7 +51,7 @@ def in_reply(found: Response, waiting: Waiting) -> HttpMessage:
     return http if found.status is None else with_status(http, found.status)
 
 
-def stored_responses(tx: Transaction, parts: Parts, waiting: Sequence[Waiting]) -> list[Response]:
+def stored_responses(tx: Transaction, parts: Parts, waiting: Sequence[Waiting], now: float) -> list[Response]:
     """Of the responses that are waited for those that can go out: one question, however many wait."""
     wanted = {(each.message_id, each.sequence) for each in waiting}
     found: dict[tuple[str, str], Response] = {}
@@ -62,8 +61,15 @@ def stored_responses(tx: Transaction, parts: Parts, waiting: Sequence[Waiting]) 
         if about not in wanted or about in found or not row.channel.back_channel:
             continue
         if row.damaged:
-            log.error("a response was damaged in the store", extra={"message_id": row.message_id})
+            _bury_once(tx, parts, row, now)
         record = next((known for known in tx.rms.peek(row.channel.key) if known.id == row.sequence_id), None)
         if record is not None:
             found[about] = response(parts, record, row, tx.rmd.read(about[1]))
     return list(found.values())
+
+
+def _bury_once(tx: Transaction, parts: Parts, row: OutboundMessage, now: float) -> None:
+    """A fault goes out in the place of a response that the store gives back altered, whenever it is asked for."""
+    letters = tx.dead_letters.find(LetterFilter(key=row.channel.key.name, reason=DAMAGED))
+    if all(letter.message_id != row.message_id for letter in letters):
+        bury(tx, parts, [row], DAMAGED, Certainty.UNKNOWN, now)

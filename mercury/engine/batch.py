@@ -280,7 +280,7 @@ class Batch:
             if draft.waiting is not None:
                 self.buffer(draft.waiting.sequence)  # it says whether the request waits for another
         repeated = [draft.waiting for draft in drafts if draft.waiting is not None and draft.waiting.repeated]
-        found = stored_responses(self.tx, self.parts, repeated) if repeated else ()
+        found = stored_responses(self.tx, self.parts, repeated, self.now) if repeated else ()
         self._responses = {(response.message_id, response.sequence): response for response in found}
 
     # --- after the commit ------------------------------------------------------------------------------------------

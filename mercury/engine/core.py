@@ -67,14 +67,14 @@ class Engine:
         """What an HTTP message to a service says, for `Arrival`. Unlike the rest, it may be called in any thread."""
         return self._reception.decode(http, service)
 
-    def respond(self, waiting: Waiting) -> HttpMessage | None:
+    def respond(self, waiting: Waiting, now: float) -> HttpMessage | None:
         """The response that an exchange waits for, if it is there by now."""
-        found = self._reception.responses([waiting])
+        found = self._reception.responses([waiting], now)
         return in_reply(found[0], waiting) if found else None
 
-    def responses(self, waiting: Sequence[Waiting]) -> list[Response]:
+    def responses(self, waiting: Sequence[Waiting], now: float) -> list[Response]:
         """Of the responses that exchanges wait for those that are there by now."""
-        return self._reception.responses(waiting)
+        return self._reception.responses(waiting, now)
 
     def answered(self, outgoing: Outgoing, reply: HttpMessage, now: float) -> Arrival | None:
         """A post was answered. Returns what the answer brought, to be given to `receive`.

@@ -138,11 +138,11 @@ class HeldWorker:
         self._engine = engine
         self._parking = parking
 
-    def run_once(self, now: float) -> Step:  # noqa: ARG002  what is stored is there at any time
+    def run_once(self, now: float) -> Step:
         waiting = self._parking.waiting()
         if waiting:
             try:
-                self._parking.release(self._engine.responses(waiting))
+                self._parking.release(self._engine.responses(waiting, now))
             except StorageError as error:
                 log.warning("responses can not be read now: %s", error)
         return Step()

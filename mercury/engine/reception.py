@@ -56,10 +56,10 @@ class Reception:
                 answers[index] = answer
         return [answer for answer in answers if answer is not None]
 
-    def responses(self, waiting: Sequence[Waiting]) -> list[Response]:
+    def responses(self, waiting: Sequence[Waiting], now: float) -> list[Response]:
         """Of the responses that exchanges wait for those that are there by now (HTTP-05)."""
         with self._parts.store.transaction() as tx:
-            return stored_responses(tx, self._parts, waiting)
+            return stored_responses(tx, self._parts, waiting, now)
 
     def end_accepted(self, outgoing: Outgoing, now: float) -> None:
         """The transport took a TerminateSequence that gets no other answer."""

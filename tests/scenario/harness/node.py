@@ -170,7 +170,7 @@ class Node:
 
     def respond(self, waiting: Waiting) -> HttpMessage | None:
         try:
-            return self.engine.respond(waiting)
+            return self.engine.respond(waiting, self.world.now)
         except TransientStorageError:
             return None
         except Crash:
