@@ -65,7 +65,10 @@ def apply_rms_effects(
                         message_id=parts.ids.new(), channel=record.channel, kind=OutboundKind.END, created_at=now
                     )
                     tx.rms.append(end)
-                log.info("CreateSequence is sent anew: its repetition was refused", extra=_about(record))
+                log.info(
+                    "CreateSequence is sent anew: its repetition was refused, or its identifier was not unique",
+                    extra=_about(record),
+                )
             case effects.Ended():
                 record.ended_at = now
                 release_acknowledged(tx, record)

@@ -201,7 +201,10 @@ def created(batch: Batch, draft: Draft, body: CreateSequenceResponse) -> None:
     if not record.machine.alive and record.machine.failure is not FailureReason.REPLACED:
         return
     if batch.rms_identifier_taken(body.identifier):
-        log.warning("an identifier was given twice; the second is ignored", extra={"sequence": body.identifier})
+        # Whoever names its sequence like that of another must not keep messages from leaving, its own or another's.
+        text = "a peer names its sequence like another one: a new sequence is asked for"
+        log.warning(text, extra={"sequence": body.identifier, "endpoint": record.channel.endpoint})
+        batch.raise_rms(record, events.IdentifierTaken())
         return
     if record.machine.failure is FailureReason.REPLACED:
         _end_orphan(batch, record, body.identifier)

@@ -14,8 +14,9 @@ class FailureReason(enum.Enum):
 
     #: The destination makes no sequence.
     REFUSED = "refused"
-    #: The destination refused the repetition of CreateSequence: it may have made a sequence before (RM-CS-13).
-    REPLACED = "replaced, because a repetition was refused"
+    #: The destination refused the repetition of CreateSequence, as it may have made a sequence before (RM-CS-13), or
+    #: it gave an identifier that another sequence has.
+    REPLACED = "replaced: its CreateSequence was sent anew"
     #: The destination does not know the sequence (any more).
     UNKNOWN = "unknown sequence"
     #: The destination ended it.
@@ -55,6 +56,11 @@ class Created:
     #: Absolute time, seconds since the epoch.
     expires_at: float | None = None
     incomplete_behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
+
+
+@dataclass(frozen=True, slots=True)
+class IdentifierTaken:
+    """CreateSequenceResponse received, with an identifier that another sequence here has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +133,7 @@ RmsInput = (
     Number
     | End
     | Created
+    | IdentifierTaken
     | Transmitted
     | Overdue
     | ControlSent

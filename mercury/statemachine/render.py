@@ -93,9 +93,10 @@ Two more factors stand **beside the tuple**:
   the final ranges; at the destination with CloseSequence, and from then on no new number is taken and every
   acknowledgement is Final.
 - **F**, failed (only at the source), with the reason. While F is set the tuple is frozen; the source still answers
-  CloseSequence and TerminateSequence. A refusal that answers a repeated CreateSequence is not final: the sequence
-  fails as replaced, its messages move to another one that is asked for anew, and if the answer to the first
-  CreateSequence turns up late, the sequence it made is ended (1010).
+  CloseSequence and TerminateSequence. A refusal that answers a repeated CreateSequence is not final, nor is a
+  CreateSequenceResponse with the identifier of another sequence: the sequence fails as replaced, its messages move to
+  another one that is asked for anew, and if the answer to the first CreateSequence turns up late, the sequence it made
+  is ended (1010).
 """
 
 CELLS = """\

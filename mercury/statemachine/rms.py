@@ -63,6 +63,9 @@ class RMSSequence(RmsCounters):
                 yield from self._end(abandon, now)
             case events.Created():
                 yield from self._created(event, now)
+            case events.IdentifierTaken():
+                if self.alive and self.identifier is None and self.last_number:
+                    yield from self._replaced()
             case events.Transmitted(highest=highest):
                 self.highest_sent = max(self.highest_sent, min(highest, self.last_number))
             case events.Overdue():
@@ -199,7 +202,9 @@ class RMSSequence(RmsCounters):
                 pass
 
     def _replaced(self) -> Iterator[RmsEffect]:
-        """RM-CS-13: some destinations refuse a repetition because they know its offer. It is asked for anew."""
+        """It is asked for anew: a repetition was refused because its offer is known (RM-CS-13), or the identifier is
+        no use.
+        """
         left = self._left_over(final=False)
         self.moved.update(left)
         self.failure = FailureReason.REPLACED

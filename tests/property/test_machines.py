@@ -84,6 +84,7 @@ RMS_EVENTS = st.one_of(
         expires_at=st.sampled_from([None, None, 500.0]),
         incomplete_behavior=BEHAVIORS,
     ),
+    st.builds(events.IdentifierTaken),
     st.builds(events.Transmitted, WILD_NUMBERS),
     st.builds(events.Transmitted, st.just(MAX_MESSAGE_NUMBER)),
     st.builds(events.ControlSent, SECONDS),

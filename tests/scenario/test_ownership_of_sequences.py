@@ -178,6 +178,60 @@ def test_response_without_relates_to_counts_on_the_exchange_of_its_create_sequen
     assert [each.machine.identifier for each in pair.client.sources()] == ["urn:taken", None]
 
 
+def names_its_sequences(pair: Pair, endpoint: str, *identifiers: str) -> None:
+    """The CreateSequences to an endpoint are answered with these identifiers, one after the other."""
+    foreign = Foreign()
+    for identifier in identifiers:
+        pair.client.turn()
+        for _ in range(len(pair.client.world.wire)):
+            flight = pair.client.world.wire.pop(0)
+            assert flight.exchange is not None
+            outgoing = flight.exchange.outgoing
+            if outgoing.url == endpoint and outgoing.purpose is Purpose.CREATE:
+                pair.client.answered(outgoing, foreign.created(identifier, outgoing.envelope.message_id))
+        pair.now += 60
+
+
+def test_server_that_names_its_sequence_like_that_of_another_holds_nothing_up() -> None:
+    pair = Pair()
+    pair.nodes.pop("server")
+    theirs, mine = "http://hostile/services/orders", "http://mine/services/orders"
+    pair.client.to(theirs, "theirs", listens=False).notes("any")
+    names_its_sequences(pair, theirs, "urn:mine:1")
+    pair.client.to(mine, "mine", listens=False).notes("one")
+    names_its_sequences(pair, mine, "urn:mine:1", "urn:mine:2")
+    made = [(each.channel.endpoint, each.machine.identifier, each.machine.alive) for each in pair.client.sources()]
+    assert made == [(theirs, "urn:mine:1", True), (mine, None, False), (mine, "urn:mine:2", True)]
+    assert pair.client.letters() == []
+
+
+def test_offer_with_the_identifier_of_a_sequence_of_ours_is_declined_and_harms_nobody() -> None:
+    pair, foreign = Pair(), Foreign()
+    link = pair.link()
+    link.notes("one")
+    pair.advance(1)
+    sequence = pair.client.source().machine.identifier or ""
+    reply = post(pair.client, foreign.create(offer=sequence), peer="192.0.2.66")
+    assert name_of(reply) == "CreateSequenceResponse"
+    assert b"Accept>" not in reply.body
+    link.notes("two")
+    pair.advance(1)
+    assert pair.server.handled == ["one", "two"]
+
+
+def test_offer_with_the_identifier_that_a_server_gives_next_holds_nothing_up() -> None:
+    pair, foreign = Pair(), Foreign()
+    pair.nodes.pop("server")
+    assert b"Accept>" in post(pair.client, foreign.create(offer="urn:mine:1"), peer="192.0.2.66").body
+    mine = "http://mine/services/orders"
+    pair.client.to(mine, "mine", listens=False).notes("one")
+    names_its_sequences(pair, mine, "urn:mine:1", "urn:mine:2")
+    assert [each.machine.identifier for each in pair.client.sources() if each.channel.endpoint == mine] == [
+        None,
+        "urn:mine:2",
+    ]
+
+
 def test_a_post_can_not_speak_for_a_server_that_answers_on_connections_of_ours() -> None:
     pair, foreign = Pair(), Foreign()
     pair.lose("message 1", 1)

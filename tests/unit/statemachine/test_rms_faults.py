@@ -228,6 +228,18 @@ def test_a_refusal_of_a_repeat_is_not_final_and_its_messages_move(sent: int) -> 
     assert drive(machine, events.GaveUp(), events.Tick()) == []
 
 
+def test_an_identifier_that_another_sequence_has_makes_the_messages_move() -> None:
+    machine = creating()
+    assert drive(machine, events.IdentifierTaken()) == [effects.Moved(((1, 2),)), effects.Replaced()]
+    assert machine.failure is FailureReason.REPLACED
+
+
+def test_an_identifier_that_is_taken_says_nothing_about_a_sequence_that_has_one() -> None:
+    machine = creating()
+    assert drive(machine, events.Created(identifier="urn:s"), events.IdentifierTaken()) == []
+    assert machine.alive
+
+
 def test_an_orphan_has_nothing_but_its_end_to_tell() -> None:
     machine = RMSSequence.orphan(RmVersion.RM11, "urn:orphan", 5.0)
     assert (machine.state, machine.predicate()) == (RmsState.ENDING, RmsState.ENDING.value)
