@@ -273,7 +273,7 @@ class Mercury:
                 settings=self.settings.engine,
             )
             if self.coordinator is not None:
-                self.coordinator.start()  # what was left in doubt holds locks: before anything is served
+                self.coordinator.start(engine.outages)  # what was left in doubt holds locks: before anything is served
             retention = RetentionWorker(self.store, self.settings.retention, self.clock())
             self._runtime = Runtime(engine, self.store, self._transport, self.settings.runtime, self.clock, retention)
             self._runtime.start()

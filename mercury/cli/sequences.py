@@ -165,6 +165,8 @@ def _ask(at: str) -> list[dict[str, Any]]:
         fail(FAILED, f"{at} gives its status to who has its token only; set MERCURY_HTTP_STATUS_TOKEN to it")
     if reply.status == 403:
         fail(FAILED, f"{at} gives its status to its own machine only")
+    if reply.status == 503:
+        fail(FAILED, f"{at} answers with HTTP status 503: {_reason(body)}")
     if reply.status != 200:
         fail(FAILED, f"{at} answers with HTTP status {reply.status}; is it a Mercury with a watch router?")
     try:
@@ -172,6 +174,14 @@ def _ask(at: str) -> list[dict[str, Any]]:
     except ValueError:
         fail(FAILED, f"{at} answers, but not with a status; is it a Mercury?")
     return found
+
+
+def _reason(body: bytes) -> str:
+    """Why the status can not be given."""
+    try:
+        return str(json.loads(body)["error"])
+    except (ValueError, TypeError, LookupError):
+        return "it does not say why"
 
 
 def _properties(status: dict[str, Any]) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from mercury.engine.invocation import InvocationWorker
 from mercury.engine.parts import EngineSettings, Parts
 from mercury.engine.reception import Reception
 from mercury.engine.source import SourceWorker
-from mercury.errors import TransientStorageError
+from mercury.errors import StorageError
 from mercury.statemachine.protocol import RmVersion
 from mercury.storage.api import StorageManager
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
@@ -46,12 +46,18 @@ class Engine:
     ) -> None:
         claims = ClaimKeeper(store, ids.new(), settings.lease)
         self._parts = Parts(
-            store=store, application=application, listener=listener, ids=ids, settings=settings, claims=claims
+            store=store,
+            application=application,
+            listener=listener,
+            ids=ids,
+            settings=settings,
+            claims=claims,
         )
         #: Endpoints whose last exchange failed, with the reason; told by who carries the posts out.
         self.troubles = self._parts.troubles
         #: What the application is doing.
         self.doing = self._parts.doing
+        #: What is known of the store's health in this process.
         self.outages = self._parts.outages
         self._reception = Reception(self._parts)
         self.source = SourceWorker(self._parts)
@@ -108,8 +114,9 @@ class Engine:
         if outgoing.purpose is Purpose.ACKNOWLEDGEMENT and outgoing.rmd is not None:
             try:
                 self.destination.acknowledgement_failed(outgoing.rmd, now)
-            except TransientStorageError as busy:
-                log.warning("an acknowledgement is not repeated: %s", busy, extra={"sequence": outgoing.rmd})
+            except StorageError as error:
+                # What is acknowledged is repeated by its source, and acknowledged again.
+                self.outages.failed(error, f"an acknowledgement of {outgoing.rmd}")
 
     def stop(self) -> None:
         """Give all claims back."""

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from mercury.engine.exchange import Step
-from mercury.engine.outages import PAUSES, Outages
 from mercury.errors import StorageError
+from mercury.storage.outages import PAUSES, Outages
 
 log = logging.getLogger("mercury.runtime")
 

@@ -112,17 +112,20 @@ class InvocationWorker:
         limit, run = self._parts.settings.invoke_batch, run or self._run
         while True:
             try:
-                return run(sequence, claim, now, limit)
+                done = run(sequence, claim, now, limit)
+                self._put_off.worked(sequence)
+                return done
             except _Damaged:
                 run = self._repair
             except Conflict as error:
                 self._parts.claims.lost(claim)
                 log.info("a run is given up: %s", error, extra={"sequence": sequence})
                 return 0
-            except TransientStorageError as error:
+            except StorageError as error:
                 # It never counts as an attempt: the run is repeated message by message, then left for later.
-                log.warning("a run is repeated: %s", error, extra={"sequence": sequence})
-                if limit == 1:
+                self._parts.outages.failed(error, f"the buffer of {sequence}")
+                if limit == 1 or not isinstance(error, TransientStorageError):
+                    self._put_off.add(sequence, now)
                     return 0
                 limit = 1
             except Exception:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,10 +11,7 @@ from contextlib import contextmanager
 from mercury.engine.back_channel import in_reply
 from mercury.engine.core import Engine
 from mercury.engine.exchange import Held, Response, Step, Waiting
-from mercury.errors import StorageError
 from mercury.wire.envelope import HttpMessage
-
-log = logging.getLogger("mercury.runtime")
 
 #: Seconds for which requests that were posted side by side may arrive in another order.
 REORDERING = 0.5
@@ -141,10 +137,7 @@ class HeldWorker:
     def run_once(self, now: float) -> Step:
         waiting = self._parking.waiting()
         if waiting:
-            try:
-                self._parking.release(self._engine.responses(waiting, now))
-            except StorageError as error:
-                log.warning("responses can not be read now: %s", error)
+            self._parking.release(self._engine.responses(waiting, now))
         return Step()
 
     def next_due(self) -> float | None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.claims import ClaimKeeper
 from mercury.engine.doing import Doing
-from mercury.engine.outages import Outages
 from mercury.engine.troubles import Troubles
 from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.retransmission import is_due
+from mercury.storage.outages import PAUSES, Outages
 from mercury.wire.scan import Limits
 
 if TYPE_CHECKING:
@@ -62,23 +62,28 @@ class EngineSettings:
 
 
 class PutOff:
-    """Work that failed for a reason nobody foresaw is left alone for a moment, so that the rest goes on."""
+    """Work that failed is left alone for a while, longer each time, so that the rest goes on.
 
-    def __init__(self, pause: float = 1.0) -> None:
-        self._pause = pause
-        self._until: dict[str, float] = {}
+    Safe to be used by many threads, each of them for other names.
+    """
+
+    def __init__(self) -> None:
+        #: How often it has failed, and until when it waits.
+        self._failed: dict[str, tuple[int, float]] = {}
 
     def add(self, name: str, now: float) -> None:
-        self._until[name] = now + self._pause
+        """It failed."""
+        failures = self._failed.get(name, (0, 0.0))[0] + 1
+        self._failed[name] = (failures, now + PAUSES.delay(failures, 0.0))
 
     def waits(self, name: str, now: float) -> bool:
-        until = self._until.get(name)
-        if until is None:
-            return False
-        if is_due(until, now, self._pause):
-            self._until.pop(name, None)
-            return False
-        return True
+        """Whether it is to be left alone."""
+        failed = self._failed.get(name)
+        return failed is not None and not is_due(failed[1], now, PAUSES.cap)
+
+    def worked(self, name: str) -> None:
+        """It did not fail."""
+        self._failed.pop(name, None)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Outgoing, Purpose
 from mercury.engine.handling import handle
 from mercury.engine.parts import Parts
 from mercury.engine.refusal import refuse_undecodable, with_status
-from mercury.errors import Conflict, StorageError, TransientStorageError
+from mercury.errors import Conflict, StorageError
 from mercury.statemachine import events
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT
@@ -28,6 +28,9 @@ from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 log = logging.getLogger("mercury.engine.reception")
 
 BUSY = Fault(code=FaultCode.RECEIVER, reason="The store is busy; send it again later.", sender=False, busy=True)
+AWAY = Fault(
+    code=FaultCode.RECEIVER, reason="The store can not be used now; send it again later.", sender=False, busy=True
+)
 BROKEN = Fault(code=FaultCode.RECEIVER, reason="The message could not be processed.", sender=False)
 
 
@@ -81,8 +84,10 @@ class Reception:
                 if record is not None:
                     batch.raise_rms(record, event)
                     batch.save()
-        except TransientStorageError as error:
-            log.warning("what was accepted is said again: %s", error, extra={"endpoint": outgoing.url})
+        except Conflict as error:
+            log.info("what was accepted is said again: %s", error, extra={"endpoint": outgoing.url})
+        except StorageError as error:
+            self._parts.outages.failed(error, f"what was accepted by {outgoing.url}")
 
     # --- the transaction -------------------------------------------------------------------------------------------
 
@@ -111,9 +116,9 @@ class Reception:
         if isinstance(error, StorageError):
             if isinstance(error, Conflict):
                 log.info("an arrival is not taken now: %s", error, extra=about)
-            else:
-                self._parts.outages.failed(error, "what arrives")
-            return self._faulted(draft, BUSY)
+                return self._faulted(draft, BUSY)
+            self._parts.outages.failed(error, "what arrives")
+            return self._faulted(draft, AWAY)
         log.exception("an arrival could not be handled", extra=about)
         return self._faulted(draft, BROKEN)
 

@@ -5,15 +5,11 @@ Sequences are not its business: the workers remove them when their tombstones en
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from mercury.engine.exchange import Step
-from mercury.errors import StorageError
 from mercury.statemachine.bounds import above, at_least
 from mercury.storage.upkeep import Sweeper
-
-log = logging.getLogger("mercury.engine.retention")
 
 #: Seconds between two batches while there is more, and after a start before the first.
 BETWEEN, FIRST = 1.0, 60.0
@@ -53,20 +49,18 @@ class RetentionWorker:
         self._due = started + min(FIRST, settings.interval)
 
     def run_once(self, now: float) -> Step:
-        """Remove one batch of each kind, if it is time."""
+        """Remove one batch of each kind, if it is time.
+
+        :raises StorageError: the store failed; it is still time.
+        """
         if now < self._due:
             return Step()
         settings = self._settings
-        self._due = now + settings.interval
-        try:
-            gone = self._store.sweep(
-                kept_before=now - settings.kept, idle_before=now - settings.claims, limit=settings.batch
-            )
-        except StorageError as error:
-            log.warning("what is over stays for now: %s", error)
-            return Step()
-        if gone >= settings.batch:
-            self._due = now + BETWEEN
+        gone = self._store.sweep(
+            kept_before=now - settings.kept, idle_before=now - settings.claims, limit=settings.batch
+        )
+        # Only now: when the store was away, it is looked again as soon as it is back.
+        self._due = now + (BETWEEN if gone >= settings.batch else settings.interval)
         return Step(progress=gone)
 
     def next_due(self) -> float | None:

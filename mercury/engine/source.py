@@ -15,7 +15,7 @@ from mercury.engine.destination import end_offered
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.numbering import Numbering, replaced_before
 from mercury.engine.parts import Parts, PutOff
-from mercury.errors import Conflict, StorageError, TransientStorageError
+from mercury.errors import Conflict, StorageError
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import SequenceAcknowledgement
@@ -50,12 +50,12 @@ class SourceWorker:
                 continue
             try:
                 step.add(self._work(key, claim, now))
+                self._put_off.worked(str(key))
             except Conflict:
                 self._parts.claims.lost(claim)
             except StorageError as error:
                 self._parts.outages.failed(error, f"the sequence {key}")
-                if not isinstance(error, TransientStorageError):
-                    self._put_off.add(str(key), now)
+                self._put_off.add(str(key), now)
             except Exception:
                 log.exception("a sequence can not be worked on", extra={"key": str(key)})
                 self._put_off.add(str(key), now)

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from mercury.client.status import SequenceStatus
+from mercury.errors import StorageError
 from mercury.service import paths
 from mercury.service.definition import Service
 from mercury.service.endpoint import Endpoint, Host
@@ -66,7 +67,8 @@ def watch_router(watched: Watched) -> APIRouter:
     Its status is ``degraded``, with 200, when something waits for longer than the settings ``watch`` allow.
 
     The status of all sequences is given to this machine only, asked directly and not through a proxy, and with masked
-    identifiers; when ``http.status_token`` is set, to whoever has it, whole.
+    identifiers; when ``http.status_token`` is set, to whoever has it, whole. While the store fails it is 503 with the
+    reason.
     """
     router = APIRouter()
 
@@ -91,7 +93,10 @@ def watch_router(watched: Watched) -> APIRouter:
         granted = access(request.headers, client, watched.status_token)
         if granted in REFUSALS:
             return JSONResponse({"error": REFUSALS[granted]}, granted.value)
-        found = watched.sequences()
+        try:
+            found = watched.sequences()
+        except StorageError as error:
+            return JSONResponse({"error": f"the store can not be read now: {error}"}, 503)
         if granted is Access.MASKED:
             found = masked(found)
         return JSONResponse([dataclasses.asdict(status) for status in found])

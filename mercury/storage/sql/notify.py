@@ -19,13 +19,14 @@ from psycopg import sql
 from sqlalchemy import URL
 
 from mercury.storage.api import Topic
+from mercury.storage.outages import PAUSES
 
 log = logging.getLogger("mercury.storage")
 
 #: The channel; all stores of one database share it.
 CHANNEL = "mercury"
-#: Seconds between two notifications, so that many commits are told of together, and between two tries to connect.
-TOGETHER, AGAIN = 0.01, 1.0
+#: Seconds between two notifications, so that many commits are told of together.
+TOGETHER = 0.01
 #: Seconds until a thread that waits for notifications looks whether it is to end.
 LOOK = 0.5
 
@@ -80,6 +81,7 @@ class Notifier:
 
     def _send(self) -> None:
         connection: psycopg.Connection | None = None
+        failures = 0
         while True:
             topics = self._together()
             if topics is None:
@@ -88,12 +90,14 @@ class Notifier:
             try:
                 connection = connection or self._connect()
                 connection.execute("select pg_notify(%s, %s)", (CHANNEL, payload))
+                failures = 0
             except psycopg.Error as error:
                 log.debug("a notification is left to polling: %s", error)
                 if connection is not None:
                     connection.close()
                     connection = None
-                self._closing.wait(AGAIN)
+                failures += 1
+                self._closing.wait(PAUSES.delay(failures, 0.0))
         if connection is not None:
             connection.close()
 
@@ -112,20 +116,21 @@ class Notifier:
             topics |= more
 
     def _listen(self) -> None:
-        interrupted = False
+        interrupted, failures = False, 0
         while not self._closing.is_set():
             try:
                 with self._connect() as connection:
                     connection.execute(sql.SQL("listen {}").format(sql.Identifier(CHANNEL)))
+                    failures = 0
                     if interrupted:
                         self._tell(frozenset(Topic))  # whatever was missed meanwhile
                     while not self._closing.is_set():
                         for notification in connection.notifies(timeout=LOOK):
                             self._received(notification.payload)
             except psycopg.Error as error:
-                interrupted = True
+                interrupted, failures = True, failures + 1
                 log.debug("notifications are interrupted: %s", error)
-                self._closing.wait(AGAIN)
+                self._closing.wait(PAUSES.delay(failures, 0.0))
 
     def _received(self, payload: str) -> None:
         sender, _, names = payload.partition(":")

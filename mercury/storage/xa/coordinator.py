@@ -23,6 +23,7 @@ from mercury.storage.sql.fates import Fate
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.branch import Branch, BranchState
 from mercury.storage.xa.decisions import Decision, DecisionLog, Heuristic, Verdict
+from mercury.storage.outages import Outages
 from mercury.storage.xa.keeping import Keeper
 from mercury.storage.xa.names import STORE_BRANCH, Gtrid
 from mercury.storage.xa.process import Process
@@ -142,7 +143,7 @@ class Coordinator:
         found.check(self.store_id)
         return found
 
-    def start(self) -> None:
+    def start(self, outages: Outages | None = None) -> None:
         """Find out whether everything that was named can take part, then recover what was left, now and from now on.
 
         A database that does not answer is waited for by recovery, not here.
@@ -151,7 +152,7 @@ class Coordinator:
         """
         self.check()
         if self._keeper is None:
-            self._keeper = Keeper(self.recovery, self.pace.interval, self.clock)
+            self._keeper = Keeper(self.recovery, self.pace.interval, self.clock, outages)
             self._keeper.start()
 
     def check(self) -> list[str]:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from mercury.errors import StorageError
+from mercury.storage.outages import PAUSES, Outages
 from mercury.storage.xa.recovery import Recovery
 from mercury.storage.xa.resources import Resource
 
@@ -23,14 +25,17 @@ class Keeper:
     """Runs recovery until it is stopped.
 
     :param clock: seconds since the epoch.
+    :param outages: is told when the store or the decision log is away.
     """
 
-    def __init__(self, recovery: Recovery, interval: float, clock: Callable[[], float]) -> None:
+    def __init__(self, recovery: Recovery, interval: float, clock: Callable[[], float], outages: Outages | None) -> None:
         self._recovery = recovery
+        outages = recovery.outages = outages or recovery.outages
         self._clock = clock
-        self._threads = [_Loop("mercury-xa-log", recovery.upkeep, interval)]
+        self._threads = [_Loop("mercury-xa-log", self._keep_up, interval, outages)]
         for resource in recovery.resources:
-            self._threads.append(_Loop(f"mercury-xa-{resource.name}", partial(self._recover, resource), interval))
+            look = partial(self._recover, resource)
+            self._threads.append(_Loop(f"mercury-xa-{resource.name}", look, interval, outages))
 
     def start(self) -> None:
         """Begin, and wait for the first look at each database that answers."""
@@ -40,8 +45,12 @@ class Keeper:
         for thread in self._threads:
             thread.first.wait(max(0.0, until - time.monotonic()))
 
-    def _recover(self, resource: Resource) -> None:
-        self._recovery.recover(resource, self._clock())
+    def _recover(self, resource: Resource) -> bool:
+        return self._recovery.recover(resource, self._clock())
+
+    def _keep_up(self) -> bool:
+        self._recovery.upkeep()
+        return True
 
     def wake(self) -> None:
         """Something was left: look at once."""
@@ -60,10 +69,14 @@ class Keeper:
 
 
 class _Loop(threading.Thread):
-    """Does something again and again."""
+    """Does something again and again, less often while it fails.
 
-    def __init__(self, name: str, look: Callable[[], None], interval: float) -> None:
+    :param look: returns whether it could be done.
+    """
+
+    def __init__(self, name: str, look: Callable[[], bool], interval: float, outages: Outages) -> None:
         super().__init__(name=name, daemon=True)
+        self._outages = outages
         self._look = look
         self._interval = interval
         self.called = threading.Event()
@@ -71,12 +84,18 @@ class _Loop(threading.Thread):
         self.ended = False
 
     def run(self) -> None:
+        failures = 0
         while not self.ended:
             self.called.clear()
             try:
-                self._look()
+                failures = 0 if self._look() else failures + 1
+            except StorageError as error:
+                failures += 1
+                self._outages.failed(error, self.name)
             except Exception:
+                failures += 1
                 log.exception("%s failed; it goes on", self.name)
+            wait = max(self._interval, PAUSES.delay(failures, 0.0) if failures else 0.0)
             self.first.set()
             if not self.ended:
-                self.called.wait(self._interval)
+                self.called.wait(wait)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mercury.errors import StorageError, TransientStorageError
 from mercury.storage.sql.fates import Fate
+from mercury.storage.outages import Outages
 from mercury.storage.xa.decisions import Decision, DecisionLog, Incarnation, Verdict
 from mercury.storage.xa.resources import NoSuchBranch, PreparedBranch, Resource
 
@@ -76,6 +77,8 @@ class Recovery:
         self._away: dict[str, str] = {}
         self._heuristics = 0
         self._told: set[str] = set()
+        #: What is known of the store's health in this process.
+        self.outages = Outages()
 
     @property
     def resources(self) -> list[Resource]:
@@ -102,27 +105,38 @@ class Recovery:
 
     # --- one database ----------------------------------------------------------------------------------------------
 
-    def recover(self, resource: Resource, now: float) -> None:
+    def recover(self, resource: Resource, now: float) -> bool:
         """Finish what is prepared in one database, and see what became of the rest. A database that is away is not
         waited for.
+
+        :returns: whether it, and the decisions, could be read.
         """
+        own = True  # what is read is the store's or the decision log's
         try:
             looked = _Look(self._coordinator, now)
             # In this order: what has a decision was prepared before it.
             decisions = [(each, known) for each in self._coordinator.logs for known in each.unfinished()]
+            own = resource.is_store or resource is self._coordinator.store_resource
             prepared = resource.prepared(self._coordinator.store_id)
             found = [self.recover_branch(resource, branch, looked) for branch in prepared]
             for each, decision in decisions:
                 self._verify(each, decision, resource, prepared, looked)
         except StorageError as error:
-            self._tell(f"away {resource.name}", "recovery of %s waits: %s", resource, error)
+            if own:
+                self.outages.failed(error, f"recovery of {resource}")
+            else:
+                self._tell(f"away {resource.name}", "recovery of %s waits: %s", resource, error)
             with self._mutex:
                 self._away[resource.name] = str(error)
-            return
+            return False
         with self._mutex:
+            back = f"away {resource.name}" in self._told
             self._told.discard(f"away {resource.name}")
             self._away.pop(resource.name, None)
             self._left[resource.name] = [each for each in found if each is not None]
+        if back:
+            log.info("recovery of %s goes on", resource)
+        return True
 
     def recover_branch(self, resource: Resource, branch: PreparedBranch, look: _Look) -> InDoubtBranch | None:
         """Finish one branch as its decision says. Returns what is left of it, if it is in doubt."""

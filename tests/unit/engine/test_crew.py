@@ -158,7 +158,7 @@ def test_what_failed_is_tried_again() -> None:
 def test_a_store_that_is_away_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """It is away for every thread, at every try: nobody wants to read why each time."""
     fail_once(FakeWorker(), TransientStorageError("connection refused"))
-    (line,) = [each for each in caplog.records if each.name == "mercury.engine.store"]
+    (line,) = [each for each in caplog.records if each.name == "mercury.store"]
     assert (line.getMessage(), line.exc_info) == (
         "the store fails: connection refused; crew-0 waits, as all work does, until it is back",
         None,

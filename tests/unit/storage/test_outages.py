@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from mercury.engine.outages import CALM, PAUSES, Outages
+from mercury.storage.outages import CALM, PAUSES, Outages
 from mercury.errors import StorageError, TransientStorageError
 
 
@@ -18,7 +18,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
 def test_an_outage_is_one_line_when_it_begins_and_one_when_it_is_over(
     caplog: pytest.LogCaptureFixture, error: StorageError
 ) -> None:
-    caplog.set_level(logging.INFO, "mercury.engine.store")
+    caplog.set_level(logging.INFO, "mercury.store")
     now = [0.0]
     outages = Outages(lambda: now[0])
     outages.worked()

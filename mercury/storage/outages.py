@@ -10,7 +10,7 @@ from collections.abc import Callable
 from mercury.errors import StorageError
 from mercury.statemachine.retransmission import Backoff
 
-log = logging.getLogger("mercury.engine.store")
+log = logging.getLogger("mercury.store")
 
 #: Pauses of a worker whose turns fail, in seconds: every loop around the store keeps to these.
 PAUSES = Backoff(base=0.1, cap=5.0)

@@ -1,0 +1,91 @@
+"""What the log of each process says of a database that is away, or corrupt: that it is, and that it is back."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+from mercury import Mercury
+from mercury.storage.postgres.embedded import EmbeddedPostgres
+from tests.acceptance.app import Note
+from tests.acceptance.processes import Running, Serving, eventually, get, mercury
+
+from .shop import settings
+
+#: Seconds that the database is away.
+AWAY = 6.0
+LOGS = {"MERCURY_LOG_LEVEL": "INFO", "MERCURY_LOG_FORMAT": "json"}
+
+
+def lines(process: Running, *levels: str) -> list[str]:
+    found = [json.loads(line) for line in process.err.splitlines() if line.startswith("{")]
+    assert "Traceback" not in process.err, process.err
+    return [f"{line['logger']}: {line['message']}" for line in found if line["level"] in levels]
+
+
+def of_the_store(said: list[str]) -> list[str]:
+    return [line for line in said if line.startswith("mercury.store: ")]
+
+
+def test_an_outage_is_a_line_in_each_process_when_it_begins_and_one_when_it_is_over(
+    own_postgres: EmbeddedPostgres,
+) -> None:
+    at_server, at_client = own_postgres.create_database("server"), own_postgres.create_database("client")
+    with (
+        Serving(MERCURY_STORE=at_server, **LOGS) as server,
+        Running(sys.executable, "-m", "tests.storage.outage", server.url, MERCURY_STORE=at_client, **LOGS) as client,
+        Mercury("memory:", settings=settings()) as stranger,
+    ):
+        client.says("sent 50")
+        own_postgres.kill()
+        sender = stranger.to(f"{server.url}/services/desk")
+        sender.send(Note("from elsewhere"))
+        eventually(lambda: "can not be used now" in (sender.trouble or ""), "the peer is told to come again")
+        asked = mercury("sequences", "list", "--at", server.url)
+        asked.refused("503", "the store can not be read now: ", "connection", code=1)
+        status, body = get(server.netloc, "/mercury/status/sequences")
+        assert (status, list(json.loads(body))) == (503, ["error"])
+        time.sleep(AWAY)
+        own_postgres.start()
+        for process in (server, client):
+            eventually(lambda each=process: "the store is back" in each.err, "it is back")  # type: ignore[misc]
+        assert sender.wait(60)
+        for process in (server, client):
+            bad, good = lines(process, "WARNING", "ERROR", "CRITICAL"), lines(process, "INFO")
+            assert len(of_the_store(bad)) == 1, bad
+            assert len(bad) <= 4, bad
+            assert of_the_store(good) == ["mercury.store: the store is back"]
+
+
+def test_a_corrupt_file_is_one_line_in_the_log_however_often_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    with (
+        Serving(MERCURY_STORE=f"sqlite:///{file}", **LOGS) as server,
+        Mercury("memory:", settings=settings()) as client,
+    ):
+        sender = client.to(f"{server.url}/services/desk")
+        for number in range(200):
+            sender.send(Note(str(number)))
+        assert sender.wait(60)
+        spoil(file)
+        sender.send(Note("one more"))
+        eventually(lambda: "can not be used now" in (sender.trouble or ""), "the peer is told to come again")
+        time.sleep(AWAY)
+        bad = lines(server, "WARNING", "ERROR", "CRITICAL")
+        assert len(of_the_store(bad)) == len(bad) == 1, bad
+        assert "malformed" in bad[0] or "not a database" in bad[0]
+        mercury("sequences", "list", "--at", server.url).refused("503", "the store can not be read now: ", code=1)
+
+
+def spoil(file: Path) -> None:
+    """Write nonsense over a database that is in use, but for its first page; its log is put into it before."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("pragma wal_checkpoint(truncate)").close()
+    size = file.stat().st_size
+    with file.open("r+b") as raw:
+        raw.seek(4096)
+        raw.write(b"\xa5" * (size - 4096))
