@@ -109,6 +109,7 @@ class Runtime:
         #: Endpoints whose last exchange failed, with the reason.
         self.troubles = engine.troubles
         self._senders = Senders(settings.senders, self.exchange, lambda url: self.troubles.get(url) is not None)
+        engine.source.under_way = self._senders.under_way
         engine.invocation.answer = self.parking.release
         engine.invocation.more = self._crews[Topic.INVOKER].call_another
         durable = "nothing of it is kept, and it is handled again at the next start, or by another process on the store"

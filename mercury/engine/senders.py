@@ -66,7 +66,7 @@ class Senders:
         """Post it when a thread is free for its server."""
         server = _server(outgoing.url)
         with self._mutex:
-            if outgoing.slot in self._queued or self._is_open(outgoing):
+            if outgoing.slot in self._queued or (outgoing.purpose is Purpose.MESSAGE and self._is_open(outgoing.slot)):
                 return
             self._queued.add(outgoing.slot)
             waiting = self._waiting.get(server)
@@ -76,6 +76,12 @@ class Senders:
                 self._take(server, outgoing)
             else:
                 self._waiting[server] = deque((outgoing,))
+
+    def under_way(self, record_id: str, number: int) -> bool:
+        """Whether a message of a sequence waits here, or is being posted and not for too long."""
+        slot = (Purpose.MESSAGE.value, record_id, number)
+        with self._mutex:
+            return slot in self._queued or self._is_open(slot)
 
     def stop(self) -> None:
         """Forget what waits: it is due again after the next start."""
@@ -108,9 +114,9 @@ class Senders:
                         del self._open[outgoing.slot]
                 self._give_back(_server(outgoing.url))
 
-    def _is_open(self, outgoing: Outgoing) -> bool:
-        """Whether the same is under way. A message is always the same; an acknowledgement may say more now."""
-        began = self._open.get(outgoing.slot) if outgoing.purpose is Purpose.MESSAGE else None
+    def _is_open(self, slot: Slot) -> bool:
+        """Whether a message is being posted. It is always the same; an acknowledgement may say more now."""
+        began = self._open.get(slot)
         return began is not None and self._clock() < began + OPEN
 
     # --- shares ----------------------------------------------------------------------------------------------------

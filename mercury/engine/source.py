@@ -7,6 +7,7 @@ wire only when it is stored, and a crash in between is a message lost on the wir
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from mercury.engine import back_channel, envelopes
 from mercury.engine.aftermath import DAMAGED, bury, handle_rms, release_acknowledged, save_rms, silence
@@ -30,6 +31,9 @@ log = logging.getLogger("mercury.engine.source")
 TOMBSTONES = 16
 
 
+UnderWay = Callable[[str, int], bool]
+
+
 class SourceWorker:
     """Works on the sequences of this side's messages, one key at a time under its claim."""
 
@@ -37,6 +41,8 @@ class SourceWorker:
         self._parts = parts
         self._put_off = PutOff()
         self._seeker = Seeker(parts.claims.owner)
+        #: Whether a message with this number of a sequence is being posted, or is about to be.
+        self.under_way: UnderWay = _never
 
     def run_once(self, now: float) -> Step:
         """Do what is due. Returns what is to be posted, now that it is committed."""
@@ -67,15 +73,19 @@ class SourceWorker:
 
     def _work(self, key: SequenceKey, claim: Claim, now: float) -> Step:
         try:
-            return self._commit(_KeyWork(self._parts, key, now), claim)
+            return self._commit(_KeyWork(self._parts, key, now, self.under_way), claim)
         except _PairEnds:
-            return self._commit(_KeyWork(self._parts, key, now, pairs=True), claim)
+            return self._commit(_KeyWork(self._parts, key, now, self.under_way, pairs=True), claim)
 
     def _commit(self, work: _KeyWork, claim: Claim) -> Step:
         with self._parts.store.transaction() as tx:
             tx.guard(claim)
             work.do(tx)
         return work.step
+
+
+def _never(_record_id: str, _number: int) -> bool:
+    return False
 
 
 class _PairEnds(Exception):
@@ -85,13 +95,15 @@ class _PairEnds(Exception):
 class _KeyWork:
     """One transaction's work on one key.
 
+    :param under_way: whether a message is being posted: then its time has not begun.
     :param pairs: lock the sequences that end together with the key's. It is seldom needed, so it is tried without.
     """
 
-    def __init__(self, parts: Parts, key: SequenceKey, now: float, *, pairs: bool = False) -> None:
+    def __init__(self, parts: Parts, key: SequenceKey, now: float, under_way: UnderWay, *, pairs: bool = False) -> None:
         self.parts = parts
         self.key = key
         self.now = now
+        self._under_way = under_way
         self.step = Step(progress=1)
         self._pairs = pairs
         self._requests: dict[str, RmdRecord | None] = {}
@@ -172,6 +184,7 @@ class _KeyWork:
         if rows and envelopes.is_bare_last(rows[-1]) and machine.lowest_outstanding() < (rows[-1].number or 0):
             rows = rows[:-1]  # LIVE-03: some destinations take nothing after it; an acknowledgement looks again
         due = [row for row in rows if policy.retransmission.is_due(row.due, self.now)]
+        due = self._put_off(tx, record, due)
         if self._shrinks(tx, record, due):
             return self._transmit(tx, record)
         damaged = [row for row in due if row.damaged and not row.acknowledged and not row.is_response]
@@ -193,6 +206,18 @@ class _KeyWork:
             self._post(record, envelope, Purpose.MESSAGE, row.number)
         tx.rms.transmitted(due)
         return min((row.due for row in rows), default=None)
+
+    def _put_off(self, tx: Transaction, record: RmsRecord, due: list[OutboundMessage]) -> list[OutboundMessage]:
+        """What waits for a thread, or is being posted, is not lost: its pause begins anew. Returns the rest."""
+        wait, rest = [], []
+        for row in due:
+            if row.attempts and self._under_way(record.id, row.number or 0):
+                row.due = self.now + record.channel.policy.retransmission.delay(row.attempts, self.parts.ids.chance())
+                wait.append(row)
+            else:
+                rest.append(row)
+        tx.rms.transmitted(wait)
+        return rest
 
     @staticmethod
     def _rows(tx: Transaction, record: RmsRecord, now: float | None) -> list[OutboundMessage]:

@@ -155,3 +155,14 @@ def test_an_acknowledgement_is_posted_while_an_older_one_is_under_way() -> None:
         for count in (1, 2):
             threads.put(replace(outgoing(SLOW, 0), purpose=Purpose.ACKNOWLEDGEMENT))
             eventually(lambda: network.count(SLOW) == count, "it is posted")  # noqa: B023
+
+
+def test_a_message_is_under_way_while_it_waits_and_while_it_is_posted_but_not_for_ever() -> None:
+    network, clock = Network(), Clock()
+    with senders(network, 1, clock) as threads:
+        threads.put(outgoing(SLOW, 0))
+        eventually(lambda: network.count(SLOW) == 1, "it is being posted")
+        threads.put(outgoing(SLOW, 1))
+        assert [threads.under_way(SLOW, number) for number in range(3)] == [True, True, False]
+        clock.now += OPEN
+        assert [threads.under_way(SLOW, number) for number in range(3)] == [False, True, False]
