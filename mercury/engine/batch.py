@@ -32,6 +32,7 @@ from mercury.statemachine.messages import (
 from mercury.statemachine.rms_counters import RmsWork
 from mercury.storage.api import Transaction
 from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
+from mercury.wire.envelope import Envelope, Payload
 
 log = logging.getLogger("mercury.engine.reception")
 
@@ -68,7 +69,8 @@ class Batch:
         relates = {envelope.relates_to for envelope in envelopes if envelope.relates_to is not None}
         self.rmds = self.tx.rmd.lock(_known(name for draft in drafts for name in self._rmds_of(draft)))
         acknowledged = {each.identifier for envelope in envelopes for each in envelope.acknowledgements}
-        self.tx.rms.expect(identifiers=acknowledged, create_message_ids=relates, message_ids=relates)
+        answers = {each.relates_to for each in envelopes if each.relates_to is not None and _may_answer_create(each)}
+        self.tx.rms.expect(identifiers=acknowledged, create_message_ids=answers, message_ids=relates)
         keys = dict.fromkeys(_known(key for draft in drafts for key in self._keys_of(draft)))
         self._lock_keys(keys)
         self.tx.rms.expect(message_ids=relates)  # as they are now that they are locked
@@ -112,7 +114,8 @@ class Batch:
         if request is not None:
             yield request.key
         if envelope.relates_to is not None:
-            yield rms.key_of(create_message_id=envelope.relates_to)
+            if _may_answer_create(envelope):
+                yield rms.key_of(create_message_id=envelope.relates_to)
             yield rms.key_of_request(envelope.relates_to)
         match envelope.body:
             case CloseSequenceResponse(identifier=identifier) | TerminateSequenceResponse(identifier=identifier):
@@ -315,6 +318,11 @@ class Batch:
 
     def _acknowledgement(self, record: RmdRecord) -> SequenceAcknowledgement:
         return record.machine.acknowledgement(self.parts.application.policy(record.service))
+
+
+def _may_answer_create(envelope: Envelope) -> bool:
+    """Whether a reply may be about a CreateSequence: a message of a sequence is not."""
+    return envelope.sequence is None or not isinstance(envelope.body, Payload)
 
 
 def _stranger(draft: Draft, identifier: str | None) -> dict[str, object]:
