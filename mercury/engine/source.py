@@ -20,6 +20,7 @@ from mercury.errors import Conflict, StorageError
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import SequenceAcknowledgement
+from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.rms_counters import RmsWork
 from mercury.storage.api import Claim, Seeker, Topic, Transaction
 from mercury.storage.records import Channel, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
@@ -261,12 +262,13 @@ class _KeyWork:
         if record.channel.plain:
             self._handle(tx, record, events.Settled())  # there is nobody to tell an end to
             return
-        if work in (None, RmsWork.TRANSMIT) or not policy.retransmission.is_due(machine.control_due, self.now):
+        longest = max(policy.retransmission.cap, policy.close_unacknowledged_after or 0.0)
+        if work in (None, RmsWork.TRANSMIT) or not is_due(machine.control_due, self.now, longest):
             return
         if work is RmsWork.CREATE:
             over = policy.retransmission.exhausted(attempts + machine.control_attempts, self.now - record.created_at)
         else:
-            over = machine.control_attempts >= policy.end_attempts
+            over = machine.control_attempts >= policy.end_attempts and not machine.asks_final(policy)
         if over:
             self._handle(tx, record, events.GaveUp())
             return

@@ -139,6 +139,9 @@ class SourcePolicy:
     offer: bool = True
     #: WS-RM 1.1: say CloseSequence before TerminateSequence.
     close: bool = True
+    #: WS-RM 1.1, with ``close``: when everything of an ended sequence was sent and nothing of it was ever acknowledged,
+    #: CloseSequence asks for the final acknowledgement so long after the last message; ``None`` = never.
+    close_unacknowledged_after: float | None = 60.0
     #: Transmissions of CloseSequence and TerminateSequence before the end counts as settled anyway.
     end_attempts: int = 12
     #: How long an ended sequence still answers.
@@ -152,4 +155,5 @@ class SourcePolicy:
     def __post_init__(self) -> None:
         at_least(1, window=self.window, max_unanswered=self.max_unanswered, end_attempts=self.end_attempts)
         above(0, expires=self.expires, inactivity_timeout=self.inactivity_timeout)
+        above(0, close_unacknowledged_after=self.close_unacknowledged_after)
         at_least(0, idle_timeout=self.idle_timeout, tombstone=self.tombstone)

@@ -61,13 +61,18 @@ class RMSSequence(RmsCounters):
                 yield from self._number(last, expects_response, now)
             case events.End(abandon=abandon):
                 yield from self._end(abandon, now)
+                if self.asks_final(policy) and not self.control_attempts:
+                    self.control_due = now + (policy.close_unacknowledged_after or 0.0)
             case events.Created():
                 yield from self._created(event, now)
             case events.IdentifierTaken():
                 if self.alive and self.identifier is None and self.last_number:
                     yield from self._replaced()
             case events.Transmitted(highest=highest):
-                self.highest_sent = max(self.highest_sent, min(highest, self.last_number))
+                more = min(highest, self.last_number)
+                if more > self.highest_sent and self.identifier is not None and not self.abandoned:
+                    self.control_due = now + (policy.close_unacknowledged_after or 0.0)
+                self.highest_sent = max(self.highest_sent, more)
             case events.Overdue():
                 if self.alive and self.acknowledged.highest < self.lowest_outstanding():
                     self.flow = self.flow.overdue(self.in_flight, self.acknowledged.count)

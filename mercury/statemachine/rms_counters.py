@@ -114,6 +114,13 @@ class RmsCounters:
         )
         return "".join("01"[factor] for factor in factors)
 
+    def asks_final(self, policy: SourcePolicy) -> bool:
+        """Whether the destination may acknowledge at CloseSequence only (LIVE-07), which goes beside the messages."""
+        silent = self.state is RmsState.SENDING_LAST and not self.acknowledged and not self.abandoned
+        whole = self.highest_sent == self.last_number and not self.moved
+        asks = policy.close and policy.close_unacknowledged_after is not None and self.rm is RmVersion.RM11
+        return silent and whole and asks and self.failure is None
+
     def work(self, policy: SourcePolicy) -> RmsWork | None:
         """What is to be put on the wire in this state; whether it is due is another question."""
         if self.failure is not None:
@@ -125,7 +132,7 @@ class RmsCounters:
                 return RmsWork.TRANSMIT
             case RmsState.SENDING_LAST:
                 abandons = self.abandoned and self.rm is RmVersion.RM11
-                return RmsWork.CLOSE if abandons else RmsWork.TRANSMIT
+                return RmsWork.CLOSE if abandons or self.asks_final(policy) else RmsWork.TRANSMIT
             case RmsState.ENDING:
                 closes = self.rm is RmVersion.RM11 and not self.closed
                 if self.unanswered and not self.abandoned:

@@ -154,7 +154,7 @@ RMS = read_table(
         RmsState.IDLE: "nothing; when idle for long, end",
         RmsState.SENDING: "(re)transmit due messages",
         RmsState.SENDING_LAST: "(re)transmit due messages; WS-RM 1.0: a bare LastMessage when all before it is "
-        "acknowledged; WS-RM 1.1, to abandon the rest: CloseSequence",
+        "acknowledged; WS-RM 1.1, to abandon the rest, or when all is sent and nothing was ever acknowledged: CloseSequence",
         RmsState.ENDING: "WS-RM 1.1: CloseSequence while not C, then TerminateSequence; WS-RM 1.0: TerminateSequence",
         RmsState.ENDED: "nothing; answers CloseSequence and TerminateSequence",
     },

@@ -15,13 +15,18 @@ def waits_for(machine: RmsCounters, policy: SourcePolicy, now: float) -> str | N
         return f"CreateSequence was sent {machine.control_attempts} times and is not answered"
     if machine.state is RmsState.ENDING and machine.control_attempts > 1:
         return f"the end was told {machine.control_attempts} times and is not answered"
-    if machine.outstanding and machine.flow.size == 1:
+    if machine.outstanding and machine.acknowledged and machine.flow.size == 1:
         lowest = machine.lowest_outstanding()
         return f"the destination takes only the next message: one at a time is sent, number {lowest} is next"
     silent = now - machine.last_heard
     if machine.in_flight and silent > 2 * policy.retransmission.base:
         said = f"{machine.in_flight} messages are sent and not acknowledged; nothing was heard for {silent:.0f} s"
-        return f"{said}; the destination may acknowledge only at the end" if not machine.acknowledged else said
+        if machine.acknowledged:
+            return said
+        said += "; the destination may acknowledge only at the end"
+        if machine.last_number > machine.highest_sent:
+            said += f", and no more is sent before: source.window ({policy.window}) must take the whole sequence"
+        return said
     if machine.crowded(policy):
         return f"{machine.unanswered} requests wait for their responses, as many as source.max_unanswered allows"
     return None

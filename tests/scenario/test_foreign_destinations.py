@@ -194,3 +194,48 @@ def test_each_further_create_sequence_that_is_sent_anew_waits_longer_and_the_lim
     story.pair.advance(60)
     assert story.pair.count("CreateSequence") == 8
     assert story.client.buried() == [("one", "not delivered")]
+
+
+# --- acknowledgements at CloseSequence only --------------------------------------------------------------------------
+
+
+def test_a_destination_that_acknowledges_only_at_close_is_asked_when_all_is_sent_and_the_time_is_over() -> None:
+    # LIVE-07: it answers AckRequested with nothing.
+    theirs = Theirs(RM11_SOAP12, "one", "two", close_unacknowledged_after=60.0, end_attempts=1)
+    theirs.link.close()
+    theirs.pass_by(50)
+    assert "CloseSequence" not in theirs.pair.seen
+    theirs.pass_by(30)
+    assert "CloseSequence" in theirs.pair.seen
+    theirs.pass_by(120)
+    assert theirs.pair.client.source().machine.alive, "asking does not count as telling the end"
+    theirs.acknowledge((1, 2), final=True)
+    assert theirs.pair.client.source().machine.state is RmsState.ENDING
+
+
+def test_what_the_final_acknowledgement_of_a_silent_destination_leaves_out_moves_to_a_successor() -> None:
+    theirs = Theirs(RM11_SOAP12, "one", "two", close_unacknowledged_after=60.0)
+    theirs.link.close()
+    theirs.pass_by(90)
+    theirs.acknowledge((1, 1), final=True)
+    first, second = theirs.pair.client.sources()
+    assert first.machine.moved.as_tuples() == ((2, 2),)
+    assert second.machine.last_number == 1
+
+
+@pytest.mark.parametrize("changes", [{"close_unacknowledged_after": None}, {"close": False}, {"window": 1}], ids=str)
+def test_close_sequence_does_not_go_first_where_the_policy_forbids_it_or_not_all_is_sent(
+    changes: dict[str, object],
+) -> None:
+    theirs = Theirs(RM11_SOAP12, "one", "two", **changes)
+    theirs.link.close()
+    theirs.pass_by(200)
+    assert "CloseSequence" not in theirs.pair.seen
+
+
+def test_close_sequence_does_not_go_first_when_something_was_acknowledged() -> None:
+    theirs = Theirs(RM11_SOAP12, "one", "two")
+    theirs.link.close()
+    theirs.acknowledge((1, 1))
+    theirs.pass_by(200)
+    assert "CloseSequence" not in theirs.pair.seen

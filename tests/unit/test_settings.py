@@ -232,6 +232,7 @@ def test_values_that_do_not_go_together_are_told(environment: dict[str, str], me
 FIGURES = {
     "source.window": ("0", "-4"),
     "source.end_attempts": ("0",),
+    "source.close_unacknowledged_after": ("0", "-1"),
     "source.expires": ("0",),
     "source.inactivity_timeout": ("-1",),
     "source.idle_timeout": ("-1",),
