@@ -39,7 +39,7 @@ class Draft:
         if not isinstance(body, CreateSequence) or message_id is None:
             return None
         offered = body.offer.identifier if body.offer is not None else None
-        return create_key(message_id, body.acks_to.address, arrival.service, offered, arrival.owner)
+        return create_key(message_id, body.acks_to.address, arrival.service, offered, arrival.sender)
 
     def anew(self) -> Draft:
         """The same arrival with nothing decided."""

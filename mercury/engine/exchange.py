@@ -6,6 +6,7 @@ import enum
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from mercury.storage.networks import network_of
 from mercury.storage.records import SequenceKey
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 
@@ -67,6 +68,11 @@ class Arrival:
     @property
     def owner(self) -> str:
         """Whose quota a sequence that is made by it counts against."""
+        return self.identity or network_of(self.peer)
+
+    @property
+    def sender(self) -> str:
+        """By whom a repeated CreateSequence is known (`create_key`)."""
         return self.identity or self.peer
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import sys
 from typing import Protocol
 
 from mercury.settings import HttpSettings
+from mercury.storage.networks import network_of
 
 log = logging.getLogger("mercury.http")
 
@@ -65,7 +65,7 @@ class Connections:
         :param host: the peer's IP address.
         :returns: why it is refused; ``None`` = it is taken, and `remove` must be called at its end.
         """
-        address = _counted(host)
+        address = network_of(host)
         count = self._counts.get(address, 0)
         if count >= self.settings.max_connections_per_address:
             return self._tell(f"too many connections from one address (http.max_connections_per_address = {count})")
@@ -111,19 +111,6 @@ class Connections:
 
 def _deadline(connection: Connection) -> float:
     return connection.deadline
-
-
-def _counted(host: str) -> str:
-    """What an address counts for: an IPv6 host has a whole /64 network at its disposal."""
-    if ":" not in host:
-        return host
-    try:
-        address = ipaddress.IPv6Address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.IPv6Network((address, 64), strict=False))
 
 
 def _descriptors() -> int:

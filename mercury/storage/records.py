@@ -18,6 +18,7 @@ from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
+from mercury.storage.networks import network_of
 
 T = TypeVar("T")
 
@@ -193,12 +194,12 @@ class RmsRecord:
 
 
 @lru_cache(maxsize=4096)
-def create_key(message_id: str, acks_to: str, service: str | None, offered: str | None, owner: str) -> str:
+def create_key(message_id: str, acks_to: str, service: str | None, offered: str | None, sender: str) -> str:
     """By what a repeated CreateSequence is known (RM-CS-13): all of these agree, or it asks for another sequence.
 
     MessageID and AcksTo alone do not tell two clients apart: both may be chosen badly, and AcksTo is often anonymous.
     """
-    return hashlib.sha256("\0".join((message_id, acks_to, service or "", offered or "", owner)).encode()).hexdigest()
+    return hashlib.sha256("\0".join((message_id, acks_to, service or "", offered or "", sender)).encode()).hexdigest()
 
 
 @dataclass(kw_only=True)
@@ -235,15 +236,16 @@ class RmdRecord:
 
     @property
     def owner(self) -> str:
-        """Whose quota it counts against: the identity where one is known, else the network address."""
-        return self.identity or self.peer
+        """Whose quota it counts against: the identity where one is known, else the network address (`network_of`)."""
+        return self.identity or network_of(self.peer)
 
     @property
     def create_key(self) -> str | None:
         """What a repetition of its CreateSequence has in common with it; see `create_key`."""
         if self.create_message_id is None:
             return None
-        return create_key(self.create_message_id, self.acks_to.address, self.service, self.offered, self.owner)
+        sender = self.identity or self.peer
+        return create_key(self.create_message_id, self.acks_to.address, self.service, self.offered, sender)
 
     def copy(self) -> RmdRecord:
         own = shallow(self)

@@ -289,6 +289,15 @@ def test_one_peer_can_not_take_the_sequences_of_all() -> None:
     assert create(node, foreign, "192.0.2.2") == "CreateSequenceResponse"
 
 
+def test_addresses_of_one_ipv6_network_are_one_peer() -> None:
+    node, foreign = server(max_sequences_per_peer=2), Foreign()
+    made = [create(node, foreign, f"2001:db8::{host}") for host in (1, 2, 3)]
+    assert made == ["CreateSequenceResponse"] * 2 + ["fault CreateSequenceRefused"]
+    assert create(node, foreign, "2001:db8:0:1::1") == "CreateSequenceResponse"
+    same = [post(node, foreign.create(message_id="urn:same"), peer=f"2001:db8:0:2::{host}") for host in (1, 2)]
+    assert identifier_in(same[0]) != identifier_in(same[1]), "two clients of one network never share a sequence"
+
+
 @pytest.mark.parametrize("limit", ["max_sequences_per_peer", "max_sequences"])
 def test_the_newest_use_wins_over_the_oldest_idle_sequence(limit: str) -> None:
     """LIVE-11: clients that end without TerminateSequence never fill an endpoint."""
