@@ -66,6 +66,8 @@ class HttpSettings:
     #: Bytes of a request's URL, and of its header in all.
     max_request_line: int = 8 * 1024
     max_header_bytes: int = 64 * 1024
+    #: Fields of the header of a request: each costs many times its bytes.
+    max_header_fields: int = 100
     #: Connections that are taken at once, and of them from one address: an IPv4 address or an IPv6 /64 network.
     max_connections: int = 512
     max_connections_per_address: int = 256
@@ -90,6 +92,7 @@ class HttpSettings:
         above(0, timeout=self.timeout, receive_timeout=self.receive_timeout, idle_timeout=self.idle_timeout)
         above(0, first_byte_timeout=self.first_byte_timeout, header_timeout=self.header_timeout)
         at_least(64, max_request_line=self.max_request_line, max_header_bytes=self.max_header_bytes)
+        at_least(8, max_header_fields=self.max_header_fields)
         at_least(1, max_connections=self.max_connections, max_receiving_bytes=self.max_receiving_bytes)
         at_least(1, max_connections_per_address=self.max_connections_per_address)
         at_least(0, back_channel_wait=self.back_channel_wait, shutdown_deadline=self.shutdown_deadline)

@@ -8,7 +8,7 @@ from mercury.engine.exchange import Arrival, Waiting
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, CreateSequence, EndpointReference
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion
-from mercury.storage.records import create_key
+from mercury.storage.callers import create_key
 from mercury.wire.envelope import Envelope
 
 #: Writes a reply, given where it goes and its MessageID.

@@ -6,7 +6,7 @@ import enum
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from mercury.storage.networks import network_of
+from mercury.storage.callers import network_of
 from mercury.storage.records import SequenceKey
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 

@@ -8,7 +8,7 @@ import sys
 from typing import Protocol
 
 from mercury.settings import HttpSettings
-from mercury.storage.networks import network_of
+from mercury.storage.callers import network_of
 
 log = logging.getLogger("mercury.http")
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import enum
 import math
+from collections.abc import Sized
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import httptools
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -26,7 +28,7 @@ LINGER_BYTES = 4 * 1024 * 1024
 #: Seconds after the deadline for a body until the connection is refused here: an endpoint refuses it with a fault.
 GRACE = 1.0
 #: Requests that a connection may send ahead of their answers.
-MAX_PIPELINED = 32
+MAX_PIPELINED = 8
 #: Where a server's state keeps the connections of all protocols that belong to it.
 _CONNECTIONS = "mercury_connections"
 
@@ -69,11 +71,13 @@ class Http11Protocol(HttpToolsProtocol):
         self._connections = connections_of(server_state)
         self._settings = settings = self._connections.settings
         self._max_line, self._max_head = settings.max_request_line, settings.max_header_bytes
+        self._max_fields = settings.max_header_fields
         #: When what is being waited for must have come, and when what has been written must have been read.
         self._read_deadline = self._write_deadline = math.inf
         self._reading = Reading.NOTHING
         #: Bytes of the header that is being read: of whole fields, and of what has not become one yet.
         self._head_bytes = self._pending = 0
+        self._fields = 0
         self._breach: _Breach | None = None
         self._extensions: dict[str, Any] | None = None
         self._outlet: _Outlet | None = None
@@ -88,6 +92,7 @@ class Http11Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._outlet = _Outlet(self)
+        self.flow = _Flow(transport, self.pipeline)
         reason = self._connections.admit(self, self.client[0] if self.client else "")
         if reason is not None:
             self._ended = True
@@ -147,6 +152,7 @@ class Http11Protocol(HttpToolsProtocol):
         if self._reading is not Reading.NOTHING and self.transport.can_write_eof():
             # A connection that is closed with unread data is reset, and the peer may never see the answer.
             self._ended = True
+            self.pipeline.clear()
             self.flow.resume_reading()
             self.transport.write_eof()
         else:
@@ -213,7 +219,7 @@ class Http11Protocol(HttpToolsProtocol):
         if self._extensions is not None:
             self.scope["extensions"] = self._extensions
         self._reading = Reading.HEAD
-        self._head_bytes = self._pending = 0
+        self._head_bytes = self._pending = self._fields = 0
         self._read_deadline = self.loop.time() + self._settings.header_timeout
 
     def on_url(self, url: bytes) -> None:
@@ -226,6 +232,9 @@ class Http11Protocol(HttpToolsProtocol):
         self._head_bytes += len(name) + len(value) + 4
         if self._head_bytes > self._max_head:
             self._exceeded(431, f"the header of the request has more than {self._max_head} bytes")
+        self._fields += 1
+        if self._fields > self._max_fields:
+            self._exceeded(431, f"the header of the request has more than {self._max_fields} fields")
         if self._reading is Reading.HEAD:  # a trailer says nothing that is used
             name = name.lower()
             if name == b"expect" and value.lower() == b"100-continue":
@@ -241,7 +250,7 @@ class Http11Protocol(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             self._exceeded(503, f"more than {MAX_PIPELINED} requests ahead of their answers")
         self._reading = Reading.BODY
-        self._head_bytes = self._pending = 0
+        self._head_bytes = self._pending = self._fields = 0
         self._read_deadline = self.loop.time() + self._settings.receive_timeout + GRACE
         super().on_headers_complete()
         if self.cycle is not None:
@@ -283,12 +292,12 @@ class Http11Protocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self._ended or self.transport.is_closing():
             return
-        self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
         elif self._reading is Reading.NOTHING:
             self._read_deadline = self.loop.time() + self._settings.idle_timeout
+        self.flow.resume_reading()
 
     def _refuse(self, status: int, reason: str) -> None:
         """Answer what is being received without the application, and close."""
@@ -315,6 +324,21 @@ class Http11Protocol(HttpToolsProtocol):
             headers.append((b"retry-after", b"1"))
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
         self.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)
+
+
+class _Flow(FlowControl):
+    """Nothing is read while a whole request waits for the answer to the one before it.
+
+    :param waiting: the requests that wait.
+    """
+
+    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        if not self._waiting:
+            super().resume_reading()
 
 
 class _Outlet:

@@ -18,7 +18,7 @@ from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
-from mercury.storage.networks import network_of
+from mercury.storage.callers import create_key, network_of
 
 T = TypeVar("T")
 
@@ -191,15 +191,6 @@ class RmsRecord:
         machine.acknowledged = machine.acknowledged.copy()
         machine.moved = machine.moved.copy()
         return own
-
-
-@lru_cache(maxsize=4096)
-def create_key(message_id: str, acks_to: str, service: str | None, offered: str | None, sender: str) -> str:
-    """By what a repeated CreateSequence is known (RM-CS-13): all of these agree, or it asks for another sequence.
-
-    MessageID and AcksTo alone do not tell two clients apart: both may be chosen badly, and AcksTo is often anonymous.
-    """
-    return hashlib.sha256("\0".join((message_id, acks_to, service or "", offered or "", sender)).encode()).hexdigest()
 
 
 @dataclass(kw_only=True)

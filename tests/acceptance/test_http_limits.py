@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mercury import Mercury, Settings
+from mercury.engine.peers import TlsSettings
+from mercury.service.http11 import MAX_PIPELINED
+from mercury.service.serving import BackgroundServer
 from mercury.settings import HttpSettings
 from tests.acceptance.processes import PATIENCE, Serving, eventually, get
 from tests.acceptance.test_endpoint import DESK, SOAP12, Reply, create_sequence, exchange, head, read_reply
@@ -80,6 +86,56 @@ def test_header_above_the_limit_is_refused_with_431_before_it_is_buffered(piece:
     assert reply.status == 431
     assert reply.headers["connection"] == "close"
     assert sent < 5 * MIB
+
+
+def test_fields_above_their_number_are_refused_with_431_whatever_they_are_for() -> None:
+    with served(max_header_fields=10) as address:
+        for offer in ("", "Connection: upgrade\r\nUpgrade: h2c\r\n"):
+            own = 1 + offer.count("\r\n")
+            for fields, status in ((10, 200), (11, 431)):
+                with connect(address) as peer:
+                    more = "A:\r\n" * (fields - own)
+                    peer.sendall(f"GET /healthz HTTP/1.1\r\nHost: x\r\n{offer}{more}\r\n".encode())
+                    assert read_reply(peer).status == status, (offer, fields)
+        with connect(address) as peer:  # before the header is at its end
+            peer.sendall(b"POST /services/desk HTTP/1.1\r\n" + b"A:\r\n" * 12)
+            assert read_reply(peer).status == 431
+
+
+def test_what_comes_behind_a_request_that_waits_for_the_answer_before_it_stays_unread() -> None:
+    going_on = threading.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
+        await receive()
+        watches: list[asyncio.Future[Any]] = []
+        if scope["path"] == "/held":
+            while not going_on.is_set():  # whether the peer is still there: uvicorn reads on for that
+                watches.append(asyncio.ensure_future(receive()))
+                await asyncio.sleep(0.01)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+        await asyncio.gather(*watches)
+
+    background = BackgroundServer("127.0.0.1", 0, TlsSettings())
+    background.start(app, HttpSettings(shutdown_deadline=1.0))  # type: ignore[arg-type]
+    host, port = background.url.removeprefix("http://").split(":")
+    try:
+        with connect((host, int(port))) as peer:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            peer.sendall(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n")
+            for _ in range(MAX_PIPELINED + 1):
+                time.sleep(0.005)
+                peer.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            going_on.set()
+            received = b""
+            while received.count(b"HTTP/1.1 ") < 2 + MAX_PIPELINED:
+                piece = peer.recv(65536)
+                assert piece, received
+                received += piece
+        assert received.count(b"HTTP/1.1 200 ") == 2 + MAX_PIPELINED
+    finally:
+        background.stop()
 
 
 def test_name_of_a_field_without_end_is_refused_with_431() -> None:

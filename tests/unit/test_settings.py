@@ -273,6 +273,7 @@ FIGURES = {
     "http.idle_timeout": ("0",),
     "http.max_request_line": ("10",),
     "http.max_header_bytes": ("0",),
+    "http.max_header_fields": ("0", "7"),
     "http.max_connections": ("0",),
     "http.max_connections_per_address": ("0",),
     "http.max_receiving_bytes": ("0",),
