@@ -12,9 +12,11 @@ from mercury import ConfigurationError, HttpRequest, Mercury, Peer, Service, Set
 from mercury.engine.peers import Peers, TlsSettings
 from mercury.engine.transport import HttpTransport
 from mercury.settings import HttpSettings
+from mercury.wire.envelope import HttpMessage
 from tests.acceptance.app import Note
 from tests.acceptance.processes import MERCURY as COMMAND
 from tests.acceptance.processes import PATIENCE, Running, eventually, mercury
+from tests.scenario.foreign import Foreign
 from tests.unit.engine.test_transport import MESSAGE, OK, Server
 
 
@@ -97,6 +99,32 @@ def test_connection_over_tls_is_kept_until_something_comes_unasked(certificates:
     finally:
         transport.close()
         server.close()
+
+
+def test_another_certificate_cannot_use_my_sequence(certificates: Path) -> None:
+    server, url = served(certificates, [], mutual=True)
+    foreign = Foreign()
+
+    def post(name: str, message: HttpMessage) -> bytes:
+        files = {"client_cert": f"{name}.pem", "client_key": f"{name}.key", "ca_file": "ca.pem"}
+        peer = Peer(**{key: str(certificates / file) for key, file in files.items()})
+        transport = HttpTransport(PATIENCE, peers=Peers(None, peer))
+        try:
+            return transport.post(url, message).body
+        finally:
+            transport.close()
+
+    try:
+        created = post("client", foreign.create())
+        mine = created.split(b"Identifier>", 1)[1].split(b"</", 1)[0].decode()
+        post("server", foreign.create(follows=mine))  # a certificate of the same authority, with another subject
+        for forged in (foreign.note(mine, 1), foreign.terminate(mine, message_id="urn:end"), foreign.close(mine, 1)):
+            assert b"UnknownSequence" in post("server", forged)
+        reply = post("client", foreign.alone(foreign.ack_requested(mine)))
+        assert b"SequenceAcknowledgement" in reply
+        assert b"Final" not in reply
+    finally:
+        server.stop()
 
 
 def test_settings_are_used_for_peers_that_are_not_named(certificates: Path) -> None:
