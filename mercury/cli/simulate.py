@@ -51,7 +51,7 @@ def simulate(
             {"seed": report.seed, "violations": list(report.violations)} for report in found if report.violations
         ],
     }
-    show(output, value, lambda: _tell(summary, found))
+    show(output, value, lambda: _tell(summary, found, messages, sqlite=sqlite))
     if summary.violations:
         raise typer.Exit(FAILED)
 
@@ -74,9 +74,13 @@ def _run(
     return summary, found
 
 
-def _tell(summary: Summary, found: list[SeedReport]) -> None:
+def _tell(summary: Summary, found: list[SeedReport], messages: int, *, sqlite: bool) -> None:
+    from mercury.simulation.scenario import scenario_of
+
     out = console()
     for report in found:
+        for option in scenario_of(report.seed, messages=messages, statements=sqlite).describe():
+            out.print(option, markup=False)
         for violation in report.violations:
             out.print(f"seed {report.seed}: {violation}", markup=False)
     out.print(f"{summary.seeds} seeds, {summary.messages} messages, {summary.requests} requests on the wire")

@@ -66,7 +66,7 @@ class SimulatedApplication:
     def _ask(self, context: MessageContext, payload: Payload) -> Payload:
         self._stumble()
         self._write(context.transaction, payload.xml)
-        if refuses(_number(payload.xml)):
+        if refuses(number_of(payload.xml)):
             raise ApplicationFault("no", code="Refused")  # what was written must be undone with it
         return Payload(b"<answer>" + payload.xml + b"</answer>")
 
@@ -116,5 +116,6 @@ def _key(xml: bytes) -> str:
     return xml.split(b'key="', 1)[1].split(b'"', 1)[0].decode()
 
 
-def _number(xml: bytes) -> int:
+def number_of(xml: bytes) -> int:
+    """The number in a `body`."""
     return int(xml.split(b' n="', 1)[1].split(b'"', 1)[0])

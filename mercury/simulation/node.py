@@ -19,6 +19,7 @@ from mercury.simulation.faults import FaultyStore, SimulatedCrash
 from mercury.simulation.network import Network, OnReply
 from mercury.simulation.scenario import Flow, Scenario
 from mercury.simulation.stores import Interruptions, NodeStore
+from mercury.simulation.variation import Variation
 from mercury.simulation.world import World
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.storage.api import Topic
@@ -27,6 +28,8 @@ from mercury.wire.encode import encode
 from mercury.wire.envelope import HttpMessage
 
 TOPICS = tuple(Topic)
+#: Seconds between two looks at the clock, where clocks are set.
+CLOCK_LOOK = 1.0
 
 
 class Worker(Protocol):
@@ -85,7 +88,32 @@ class Node:
         self._chance = Random(world.random.getrandbits(64))  # noqa: S311  replayable on purpose
         self._healed = False
         self._life: _Life | None = None
+        #: By how much its clock is wrong, in seconds.
+        self._wrong_by = 0.0
         network.join(self.host, self)
+
+    # --- its clock -------------------------------------------------------------------------------------------------
+
+    @property
+    def _now(self) -> float:
+        """What its clock shows."""
+        return self._world.now + self._wrong_by
+
+    @property
+    def _poll(self) -> float | None:
+        """Seconds after which it looks for what nothing announces."""
+        return CLOCK_LOOK if self._scenario.variation is Variation.CLOCK else self.store.poll
+
+    def plan_clock_steps(self, horizon: float) -> None:
+        """Set the clock back and forth at random times within ``horizon`` seconds."""
+        for _ in range(4):
+            by = self._chance.choice((-3600.0, -60.0, -5.0, 5.0, 60.0, 3600.0))
+            self._world.after(self._chance.uniform(0.0, horizon), lambda by=by: self._set_clock(by))  # type: ignore[misc]
+
+    def _set_clock(self, by: float) -> None:
+        self._wrong_by += by
+        self._world.log(f"{self.host} sets its clock by {by:g} s")
+        self._plan_work(0.0)
 
     # --- life and death --------------------------------------------------------------------------------------------
 
@@ -108,6 +136,7 @@ class Node:
             listener=application,
             ids=SeededIds(self._chance),
             settings=EngineSettings(addresses=AddressPolicy(("*",)), lease=5.0, number_batch=7, invoke_batch=5),
+            monotonic=lambda: self._world.now,
         )
         workers: dict[Topic, Worker] = {
             Topic.RMS: engine.source,
@@ -166,12 +195,14 @@ class Node:
             expects_response=flow.in_out,
             callback="answer" if flow.in_out else None,
             correlation=f"{flow.key}/{number}",
-            created_at=self._world.now,
+            created_at=self._now,
         )
         rows = [row]
         if number in flow.ends_after or number == flow.messages:
             end_id = f"urn:{flow.key}:end{number}"
-            rows.append(OutboundMessage(message_id=end_id, channel=channel, kind=OutboundKind.END))
+            abandons = flow.abandons and number != flow.messages
+            kind = OutboundKind.ABANDON if abandons else OutboundKind.END
+            rows.append(OutboundMessage(message_id=end_id, channel=channel, kind=kind))
         try:
             with life.store.transaction() as tx:
                 for each in rows:
@@ -209,7 +240,7 @@ class Node:
             return
         waiting, life.arrivals, life.receiving = life.arrivals, [], False
         try:
-            answers = life.engine.receive([arrival for arrival, _ in waiting], self._world.now)
+            answers = life.engine.receive([arrival for arrival, _ in waiting], self._now)
         except SimulatedCrash:
             self.crash()
             return
@@ -263,12 +294,14 @@ class Node:
             self.crash()
 
     def _turn(self, life: _Life) -> None:
-        now = self._world.now
+        now = self._now
         called, life.called = life.called, set()
         # What became due since by a commit was called for by it.
         topics = [topic for topic in TOPICS if topic in called or life.due.get(topic, 0.0) <= now]
         self._chance.shuffle(topics)
         try:
+            if self._poll is not None:
+                life.engine.clock.run_once(now)
             for topic in topics:
                 step = life.workers[topic].run_once(now)
                 self._post(life, step.posts)
@@ -280,8 +313,8 @@ class Node:
             return
         life.due = {topic: self._due_at(life, topic) for topic in TOPICS}
         earliest = min(life.due.values())
-        if self.store.poll is not None:
-            earliest = min(earliest, now + self.store.poll)
+        if self._poll is not None:
+            earliest = min(earliest, now + self._poll)
         if earliest < math.inf and self._life is life:
             self._plan_work(max(0.01, earliest - now))
 
@@ -309,7 +342,7 @@ class Node:
             return
         self._world.log(f"{self.host} is answered {http.status}, {len(http.body)} bytes")
         try:
-            arrival = life.engine.answered(outgoing, http, self._world.now)
+            arrival = life.engine.answered(outgoing, http, self._now)
         except SimulatedCrash:
             self.crash()
             return
@@ -320,6 +353,6 @@ class Node:
         if life is not self._life:
             return
         try:
-            life.engine.failed(outgoing, error, self._world.now)
+            life.engine.failed(outgoing, error, self._now)
         except SimulatedCrash:
             self.crash()

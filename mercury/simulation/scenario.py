@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from mercury.simulation.variation import Variation, variation_of, varied_destination, varied_flow
 from mercury.statemachine.policy import (
     AcknowledgeAt,
     DestinationPolicy,
@@ -65,6 +66,8 @@ class Flow:
     pace: float
     #: After how many messages the application ends the sequence, to go on with a successor.
     ends_after: tuple[int, ...] = ()
+    #: These ends abandon what is not acknowledged.
+    abandons: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +83,13 @@ class Scenario:
     #: Chance that several arrivals wait together for one commit.
     batching: float
     back_channel_wait: float
+    variation: Variation = Variation.NONE
     lines: list[str] = field(default_factory=list)
 
     def describe(self) -> list[str]:
         """The whole scenario, for a person who replays a seed."""
-        shown = [f"seed {self.seed}, {self.nodes} nodes", str(self.network), str(self.node), str(self.destination)]
+        shown = [f"seed {self.seed}, {self.nodes} nodes, variation: {self.variation.value}"]
+        shown += [str(self.network), str(self.node), str(self.destination)]
         return shown + [str(flow) for flow in self.flows]
 
 
@@ -106,13 +111,17 @@ def scenario_of(seed: int, *, messages: int = 100, statements: bool = False) -> 
         # By a chance of its own: the rest of a seed is the same over every store.
         crash_at_statement=Random(-seed - 1).choice((0.0, 0.0002, 0.001)) if statements else 0.0,  # noqa: S311
     )
+    variation = variation_of(seed)
+    options = Random(-seed - 2)  # noqa: S311  of their own: the rest of a seed is as in the default world
+    flows = tuple(varied_flow(variation, flow, options) for flow in _flows(chance, nodes, messages))
     return Scenario(
         seed=seed,
         nodes=nodes,
-        flows=_flows(chance, nodes, messages),
+        variation=variation,
+        flows=flows,
         network=network,
         node=faults if not quiet else NodeFaults(),
-        destination=_destination(chance),
+        destination=varied_destination(variation, _destination(chance), options),
         batching=chance.choice((0.0, 0.3, 0.8)),
         back_channel_wait=chance.choice((0.0, 0.05, 1.0)),
     )

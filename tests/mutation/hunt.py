@@ -1,6 +1,6 @@
 """Simulate seeds until one shows a violation: exit code 1 when one does, 0 when none does.
 
-``python -m tests.mutation.hunt FIRST END`` takes the seeds from FIRST up to END, END excluded.
+``python -m tests.mutation.hunt FIRST END STEP`` takes every STEPth seed from FIRST up to END, END excluded.
 """
 
 from __future__ import annotations
@@ -26,4 +26,4 @@ def main(seeds: range) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(range(int(sys.argv[1]), int(sys.argv[2]))))
+    raise SystemExit(main(range(*map(int, sys.argv[1:]))))

@@ -102,6 +102,43 @@ SIMULATED = (
         ),
         seeds=range(40, 200),
     ),
+    # The next ones show themselves in varied worlds only.
+    Mutant(
+        "a doubt that counts as certainty",
+        (
+            Change(
+                "mercury/statemachine/rms.py",
+                "yield effects.Failed(reason, never_sent.as_tuples(), in_doubt.as_tuples())",
+                "yield effects.Failed(reason, left, ())",
+            ),
+        ),
+        seeds=range(17, 100, 27),
+    ),
+    Mutant(
+        "at most once that repeats",
+        (
+            Change(
+                "mercury/engine/invocation.py",
+                "if assurance is DeliveryAssurance.AT_LEAST_ONCE:",
+                "if assurance is not DeliveryAssurance.EXACTLY_ONCE:",
+            ),
+        ),
+        seeds=range(5, 200, 27),
+    ),
+    Mutant(
+        "a clock that is set back",
+        (
+            Change(
+                "mercury/statemachine/retransmission.py",
+                "return due <= now or due > now + longest",
+                "return due <= now",
+            ),
+            Change(
+                "mercury/engine/clock.py", "found = self._parts.store.bring_forward(now, self._pauses())", "found = 0"
+            ),
+        ),
+        seeds=range(26, 200, 27),
+    ),
 )
 
 #: Attributes are not counted before they are parsed, only while.

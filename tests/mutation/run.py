@@ -56,8 +56,12 @@ def take_out(mutant: Mutant, tree: Path) -> None:
 def command(mutant: Mutant) -> list[str]:
     """What must fail."""
     if mutant.seeds:
-        return [sys.executable, "-m", "tests.mutation.hunt", str(mutant.seeds.start), str(mutant.seeds.stop)]
+        return [sys.executable, "-m", "tests.mutation.hunt", *_numbers(mutant.seeds)]
     return [sys.executable, "-m", "pytest", "-q", "-x", "-rf", "-p", "no:cacheprovider", mutant.test]
+
+
+def _numbers(seeds: range) -> tuple[str, str, str]:
+    return str(seeds.start), str(seeds.stop), str(seeds.step)
 
 
 def environment(tree: Path) -> dict[str, str]:

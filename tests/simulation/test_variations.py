@@ -1,0 +1,76 @@
+"""Worlds that differ from the default one in one thing, each with what holds in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from mercury.simulation.run import run_seed
+from mercury.simulation.scenario import scenario_of
+from mercury.simulation.variation import VARIED, Variation, misplaced, variation_of
+from mercury.statemachine.messages import IncompleteSequenceBehavior
+from mercury.statemachine.policy import DeliveryAssurance
+
+SENT = [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("variation", VARIED, ids=lambda variation: variation.value)
+def test_varied_worlds_show_no_violation(variation: Variation) -> None:
+    seeds = [seed for seed in range(100) if variation_of(seed) is variation][:3]
+    reports = [run_seed(seed, messages=60) for seed in seeds]
+    assert [(report.seed, report.violations) for report in reports if report.violations] == []
+    assert all(report.messages >= 60 for report in reports)
+
+
+def test_two_of_three_seeds_keep_the_default_world() -> None:
+    varied = [variation_of(seed) for seed in range(90)]
+    assert varied.count(Variation.NONE) == 60
+    assert {varied.count(variation) for variation in VARIED} == {30 // len(VARIED), 30 // len(VARIED) + 1}
+
+
+def test_a_world_tells_its_options() -> None:
+    for seed in range(30):
+        scenario = scenario_of(seed)
+        assert f"variation: {scenario.variation.value}" in scenario.describe()[0]
+        assert scenario == scenario_of(seed)
+
+
+def test_the_varied_worlds_have_what_they_are_named_for() -> None:
+    worlds = [scenario_of(seed) for seed in range(600)]
+    assert {world.destination.assurance for world in worlds} == set(DeliveryAssurance)
+    assert {world.variation for world in worlds if not world.destination.in_order} == {Variation.UNORDERED}
+    behaviors = {world.destination.incomplete_behavior for world in worlds}
+    assert behaviors == {None, *IncompleteSequenceBehavior}
+    flows = {
+        variation: [flow for world in worlds if world.variation is variation for flow in world.flows]
+        for variation in VARIED
+    }
+    assert not any(flow.policy.offer for flow in flows[Variation.NO_OFFER])
+    assert any(flow.in_out and not flow.listening for flow in flows[Variation.NO_OFFER])
+    assert all(flow.policy.retransmission.max_attempts for flow in flows[Variation.RETRY_LIMIT])
+    assert all(flow.policy.expires for flow in flows[Variation.EXPIRY])
+    assert all(flow.abandons for flow in flows[Variation.ABANDONMENT])
+
+
+@pytest.mark.parametrize(
+    ("variation", "handled", "right"),
+    [
+        (Variation.NONE, [b"1", b"2"], True),
+        (Variation.NONE, [b"1", b"3"], False),
+        (Variation.NONE, [b"1", b"1"], False),
+        (Variation.NONE, [b"1", b"?"], False),
+        (Variation.AT_LEAST_ONCE, [b"1", b"2", b"1", b"2", b"3"], True),
+        (Variation.AT_LEAST_ONCE, [b"1", b"3", b"2"], False),
+        (Variation.AT_MOST_ONCE, [b"1", b"3"], True),
+        (Variation.AT_MOST_ONCE, [b"1", b"1"], False),
+        (Variation.AT_MOST_ONCE, [b"3", b"1"], False),
+        (Variation.UNORDERED, [b"3", b"1"], True),
+        (Variation.UNORDERED, [b"3", b"3"], False),
+        (Variation.ABANDONMENT, [b"1", b"3"], True),
+        (Variation.ABANDONMENT, [b"3", b"1"], False),
+        (Variation.EXPIRY, [b"1", b"1"], False),
+    ],
+)
+def test_what_a_server_may_have_handled_depends_on_the_world(
+    variation: Variation, handled: list[bytes], right: bool
+) -> None:
+    assert (misplaced(variation, handled, SENT) is None) is right
