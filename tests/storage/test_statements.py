@@ -29,16 +29,24 @@ class Statements:
     def __init__(self, store: SqlStore) -> None:
         self.counts: Counter[str] = Counter()
         self.savepoints: Counter[str] = Counter()
+        self.commits: Counter[str] = Counter()
+        self._committed = 0
         self._said: list[str] = []
         event.listen(store.engine, "before_cursor_execute", self._count)
+        event.listen(store.engine, "commit", self._commit)
 
     def _count(self, _connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
         self._said.append(statement)
 
+    def _commit(self, _connection: Any) -> None:
+        self._committed += 1
+
     @contextmanager
     def during(self, what: str) -> Iterator[None]:
         self._said.clear()
+        committed = self._committed
         yield
+        self.commits[what] = self._committed - committed
         savepoints = [each for each in self._said if each.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK"))]
         self.counts[what] = len(self._said) - len(savepoints)
         self.savepoints[what] = len(savepoints)
@@ -111,8 +119,10 @@ def asking_side(store: SqlStore, number: int) -> Counter[str]:
     return statements.counts
 
 
-def answering_side(store: SqlStore, number: int) -> Counter[str]:
-    """The cost of so many requests and their responses at the server, whose exchanges are all held open."""
+def answering_side(store: SqlStore, number: int) -> tuple[Counter[str], Counter[str]]:
+    """The cost of so many requests and their responses at the server, whose exchanges are all held open: statements,
+    and transactions.
+    """
     pair, statements = Pair(MemoryStore(), store), Statements(store)
     pair.send(["first"], key=f"till {number}")
     pair.run(NOW)
@@ -131,12 +141,13 @@ def answering_side(store: SqlStore, number: int) -> Counter[str]:
         [Arrival(http=reply, url=URL, request=post) for reply, post in zip(arrivals, posts, strict=False)], NOW
     )
     _, acknowledging = pair.client.turn(NOW + 1)
+    assert [post.purpose for post in acknowledging].count(Purpose.ACKNOWLEDGEMENT) == 1  # for all of them
     with statements.during("responses acknowledged"):
         pair.carry([post for post in acknowledging if post.purpose is Purpose.ACKNOWLEDGEMENT], NOW + 1)
     assert store.due_rms(NOW + 1, 10) == []
     with statements.during("look for those that others have stored"):
         HeldWorker(pair.server.engine, pair.server.parking).run_once(NOW)
-    return statements.counts
+    return statements.counts, statements.commits
 
 
 def test_what_a_hundred_messages_cost_at_their_source_ten_cost_too(store: SqlStore) -> None:
@@ -162,9 +173,11 @@ def test_what_a_hundred_requests_and_responses_cost_at_the_client_ten_cost_too(s
 
 
 def test_what_a_hundred_held_exchanges_cost_at_the_server_ten_cost_too(store: SqlStore) -> None:
-    ten, hundred = answering_side(store, 10), answering_side(store, 100)
+    (ten, _), (hundred, commits) = answering_side(store, 10), answering_side(store, 100)
     looks = hundred.pop("look for those that others have stored"), ten.pop("look for those that others have stored")
     assert looks == (1, 0), "one question for all that are still held; with nothing held there is none"
     assert ten == hundred
     assert max(hundred.values()) <= BOUND, hundred
     assert min(hundred.values()) >= 1, hundred
+    for what in ("receive and hold", "invoke, number and release", "responses acknowledged"):
+        assert commits[what] == 1, what
