@@ -202,7 +202,9 @@ class Runtime:
                 answers = [self._hold(answer) for answer in answers]
             if others != self._others:
                 self._held.call()  # it may have looked before they were held
-            for (_, on_answer), answer in zip(waiting, answers, strict=True):
+            for (arrival, on_answer), answer in zip(waiting, answers, strict=True):
+                if arrival.request is not None:
+                    self._senders.stored(arrival.request)
                 self.post(list(answer.posts))
                 if on_answer is not None:
                     on_answer(answer)
@@ -242,14 +244,14 @@ class Runtime:
         for outgoing in posts:
             self._senders.put(outgoing)
 
-    def exchange(self, outgoing: Outgoing) -> None:
-        """One HTTP exchange, in a sender's thread."""
+    def exchange(self, outgoing: Outgoing) -> bool:
+        """One HTTP exchange, in a sender's thread; whether it has brought something for the committer."""
         try:
             reply = self._transport.post(outgoing.url, encode(outgoing.envelope))
         except TransportError as error:
             self.troubles.failed(outgoing.url, str(error), self._clock())
             self._engine.failed(outgoing, str(error), self._clock())
-            return
+            return False
         trouble = _trouble_with(reply)
         if trouble is None:
             self.troubles.worked(outgoing.url, self._clock())
@@ -258,14 +260,15 @@ class Runtime:
             reply = HttpMessage(b"", "", None, reply.status)  # somebody's error page is no answer (HTTP-02)
         arrival = self._engine.answered(outgoing, reply, self._clock())
         if arrival is None:
-            return
+            return False
         # A reply may wait as long as the committer needs: this is what slows the senders down to its pace.
         while not self._stopping.is_set():
             try:
                 self._arrivals.put((arrival, None), timeout=self._settings.poll)
-                return
+                return True
             except queue.Full:
                 continue
+        return False
 
     def turn(self, worker: Worker) -> Step:
         """One turn of a worker."""

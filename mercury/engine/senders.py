@@ -28,7 +28,7 @@ OPEN = 5.0
 class Senders:
     """Threads that post. Of two posts that say the same only one waits; a message that is being posted does not.
 
-    :param exchange: one HTTP exchange.
+    :param exchange: one HTTP exchange; whether it has brought something that is still to be stored: see `stored`.
     :param in_trouble: whether the last exchange with a URL failed.
     :param clock: seconds, monotonic.
     """
@@ -36,7 +36,7 @@ class Senders:
     def __init__(
         self,
         count: int,
-        exchange: Callable[[Outgoing], None],
+        exchange: Callable[[Outgoing], bool | None],
         in_trouble: Callable[[str], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -83,6 +83,11 @@ class Senders:
         with self._mutex:
             return slot in self._queued or self._is_open(slot)
 
+    def stored(self, outgoing: Outgoing) -> None:
+        """What its exchange has brought is committed."""
+        with self._mutex:
+            self._open.pop(outgoing.slot, None)
+
     def stop(self) -> None:
         """Forget what waits: it is due again after the next start."""
         with self._mutex:
@@ -104,13 +109,14 @@ class Senders:
             with self._mutex:
                 self._queued.discard(outgoing.slot)
                 self._open[outgoing.slot] = began
+            brought = None
             try:
-                self._exchange(outgoing)
+                brought = self._exchange(outgoing)
             except Exception:
                 log.exception("posting to %s failed; it is posted again when due", outgoing.url)
             finally:
                 with self._mutex:
-                    if self._open.get(outgoing.slot) == began:
+                    if not brought and self._open.get(outgoing.slot) == began:
                         del self._open[outgoing.slot]
                 self._give_back(_server(outgoing.url))
 

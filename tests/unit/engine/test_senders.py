@@ -166,3 +166,21 @@ def test_a_message_is_under_way_while_it_waits_and_while_it_is_posted_but_not_fo
         assert [threads.under_way(SLOW, number) for number in range(3)] == [True, True, False]
         clock.now += OPEN
         assert [threads.under_way(SLOW, number) for number in range(3)] == [False, True, False]
+
+
+def test_a_message_is_under_way_until_what_its_exchange_has_brought_is_stored() -> None:
+    ended = threading.Event()
+
+    def exchange(_: Outgoing) -> bool:
+        ended.set()
+        return True
+
+    threads = Senders(1, exchange, lambda _: False)
+    threads.start()
+    threads.put(outgoing(OTHER, 1))
+    assert ended.wait(PATIENCE)
+    threads.stop()
+    threads.threads[0].join(PATIENCE)
+    assert threads.under_way(OTHER, 1)
+    threads.stored(outgoing(OTHER, 1))
+    assert not threads.under_way(OTHER, 1)
