@@ -95,7 +95,7 @@ def test_server_in_trouble_gets_few_threads_and_its_share_again_when_it_works() 
         eventually(lambda: network.count(SLOW) == 25, "it has its share again")
 
 
-def test_many_slow_servers_leave_a_thread_too() -> None:
+def test_many_slow_servers_leave_threads_as_soon_as_they_are_known_to_be_in_trouble() -> None:
     network = Network()
     slow = [f"http://slow-{number}.example/" for number in range(5)]
     network.held |= dict.fromkeys(slow, network.held[SLOW])
@@ -103,8 +103,15 @@ def test_many_slow_servers_leave_a_thread_too() -> None:
         for url in slow:
             for number in range(50):
                 threads.put(outgoing(url, number))
-        threads.put(outgoing(OTHER, 1))
-        eventually(lambda: network.count(OTHER) == 1, "the other one is posted to")
+        eventually(lambda: len(network.begun) == 16, "together they have all threads")
+        for number in range(20):
+            threads.put(outgoing(OTHER, number))
+        network.in_trouble |= set(slow)
+        timed_out = network.held[SLOW]
+        network.held |= dict.fromkeys([SLOW, *slow], threading.Semaphore(0))
+        timed_out.release(16)
+        eventually(lambda: network.count(OTHER) == 20, "the other one is posted to when their exchanges have timed out")
+        assert len(network.begun) - 20 - 16 <= len(slow), "each of them has one thread"
 
 
 def test_only_one_thread_serves_all() -> None:
