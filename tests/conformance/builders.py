@@ -236,6 +236,7 @@ FULL_BUFFER = InvokerRecord(
     last_error=TEXT,
     follows="urn:uuid:before",
     response_channels=(FULL_CHANNEL, CHANNEL),
+    parked=9,
 )
 
 FULL_INBOUND = InboundMessage(

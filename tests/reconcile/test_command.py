@@ -71,7 +71,7 @@ def test_a_program_gets_one_object_and_a_person_the_report(shop: Planted, tmp_pa
     assert value["report"] == str(tmp_path / "out" / "report.html")
     assert "Not reconciled" in Path(value["report"]).read_text()
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        *("differences.parquet", "report.html", "spark.log"),
+        *("differences.csv", "differences.parquet", "report.html", "spark.log"),
     ]
 
 
