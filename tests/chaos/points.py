@@ -34,6 +34,8 @@ EVERY = Reach((Mode.IN_ONLY, Mode.IN_OUT))
 RESPONSES = Reach((Mode.IN_OUT,))
 POSTED = Reach((Mode.IN_ONLY, Mode.IN_OUT), (Way.POSTED, Way.CREATED))
 FETCHED_RESPONSES = Reach((Mode.IN_OUT,), (Way.FETCHED,))
+#: Fetched responses get their numbers where they are made.
+POSTED_RESPONSES = Reach((Mode.IN_OUT,), (Way.POSTED, Way.CREATED))
 CREATED_RESPONSES = Reach((Mode.IN_OUT,), (Way.CREATED,))
 
 
@@ -166,7 +168,7 @@ POINTS = (
         name="number.assign",
         function=Function("mercury.engine.numbering", "Numbering._assign"),
         client=EVERY,
-        server=RESPONSES,
+        server=POSTED_RESPONSES,
         visits=12,
     ),
     Point(
@@ -183,7 +185,7 @@ POINTS = (
         function=Function("mercury.engine.envelopes", "message"),
         within=Function(SOURCE, "SourceWorker._work"),
         client=EVERY,
-        server=RESPONSES,
+        server=POSTED_RESPONSES,
         visits=4,
     ),
     Point(

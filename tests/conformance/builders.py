@@ -120,6 +120,7 @@ FULL_POLICY = SourcePolicy(
     offer=False,
     close=False,
     end_attempts=3,
+    close_unacknowledged_after=33.0,
     tombstone=17.0,
 )
 

@@ -28,7 +28,8 @@ from mercury.statemachine.tables import InvokerState, RmsState
 walks = settings(derandomize=True, deadline=None, max_examples=500)
 
 SILENCE = 10_000.0
-SOURCE = SourcePolicy(idle_timeout=None)
+#: CloseSequence never goes first.
+SOURCE = SourcePolicy(idle_timeout=None, close_unacknowledged_after=None)
 
 
 class Act(enum.Enum):

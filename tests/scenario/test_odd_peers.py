@@ -360,7 +360,9 @@ def test_two_sequences_of_ours_can_not_be_given_one_identifier() -> None:
     other = next(each for each in pair.client.sources() if each.channel.key.name == "other")
     brought(pair.client, foreign.created("urn:theirs", other.create_message_id))
     pair.turn()
-    assert [each.machine.identifier for each in pair.client.sources()] == ["urn:theirs", None]
+    assert [each.machine.identifier for each in pair.client.sources()] == ["urn:theirs", None, None], (
+        "the second is asked for anew"
+    )
     pair.assert_sound()
 
 

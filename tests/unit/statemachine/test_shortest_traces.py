@@ -17,7 +17,8 @@ from mercury.statemachine.rms_counters import RmsWork
 from mercury.statemachine.tables import InvokerState, RmdState, RmsState
 
 RM10, RM11 = RmVersion.RM10, RmVersion.RM11
-SOURCE = SourcePolicy()
+#: CloseSequence never goes first.
+SOURCE = SourcePolicy(close_unacknowledged_after=None)
 DESTINATION = DestinationPolicy(inactivity_timeout=60.0)
 
 
