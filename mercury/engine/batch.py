@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from mercury.engine.aftermath import apply_rms_effects, save_rms, silence
 from mercury.engine.back_channel import stored_responses
+from mercury.engine.channels import fetched_channel
 from mercury.engine.destination import all_received, rows_for, save_rmd
 from mercury.engine.drafts import Draft
 from mercury.engine.exchange import Outgoing, Response, Waiting
@@ -124,14 +125,17 @@ class Batch:
                 ended = self.rmds.get(identifier)
                 if ended is None:
                     yield rms.key_of(identifier=identifier)
-                elif ended.response_channel is not None:
-                    yield ended.response_channel.key
+                elif ended.service is not None:
+                    yield fetched_channel(ended).key
             case CreateSequence(follows=follows):
                 before = self.rmds.get(follows or "")
-                if before is not None and before.response_channel is not None:
-                    yield before.response_channel.key
+                if before is not None and before.service is not None:
+                    yield fetched_channel(before).key
             case Fault(identifier=named):
                 yield rms.key_of(identifier=named) if named else None
+                refused = self.rmds.get(request.rmd or "") if request is not None else None
+                if refused is not None and refused.service is not None:
+                    yield fetched_channel(refused).key
 
     # --- rows ------------------------------------------------------------------------------------------------------
 
@@ -266,8 +270,7 @@ class Batch:
             if rms.id not in new_rms:
                 save_rms(self.tx, rms)
         for record in self._ended:
-            channel = record.response_channel
-            for rms in self._keys.get(channel.key, []) if channel is not None and channel.back_channel else []:
+            for rms in self._keys.get(fetched_channel(record).key, []):
                 if rms.machine.alive:
                     rms.due = self.now
                     save_rms(self.tx, rms)

@@ -6,7 +6,7 @@ from mercury.statemachine.messages import ANONYMOUS, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
 from mercury.storage.records import Channel, RmdRecord, Role, SequenceKey
 
-#: Seconds between two looks whether the requests' sequence of replies that are kept has ended.
+#: Seconds between two looks whether the requests' sequence of kept replies has ended; its end wakes them anyway.
 REPLIES_LOOK = 3600.0
 #: Seconds after which a response sequence that nothing ended ends by itself.
 RESPONSE_IDLE = 86400.0
@@ -39,6 +39,12 @@ def reply_channel(request: RmdRecord) -> Channel:
         pair=request.identifier,
         identity=request.identity,
     )
+
+
+def fetched_channel(request: RmdRecord) -> Channel:
+    """The channel of the responses to a sequence's requests that go out on connections only: it ends with them."""
+    offered = request.response_channel
+    return offered if offered is not None and offered.back_channel else reply_channel(request)
 
 
 def unfetchable_at(request: RmdRecord | None, grace: float) -> float | None:

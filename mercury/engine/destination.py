@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from mercury.engine import envelopes
+from mercury.engine.channels import fetched_channel
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.parts import Parts
 from mercury.statemachine import effects, events
@@ -145,9 +146,8 @@ def end_offered(tx: Transaction, parts: Parts, record: RmdRecord, now: float) ->
 
 
 def wake_response_channels(tx: Transaction, ended: Iterable[RmdRecord], now: float) -> None:
-    """Request sequences ended: response sequences without an address end with them (RM-TRM-05)."""
-    channels = [record.response_channel for record in ended]
-    keys = [channel.key for channel in channels if channel is not None and channel.back_channel]
+    """Request sequences ended: what can only be fetched ends with them (RM-TRM-05)."""
+    keys = [fetched_channel(record).key for record in ended if record.service is not None]
     tx.rms.lock(keys)
     for key in keys:
         for response in tx.rms.records(key):

@@ -172,8 +172,6 @@ class Simulation:
 def _healed_phase(variation: Variation) -> float:
     if variation.gives_up:
         return 200.0  # nobody tells the end of what was given up, so there is nothing to wait for
-    if variation is Variation.NO_OFFER:
-        return 10_000.0  # replies are kept until the engine's next look
     return HEALED_PHASE
 
 

@@ -119,12 +119,35 @@ def test_replies_go_with_the_sequence_of_their_requests() -> None:
     asked = Asked()
     asked.ask(1, "one")
     asked.node.get(asked.foreign.terminate(asked.identifier, 1))
-    asked.node.world.advance(2 * 3600)
+    grace = asked.node.settings.back_channel_grace
+    asked.node.world.advance(grace - 1)
+    assert asked.node.rows() == 1
+    asked.node.world.advance(2)
     assert asked.node.rows() == 0
     assert asked.node.sources() == []
     asked.node.world.advance(asked.node.policy.tombstone)
     assert asked.node.empty()
     assert asked.node.letters() == []
+
+
+def test_replies_go_with_a_sequence_that_ends_by_its_inactivity() -> None:
+    asked = Asked()
+    asked.ask(1, "one")
+    silence = asked.node.policy.inactivity_timeout
+    assert silence is not None
+    asked.node.world.advance(silence + 1)
+    assert asked.node.destination().machine.tombstone
+    assert asked.node.rows() == 1
+    asked.node.world.advance(asked.node.settings.back_channel_grace)
+    assert asked.node.rows() == 0
+
+
+def test_replies_go_with_a_sequence_that_a_successor_carries_on() -> None:
+    asked = Asked()
+    asked.ask(1, "one")
+    asked.foreign.open(asked.node, follows=asked.identifier)
+    asked.node.world.advance(asked.node.settings.back_channel_grace + 1)
+    assert asked.node.rows() == 0
 
 
 def test_an_exchange_that_is_open_at_the_end_of_its_sequence_still_gets_the_reply() -> None:
