@@ -150,8 +150,7 @@ class InvocationWorker:
         if assurance is DeliveryAssurance.AT_LEAST_ONCE:
             with self._parts.store.transaction() as tx:
                 self._call_all(run, tx, now)
-                self._respond(tx, run, now)
-            with self._parts.store.transaction() as tx:
+            with self._parts.store.transaction() as tx:  # with the responses: a repeated handler adds none
                 tx.guard(claim)
                 self._settle(tx, run, now)
                 self._respond(tx, run, now)

@@ -43,8 +43,8 @@ class Variation(enum.Enum):
 
     @property
     def leaves_letters(self) -> bool:
-        """What a handler lost (at most once), or a second response (at least once), may be a dead letter."""
-        return self in (Variation.AT_MOST_ONCE, Variation.AT_LEAST_ONCE)
+        """What a handler lost is a dead letter."""
+        return self is Variation.AT_MOST_ONCE
 
 
 VARIED = tuple(variation for variation in Variation if variation is not Variation.NONE)
@@ -87,9 +87,6 @@ def varied_flow(variation: Variation, flow: Flow, chance: Random) -> Flow:
         case Variation.AT_MOST_ONCE:
             # A request that was lost on purpose has no response, and its sequence waits for one.
             return replace(flow, in_out=False)
-        case Variation.AT_LEAST_ONCE:
-            # Fetched responses to a request that was handled twice: the second one is never asked for.
-            return replace(flow, in_out=flow.in_out and flow.listening)
         case Variation.NO_OFFER:
             return replace(flow, policy=replace(policy, offer=False))
         case Variation.RETRY_LIMIT:

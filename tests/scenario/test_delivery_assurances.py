@@ -87,9 +87,10 @@ def test_how_often_a_message_takes_effect_when_the_server_crashes_over_it(
 
 
 @pytest.mark.parametrize("offer", [True, False], ids=["offer", "no offer"])
-def test_a_handler_that_was_repeated_answers_twice_and_the_client_takes_one_answer(offer: bool) -> None:
+@pytest.mark.parametrize("listens", [True, False], ids=["listening", "anonymous"])
+def test_a_request_whose_handler_was_repeated_is_answered_once(offer: bool, listens: bool) -> None:
     pair = Pair(policy=policy(LEAST))
-    link = pair.link(offer=offer)
+    link = pair.link(offer=offer, listens=listens)
     pair.hold("message 2")
     link.asks("one", "two")
     pair.lose("message 1")
@@ -100,11 +101,12 @@ def test_a_handler_that_was_repeated_answers_twice_and_the_client_takes_one_answ
         pair.carry()
         pair.client.turn()
     pair.server.crash_after_commit.add(pair.server.commits + 2)
+    link.asks("three")
     link.close()
-    pair.advance(30)
-    assert pair.server.handled == ["one", "two", "one", "two"]
-    assert pair.client.answers == [("one", "re one"), ("two", "re two")]
-    assert sorted(text for text, _ in pair.client.buried()) == ["re one", "re two"]
+    pair.advance(100)
+    assert pair.server.handled == ["one", "two", "one", "two", "three"]
+    assert sorted(pair.client.answers) == [("one", "re one"), ("three", "re three"), ("two", "re two")]
+    assert pair.client.letters() == pair.server.letters() == []
     assert all(not record.machine.alive for node in (pair.client, pair.server) for record in node.sources())
     assert pair.client.rows() == pair.server.rows() == 0
 
