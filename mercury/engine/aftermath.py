@@ -129,6 +129,7 @@ def _bury_outbound(tx: Transaction, parts: Parts, record: RmsRecord, failed: eff
     for ranges, certainty in ((failed.not_delivered, Certainty.NOT_DELIVERED), (failed.unknown, Certainty.UNKNOWN)):
         alike: dict[str, list[OutboundMessage]] = {}
         for row in tx.rms.take(record, ranges):
+            row.channel = record.channel  # its own may be unreadable
             reason = UNFETCHED if _unfetched(record, failed) else _reason(record, failed.reason, row, why)
             alike.setdefault(reason, []).append(row)
         for reason, rows in alike.items():
@@ -201,8 +202,9 @@ def bury(
     certainty: Certainty,
     now: float,
 ) -> list[DeadLetter]:
-    """Make dead letters of rows that were taken from the buffer. Ends of a sequence leave none."""
-    letters = [outbound_letter(row, parts.ids.new(), reason, certainty, now) for row in rows if row.action]
+    """Make dead letters of rows that were taken from the buffer. Ends of a sequence leave none, unless damaged."""
+    gone = [row for row in rows if row.action or row.damaged]
+    letters = [outbound_letter(row, parts.ids.new(), reason, certainty, now) for row in gone]
     _tell(tx, parts, letters)
     return letters
 

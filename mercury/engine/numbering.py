@@ -49,6 +49,8 @@ class Numbering:
         for place, row in enumerate(rows):
             current = self._records[-1] if self._records and self._records[-1].machine.alive else None
             if row.damaged:
+                if not row.channel.key.endpoint:  # it was altered too
+                    row.channel = self._records[-1].channel if self._records else Channel(key=self._key)
                 bury(self._tx, self._parts, [row], DAMAGED, Certainty.NOT_DELIVERED, self._now)
                 if not row.is_response:
                     done.append(row)

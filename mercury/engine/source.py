@@ -249,7 +249,10 @@ class _KeyWork:
         for row in rows:
             certainty = Certainty.UNKNOWN if row.attempts else Certainty.NOT_DELIVERED
             number = row.number or 0
-            bury(tx, self.parts, tx.rms.take(record, ((number, number),)), DAMAGED, certainty, self.now)
+            taken = tx.rms.take(record, ((number, number),))
+            for each in taken:
+                each.channel = record.channel  # its own may be unreadable
+            bury(tx, self.parts, taken, DAMAGED, certainty, self.now)
         self._handle(tx, record, events.GaveUp())
 
     def _control(self, tx: Transaction, record: RmsRecord, before: RmsRecord | None, attempts: int) -> None:

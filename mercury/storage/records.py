@@ -42,8 +42,11 @@ class SequenceKey:
 
     @property
     def digest(self) -> str:
-        """A short name for it, always the same: what a store indexes and claims go by."""
-        return _digest(self.endpoint, self.name)
+        """A short name for it, always the same: what a store indexes and claims go by.
+
+        Of a key without an endpoint only the digest is known: its row was damaged, and it is its name.
+        """
+        return _digest(self.endpoint, self.name) if self.endpoint else self.name
 
 
 @lru_cache(maxsize=4096)

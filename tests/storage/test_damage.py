@@ -51,6 +51,7 @@ def _flipped(value: str | bytes | int | None) -> str | bytes | int:
         ("mercury_rms_message", "kind"),
         ("mercury_rms_message", "correlation"),
         ("mercury_rms_message", "relates_to"),
+        ("mercury_rms_message", "channel"),
     ],
 )
 def test_a_message_that_was_altered_before_it_got_a_number_is_not_sent_and_the_others_are(
@@ -71,6 +72,82 @@ def test_a_message_that_was_altered_before_it_got_a_number_is_not_sent_and_the_o
             assert (letter.certainty, letter.direction) == (Certainty.NOT_DELIVERED, Direction.OUTBOUND)
             result = client.redrive(LetterFilter(), allow_duplicate=True)
             assert ["damaged" in why for _, why in result.refused] == [True]
+
+
+@pytest.mark.parametrize("spoilt", [0, 1])
+def test_a_message_whose_channel_is_unreadable_is_put_aside_and_the_others_and_other_keys_go_on(
+    sql_url: str, spoilt: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = Shop()
+    with shop.open() as (_, url):
+        client = Mercury(sql_url, settings=settings())
+        sender = client.to(url)
+        receipts = [sender.send(Order(number), operation="put") for number in (1, 2)]
+        client.to(url, key="other").send(Order(3), operation="put")
+        spoil(sql_url, "channel", "{", f"message_id = '{receipts[spoilt].message_id}'")
+        with client:
+            eventually(lambda: len(shop.handled) == 2, "the others are handled")
+            assert sorted(shop.orders) == sorted({1, 2, 3} - {spoilt + 1})
+            assert sender.wait(30).settled
+            (letter,) = client.dead_letters()
+            assert (letter.message_id, letter.reason) == (receipts[spoilt].message_id, DAMAGED)
+            assert (letter.certainty, letter.damaged) == (Certainty.NOT_DELIVERED, True)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert told == [f"dead letter: {DAMAGED} (not delivered)"]
+
+
+def test_a_message_whose_channel_is_unreadable_in_transmission_ends_its_sequence_and_is_told(
+    sql_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}/services/shop"
+    with Mercury(sql_url, settings=settings()) as client:
+        sender = client.to(url)
+        with client.transaction() as tx:
+            receipts = [sender.send(Order(number), operation="put", tx=tx) for number in (1, 2, 3)]
+        eventually(lambda: any(each.highest == 3 for each in sender.status()), "they have numbers")
+    spoil(sql_url, "channel", "[]", f"message_id = '{receipts[1].message_id}'")
+    caplog.clear()
+    shop = Shop()
+    with shop.open(port=int(url.split(":")[2].split("/")[0])), Mercury(sql_url, settings=settings()) as client:
+        eventually(lambda: len(client.dead_letters()) == 3, "the sequence fails")
+        by_id = {letter.message_id: letter for letter in client.dead_letters()}
+        assert by_id[receipts[1].message_id].reason == DAMAGED
+        assert {letter.endpoint for letter in by_id.values()} == {url}  # its sequence says where it went
+        client.to(url).send(Order(4), operation="put")
+        eventually(lambda: shop.orders == [4], "the next sequence goes on")
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize(("column", "value"), [("kind", "eod"), ("correlation", "urn:something"), ("channel", "{")])
+def test_an_altered_end_of_a_sequence_does_not_vanish(
+    sql_url: str, column: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = Shop()
+    with shop.open() as (_, url):
+        client = Mercury(sql_url, settings=settings())
+        sender = client.to(url)
+        sender.send(Order(1), operation="put")
+        sender.close()
+        spoil(sql_url, column, value, "kind = 'end'")
+        with client:
+            eventually(client.dead_letters, "the end is told")
+            eventually(lambda: shop.orders == [1], "what stands before it is handled")
+            (letter,) = client.dead_letters()
+            assert (letter.reason, letter.damaged, letter.action) == (DAMAGED, True, "")
+            sender.send(Order(2), operation="put")
+            sender.close()
+            eventually(lambda: shop.orders == [1, 2], "the sequence goes on")
+            assert sender.wait(30).settled
+    assert f"dead letter: {DAMAGED} (not delivered)" in [record.getMessage() for record in caplog.records]
+
+
+def spoil(url: str, column: str, value: str, where: str) -> None:
+    """Write something else into one outbound row."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        done = connection.execute(text(f"update mercury_rms_message set {column} = :value where {where}"), {"value": value})
+        assert done.rowcount == 1
+    engine.dispose()
 
 
 def test_a_message_that_was_altered_after_it_got_a_number_ends_its_sequence_and_the_others_live_again(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import RowMapping
 
@@ -27,7 +26,9 @@ from mercury.storage.records import (
 )
 from mercury.storage.sql.schema import INVOKER_MESSAGE
 from mercury.storage.sql.values import (
+    channel_of,
     checksum,
+    leniently,
     read_channel,
     read_channels,
     read_parts,
@@ -35,6 +36,7 @@ from mercury.storage.sql.values import (
     read_ranges,
     read_reference,
     read_window,
+    strictly,
     write_channel,
     write_channels,
     write_parts,
@@ -44,7 +46,6 @@ from mercury.storage.sql.values import (
     write_window,
 )
 
-T = TypeVar("T")
 Values = dict[str, Any]
 Row = RowMapping
 
@@ -214,7 +215,7 @@ def _inbound_checksum(row: Row | Values) -> str:
 
 def inbound_message(row: Row) -> InboundMessage:
     damaged = row["checksum"] != _inbound_checksum(row)
-    read = _leniently if damaged else _strictly
+    read = leniently if damaged else strictly
     is_message = row["kind"] == InboundKind.MESSAGE.value
     return InboundMessage(
         sequence=row["sequence"],
@@ -236,18 +237,6 @@ def inbound_message(row: Row) -> InboundMessage:
         position=row["position"] if damaged or not is_message else 0,
         damaged=damaged,
     )
-
-
-def _strictly(read: Callable[[str], T], text: str | None) -> T | None:
-    return read(text) if text else None
-
-
-def _leniently(read: Callable[[str], T], text: str | None) -> T | None:
-    """What can still be read of a damaged row: it is kept for a person to look at."""
-    try:
-        return read(text) if text else None
-    except (ValueError, TypeError, AttributeError, KeyError):
-        return None
 
 
 # --- source ----------------------------------------------------------------------------------------------------------
@@ -385,8 +374,8 @@ def outbound_message(row: Row) -> OutboundMessage:
     """A row of RMS_MESSAGE, joined with its body or not: then ``payload``, the headers and parameters are empty."""
     message = OutboundMessage(
         message_id=row["message_id"],
-        channel=read_channel(row["channel"]),
-        kind=_leniently(OutboundKind, row["kind"]) or OutboundKind.MESSAGE,
+        channel=channel_of(row["key_id"], row["channel"]),
+        kind=leniently(OutboundKind, row["kind"]) or OutboundKind.MESSAGE,
         action=row["action"],
         is_fault=row["is_fault"],
         last=row["last"],
@@ -406,7 +395,7 @@ def outbound_message(row: Row) -> OutboundMessage:
     if row.get("checksum") is not None:
         message.payload = row["payload"]
         message.damaged = row["checksum"] != _outbound_checksum(row)
-        read = _leniently if message.damaged else _strictly
+        read = leniently if message.damaged else strictly
         message.headers = read(read_parts, row["headers"]) or ()
         message.to_parameters = read(read_parts, row["to_parameters"]) or ()
     return message

@@ -11,7 +11,7 @@ from mercury.statemachine.effects import Certainty
 from mercury.storage.records import EVERY_LETTER, DeadLetter, Direction, LetterCount, LetterFilter
 from mercury.storage.sql.codec import Row, Values
 from mercury.storage.sql.schema import DEAD_LETTER
-from mercury.storage.sql.values import checksum, read_channel, read_parts, write_channel, write_parts
+from mercury.storage.sql.values import checksum, leniently, read_channel, read_parts, write_channel, write_parts
 
 if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
@@ -135,7 +135,7 @@ def dead_letter(row: Row) -> DeadLetter:
         element=row["element"],
         headers=read_parts(row["headers"]),
         relates_to=row["relates_to"],
-        channel=read_channel(row["channel"]) if row["channel"] else None,
+        channel=leniently(read_channel, row["channel"]),
         to_parameters=read_parts(row["to_parameters"]),
         expects_response=row["expects_response"],
         callback=row["callback"],

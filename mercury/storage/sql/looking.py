@@ -21,7 +21,7 @@ from mercury.storage.sql.schema import (
     RMS_MESSAGE,
     RMS_SEQUENCE,
 )
-from mercury.storage.sql.values import read_channel
+from mercury.storage.sql.values import key_of
 from mercury.storage.waiting import (
     DestinationInStore,
     Inbound,
@@ -166,7 +166,7 @@ class Looking:
         sums = (not_yet.label("not_yet"), unanswered.label("unanswered"), oldest.label("oldest"))
         (sent,) = self._tx.read(select(*sums).where(WAITING))
         by_key = (
-            select(*sums, func.max(ROW.c.attempts).label("attempts"), func.min(ROW.c.channel).label("channel"))
+            select(*sums, func.max(ROW.c.attempts).label("attempts"), func.min(ROW.c.channel).label("channel"), ROW.c.key_id)
             .where(WAITING)
             .group_by(ROW.c.key_id)
             .order_by(func.coalesce(oldest, func.max(ROW.c.created_at)))
@@ -219,7 +219,7 @@ def _select(*columns: Any) -> Select[Any]:
 
 
 def _endpoint(row: Row) -> Outbound:
-    key = read_channel(row["channel"]).key
+    key = key_of(row["key_id"], row["channel"])
     return Outbound(
         endpoint=key.endpoint,
         key=key.name,
@@ -231,7 +231,7 @@ def _endpoint(row: Row) -> Outbound:
 
 
 def _outbound(row: Row) -> WaitingMessage:
-    key = read_channel(row["channel"]).key
+    key = key_of(row["key_id"], row["channel"])
     sent = row["number"] is not None
     if row["acknowledged"]:
         state = "acknowledged, not answered" if row["expects_response"] else "acknowledged"

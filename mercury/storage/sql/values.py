@@ -12,14 +12,17 @@ import hashlib
 import json
 import types
 import typing
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from mercury.statemachine.flow import Window
 from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.ranges import RangeSet
-from mercury.storage.records import Channel
+from mercury.storage.records import Channel, SequenceKey
+
+T = TypeVar("T")
 
 
 def write_ranges(ranges: RangeSet) -> str:
@@ -107,6 +110,32 @@ def checksum(payload: bytes, *fields: str | float | None) -> str:
     digest = hashlib.blake2b(repr(fields).encode(), digest_size=12)
     digest.update(payload)
     return digest.hexdigest()
+
+
+# --- damaged rows ----------------------------------------------------------------------------------------------------
+
+
+def strictly(read: Callable[[str], T], text: str | None) -> T | None:
+    return read(text) if text else None
+
+
+def leniently(read: Callable[[str], T], text: str | None) -> T | None:
+    """What can still be read of a damaged row: it is kept for a person to look at."""
+    try:
+        return read(text) if text else None
+    except (ValueError, TypeError, AttributeError, KeyError):
+        return None
+
+
+def key_of(key_id: str, channel: str) -> SequenceKey:
+    """The key of a row, from its channel; without an endpoint when that was altered."""
+    return channel_of(key_id, channel).key
+
+
+def channel_of(key_id: str, text: str) -> Channel:
+    """The channel of a row; when it was altered, one of which only the digest of the key is known."""
+    channel = leniently(read_channel, text)
+    return channel if channel is not None and channel.key.digest == key_id else Channel(key=SequenceKey("", key_id))
 
 
 # --- dataclasses -----------------------------------------------------------------------------------------------------

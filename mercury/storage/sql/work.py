@@ -33,8 +33,8 @@ from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Seeker
 from mercury.storage.records import InboundKind, SequenceKey
 from mercury.storage.sql.codec import ALL, ANY, NEXT
-from mercury.storage.sql.schema import IS_ABANDONED, CLAIM, INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE, RMS_MESSAGE, RMS_SEQUENCE
-from mercury.storage.sql.values import read_channel
+from mercury.storage.sql.schema import IS_ABANDONED, CLAIM, INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE, RMS_KEY, RMS_MESSAGE, RMS_SEQUENCE
+from mercury.storage.sql.values import key_of
 
 BUFFER, MESSAGE, ROW, SEQUENCE = INVOKER_BUFFER, INVOKER_MESSAGE, RMS_MESSAGE, RMS_SEQUENCE
 IS_MESSAGE = MESSAGE.c.kind == InboundKind.MESSAGE.value
@@ -201,7 +201,7 @@ def _due_rms(asked: Asked) -> Select[Any]:
     first = ROW.alias("first")
     position = select(func.min(first.c.position)).where(first.c.key_id == keys.c.value, first.c.number.is_(None))
     waits = (
-        select(literal(0).label("part"), ROW.c.channel, ROW.c.position.label("turn"))
+        select(literal(0).label("part"), ROW.c.key_id, ROW.c.channel, ROW.c.position.label("turn"))
         .join_from(keys, ROW, ROW.c.position == position.scalar_subquery())
         .order_by(ROW.c.position)
         .limit(LIMIT)
@@ -209,15 +209,15 @@ def _due_rms(asked: Asked) -> Select[Any]:
     )
     due = SEQUENCE.c.due
     timed = (
-        select(literal(1).label("part"), SEQUENCE.c.channel, due.label("turn"))
+        select(literal(1).label("part"), SEQUENCE.c.key_id, SEQUENCE.c.channel, due.label("turn"))
         .where(due <= NOW, _free(literal("rms ") + SEQUENCE.c.key_id, asked, at=True))
         .order_by(due, SEQUENCE.c.position)
         .limit(LIMIT)
         .subquery()
     )
-    both = union_all(select(waits.c.part, waits.c.channel, cast(waits.c.turn, Double).label("turn")), select(timed))
-    found = both.subquery()
-    return select(found.c.part, found.c.channel).order_by(found.c.part, found.c.turn)
+    turn = cast(waits.c.turn, Double).label("turn")
+    found = union_all(select(waits.c.part, waits.c.key_id, waits.c.channel, turn), select(timed)).subquery()
+    return select(found.c.part, found.c.key_id, found.c.channel).order_by(found.c.part, found.c.turn)
 
 
 @lru_cache(maxsize=KEPT)
@@ -230,11 +230,19 @@ def _next_rms(asked: Asked) -> Select[Any]:
 def due_rms(connection: Connection, now: float, limit: int, seeker: Seeker | None) -> list[SequenceKey]:
     """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""
     rows = connection.execute(_due_rms(Asked.of(seeker)), _values(seeker, now=now, limit=limit)).all()
-    waiting = [row.channel for row in rows if row.part == 0]
-    in_time = [row.channel for row in rows if row.part == 1]
+    waiting = [row for row in rows if row.part == 0]
+    in_time = [row for row in rows if row.part == 1]
     by_turns = chain.from_iterable(zip_longest(waiting, in_time))
-    found = (read_channel(channel).key for channel in by_turns if channel is not None)
-    return list(islice(dict.fromkeys(found), limit))
+    found = dict.fromkeys(key_of(row.key_id, row.channel) for row in by_turns if row is not None)
+    return [key if key.endpoint else _known(connection, key) for key in islice(found, limit)]
+
+
+def _known(connection: Connection, key: SequenceKey) -> SequenceKey:
+    """The key of a row whose own was altered, when anything else tells it."""
+    query = select(RMS_KEY.c.endpoint, RMS_KEY.c.name).where(RMS_KEY.c.key_id == key.digest)
+    row = connection.execute(query).one_or_none()
+    found = SequenceKey(row.endpoint, row.name) if row is not None else key
+    return found if found.digest == key.digest else key
 
 
 def next_rms(connection: Connection, seeker: Seeker | None) -> float | None:
