@@ -32,8 +32,12 @@ class Connection(Protocol):
     def idle(self) -> bool:
         """No request is being received or answered."""
 
-    def hang_up(self) -> None:
-        """Close the connection."""
+    @property
+    def unfinished(self) -> bool:
+        """What comes before a request is not all there: its header, or the handshake of TLS; and nothing is answered."""
+
+    def make_room(self) -> None:
+        """Close the connection, which is idle or unfinished, for another one."""
 
 
 class Connections:
@@ -60,7 +64,8 @@ class Connections:
         return len(self._addresses)
 
     def admit(self, connection: Connection, host: str) -> str | None:
-        """Count a new connection. When all are taken, the one that has been idle longest is closed for it.
+        """Count a new connection. When all are taken, the one that has been idle longest is closed for it, or else
+        the one whose header is unfinished for longest: silence holds no place against a peer that speaks.
 
         :param host: the peer's IP address.
         :returns: why it is refused; ``None`` = it is taken, and `remove` must be called at its end.
@@ -70,11 +75,11 @@ class Connections:
         if count >= self.settings.max_connections_per_address:
             return self._tell(f"too many connections from one address (http.max_connections_per_address = {count})")
         if len(self._addresses) >= self._limit:
-            idle = min((each for each in self._addresses if each.idle), key=_deadline, default=None)
-            if idle is None:
+            given_up = self._least_needed()
+            if given_up is None:
                 return self._tell(f"too many connections (http.max_connections = {self._limit})")
-            self.remove(idle)
-            idle.hang_up()
+            self.remove(given_up)
+            given_up.make_room()
         self._addresses[connection] = address
         self._counts[address] = count + 1
         if not self._checking:
@@ -90,6 +95,12 @@ class Connections:
         self._counts[address] -= 1
         if not self._counts[address]:
             del self._counts[address]
+
+    def _least_needed(self) -> Connection | None:
+        idle = min((each for each in self._addresses if each.idle), key=_deadline, default=None)
+        if idle is not None:
+            return idle
+        return min((each for each in self._addresses if each.unfinished), key=_deadline, default=None)
 
     def _tell(self, reason: str) -> str:
         if reason not in self._told:

@@ -7,16 +7,18 @@ import enum
 import hmac
 import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 
 from mercury.client.status import SequenceStatus
 
 #: Addresses of this machine.
 LOOPBACK = ("127.0.0.1", "::1")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@\s]*))(?::[0-9]*)?")
-#: Headers that proxies add; besides them, everything that begins with ``x-forwarded-``.
-PROXY_HEADERS = frozenset(
-    {"forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip", "cf-connecting-ip"}
-)
+#: Headers that proxies add, by name or by pattern: whichever is there, the request comes from elsewhere.
+PROXY_HEADERS = (
+    "*forwarded*", "*client-ip*", "*clientip*", "*connecting-ip*", "*real-ip*", "*remote-addr*", "*external-address*",
+    "*proxy*", "via", "cdn-loop",
+)  # fmt: skip
 #: Characters at the end of an identifier that are shown when it is masked, at most a third of it.
 SHOWN = 12
 
@@ -36,6 +38,12 @@ class Access(enum.Enum):
     WHOLE = 0
 
 
+def host_in(header: str) -> str | None:
+    """The host that a Host header names, in small letters; ``None`` = it names none (RFC 9110, 7.2)."""
+    named = _HOST.fullmatch(header)
+    return (named[1] or named[2]).lower() if named is not None else None
+
+
 def access(headers: Mapping[str, str], client: str | None, token: str | None) -> Access:
     """What a request gets.
 
@@ -43,15 +51,14 @@ def access(headers: Mapping[str, str], client: str | None, token: str | None) ->
     :param client: the address that it comes from.
     :param token: the setting ``http.status_token``: whoever has it may ask from anywhere, and nobody else may.
     """
-    named = _HOST.fullmatch(headers.get("host", ""))
-    if named is None:
+    host = host_in(headers.get("host", ""))
+    if host is None:
         return Access.INVALID
-    host = (named[1] or named[2]).lower()
     if token is not None:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         known = hmac.compare_digest(given.strip().encode(), token.encode())
         return Access.WHOLE if known and scheme.lower() == "bearer" else Access.UNAUTHORIZED
-    proxied = any(name in PROXY_HEADERS or name.startswith("x-forwarded-") for name in headers)
+    proxied = any(fnmatchcase(name, pattern) for name in headers for pattern in PROXY_HEADERS)
     if client not in LOOPBACK or host not in (*LOOPBACK, "localhost") or proxied:
         return Access.FORBIDDEN
     return Access.MASKED

@@ -24,6 +24,8 @@ from tests.acceptance.processes import PATIENCE, Serving, eventually, get
 from tests.acceptance.test_endpoint import DESK, SOAP12, Reply, create_sequence, exchange, head, read_reply
 
 MIB = 1024 * 1024
+#: How often the application looks once everything is sent.
+LOOKS = 10
 
 
 @contextlib.contextmanager
@@ -103,16 +105,19 @@ def test_fields_above_their_number_are_refused_with_431_whatever_they_are_for() 
 
 
 def test_what_comes_behind_a_request_that_waits_for_the_answer_before_it_stays_unread() -> None:
-    going_on = threading.Event()
+    """The application asks again and again whether the peer is still there, and uvicorn would read on for that."""
+    all_sent, asked = threading.Event(), 0
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal asked
         assert scope["type"] == "http"
         await receive()
         watches: list[asyncio.Future[Any]] = []
         if scope["path"] == "/held":
-            while not going_on.is_set():  # whether the peer is still there: uvicorn reads on for that
+            while asked < LOOKS:
                 watches.append(asyncio.ensure_future(receive()))
                 await asyncio.sleep(0.01)
+                asked += all_sent.is_set()  # what is read behind it by now is too much
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
         await asyncio.gather(*watches)
@@ -127,7 +132,7 @@ def test_what_comes_behind_a_request_that_waits_for_the_answer_before_it_stays_u
             for _ in range(MAX_PIPELINED + 1):
                 time.sleep(0.005)
                 peer.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            going_on.set()
+            all_sent.set()
             received = b""
             while received.count(b"HTTP/1.1 ") < 2 + MAX_PIPELINED:
                 piece = peer.recv(65536)
@@ -320,6 +325,21 @@ def test_idle_connection_makes_room_for_a_new_one_and_busy_ones_do_not() -> None
         eventually(lambda: _refused(address), "both are busy")
         busy.sendall(b" " * 10)
         assert read_reply(busy).status in (400, 500)
+
+
+def test_oldest_unfinished_header_makes_room_for_a_new_connection() -> None:
+    with served(max_connections=2, header_timeout=600) as address, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(connect(address)) for _ in range(2)]
+        for each in slow:
+            each.sendall(b"POST /services/desk HTTP/1.1\r\nX-A: ")
+            time.sleep(0.05)
+        with connect(address) as peer:
+            peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert read_reply(peer).status == 200
+        reply = read_reply(slow[0])
+        assert (reply.status, reply.headers["connection"]) == (408, "close")
+        slow[1].sendall(b"b\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        assert read_reply(slow[1]).status != 408  # it was not the oldest
 
 
 def _refused(address: tuple[str, int]) -> bool:

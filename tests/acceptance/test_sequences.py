@@ -112,12 +112,17 @@ def test_what_is_no_url_can_not_be_asked(at: str) -> None:
 
 
 STATUS = "/mercury/status/sequences"
+PROXIES = (
+    "X_Forwarded_For", "X_Forwarded_Proto", "X_Original_Forwarded_For", "Forwarded", "Via", "X_Real_IP", "X_Client_IP",
+    "True_Client_IP", "Fastly_Client_IP", "CF_Connecting_IP", "X_ProxyUser_IP", "WL_Proxy_Client_IP", "X_Remote_Addr",
+    "CDN_Loop", "X_Azure_ClientIP", "X_Envoy_External_Address",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "headers",
     [{"Host": "evil.example"}, {"Host": "127.0.0.1.evil.example"}, {"Host": ""}]
-    + [{name: "10.0.0.1"} for name in ("X_Forwarded_For", "X_Forwarded_Proto", "Forwarded", "Via", "X_Real_IP")],
+    + [{name: "10.0.0.1"} for name in PROXIES],
     ids=str,
 )
 def test_the_status_is_for_this_machine_only(serving: Serving, headers: dict[str, str]) -> None:

@@ -1,0 +1,34 @@
+"""Heads of requests that two parties could read in two ways, over raw sockets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.acceptance.test_endpoint import read_reply
+from tests.acceptance.test_http_limits import closed, connect, served
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        pytest.param("GET /healthz HTTP/1.1\r\nHost: x\r\n", 200, id="one host"),
+        pytest.param("GET /healthz HTTP/1.1\r\nHost:\r\n", 200, id="an empty host"),
+        pytest.param("GET /healthz HTTP/1.1\r\nHost: [::1]:80\r\n", 200, id="an address"),
+        pytest.param("GET /healthz HTTP/1.0\r\n", 200, id="1.0 knows no host"),
+        pytest.param("GET /healthz HTTP/1.1\r\nA: b\r\n", 400, id="no host"),
+        pytest.param("GET /healthz HTTP/1.1\r\nHost: x\r\nhost: x\r\n", 400, id="two hosts"),
+        pytest.param("GET /healthz HTTP/1.0\r\nHost: x\r\nHost: y\r\n", 400, id="two hosts in 1.0"),
+        pytest.param("GET /healthz HTTP/1.1\r\nHost: [::1\r\n", 400, id="half an address"),
+        pytest.param("GET /healthz HTTP/1.1\r\nHost: a@b\r\n", 400, id="no name of a host"),
+        pytest.param("GET /healthz HTTP/1.1\r\nUpgrade: h2c\r\nConnection: upgrade\r\n", 400, id="an upgrade, no host"),
+        pytest.param("GET /healthz HTTP/0.9\r\nHost: x\r\n", 505, id="0.9"),
+        pytest.param("GET /healthz HTTP/2.0\r\nHost: x\r\n", 505, id="2.0"),
+        pytest.param("GET /healthz\r\n", 505, id="a simple request"),
+    ],
+)
+def test_head_with_other_than_one_host_or_of_another_version_is_refused(head: str, status: int) -> None:
+    with served() as address, connect(address) as peer:
+        peer.sendall(f"{head}\r\n".encode())
+        assert read_reply(peer).status == status
+        if status != 200:
+            assert closed(peer)
