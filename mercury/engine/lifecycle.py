@@ -108,7 +108,9 @@ def _make(batch: Batch, draft: Draft, body: CreateSequence, message_id: str) -> 
             rm=draft.protocol.rm,
             last_heard=now,
             expires_at=None if expires is None else now + expires,
-            in_order_only=policy.acknowledges_in_order(draft.protocol.rm, told=body.mercury_behavior is not None),
+            in_order_only=policy.acknowledges_in_order(
+                draft.protocol.rm, told=body.mercury_behavior is not None, expires=expires is not None
+            ),
         ),
         protocol=draft.protocol,
         acks_to=body.acks_to,
@@ -125,7 +127,7 @@ def _make(batch: Batch, draft: Draft, body: CreateSequence, message_id: str) -> 
     channels = (record.response_channel,) if record.response_channel else ()
     buffer = InvokerRecord(
         sequence=identifier,
-        machine=InvokerBuffer.for_policy(policy, draft.protocol.rm),
+        machine=InvokerBuffer.for_policy(policy, draft.protocol.rm, in_order_only=record.machine.in_order_only),
         service=service,
         follows=body.follows,
         response_channels=channels,

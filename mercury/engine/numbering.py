@@ -168,6 +168,7 @@ class Numbering:
             created_at=self._now,
             create_message_id=new(),
             offered=new() if channel.policy.offer and channel.role is Role.REQUEST else None,
+            follows=followed(self._records),
         )
         replaced = replaced_before(self._records)
         if replaced:
@@ -196,6 +197,15 @@ class Numbering:
 
     def _handle(self, record: RmsRecord, event: events.RmsInput) -> tuple[RmsEffect, ...]:
         return handle_rms(self._tx, self._parts, record, event, self._now)
+
+
+def followed(records: Sequence[RmsRecord]) -> str | None:
+    """The identifier of the sequence that one after these carries on: the last that the destination may have messages
+    of. One that got no identifier here has no messages there, and has carried on another one itself.
+    """
+    if not records:
+        return None
+    return records[-1].machine.identifier or records[-1].follows
 
 
 def replaced_before(records: Sequence[RmsRecord]) -> list[RmsRecord]:

@@ -154,17 +154,12 @@ class _KeyWork:
     def _advance(self, tx: Transaction, record: RmsRecord, earlier: list[RmsRecord]) -> None:
         """Post what is due of one sequence and find out when something is due next.
 
-        :param earlier: the sequences of its key before it; it carries on the last one that was not replaced.
+        :param earlier: the sequences of its key before it.
         """
-        replaced = replaced_before(earlier)
-        carried_on = earlier[: len(earlier) - len(replaced)]
-        before = carried_on[-1] if carried_on else None
-        if before is not None and record.machine.identifier is None:
-            record.follows = before.machine.identifier
         times: list[float | None] = []
         if record.machine.alive and not record.channel.back_channel:
             times.append(self._transmit(tx, record))
-            self._control(tx, record, before, sum(each.machine.control_attempts for each in replaced))
+            self._control(tx, record, earlier)
         elif record.machine.alive:
             times.append(self._settle_back_channel(tx, record))
         times.append(record.machine.next_due(record.channel.policy, posts=not record.channel.back_channel))
@@ -255,10 +250,10 @@ class _KeyWork:
             bury(tx, self.parts, taken, DAMAGED, certainty, self.now)
         self._handle(tx, record, events.GaveUp())
 
-    def _control(self, tx: Transaction, record: RmsRecord, before: RmsRecord | None, attempts: int) -> None:
+    def _control(self, tx: Transaction, record: RmsRecord, earlier: list[RmsRecord]) -> None:
         """Post the message that creates, closes or terminates, if it is due.
 
-        :param attempts: how often CreateSequence was sent for the sequences that this one replaces.
+        :param earlier: the sequences of its key before it.
         """
         machine, policy = record.machine, record.channel.policy
         work = machine.work(policy)
@@ -269,6 +264,7 @@ class _KeyWork:
         if work in (None, RmsWork.TRANSMIT) or not is_due(machine.control_due, self.now, longest):
             return
         if work is RmsWork.CREATE:
+            attempts = sum(each.machine.control_attempts for each in replaced_before(earlier))
             over = policy.retransmission.exhausted(attempts + machine.control_attempts, self.now - record.created_at)
         else:
             over = machine.control_attempts >= policy.end_attempts and not machine.asks_final(policy)
@@ -280,7 +276,8 @@ class _KeyWork:
         self._handle(tx, record, events.ControlSent(self.now + delay))
         if work is RmsWork.CREATE:
             # The destination takes a successor for the end of the pair before it: say now what arrived of that.
-            last_word = self._pair_acknowledgement(tx, before) if before is not None else ()
+            before = [each for each in earlier if record.follows and each.machine.identifier == record.follows]
+            last_word = self._pair_acknowledgement(tx, before[0]) if before else ()
             created = envelopes.create_sequence(record, self.parts.application.policy(None), last_word)
             self._post(record, created, Purpose.CREATE, repeated=repeated)
             return

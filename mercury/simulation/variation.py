@@ -113,9 +113,7 @@ def misplaced(variation: Variation, handled: Sequence[bytes], expected: Sequence
     if unknown is not None:
         return f"{unknown[:60]!r} was never sent"
     found = [places[body] for body in handled]
-    # What a destination keeps of a sequence that its source gave up may come after what its successor brings.
-    unordered = variation in (Variation.UNORDERED, Variation.RETRY_LIMIT, Variation.EXPIRY)
-    if not unordered and found != sorted(found):
+    if variation is not Variation.UNORDERED and found != sorted(found):
         return f"handled out of order: {found}"
     may_miss = variation is Variation.UNORDERED or variation is Variation.AT_MOST_ONCE or variation.gives_up
     if not may_miss and found != list(range(len(found))):

@@ -46,13 +46,16 @@ class InvokerBuffer:
 
     @classmethod
     def for_policy(
-        cls, policy: DestinationPolicy, rm: RmVersion = RmVersion.RM11, *, told: bool = True
+        cls, policy: DestinationPolicy, rm: RmVersion = RmVersion.RM11, *, told: bool = True, in_order_only: bool = False
     ) -> InvokerBuffer:
-        """A buffer as the policy has it. What the source can not be told is not discarded: in WS-RM 1.0 nothing is.
+        """A buffer as the policy has it. What the source can not be told is not discarded, unless it was never
+        acknowledged: in WS-RM 1.0 no source can be told.
 
-        :param told: the source knows the behavior, or nothing that is discarded is acknowledged to it.
+        :param told: the source knows the behavior.
+        :param in_order_only: nothing behind a gap is acknowledged, see `DestinationPolicy.acknowledges_in_order`.
         """
-        behavior = policy.behavior if told and rm is RmVersion.RM11 else policy.told_behavior
+        known = in_order_only or (told and rm is RmVersion.RM11)
+        behavior = policy.behavior if known else policy.told_behavior
         return cls(in_order=policy.in_order, assurance=policy.assurance, behavior=behavior)
 
     # --- questions -------------------------------------------------------------------------------------------------

@@ -104,16 +104,19 @@ class DestinationPolicy:
         """What everybody is told."""
         return self.incomplete_behavior or IncompleteSequenceBehavior.NO_DISCARD
 
-    def acknowledges_in_order(self, rm: RmVersion, *, told: bool) -> bool:
+    def acknowledges_in_order(self, rm: RmVersion, *, told: bool, expires: bool = False) -> bool:
         """Whether what lies behind a gap is not acknowledged.
 
         It is not delivered either, and dropped when the sequence ends there; a source that was not told so would
-        take an acknowledgement for a delivery. So it sends all of it again, in a sequence that follows.
+        take an acknowledgement for a delivery. So it sends all of it again, in a sequence that follows. In WS-RM 1.0
+        no source can be told; there it is done where the destination is to end the sequence by itself.
 
         :param told: the source knows `behavior`.
+        :param expires: the sequence ends at a certain time.
         """
-        silent = rm is RmVersion.RM11 and self.incomplete_behavior is None and not told
-        return silent and self.behavior is IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP
+        if self.incomplete_behavior is not None or self.behavior is IncompleteSequenceBehavior.NO_DISCARD:
+            return False
+        return not told if rm is RmVersion.RM11 else expires
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

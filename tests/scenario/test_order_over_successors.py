@@ -13,7 +13,7 @@ from mercury.wire.decode import decode
 from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM10_SOAP11, RM11_SOAP12, Foreign, answer_to, brought
-from .harness import DESTINATION, Node, Pair, World, name_of
+from .harness import DESTINATION, PATIENT, Node, Pair, World, name_of
 
 NO_DISCARD = IncompleteSequenceBehavior.NO_DISCARD
 UP_TO_THE_GAP = IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP
@@ -162,3 +162,52 @@ def test_responses_behind_a_gap_are_acknowledged_and_those_of_others_delivered_a
     pair.run()
     assert pair.client.answers == ([] if known else [("two", "re two")])
     assert one
+
+
+# --- when a source gives up ------------------------------------------------------------------------------------------
+
+LIMITED = replace(PATIENT, max_attempts=2)
+
+
+@pytest.mark.parametrize("failures", [0, 1, 20])
+def test_what_is_accepted_of_a_sequence_that_was_given_up_comes_before_its_successor(failures: int) -> None:
+    # WS-RM 1.0 discards nothing: "c" is delivered when the destination learns that "b" will not come.
+    pair = Pair()
+    pair.lose("message 2", 2)
+    link = pair.link(RM10_SOAP11, retransmission=LIMITED)
+    link.notes("a", "b", "c")
+    pair.advance(10)
+    assert pair.client.buried() == [("b", "unknown")]
+    assert pair.server.handled == ["a"]
+    pair.server.stop()
+    for number in range(failures):
+        link.notes(f"never sent {number}")
+        pair.advance(10)
+    pair.server.start()
+    link.notes("d", "e")
+    link.close()
+    pair.advance(60)
+    assert pair.server.handled == ["a", "c", "d", "e"]
+    assert len(pair.client.letters()) == 1 + failures
+    pair.assert_sound()
+
+
+def test_a_1_0_sequence_that_expires_at_its_destination_first_goes_on_in_order() -> None:
+    # Nobody can tell a 1.0 source what becomes of messages behind a gap: none of them is acknowledged, nor delivered.
+    pair = Pair(policy=replace(DESTINATION, max_expires=5.0))
+    pair.hold("CreateSequenceResponse", 1000)
+    pair.lose("message 2", 1000)
+    link = pair.link(RM10_SOAP11, retransmission=replace(PATIENT, base=0.2, cap=0.2))
+    link.notes("a", "b", "c", "d")
+    pair.advance(0.9)
+    pair.release()
+    pair.advance(4.2)
+    pair.forget_rules()
+    pair.advance(0.5)
+    assert pair.count("fault SequenceTerminated") == 1, "the source's time is not over yet"
+    link.close()
+    pair.advance(60)
+    assert pair.server.handled == ["a", "b", "c", "d"]
+    assert pair.client.letters() == []
+    assert sorted(pair.server.buried()) == [("c", "not delivered"), ("d", "not delivered")]
+    pair.assert_sound()

@@ -78,6 +78,9 @@ def test_the_varied_worlds_have_what_they_are_named_for() -> None:
         (Variation.ABANDONMENT, [b"1", b"3"], True),
         (Variation.ABANDONMENT, [b"3", b"1"], False),
         (Variation.EXPIRY, [b"1", b"1"], False),
+        (Variation.EXPIRY, [b"3", b"1"], False),
+        (Variation.RETRY_LIMIT, [b"2", b"3"], True),
+        (Variation.RETRY_LIMIT, [b"2", b"1"], False),
     ],
 )
 def test_what_a_server_may_have_handled_depends_on_the_world(
