@@ -135,9 +135,19 @@ def temporary_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def short(ended: Ended) -> str:
+    """Why a demonstration ended as it did, for a failure's message."""
+    try:
+        values = ended.value if isinstance(ended.value, list) else [ended.value]
+    except json.JSONDecodeError:
+        return ended.out + ended.err
+    left_out = ("report", "folder", "databases")
+    return "\n".join(str({name: value[name] for name in value if name not in left_out}) for value in values)
+
+
 def value_of(runs: dict[str, Ended], store: str) -> dict[str, Any]:
     ended = runs["compare"]
-    assert (ended.code, ended.err) == (0, "")
+    assert (ended.code, ended.err) == (0, ""), short(ended)
     (found,) = [value for value in ended.value if value["store"] == store]
     assert isinstance(found, dict)
     return found
@@ -180,7 +190,7 @@ def test_with_two_commits_an_order_is_lost_at_the_client_and_repeated_at_the_ser
 
 def test_another_run_beside_it_does_not_disturb_it(runs: dict[str, Ended]) -> None:
     beside = runs["beside"]
-    assert (beside.code, beside.err) == (0, "")
+    assert (beside.code, beside.err) == (0, ""), short(beside)
     value = beside.value
     assert truth(value["databases"]) == Truth(ORDERS, 0, 0, 0, 0, confirmations=0, in_doubt=0)
     others = {
