@@ -1,7 +1,7 @@
 """The InvokerBufferWorker: gives messages to the application, each once and in order (figure 3-15).
 
 Under ExactlyOnce the handler runs first, in the transaction; then one conditional statement marks the delivery
-(transactions.md, 9). A handler that fails is rolled back to its message's savepoint; the messages before it commit.
+(decision 8). A handler that fails is rolled back to its message's savepoint; the messages before it commit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Receiving: everything that waits is decoded, handled in one transaction, and answered after its commit.
 
 The committer calls `Reception.receive` with all arrivals that wait together, so that many messages share a commit
-(transactions.md, 1). Nothing that a peer could take for an acknowledgement leaves `receive` before the commit.
+(decision 1). Nothing that a peer could take for an acknowledgement leaves `receive` before the commit.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Subcode(enum.Enum):
     ONLY_NON_ANONYMOUS = "OnlyNonAnonymousAddressSupported"
 
 
-#: Faults about a sequence: in SOAP 1.1 they travel in a SequenceFault header (section 8 of the checklist).
+#: Faults about a sequence: in SOAP 1.1 they travel in a SequenceFault header (docs/protocol.md, section 8).
 ABOUT_A_SEQUENCE = frozenset(
     {
         FaultCode.SEQUENCE_TERMINATED,

@@ -1,4 +1,4 @@
-"""The protocol's own elements as values, in any version (sections 3 and 6 of the checklist)."""
+"""The protocol's own elements as values, in any version (docs/protocol.md, sections 3 and 6)."""
 
 from __future__ import annotations
 

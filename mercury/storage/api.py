@@ -151,7 +151,7 @@ class InvokerBufferManager(WatchedBuffer, Protocol):
         """A new buffer, made with its sequence."""
 
     def add(self, messages: Sequence[InboundMessage]) -> None:
-        """Insert rows without locking any buffer: a slow handler never stalls reception (transactions.md 9)."""
+        """Insert rows without locking any buffer: a slow handler never stalls reception (decision 8)."""
 
     def expect(self, sequences: Iterable[str]) -> None:
         """These will be asked for by `read`, one by one: a store may read them together, as of now."""
@@ -193,7 +193,7 @@ class RMSSequenceManager(WatchedRows, Protocol):
     """Sequences at their source, by internal key, and their buffers."""
 
     def append(self, message: OutboundMessage) -> None:
-        """Insert a row, without locking any sequence (transactions.md 5). It may have a number if its key is locked.
+        """Insert a row, without locking any sequence (decision 4). It may have a number if its key is locked.
 
         :raises Conflict: at the commit, when a row with this MessageID exists.
         :raises TransientStorageError: an earlier commit of this process is not finished in the store yet (two-phase

@@ -32,7 +32,7 @@ def shallow(value: T) -> T:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SequenceKey:
-    """The internal key: messages with the same endpoint and name share a sequence (requirements, section 1)."""
+    """The internal key: messages with the same endpoint and name share a sequence (decision 4)."""
 
     endpoint: str
     name: str

@@ -1,4 +1,4 @@
-"""The names of faults on the wire, per version, and what a fault means for HTTP and WS-Addressing (section 8)."""
+"""The names of faults on the wire, per version, and their HTTP status and action (docs/protocol.md, section 8)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def name_of(code: FaultCode, addressing: AddressingVersion | None, rm: RmVersion
 
 
 def blames_sender(fault: Fault) -> bool:
-    """Whether ``fault`` travels as SOAP 1.1 Client or SOAP 1.2 Sender: the column "Code" of section 8."""
+    """Whether ``fault`` travels as SOAP 1.1 Client or SOAP 1.2 Sender (docs/protocol.md, section 8, "Code")."""
     if fault.code in _EITHER:
         return fault.sender and not fault.busy
     return fault.code not in _ALWAYS_RECEIVER

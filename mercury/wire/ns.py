@@ -1,4 +1,4 @@
-"""Namespaces, the addresses with a meaning of their own, and actions, per version (sections 1 and 2 of the checklist).
+"""Namespaces, the addresses with a meaning of their own, and actions, per version (docs/protocol.md, sections 1 and 2).
 
 Names are in Clark notation everywhere in this package: ``{namespace}local``.
 """

@@ -1,4 +1,4 @@
-"""WS-Addressing header blocks and endpoint references, in both versions (section 9 of the checklist)."""
+"""WS-Addressing header blocks and endpoint references, in both versions (docs/protocol.md, section 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SOAP faults that are not messages of a sequence, in both versions of SOAP (section 8 of the checklist)."""
+"""SOAP faults that are not messages of a sequence, in both versions of SOAP (docs/protocol.md, section 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The elements of WS-ReliableMessaging and WS-MakeConnection, in both versions (sections 3 to 7 and 11)."""
+"""The elements of WS-ReliableMessaging and WS-MakeConnection, both versions (docs/protocol.md, sections 3 to 7, 11)."""
 
 from __future__ import annotations
 

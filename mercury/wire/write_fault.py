@@ -1,4 +1,4 @@
-"""Protocol faults in both versions of SOAP (section 8 of the checklist, WSA-06).
+"""Protocol faults in both versions of SOAP (docs/protocol.md, section 8; WSA-06).
 
 SOAP 1.2 carries everything in the Fault element. SOAP 1.1 has one code and keeps the detail for faults of the Body,
 so faults about a sequence get a SequenceFault header block, and those of WS-Addressing 1.0 a FaultDetail.
@@ -94,7 +94,7 @@ def _sequence_fault(style: Style, fault: Fault, name: str) -> str:
 
 
 def _detail(style: Style, fault: Fault) -> str:
-    """What the column "Detail" of section 8 asks for, and WS-Addressing 1.0; 2004/08 has no elements for it."""
+    """The column "Detail" of docs/protocol.md, section 8, and of WS-Addressing 1.0; 2004/08 has no elements for it."""
     code, subject = fault.code, fault.subject
     if code in ABOUT_A_SEQUENCE and fault.identifier is not None and style.rm is not None:
         if code is FaultCode.INVALID_ACKNOWLEDGEMENT:

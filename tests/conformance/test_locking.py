@@ -202,7 +202,7 @@ def test_only_sequences_that_exist_are_locked_and_returned(store: StorageManager
 def test_who_needs_no_lock_of_another_does_not_wait_for_it(
     store_factory: StoreFactory, store: StorageManager, threads: Threads, work: Callable[[Transaction], object]
 ) -> None:
-    """transactions.md 5 and 9: a long transaction never blocks a sequence, a slow handler never stalls reception."""
+    """Decisions 4 and 8: a long transaction never blocks a sequence, a slow handler never stalls reception."""
     Outbox(store)
     with store.transaction() as tx:
         for name in ("urn:rmd:1", "urn:rmd:2"):

@@ -1,4 +1,4 @@
-"""When and how messages are acknowledged, and what a source makes of acknowledgements (section 6 of the checklist)."""
+"""When and how messages are acknowledged, and what a source makes of acknowledgements (docs/protocol.md, section 6)."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_the_sequence_is_known_again_with_its_ranges_after_a_crash() -> None:
 
 
 def test_nothing_is_acknowledged_that_is_not_committed() -> None:
-    # RM-ACK-14, invariant 1
+    # RM-ACK-14, decision 24
     node, foreign, identifier = anonymous_source()
     node.failing_commits = {node.commits + 1, node.commits + 2}
     reply = node.get(foreign.note(identifier, 1))
@@ -490,7 +490,7 @@ def test_acknowledgements_of_ws_rm_1_0_never_say_final() -> None:
 
 
 def test_what_is_acknowledged_but_not_answered_is_kept_until_its_response_is_consumed() -> None:
-    # transactions.md 6
+    # decision 5
     pair = Pair()
     pair.lose("response 1")
     pair.link().asks("one")

@@ -369,7 +369,7 @@ def relaying(pair: Pair, text: str = "relayed") -> Link:
 def test_what_a_failing_handler_has_sent_is_undone_and_the_messages_before_it_are_kept(
     assurance: DeliveryAssurance,
 ) -> None:
-    # transactions.md 12
+    # decision 11
     pair = Pair(policy=policy(assurance))
     Broken(pair.server, "two", times=2)
     relaying(pair)
@@ -381,7 +381,7 @@ def test_what_a_failing_handler_has_sent_is_undone_and_the_messages_before_it_ar
 
 
 def test_an_application_fault_undoes_the_handlers_work_and_consumes_the_request() -> None:
-    # transactions.md 13
+    # decision 11
     pair = Pair()
     relaying(pair)
     link = pair.link()
@@ -412,7 +412,7 @@ def test_a_crash_after_the_handler_repeats_none_of_its_messages() -> None:
 
 @pytest.mark.parametrize("assurance", [ONCE, LEAST], ids=lambda each: each.value)
 def test_a_passing_error_of_the_store_never_counts_as_a_try(assurance: DeliveryAssurance) -> None:
-    # transactions.md 12
+    # decision 11
     pair = Pair(policy=policy(assurance, on_failure=OnFailure.SKIP, max_attempts=1))
     broken = Broken(pair.server, "two", times=5, error=TransientStorageError("a serialization failure"))
     link = pair.link()
@@ -506,7 +506,7 @@ def test_a_key_that_can_not_be_worked_on_does_not_stop_the_others(monkeypatch: p
 
 
 def test_a_handler_is_told_where_its_message_stands() -> None:
-    # transactions.md 15
+    # decision 12
     pair = Pair()
     Broken(pair.server, "one", times=1)
     link = pair.link()

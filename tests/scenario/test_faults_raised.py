@@ -1,4 +1,4 @@
-"""The faults Mercury raises, in each situation of section 8 of the checklist and in both versions of SOAP."""
+"""The faults Mercury raises, in each situation of docs/protocol.md, section 8, and in both versions of SOAP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other stacks send by their defaults, written by hand as they write it (section 17b of the checklist)."""
+"""What other stacks send by their defaults, written by hand as they write it (docs/protocol.md, section 17b)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deferred constraints, looked at before the commit (transactions.md 10)."""
+"""Deferred constraints, looked at before the commit (decision 9)."""
 
 from __future__ import annotations
 

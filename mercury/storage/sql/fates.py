@@ -1,4 +1,4 @@
-"""What became of a transaction of PostgreSQL's, asked by its id (transactions.md 24).
+"""What became of a transaction of PostgreSQL's, asked by its id (decision 20).
 
 Only of one that was prepared: before that its id is not durable, and may be given to another one after a crash.
 """

@@ -1,4 +1,4 @@
-"""Mercury's part in a transaction that the application has (transactions.md 16)."""
+"""Mercury's part in a transaction that the application has (decision 13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which commits of applications have happened, for those whose answer is lost (transactions.md 26).
+"""Which commits of applications have happened, for those whose answer is lost (decision 21).
 
 What PostgreSQL knows of a transaction by its id does not do: a server that is killed may give the id of a transaction
 that it has lost to another one. A row that is part of the transaction is there, or it is not.

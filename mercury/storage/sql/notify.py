@@ -1,4 +1,4 @@
-"""Telling other processes about commits: LISTEN and NOTIFY of PostgreSQL (transactions.md 21).
+"""Telling other processes about commits: LISTEN and NOTIFY of PostgreSQL (decision 18).
 
 A notification never is part of the transaction that it is about: a prepared transaction can not have one. It is sent
 after the commit, from a thread of its own, several commits at once. What a crash in between swallows is found by

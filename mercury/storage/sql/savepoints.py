@@ -1,4 +1,4 @@
-"""Savepoints of one connection (transactions.md 10)."""
+"""Savepoints of one connection (decision 9)."""
 
 from __future__ import annotations
 

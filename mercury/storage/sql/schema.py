@@ -351,7 +351,7 @@ DEAD_LETTER = _table(
 Index("mercury_dead_letter_id", DEAD_LETTER.c.id, unique=True)
 Index("mercury_dead_letter_key", DEAD_LETTER.c.endpoint, DEAD_LETTER.c.key, DEAD_LETTER.c.dead_at)
 
-#: One row for each start of a process that coordinates two-phase commits (transactions.md 20).
+#: One row for each start of a process that coordinates two-phase commits (decision 17).
 INCARNATION = _table(
     "incarnation",
     _text("id", primary_key=True),
@@ -360,7 +360,7 @@ INCARNATION = _table(
     _flag("dead"),
 )
 
-#: The arbiter of two-phase commits (transactions.md 19).
+#: The arbiter of two-phase commits (decision 16).
 DECISION = _table(
     "decision",
     _text("gtrid", primary_key=True),
@@ -371,7 +371,7 @@ DECISION = _table(
     _time("decided_at"),
 )
 
-#: One for each commit of an application's, until its answer has arrived (transactions.md 26).
+#: One for each commit of an application's, until its answer has arrived (decision 21).
 COMMIT = _table("commit", _text("id", primary_key=True), _time("made_at"))
 
 #: Branches that were finished by hand against their decision.

@@ -1,4 +1,4 @@
-"""The application's sessions in a transaction of Mercury's (transactions.md 11)."""
+"""The application's sessions in a transaction of Mercury's (decision 10)."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class SqlStore:
 
     :param lock_timeout: seconds after which waiting for a lock raises `TransientStorageError`.
     :param idle_timeout: seconds after which the database ends a transaction whose process does nothing: a stopped
-        process can not hold a row for ever (transactions.md 4). PostgreSQL only.
+        process can not hold a row for ever (decision 3). PostgreSQL only.
     :param clock: seconds since the epoch.
     :param database_clock: measure leases by the database's clock, not by what the caller says the time is.
     """

@@ -100,7 +100,7 @@ def identifier(engine: Engine) -> str | None:
 
 
 def renew_id(engine: Engine) -> str:
-    """Give a copied store an id of its own, before it runs (transactions.md 20). Returns it."""
+    """Give a copied store an id of its own, before it runs (decision 17). Returns it."""
     with translated(), _alone(engine) as connection:
         connection.execute(delete(STORE))
         identifier = _name(connection)

@@ -1,4 +1,4 @@
-"""The decision log: the arbiter of two-phase commits (transactions.md 19).
+"""The decision log: the arbiter of two-phase commits (decision 16).
 
 A row says what becomes of a transaction. The coordinator inserts `commit`; recovery inserts `abort` before it rolls
 anything back, and both obey the row that is there. Whoever comes second waits until the first one's row is committed
@@ -196,7 +196,7 @@ class DecisionLog:
     def purge(self, before: float) -> None:
         """Forget incarnations that are dead, and were seen last before a time, with the `abort` rows they left.
 
-        Of a dead one no `commit` can come any more, so that the rows are not needed (transactions.md 25).
+        Of a dead one no `commit` can come any more, so that the rows are not needed (decision 20).
         """
         gone = select(INCARNATION.c.id).where(INCARNATION.c.dead, INCARNATION.c.seen_at < before)
         kept = select(DECISION.c.incarnation)

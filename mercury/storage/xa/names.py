@@ -1,4 +1,4 @@
-"""Names of distributed transactions and of their branches (transactions.md 20)."""
+"""Names of distributed transactions and of their branches (decision 17)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recovery: finishes what a coordinator has left, by the decision log (transactions.md 19-26)."""
+"""Recovery: finishes what a coordinator has left, by the decision log (decisions 16 to 21)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every fault of section 8 of the checklist: as it is written in every protocol, and as others write it."""
+"""Every fault of docs/protocol.md, section 8: as it is written in every protocol, and as others write it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SOAP_CODES = (FaultCode.SENDER, FaultCode.RECEIVER, FaultCode.MUST_UNDERSTAND, F
 RM10_SOAP11 = Protocol(SoapVersion.SOAP11, AddressingVersion.WSA200408, RmVersion.RM10)
 RM11_SOAP11 = Protocol(SoapVersion.SOAP11, AddressingVersion.WSA10, RmVersion.RM11)
 
-#: One of each code, with all that its detail can hold (the columns "Code" and "Detail" of section 8).
+#: One of each code, with all that its detail can hold (the columns "Code" and "Detail" of docs/protocol.md, section 8).
 FAULTS = (
     Fault(code=FaultCode.SEQUENCE_TERMINATED, reason="ended", identifier=SEQUENCE, sender=False),
     Fault(code=FaultCode.SEQUENCE_TERMINATED, reason="broke the rules", identifier=SEQUENCE),

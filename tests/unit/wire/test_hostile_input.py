@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is a fault, soon, and nothing is fetched or expanded (attacks of users.md, C3)."""
+"""Whatever is sent, the answer is a fault, soon, and nothing is fetched or expanded (decision 28)."""
 
 from __future__ import annotations
 
