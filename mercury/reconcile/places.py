@@ -96,6 +96,7 @@ def opened(
     responses: bool,
     source_log: str | None = None,
     destination_log: str | None = None,
+    tables: Sequence[str] = (),
 ) -> Iterator[Places]:
     """The places of messages between two stores, at the present moment, until the block ends.
 
@@ -104,10 +105,12 @@ def opened(
     :param responses: the messages are responses to requests that went the other way.
     :param source_log: the URL of the decision log of the store that sends, where it has one of its own.
     :param destination_log: that of the store that receives.
-    :raises StorageError: a store or a log can not be reached.
+    :param tables: the URLs of the applications' databases: a transaction that is prepared there is not finished,
+        whichever log decides it.
+    :raises StorageError: a store, a log or a database can not be reached.
     :raises ConfigurationError: a URL names no store.
     """
-    from mercury.reconcile.stores import SqlPlaces, opened_store
+    from mercury.reconcile.stores import SqlPlaces, opened_store, prepared
 
     if source is None and destination is None:
         yield NoPlaces()
@@ -131,6 +134,7 @@ def opened(
             responses=responses,
             source_log=logs[0],
             destination_log=logs[1],
+            gids=prepared((source, destination, *tables)),
         )
 
 

@@ -92,7 +92,8 @@ def _between(config: Config, *, back: bool) -> contextlib.AbstractContextManager
     stores, logs = (config.client_store, config.server_store), (config.client_log, config.server_log)
     if back:
         stores, logs = stores[::-1], logs[::-1]
-    return places.opened(*stores, responses=back, source_log=logs[0], destination_log=logs[1])
+    tables = (config.client.url, config.server.url)
+    return places.opened(*stores, responses=back, source_log=logs[0], destination_log=logs[1], tables=tables)
 
 
 def _direction(config: Config, spark: SparkSession, progress: Progress, title: str, *, back: bool) -> Result:

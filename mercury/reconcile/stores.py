@@ -16,8 +16,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from mercury.errors import ConfigurationError
-from mercury.reconcile.places import Found, Where
-from mercury.reconcile.source import Consistency, Source, held, shown, translating
+from mercury.reconcile.places import MEMORY, Found, Where
+from mercury.reconcile.source import Consistency, Source, connected, held, is_postgres, shown, translating
 from mercury.storage.records import InboundKind, OutboundKind
 from mercury.storage.sql.schema import (
     DEAD_LETTER,
@@ -27,10 +27,12 @@ from mercury.storage.sql.schema import (
     RMS_MESSAGE,
     STORE,
 )
-from mercury.storage.xa.names import STORE_BRANCH, prefix
+from mercury.storage.xa.names import STORE_BRANCH, prefix, read_gid
 
 #: Values that one statement asks for: every database takes as many.
 BATCH = 500
+#: The prepared transactions of one database.
+PREPARED = sa.text("select gid from pg_prepared_xacts where database = current_database()")
 
 
 @contextlib.contextmanager
@@ -57,6 +59,7 @@ class SqlPlaces:
     :param responses: the messages are responses; they are found by the requests they answer.
     :param source_log: the decision log of the store that sends, where it has one of its own.
     :param destination_log: that of the store that receives.
+    :param gids: the prepared transactions of the databases around it, as `prepared` finds them.
     """
 
     def __init__(
@@ -68,11 +71,13 @@ class SqlPlaces:
         responses: bool = False,
         source_log: Source | None = None,
         destination_log: Source | None = None,
+        gids: Iterable[str] = (),
     ) -> None:
         self._source, self._destination = source, destination
         self._complete, self._responses = complete, responses
-        at_destination = _unfinished(destination, destination_log)
-        at_source = _unfinished(source, source_log)
+        gids = frozenset(gids)
+        at_destination = _unfinished(destination, destination_log, gids)
+        at_source = _unfinished(source, source_log, gids)
         #: A row may be nowhere because it waits for one of them, or because the message that is about it does.
         self._in_doubt = bool(at_destination) or any(STORE_BRANCH in branches for branches in at_source)
         notes = []
@@ -170,13 +175,33 @@ class SqlPlaces:
         return found
 
 
-def _unfinished(store: Source | None, log: Source | None) -> list[set[str]]:
-    """The databases of each two-phase commit that is decided and not known to be finished, in the store or its log."""
-    query = sa.select(DECISION.c.branches).where(DECISION.c.outcome == "commit")
-    found = list(_rows(store, query))
+def prepared(urls: Iterable[str | None]) -> Iterator[str]:
+    """The gids of the transactions that are prepared in these databases at the moment of the call.
+
+    Only PostgreSQL prepares transactions. ``None`` and a store in memory have none.
+
+    :raises StorageError: a database can not be reached.
+    """
+    for url in {each for each in urls if each is not None and each != MEMORY and is_postgres(each)}:
+        with connected(url) as connection, translating(shown(url)):
+            yield from connection.execute(PREPARED).scalars()
+
+
+def _unfinished(store: Source | None, log: Source | None, gids: frozenset[str]) -> list[set[str]]:
+    """The databases of each two-phase commit that is not finished.
+
+    It is decided, in the store or in its log, and not known to be finished; or it is prepared in a database, and
+    nobody named the log that decides it.
+    """
+    query = sa.select(DECISION.c.gtrid, DECISION.c.branches).where(DECISION.c.outcome == "commit")
+    found: dict[str, set[str]] = {gtrid: set(json.loads(branches)) for gtrid, branches in _rows(store, query)}
     for (known,) in _rows(store, sa.select(STORE.c.id)):  # several stores may share a log
-        found += _rows(log, query.where(DECISION.c.gtrid.startswith(prefix(known), autoescape=True)))
-    return [set(json.loads(branches)) for (branches,) in found]
+        mine = query.where(DECISION.c.gtrid.startswith(prefix(known), autoescape=True))
+        found |= {gtrid: set(json.loads(branches)) for gtrid, branches in _rows(log, mine)}
+        for gtrid, resource in filter(None, map(read_gid, gids)):
+            if gtrid.store == known:
+                found.setdefault(str(gtrid), set()).add(resource)
+    return list(found.values())
 
 
 def _rows(store: Source | None, query: sa.Select[Any]) -> Iterable[Sequence[Any]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import make_url
 
 from mercury.reconcile import Verdict, Where, reconcile
 from mercury.reconcile.differences import client_now, sort_out
@@ -96,6 +98,17 @@ class Between:
             return dict(places.of(correlations))
 
 
+@contextmanager
+def prepared_in(url: str, gid: str) -> Iterator[None]:
+    """An empty transaction that is prepared in a database, until the block ends."""
+    with psycopg.connect(make_url(url).set(drivername="postgresql").render_as_string(False), autocommit=True) as driver:
+        driver.execute(f"begin; prepare transaction '{gid}'".encode())
+        try:
+            yield
+        finally:
+            driver.execute(f"rollback prepared '{gid}'".encode())
+
+
 @pytest.fixture
 def between(tmp_path: Path) -> Iterator[Between]:
     urls = [f"sqlite:///{tmp_path / name}" for name in ("client.sqlite", "server.sqlite")]
@@ -173,6 +186,31 @@ def test_what_is_nowhere_is_in_doubt_while_a_commit_in_the_decision_log_is_not_f
     between.decided_in(log, f"mercury:{stores.get(side, 'another')}:i1.1", branches)
     logs = {"source_log": log, "destination_log": log}
     with opened(between.client_url, between.server_url, responses=False, **logs) as places:
+        found = places.of(ORDER[:1]).get(ORDER[0])
+    assert (found.where if found is not None else None) is expected
+
+
+@pytest.mark.parametrize(
+    ("side", "branch", "expected"),
+    [
+        pytest.param("server", "app", Where.IN_DOUBT, id="the rows of the server wait"),
+        pytest.param("client", "store", Where.IN_DOUBT, id="the messages of the client wait"),
+        pytest.param("client", "app", None, id="only the rows of the client wait"),
+        pytest.param("another", "app", None, id="it is about another store"),
+    ],
+)
+def test_what_is_nowhere_is_in_doubt_while_a_transaction_is_prepared_whose_decision_log_nobody_named(
+    between: Between, postgres_database: Callable[..., str], side: str, branch: str, expected: Where | None
+) -> None:
+    stores = {"another": "another"}
+    for name, url in (("client", between.client_url), ("server", between.server_url)):
+        with changed(url) as connection:
+            stores[name] = connection.execute(sa.text("select id from mercury_store")).scalar_one()
+    application = postgres_database()
+    with (
+        prepared_in(application, f"mercury:{stores[side]}:i1.1:{branch}"),
+        opened(between.client_url, between.server_url, responses=False, tables=[application]) as places,
+    ):
         found = places.of(ORDER[:1]).get(ORDER[0])
     assert (found.where if found is not None else None) is expected
 
