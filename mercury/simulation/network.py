@@ -46,14 +46,15 @@ class Network:
     def __init__(self, world: World, faults: NetworkFaults) -> None:
         self._world = world
         self._faults = faults
-        self._nodes: dict[str, Reachable] = {}
+        #: The processes at each host.
+        self._nodes: dict[str, list[Reachable]] = {}
         self._cut: set[frozenset[str]] = set()
         self.healed = False
         #: Requests put on the wire, repetitions included.
         self.requests = 0
 
     def join(self, host: str, node: Reachable) -> None:
-        self._nodes[host] = node
+        self._nodes.setdefault(host, []).append(node)
 
     def plan_partitions(self, horizon: float) -> None:
         """Cut pairs off at random times within ``horizon`` seconds."""
@@ -86,10 +87,11 @@ class Network:
         pair = frozenset((source, host))
 
         def arrive() -> None:
-            node = self._nodes.get(host)
-            if node is None or not node.up:
+            nodes = [node for node in self._nodes.get(host, ()) if node.up]
+            if not nodes:
                 exchange.error("connection refused")
             elif pair not in self._cut:
+                node = nodes[0] if len(nodes) == 1 else self._world.random.choice(nodes)
                 node.arrives(http, path, back)
 
         def back(reply: HttpMessage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -10,7 +11,7 @@ from typing import Protocol
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.core import Engine
 from mercury.engine.exchange import Answer, Arrival, Held, Outgoing, Step
-from mercury.engine.parking import Parking
+from mercury.engine.parking import HeldWorker, Parking
 from mercury.engine.parts import EngineSettings
 from mercury.errors import TransientStorageError
 from mercury.simulation.application import ONE_WAY, SERVICE, TWO_WAY, Ledger, SimulatedApplication, body
@@ -28,6 +29,8 @@ from mercury.wire.encode import encode
 from mercury.wire.envelope import HttpMessage
 
 TOPICS = tuple(Topic)
+#: Seconds for which a process keeps what it works on when nothing is heard of it.
+LEASE = 5.0
 #: Seconds between two looks at the clock, where clocks are set.
 CLOCK_LOOK = 1.0
 
@@ -36,6 +39,8 @@ class Worker(Protocol):
     """One of the engine's workers."""
 
     def run_once(self, now: float) -> Step: ...
+
+    def next_due(self) -> float | None: ...
 
 
 class SeededIds:
@@ -65,18 +70,30 @@ class _Life:
     called: set[Topic] = field(default_factory=set)
     #: When the workers had something due after their last turn.
     due: dict[Topic, float] = field(default_factory=dict)
+    #: When, by world time, the workers look for what nothing announces.
+    poll_at: float = 0.0
     work_at: float | None = None
     receiving: bool = False
 
 
 class Node:
-    """A host of the simulated network."""
+    """A process at a host of the simulated network.
+
+    :param ledger: what the application commits, when several processes run it.
+    """
 
     def __init__(
-        self, number: int, world: World, network: Network, scenario: Scenario, checks: Checks, store: NodeStore
+        self,
+        number: int,
+        world: World,
+        network: Network,
+        scenario: Scenario,
+        checks: Checks,
+        store: NodeStore,
+        ledger: Ledger | None = None,
     ) -> None:
         self.host = f"node{number}"
-        self.ledger = Ledger()
+        self.ledger = ledger or Ledger()
         self.store = store
         self.up = False
         self.crashes = 0
@@ -90,6 +107,8 @@ class Node:
         self._life: _Life | None = None
         #: By how much its clock is wrong, in seconds.
         self._wrong_by = 0.0
+        #: Until when, by world time, it is stopped: it does nothing, and loses nothing.
+        self._stopped_until = 0.0
         network.join(self.host, self)
 
     # --- its clock -------------------------------------------------------------------------------------------------
@@ -115,6 +134,23 @@ class Node:
         self._world.log(f"{self.host} sets its clock by {by:g} s")
         self._plan_work(0.0)
 
+    def plan_stops(self, horizon: float) -> None:
+        """Stop it at random times within ``horizon`` seconds, often for longer than its leases last."""
+        for _ in range(3):
+            length = self._chance.uniform(0.0, 4 * LEASE)
+            self._world.after(self._chance.uniform(0.0, horizon), lambda length=length: self._stop(length))  # type: ignore[misc]
+
+    def _stop(self, length: float) -> None:
+        self._stopped_until = self._world.now + length
+        self._world.log(f"{self.host} is stopped for {length:g} s")
+
+    def _is_stopped(self, afterwards: Callable[[], None]) -> bool:
+        """Whether it is stopped now; then ``afterwards`` is done when it goes on."""
+        if self._world.now >= self._stopped_until:
+            return False
+        self._world.at(self._stopped_until, afterwards)
+        return True
+
     # --- life and death --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -135,7 +171,7 @@ class Node:
             application=application.registry,
             listener=application,
             ids=SeededIds(self._chance),
-            settings=EngineSettings(addresses=AddressPolicy(("*",)), lease=5.0, number_batch=7, invoke_batch=5),
+            settings=EngineSettings(addresses=AddressPolicy(("*",)), lease=LEASE, number_batch=7, invoke_batch=5),
             monotonic=lambda: self._world.now,
         )
         workers: dict[Topic, Worker] = {
@@ -183,7 +219,7 @@ class Node:
     def send(self, flow: Flow) -> None:
         """Send the next message of a flow, if the node is up; the ledger and the message commit together."""
         life = self._life
-        if life is None:
+        if life is None or self._world.now < self._stopped_until:
             return
         number = self.ledger.sent.get(flow.key, 0) + 1
         channel = self._channel(flow)
@@ -236,7 +272,7 @@ class Node:
 
     def _receive(self, life: _Life) -> None:
         """What the committer does: everything that waits, in one transaction."""
-        if life is not self._life:
+        if life is not self._life or self._is_stopped(lambda: self._receive(life)):
             return
         waiting, life.arrivals, life.receiving = life.arrivals, [], False
         try:
@@ -285,7 +321,7 @@ class Node:
 
     def _work(self, life: _Life, at: float) -> None:
         """A turn of every worker that was called or has something due, in an order that chance decides."""
-        if life is not self._life or life.work_at != at:
+        if life is not self._life or life.work_at != at or self._is_stopped(lambda: self._work(life, at)):
             return
         life.work_at = None
         try:
@@ -298,6 +334,8 @@ class Node:
         called, life.called = life.called, set()
         # What became due since by a commit was called for by it.
         topics = [topic for topic in TOPICS if topic in called or life.due.get(topic, 0.0) <= now]
+        if self.store.poll is not None and self._world.now >= life.poll_at:
+            topics, life.poll_at = list(TOPICS), self._world.now + self.store.poll
         self._chance.shuffle(topics)
         try:
             if self._poll is not None:
@@ -306,6 +344,8 @@ class Node:
                 step = life.workers[topic].run_once(now)
                 self._post(life, step.posts)
                 life.parking.release(step.responses)
+            if self._scenario.variation is Variation.SEVERAL:
+                HeldWorker(life.engine, life.parking).run_once(now)
         except TransientStorageError:
             life.called |= set(topics)
             life.due = {}
@@ -318,9 +358,9 @@ class Node:
         if earliest < math.inf and self._life is life:
             self._plan_work(max(0.01, earliest - now))
 
-    @staticmethod
-    def _due_at(life: _Life, topic: Topic) -> float:
-        due = life.store.next_due(topic)
+    def _due_at(self, life: _Life, topic: Topic) -> float:
+        # Where claims outlive a process, what another one has claimed is none of this one's business until it polls.
+        due = life.store.next_due(topic) if self.store.poll is None else life.workers[topic].next_due()
         return math.inf if due is None else due
 
     # --- posting ---------------------------------------------------------------------------------------------------
@@ -338,7 +378,7 @@ class Node:
             )
 
     def _answered(self, life: _Life, outgoing: Outgoing, http: HttpMessage) -> None:
-        if life is not self._life:
+        if life is not self._life or self._is_stopped(lambda: self._answered(life, outgoing, http)):
             return
         self._world.log(f"{self.host} is answered {http.status}, {len(http.body)} bytes")
         try:
@@ -350,7 +390,7 @@ class Node:
             self._enqueue(arrival, None)
 
     def _failed(self, life: _Life, outgoing: Outgoing, error: str) -> None:
-        if life is not self._life:
+        if life is not self._life or self._is_stopped(lambda: self._failed(life, outgoing, error)):
             return
         try:
             life.engine.failed(outgoing, error, self._now)

@@ -12,16 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from mercury.simulation.application import Ledger
 from mercury.simulation.checks import Checks
 from mercury.simulation.network import Network
 from mercury.simulation.node import Node
 from mercury.simulation.scenario import Flow, Scenario, scenario_of
-from mercury.simulation.stores import MemoryNodeStore, NodeStore, SqliteNodeStore
+from mercury.simulation.stores import MemoryNodeStore, NodeStore, SharedMemoryNodeStore, SqliteNodeStore
 from mercury.simulation.variation import Variation
 from mercury.simulation.world import EPOCH, World
+from mercury.storage.memory import MemoryStore
 
 #: Virtual seconds: how long faults go on at most, and how long the healed world may take.
 FAULTY_PHASE, HEALED_PHASE = 400.0, 3000.0
+#: At each node, where there are several.
+PROCESSES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,30 +66,46 @@ class Simulation:
         self.world.tell = tell
         self.checks = Checks(scenario.variation)
         self.network = Network(self.world, scenario.network)
-        self.nodes = [
-            Node(number, self.world, self.network, scenario, self.checks, self._store(number, folder))
-            for number in range(scenario.nodes)
+        #: The processes of each node. What is committed is the same for all of them.
+        self.processes = [self._processes(number, folder) for number in range(scenario.nodes)]
+        #: The first process of each.
+        self.nodes = [processes[0] for processes in self.processes]
+
+    def _processes(self, number: int, folder: Path | None) -> list[Node]:
+        ledger, committed = Ledger(), MemoryStore()
+        several = self.scenario.variation is Variation.SEVERAL
+
+        def store() -> NodeStore:
+            if folder is not None:
+                return SqliteNodeStore(folder / f"node{number}.sqlite", lambda: self.world.now)
+            return SharedMemoryNodeStore(committed) if several else MemoryNodeStore()
+
+        return [
+            Node(number, self.world, self.network, self.scenario, self.checks, store(), ledger)
+            for _ in range(PROCESSES if several else 1)
         ]
 
-    def _store(self, number: int, folder: Path | None) -> NodeStore:
-        if folder is None:
-            return MemoryNodeStore()
-        return SqliteNodeStore(folder / f"node{number}.sqlite", lambda: self.world.now)
+    @property
+    def _everybody(self) -> list[Node]:
+        return [node for processes in self.processes for node in processes]
 
     def close(self) -> None:
-        for node in self.nodes:
+        for node in self._everybody:
             node.store.close()
 
     def run(self) -> SeedReport:
         """Run both phases and look at the end."""
         for line in self.scenario.describe():
             self.world.log(line)
-        for node in self.nodes:
+        for node in self._everybody:
             node.start()
         self.network.plan_partitions(FAULTY_PHASE / 4)
         if self.scenario.variation is Variation.CLOCK:
             for node in self.nodes:
                 node.plan_clock_steps(FAULTY_PHASE / 4)
+        if self.scenario.variation is Variation.SEVERAL:
+            for node in self._everybody:
+                node.plan_stops(FAULTY_PHASE / 4)
         for flow in self.scenario.flows:
             self._send(flow)
         self.world.run(EPOCH + FAULTY_PHASE, lambda: self._over() or (self._all_sent() and self._all_handled()))
@@ -102,9 +122,10 @@ class Simulation:
         return self._stop_early and bool(self.checks.violations)
 
     def _send(self, flow: Flow) -> None:
-        client = self.nodes[flow.client]
+        clients = self.processes[flow.client]
 
         def again() -> None:
+            client = clients[0] if len(clients) == 1 else self.world.random.choice(clients)
             client.send(flow)
             if client.ledger.sent.get(flow.key, 0) < flow.messages:
                 pace = 0.001 if self.network.healed else flow.pace
@@ -115,7 +136,7 @@ class Simulation:
     def _heal(self) -> None:
         self.world.log("healed")
         self.network.heal()
-        for node in self.nodes:
+        for node in self._everybody:
             node.heal()
 
     def _all_sent(self) -> bool:
@@ -132,7 +153,7 @@ class Simulation:
             return False  # what was given up must not turn up late
         if not self._all_sent():
             return False
-        if not all(node.up and node.has_ended for node in self.nodes):
+        if not all(node.up for node in self._everybody) or not all(node.has_ended for node in self.nodes):
             return False
         probe = Checks(self.scenario.variation)
         for node in self.nodes:
@@ -161,7 +182,7 @@ class Simulation:
             seed=self.scenario.seed,
             messages=sum(node.ledger.sent.get(flow.key, 0) for flow in self.scenario.flows for node in self.nodes),
             requests=self.network.requests,
-            crashes=sum(node.crashes for node in self.nodes),
+            crashes=sum(node.crashes for node in self._everybody),
             virtual_seconds=self.world.elapsed,
             events=self.world.events,
             violations=tuple(self.checks.violations),

@@ -92,6 +92,22 @@ class MemoryNodeStore:
         self._store.close()
 
 
+class SharedMemoryNodeStore(MemoryNodeStore):
+    """The same for one of several processes, which lasts: what another process has claimed stays with it.
+
+    :param store: is closed by nobody.
+    """
+
+    poll: float | None = 1.0
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__()
+        self._store = store
+
+    def open(self, interrupt: Callable[[], None]) -> MemoryStore:  # noqa: ARG002  nothing to interrupt here
+        return self._store
+
+
 class SqliteNodeStore:
     """A SQLite file. It need not be flushed: what crashes here is a process that exists in name only.
 

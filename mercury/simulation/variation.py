@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: One seed in so many is varied; the others keep the default world.
 VARIED_EVERY = 3
+#: Of so many seeds this one has several processes on one store. It is none of those that are varied otherwise.
+SEVERAL_EVERY, SEVERAL_AT = 30, 28
 #: Virtual seconds after which a destination ends a sequence that its source gave up.
 SILENCE = 80.0
 
@@ -35,6 +37,8 @@ class Variation(enum.Enum):
     ABANDONMENT = "abandonment"
     #: The clocks of the nodes are set back and forth, each for itself.
     CLOCK = "clock steps"
+    #: Two processes work on the store of each node; one that crashes or is stopped loses its work to the other.
+    SEVERAL = "several processes on one store"
 
     @property
     def gives_up(self) -> bool:
@@ -48,13 +52,16 @@ class Variation(enum.Enum):
 
 
 VARIED = tuple(variation for variation in Variation if variation is not Variation.NONE)
+_IN_TURN = tuple(variation for variation in VARIED if variation is not Variation.SEVERAL)
 
 
 def variation_of(seed: int) -> Variation:
-    """Every third seed takes its turn through the variations."""
+    """Every third seed takes its turn through the variations; a few others have several processes on one store."""
+    if seed % SEVERAL_EVERY == SEVERAL_AT:
+        return Variation.SEVERAL
     if seed % VARIED_EVERY != VARIED_EVERY - 1:
         return Variation.NONE
-    return VARIED[seed // VARIED_EVERY % len(VARIED)]
+    return _IN_TURN[seed // VARIED_EVERY % len(_IN_TURN)]
 
 
 def varied_destination(variation: Variation, policy: DestinationPolicy, chance: Random) -> DestinationPolicy:
