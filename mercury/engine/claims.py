@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mercury.storage.api import Claim, StorageManager
@@ -30,6 +32,8 @@ class ClaimKeeper:
         self._lease = lease
         self._mutex = threading.Lock()
         self._kept: dict[str, _Kept] = {}
+        #: Resources whose claims are prolonged while they are worked on.
+        self._held: set[str] = set()
         #: How many may be kept before those that are over are looked for.
         self._most = 1024
 
@@ -50,6 +54,30 @@ class ClaimKeeper:
                 self._kept = {name: kept for name, kept in self._kept.items() if kept.until > now}
                 self._most = max(1024, 2 * len(self._kept))
         return claim
+
+    @contextmanager
+    def held(self, claim: Claim) -> Iterator[None]:
+        """Work that is given up when another takes the claim over: `prolong` keeps it meanwhile.
+
+        One thread at a time holds a claim.
+        """
+        with self._mutex:
+            self._held.add(claim.resource)
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._held.discard(claim.resource)
+
+    def prolong(self, now: float) -> None:
+        """Prolong the claims that are held, each when half of its lease is over.
+
+        :raises StorageError: the store failed; the rest is prolonged at the next call.
+        """
+        with self._mutex:
+            held = sorted(self._held)
+        for resource in held:
+            self.take(resource, now)
 
     def lost(self, claim: Claim) -> None:
         """A commit failed on this claim: ask the store again next time."""

@@ -35,7 +35,8 @@ class ClockWorker:
         self._next = 0.0
 
     def run_once(self, now: float) -> Step:
-        """Look whether the clock was set back, and bring forward what is late for it."""
+        """Look whether the clock was set back, and bring forward what is late for it; prolong claims that are held."""
+        self._parts.claims.prolong(now)
         steady = self._monotonic()
         back = 0.0 if self._offset is None else self._offset - (now - steady)
         first = self._offset is None

@@ -96,7 +96,7 @@ class DestinationWorker:
 
     def _forget(self, tx: Transaction, record: RmdRecord) -> None:
         buffer = tx.invoker.read(record.identifier)
-        if buffer is not None and buffer.machine.state is InvokerState.DONE:
+        if buffer is not None and buffer.machine.state is InvokerState.DONE and not buffer.machine.in_progress:
             tx.invoker.delete(record.identifier)
         tx.rmd.delete(record.identifier)
 

@@ -156,12 +156,8 @@ class InvocationWorker:
                 self._respond(tx, run, now)
                 self._end_responses(tx, run, now)
         elif assurance is DeliveryAssurance.AT_MOST_ONCE:
-            with self._parts.store.transaction() as tx:
-                tx.guard(claim)
-                run.consumed = [message.number for message in run.messages]
-                self._settle(tx, run, now)
-                self._respond(tx, run, now)
-            self._call_marked(run, now)
+            with self._parts.claims.held(claim):
+                self._run_at_most_once(run, claim, now)
         return 1
 
     def _repair(self, sequence: str, claim: Claim, now: float, limit: int) -> int:
@@ -173,11 +169,13 @@ class InvocationWorker:
                 return 0
             run, machine = Run(record, request, self._parts.application.policy(record.service)), record.machine
             damaged, missing = lost_rows(tx, record, request)
+            interrupted = run.give_up_interrupted()
             run.markers = damaged
             bury_inbound(tx, self._parts, record.service, [row for row in damaged if row.action], DAMAGED, now)
             if not run.markers and not missing:
                 return 0
-            for number in (*missing, *islice(tx.invoker.numbers(sequence).numbers(), limit)):
+            waiting = (number for number in tx.invoker.numbers(sequence).numbers() if number not in interrupted)
+            for number in (*missing, *islice(waiting, limit)):
                 run.drop(machine.handle(events.MessageBuffered(number=number)))
             if request is not None and request.machine.last_number is not None:
                 run.drop(machine.handle(events.LastKnown(request.machine.last_number)))
@@ -189,24 +187,39 @@ class InvocationWorker:
             self._end_responses(tx, run, now)
         return 1
 
-    def _call_marked(self, run: Run, now: float) -> None:
-        """AtMostOnce: the messages are marked, so nothing is tried again; only a crash here goes unreported."""
+    def _run_at_most_once(self, run: Run, claim: Claim, now: float) -> None:
+        """Mark, then call: nothing is called twice. The rows stay until the calls have ended.
+
+        A crash leaves them in progress, and so does whoever takes the claim away: the next run gives them up.
+        """
+        with self._parts.store.transaction() as tx:
+            tx.guard(claim)
+            run.drop(run.record.machine.handle(events.Begun(tuple(message.number for message in run.messages))))
+            self._save(tx, run, now)
+            self._respond(tx, run, now)
+        run.begun()
         try:
             with self._parts.store.transaction() as tx:
+                tx.guard(claim)
                 self._call_all(run, tx, now)
-                _consume_requests(tx, run)
-                self._respond(tx, run, now)
-                self._end_responses(tx, run, now)
+                self._complete(tx, run, now)
+        except Conflict:
+            raise
         except StorageError as error:
             log.warning("a run is lost: %s", error, extra={"sequence": run.record.sequence})
-            run.requests.clear()
-            run.responses.clear()
+            run.forget()
             with self._parts.store.transaction() as tx:
+                tx.guard(claim)
                 for message in run.messages:
                     self._drop(tx, run, message, f"given up: {error}", now)
-                _consume_requests(tx, run)
-                self._respond(tx, run, now)
-                self._end_responses(tx, run, now)
+                    run.consumed.append(message.number)
+                self._complete(tx, run, now)
+
+    def _complete(self, tx: Transaction, run: Run, now: float) -> None:
+        run.record.machine.handle(events.Completed(tuple(run.consumed)))
+        self._save(tx, run, now)
+        self._respond(tx, run, now)
+        self._end_responses(tx, run, now)
 
     def _load(self, tx: Transaction, sequence: str, limit: int) -> Run | None:
         """Read the buffer and let its machine see what has come since."""
@@ -220,7 +233,8 @@ class InvocationWorker:
         run.markers = tx.invoker.markers(sequence)
         if any(marker.damaged for marker in run.markers):
             raise _Damaged
-        numbers = _relevant(tx, run, limit)
+        interrupted = run.give_up_interrupted()
+        numbers = [number for number in _relevant(tx, run, limit) if number not in interrupted]
         # Only the highest can be the last; the bodies of a long buffer are not needed to see what is releasable.
         bodies = tx.invoker.messages(sequence, [*numbers[: limit + 1], *numbers[-1:]])
         for number in numbers:
@@ -271,8 +285,12 @@ class InvocationWorker:
 
     def _settle(self, tx: Transaction, run: Run, now: float) -> None:
         """Mark what was consumed, in the transaction that consumed it."""
+        run.drop(run.record.machine.handle(events.Delivered(tuple(run.consumed))))
+        self._save(tx, run, now)
+
+    def _save(self, tx: Transaction, run: Run, now: float) -> None:
+        """Write what has become of the run so far."""
         record, machine = run.record, run.record.machine
-        run.drop(machine.handle(events.Delivered(tuple(run.consumed))))
         passed = [*run.consumed, *(number for number, _ in run.dropped)]
         if run.policy.acknowledge_at is AcknowledgeAt.DELIVERY and passed:
             self._acknowledge(tx, record.sequence, passed, now)
@@ -280,7 +298,7 @@ class InvocationWorker:
         self._note_failure(run, now)
         tx.invoker.mark(record, consumed=passed, markers=run.markers)
         _consume_requests(tx, run)
-        if machine.state is InvokerState.DONE and run.request is None:
+        if machine.state is InvokerState.DONE and run.request is None and not machine.in_progress:
             tx.invoker.delete(record.sequence)  # its sequence was forgotten while the application was slow
 
     def _respond(self, tx: Transaction, run: Run, now: float) -> None:

@@ -24,7 +24,10 @@ def lost_rows(
     here = tx.invoker.numbers(sequence)
     damaged = tx.invoker.damaged(sequence)
     expected = tx.invoker.messages(sequence, [row.number for row in damaged if row.number in received])
-    astray = [row for row in damaged if row != expected.get(row.number) or row.number in machine.passed]
+    over = machine.passed.copy()
+    for low, high in machine.in_progress:
+        over.discard(low, high)
+    astray = [row for row in damaged if row != expected.get(row.number) or row.number in over]
     here.update(machine.passed.as_tuples())
     if machine.in_order:
         # One after the other, as they are delivered.

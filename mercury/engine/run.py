@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mercury.engine.call import Call, CallFailed
-from mercury.statemachine import effects
+from mercury.statemachine import effects, events
 from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy
 from mercury.storage.records import Channel, InboundMessage, InvokerRecord, OutboundMessage, RmdRecord
 
@@ -31,6 +31,21 @@ class Run:
 
     def drop(self, asked: Iterable[effects.Dropped]) -> None:
         self.dropped += ((number, effect.reason) for effect in asked for number in effect.numbers)
+
+    def give_up_interrupted(self) -> frozenset[int]:
+        """What is left of a run under AtMostOnce that did not end is not called again. Returns its numbers."""
+        asked = self.record.machine.handle(events.Interrupted())
+        self.drop(asked)
+        return frozenset(number for effect in asked for number in effect.numbers)
+
+    def begun(self) -> None:
+        """AtMostOnce: the transaction that comes before the calls is committed."""
+        self.record.version += 1
+        self.dropped, self.markers = [], []
+
+    def forget(self) -> None:
+        """What the calls have brought is rolled back."""
+        self.consumed, self.requests, self.responses = [], [], []
 
     def remember(self, channel: Channel | None) -> None:
         """A response went this way; the channel ends with the requests."""

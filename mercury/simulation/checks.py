@@ -6,7 +6,7 @@ from typing import Protocol
 from xml.etree import ElementTree
 
 from mercury.engine.exchange import Outgoing
-from mercury.simulation.application import Ledger, expected_answer, expected_handled, number_of, refuses
+from mercury.simulation.application import Ledger, body, expected_answer, expected_handled, number_of, refuses
 from mercury.simulation.scenario import Flow
 from mercury.simulation.stores import NodeStore
 from mercury.simulation.variation import Variation, misplaced
@@ -95,14 +95,17 @@ class Checks:
         expected = expected_handled(flow, sent)
         if self._variation.gives_up:
             self._accounted(flow, client, handled, expected)
-        elif self._variation is not Variation.AT_MOST_ONCE and set(handled) != set(expected):
+        elif self._variation is Variation.AT_MOST_ONCE:
+            self._lost_on_purpose(flow, client, server, sent)
+            return
+        elif set(handled) != set(expected):
             self.violated(f"{flow.key}: {len(set(handled))} of {len(expected)} messages were handled")
         if not flow.in_out:
             return
         answers = client.ledger.answers.get(flow.key, {})
         for number in range(1, sent + 1):
             got = answers.get(number, [])
-            if self._variation.gives_up or self._variation is Variation.AT_MOST_ONCE:
+            if self._variation.gives_up:
                 if len(got) > 1:
                     self.violated(f"{flow.key}: request {number} has {got}")
                 continue
@@ -111,6 +114,26 @@ class Checks:
             if got != [expected_answer(flow, number)]:
                 kind = "a fault" if refuses(number) else "an answer"
                 self.violated(f"{flow.key}: request {number} should have {kind} once, has {got}")
+
+    def _lost_on_purpose(self, flow: Flow, client: Seen, server: Seen, sent: int) -> None:
+        """At most once: what was not handled is a dead letter, and each request is answered, if only with a fault."""
+        lost = {letter.message_id for letter in server.store.letters() if letter.direction is Direction.INBOUND}
+        unread = {letter.relates_to for letter in client.store.letters() if letter.direction is Direction.INBOUND}
+        handled = set(server.ledger.handled.get(flow.key, []))
+        answers = client.ledger.answers.get(flow.key, {})
+        for number in range(1, sent + 1):
+            name = f"urn:{flow.key}:{number}"
+            done = body(flow.key, number) in handled
+            if done and name in lost:
+                self.violated(f"{name} was handled, and its dead letter says that it was not")
+            if not done and name not in lost and not (flow.in_out and refuses(number)):
+                self.violated(f"{name} was lost silently")
+            if not flow.in_out:
+                continue
+            answer = "fault Failed" if name in lost else expected_answer(flow, number)
+            got = answers.get(number, [])
+            if got != ([] if name in unread else [answer]):
+                self.violated(f"{flow.key}: request {number} should have {answer[:60]!r} once, has {got}")
 
     def _accounted(self, flow: Flow, client: Seen, handled: list[bytes], expected: list[bytes]) -> None:
         """Each message was delivered, or is a dead letter that tells the truth about it: none is lost silently."""

@@ -91,9 +91,6 @@ def varied_flow(variation: Variation, flow: Flow, chance: Random) -> Flow:
     """One of the flows in such a world."""
     policy = flow.policy
     match variation:
-        case Variation.AT_MOST_ONCE:
-            # A request that was lost on purpose has no response, and its sequence waits for one.
-            return replace(flow, in_out=False)
         case Variation.NO_OFFER:
             return replace(flow, policy=replace(policy, offer=False))
         case Variation.RETRY_LIMIT:

@@ -208,8 +208,27 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """The application is given these numbers next, and never again (AtMostOnce)."""
+
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The application has done with these numbers that were `Begun`."""
+
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Nobody works any more on what was `Begun` and not `Completed`: what was done of it is undone."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """The sequence ended incomplete."""
 
 
-InvokerInput = MessageBuffered | LastKnown | Delivered | Cut
+InvokerInput = MessageBuffered | LastKnown | Delivered | Begun | Completed | Interrupted | Cut

@@ -20,6 +20,7 @@ from mercury.statemachine.tables import INVOKER, InvokerEvent, InvokerState
 OVERTAKEN = "it came after a later message had been delivered"
 ENDED = "the sequence had ended"
 BEHIND_A_GAP = "the sequence ended with a gap before it"
+INTERRUPTED = "its handler was called and did not end, and at most once it is not called again"
 
 
 @dataclass
@@ -39,6 +40,8 @@ class InvokerBuffer:
     passed: RangeSet = field(default_factory=RangeSet)
     #: Numbers that wait here.
     buffered: RangeSet = field(default_factory=RangeSet)
+    #: Numbers with which the application has not done yet, though they are passed (AtMostOnce).
+    in_progress: RangeSet = field(default_factory=RangeSet)
     #: The last number there will be, once known.
     last: int | None = None
     #: The sequence ended incomplete: nothing more will come.
@@ -119,6 +122,17 @@ class InvokerBuffer:
                 return ()
             case events.Delivered(numbers=numbers):
                 return self._delivered(numbers)
+            case events.Begun(numbers=numbers):
+                for number in numbers:
+                    self.in_progress.add(number)
+                return self._delivered(numbers)
+            case events.Completed(numbers=numbers):
+                for number in numbers:
+                    self.in_progress.discard(number)
+                return ()
+            case events.Interrupted():
+                lost, self.in_progress = tuple(self.in_progress.numbers()), RangeSet()
+                return (effects.Dropped(lost, INTERRUPTED),) if lost else ()
             case events.Cut():
                 return self._cut()
             case _:

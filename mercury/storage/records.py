@@ -278,6 +278,7 @@ class InvokerRecord:
         own.machine = machine = shallow(self.machine)
         machine.passed = machine.passed.copy()
         machine.buffered = machine.buffered.copy()
+        machine.in_progress = machine.in_progress.copy()
         return own
 
 

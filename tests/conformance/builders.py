@@ -227,6 +227,7 @@ FULL_BUFFER = InvokerRecord(
         behavior=IncompleteSequenceBehavior.NO_DISCARD,
         state=InvokerState.RELEASING_LAST,
         passed=RangeSet([(1, 4), (6, 2**45)]),
+        in_progress=RangeSet([(3, 4), (8, 8)]),
         last=2**46,
         cut=True,
     ),

@@ -327,6 +327,28 @@ def test_where_nothing_waits_for_a_gap_any_message_is_due(store: StorageManager,
     assert due(store) == []
 
 
+@pytest.mark.parametrize("behavior", list(IncompleteSequenceBehavior), ids=lambda each: each.value)
+def test_what_is_in_progress_is_due_whatever_is_missing(
+    store: StorageManager, behavior: IncompleteSequenceBehavior
+) -> None:
+    insert(store, buffer(assurance=DeliveryAssurance.AT_MOST_ONCE, behavior=behavior))
+    add(store, inbound(1), inbound(2))
+    with store.transaction() as tx:
+        record = tx.invoker.read(ONE)
+        assert record is not None
+        record.machine.passed.add(1, 2)
+        record.machine.in_progress.add(1, 2)
+        tx.invoker.mark(record, consumed=())
+    assert due(store) == [ONE]
+    with store.transaction() as tx:
+        record = tx.invoker.read(ONE)
+        assert record is not None
+        assert record.machine.in_progress == RangeSet([(1, 2)])
+        record.machine.in_progress = RangeSet()
+        tx.invoker.mark(record, consumed=(1, 2))
+    assert due(store) == []
+
+
 def test_without_order_a_gap_is_waited_for_where_it_may_discard_the_rest(store: StorageManager) -> None:
     insert(store, buffer(in_order=False))
     add(store, inbound(2))

@@ -8,11 +8,13 @@ import pytest
 
 from mercury.engine.application import MessageContext
 from mercury.errors import CapabilityError, TransientStorageError
+from mercury.statemachine.invoker import INTERRUPTED
+from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy, OnFailure
 from mercury.statemachine.tables import InvokerState
 
 from .foreign import RM11_SOAP12, Foreign
-from .harness import DESTINATION, Link, Node, Pair, World, body, name_of
+from .harness import DESTINATION, Crash, Link, Node, Pair, World, body, name_of
 
 ONCE, LEAST, MOST = DeliveryAssurance.EXACTLY_ONCE, DeliveryAssurance.AT_LEAST_ONCE, DeliveryAssurance.AT_MOST_ONCE
 ASSURANCES = pytest.mark.parametrize("assurance", [ONCE, LEAST, MOST], ids=lambda each: each.value)
@@ -111,21 +113,110 @@ def test_a_request_whose_handler_was_repeated_is_answered_once(offer: bool, list
     assert pair.client.rows() == pair.server.rows() == 0
 
 
-def test_a_request_that_at_most_once_lost_is_reported_when_its_sequence_is_forgotten() -> None:
-    pair = Pair(policy=policy(MOST))
-    link = pair.link(tombstone=600.0)
-    future = link.ask("one")
-    while not pair.server.destinations() or not pair.server.destination().machine.received:
+def interrupted(pair: Pair, link: Link, *texts: str) -> None:
+    """The server has received these requests, and crashes between the mark and their handlers."""
+    link.asks(*texts)
+    while not pair.server.destinations() or not pair.server.destination().machine.received.covers(1, len(texts)):
         pair.client.turn()
         pair.carry()
     pair.server.crash_after_commit.add(pair.server.commits + 2)
-    pair.advance(10)
+    pair.run()
+    assert pair.server.crashes == 1
+
+
+@pytest.mark.parametrize("offer", [True, False], ids=["offer", "no offer"])
+@pytest.mark.parametrize("listens", [True, False], ids=["listening", "anonymous"])
+@ORDERS
+def test_a_request_whose_only_call_was_interrupted_is_answered_with_a_fault(
+    offer: bool, listens: bool, in_order: bool
+) -> None:
+    # DA-05
+    pair = Pair(policy=policy(MOST, in_order=in_order))
+    link = pair.link(offer=offer, listens=listens)
+    interrupted(pair, link, "one", "two")
+    link.asks("three")
+    link.close()
+    pair.advance(100)
+    assert pair.server.handled == ["three"]
+    assert sorted(pair.client.answers) == [("one", "fault Failed"), ("three", "re three"), ("two", "fault Failed")]
+    assert pair.server.buried() == [("one", "not delivered"), ("two", "not delivered")]
+    assert {letter.reason for letter in pair.server.letters()} == {INTERRUPTED}
+    assert all(not record.machine.alive for node in (pair.client, pair.server) for record in node.sources())
+    assert pair.client.rows() == pair.server.rows() == 0
+    assert pair.client.letters() == []
+
+
+@pytest.mark.parametrize("behavior", [None, *IncompleteSequenceBehavior], ids=lambda each: each.value if each else "")
+def test_a_message_whose_only_call_was_interrupted_is_a_dead_letter_at_the_end_of_its_sequence_too(
+    behavior: IncompleteSequenceBehavior | None,
+) -> None:
+    node, foreign = Node("server", World(), policy=policy(MOST, incomplete_behavior=behavior)), Foreign()
+    identifier = foreign.open(node)
+    node.get(foreign.note(identifier, 1, "one"))
+    node.get(foreign.terminate(identifier, 1))
+    node.crash_after_commit.add(node.commits + 2)
+    node.world.run()
+    assert (node.crashes, node.handled) == (1, [])
+    assert node.buried() == [("one", "not delivered")]
+    node.world.advance(node.policy.tombstone)
+    assert node.empty()
+
+
+def test_a_response_whose_only_call_was_interrupted_is_a_dead_letter_and_its_request_waits_no_longer() -> None:
+    pair = Pair(client_policy=policy(MOST))
+    link = pair.link()
+
+    def killed(_context: MessageContext, text: str) -> None:
+        if text == "re one":
+            raise Crash
+
+    pair.client.on_call = killed
+    link.asks("one")
+    pair.advance(5)
+    link.asks("two")
+    link.close()
+    pair.advance(20)
+    assert pair.client.crashes == 1
+    assert pair.client.answers == [("two", "re two")]
+    assert pair.client.buried() == [("re one", "not delivered")]
+    assert pair.client.rows() == 0
+    assert all(not record.machine.alive for record in pair.client.sources())
+
+
+def test_a_handler_whose_claim_was_taken_over_commits_nothing_and_its_request_is_answered_once() -> None:
+    pair = Pair(policy=policy(MOST))
+
+    def paused(context: MessageContext, _text: str) -> None:
+        after = pair.now + pair.server.settings.lease
+        assert pair.server.store.claim(f"invoker {context.sequence}", "another", after, 1.0) is not None
+
+    pair.server.on_call = paused
+    link = pair.link()
+    link.asks("one")
+    link.close()
+    pair.advance(100)
     assert pair.server.handled == []
-    assert not future.done()
-    link.terminate()
-    pair.advance(700)
-    assert future.done()
-    assert pair.client.buried() == [("one", "unknown")]
+    assert len(pair.server.contexts) == 1
+    assert pair.client.answers == [("one", "fault Failed")]
+
+
+def test_a_slow_handler_that_is_called_once_keeps_its_claim() -> None:
+    pair = Pair(policy=policy(MOST))
+    lease = pair.server.settings.lease
+
+    def slow(context: MessageContext, _text: str) -> None:
+        for part in (0.6, 1.2):
+            pair.server.engine.clock.run_once(pair.now + part * lease)
+        resource = f"invoker {context.sequence}"
+        assert pair.server.store.claim(resource, "another", pair.now + 1.5 * lease, lease) is None
+
+    pair.server.on_call = slow
+    link = pair.link()
+    link.asks("one")
+    link.close()
+    pair.advance(20)
+    assert pair.server.handled == ["one"]
+    assert pair.client.answers == [("one", "re one")]
 
 
 @ASSURANCES

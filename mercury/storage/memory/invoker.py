@@ -49,8 +49,8 @@ class Buffer:
         """Whether a worker would find something to do: a marker, or a message that may be delivered."""
         if self.markers:
             return True
-        if not self.rows:
-            return False
+        if not self.rows or self.record.machine.in_progress:
+            return bool(self.rows)
         machine = shallow(self.record.machine)
         machine.buffered = self.numbers
         if machine.last is None:

@@ -134,6 +134,7 @@ def invoker_values(record: InvokerRecord) -> Values:
         "assurance": machine.assurance.value,
         "behavior": machine.behavior.value,
         "passed": write_ranges(machine.passed),
+        "in_progress": write_ranges(machine.in_progress),
         "next": machine.next,
         "passed_count": machine.passed.count,
         "last": machine.last,
@@ -152,9 +153,9 @@ def invoker_values(record: InvokerRecord) -> Values:
 
 def _releases(machine: InvokerBuffer) -> str:
     if machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE and not machine.cut:
-        return ALL
+        return ANY if machine.in_progress else ALL
     in_turn = machine.in_order or machine.behavior is IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP
-    return NEXT if in_turn and not machine.may_skip_gaps else ANY
+    return NEXT if in_turn and not (machine.may_skip_gaps or machine.in_progress) else ANY
 
 
 def invoker_record(row: Row) -> InvokerRecord:
@@ -166,6 +167,7 @@ def invoker_record(row: Row) -> InvokerRecord:
             behavior=IncompleteSequenceBehavior(row["behavior"]),
             state=InvokerState(row["state"]),
             passed=read_ranges(row["passed"]),
+            in_progress=read_ranges(row["in_progress"]),
             buffered=RangeSet(),
             last=row["last"],
             cut=row["cut"],

@@ -137,6 +137,8 @@ INVOKER_BUFFER = _table(
     _text("assurance"),
     _text("behavior"),
     _text("passed"),
+    #: What the application was given and has not done with, at most once.
+    _text("in_progress"),
     #: The lowest number not yet passed, and how many were passed.
     _number("next"),
     _number("passed_count"),

@@ -9,6 +9,7 @@ from mercury.storage.api import Capabilities, Claim, Seeker, Told, Topic
 from mercury.storage.memory import MemoryStore
 from mercury.storage.memory.store import MemoryTransaction
 from mercury.storage.records import SequenceKey
+from mercury.storage.upkeep import Pauses
 
 if TYPE_CHECKING:
     from .node import Node
@@ -80,6 +81,9 @@ class WatchedStore:
 
     def next_due(self, topic: Topic, owner: str | None = None) -> float | None:
         return self.inner.next_due(topic, owner)
+
+    def bring_forward(self, now: float, pauses: Pauses) -> int:
+        return self.inner.bring_forward(now, pauses)
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         return self.inner.claim(resource, owner, now, lease)

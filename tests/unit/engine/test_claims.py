@@ -162,3 +162,27 @@ def test_a_clock_that_is_set_back_does_not_keep_a_claim_from_being_prolonged(
     assert taken(keeper, NOW) == first
     assert store.asked == ["rms 1", "rms 1"]
     assert other(store, NOW + LEASE + 1) is not None
+
+
+def test_a_claim_that_is_held_is_prolonged_without_being_asked_for(keeper: ClaimKeeper, store: CountingStore) -> None:
+    claim = taken(keeper, NOW)
+    with keeper.held(claim):
+        for seconds in range(1, 3 * int(LEASE)):
+            keeper.prolong(NOW + seconds)
+        assert other(store, NOW + 3 * LEASE) is None
+    asked = len(store.asked)
+    keeper.prolong(NOW + 4 * LEASE)
+    assert len(store.asked) == asked
+    assert other(store, NOW + 4.5 * LEASE) is not None
+
+
+def test_a_claim_that_was_lost_while_it_was_held_is_not_won_back_unseen(
+    keeper: ClaimKeeper, store: CountingStore
+) -> None:
+    claim = taken(keeper, NOW)
+    with keeper.held(claim):
+        assert other(store, NOW + LEASE) is not None
+        for seconds in (LEASE, 1.5 * LEASE, 3 * LEASE):
+            keeper.prolong(NOW + seconds)
+        with pytest.raises(Conflict):
+            commit_under(store, claim)

@@ -8,7 +8,7 @@ import pytest
 
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import InvokerEffect
-from mercury.statemachine.invoker import BEHIND_A_GAP, ENDED, OVERTAKEN, InvokerBuffer
+from mercury.statemachine.invoker import BEHIND_A_GAP, ENDED, INTERRUPTED, OVERTAKEN, InvokerBuffer
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy
 from mercury.statemachine.protocol import RmVersion
@@ -174,6 +174,21 @@ def test_at_most_once_the_last_message_ends_it_whatever_is_missing() -> None:
     drive(machine, last(4))
     assert give_all(machine) == [1, 4]
     assert machine.state is InvokerState.DONE
+
+
+def test_at_most_once_what_has_begun_is_in_progress_until_it_is_completed() -> None:
+    machine = holding(1, 2, 3, assurance=AT_MOST_ONCE, behavior=KEEP)
+    assert drive(machine, events.Begun((1, 2))) == []
+    assert list(machine.releasable()) == [3]
+    assert drive(machine, events.Completed((1, 2)), events.Interrupted()) == []
+
+
+def test_at_most_once_what_has_begun_and_is_interrupted_is_dropped_once() -> None:
+    machine = holding(1, 2, 3, assurance=AT_MOST_ONCE, behavior=KEEP)
+    drive(machine, events.Begun((1, 2)), events.Completed((1,)))
+    assert drive(machine, events.Interrupted()) == [effects.Dropped((2,), INTERRUPTED)]
+    assert drive(machine, events.Interrupted()) == []
+    assert give_all(machine) == [3]
 
 
 def test_at_most_once_without_order_takes_late_messages() -> None:

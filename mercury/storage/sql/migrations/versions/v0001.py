@@ -90,6 +90,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("assurance", sa.Text(), nullable=False),
         sa.Column("behavior", sa.Text(), nullable=False),
         sa.Column("passed", sa.Text(), nullable=False),
+        sa.Column("in_progress", sa.Text(), nullable=False),
         sa.Column("next", sa.BigInteger(), nullable=False),
         sa.Column("passed_count", sa.BigInteger(), nullable=False),
         sa.Column("last", sa.BigInteger(), nullable=True),
