@@ -18,10 +18,11 @@ _TEST = re.compile(r"tests/[\w/]+\.py(?:::\w+)*")
 
 
 def pages(root: Path = ROOT) -> list[Path]:
-    """README and everything in docs and samples that is written for people."""
+    """README, CONTRIBUTING, and everything in docs and samples that is written for people."""
     return [
         root / "README.md",
-        *sorted((root / "docs").glob("*.md")),
+        *sorted(root.glob("CONTRIBUTING.md")),
+        *sorted((root / "docs").rglob("*.md")),
         *sorted((root / "samples").rglob("*.md")),
     ]
 
