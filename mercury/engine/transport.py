@@ -17,22 +17,17 @@ import threading
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
-
-import httptools
+from typing import Protocol
 
 from mercury.engine.addresses import split_url
+from mercury.engine.names import Names
 from mercury.engine.peers import Manner, Peers
+from mercury.engine.reply import Reply, left
 from mercury.errors import ConfigurationError, TransportError
 from mercury.wire.envelope import HttpMessage
 
 #: Scheme, host with port, and which certificates are in use.
 Origin = tuple[str, str, int]
-
-#: Bytes that are read at once.
-PIECE = 64 * 1024
-#: Bytes that all the headers of a reply may have.
-MAX_HEADERS = 64 * 1024
 
 
 class Transport(Protocol):
@@ -52,13 +47,14 @@ class Transport(Protocol):
 class HttpTransport:
     """`Transport` over http.client. Safe to be used by many threads."""
 
-    #: Seconds that an exchange may take in all: to connect, to send, and to read the whole reply. The system's
-    #: resolver of names has a time limit of its own.
+    #: Seconds that an exchange may take in all: to find the host's address, to connect, to send, and to read the
+    #: whole reply.
     timeout: float = 30.0
     #: A reply is not read beyond this many bytes.
     max_reply: int = 8 * 1024 * 1024
     #: Certificates and headers by URL.
     peers: Peers = field(default_factory=lambda: Peers(None))
+    _names: Names = field(default_factory=Names)
     _local: threading.local = field(default_factory=threading.local)
     _open: set[_Connection] = field(default_factory=set)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
@@ -107,11 +103,11 @@ class HttpTransport:
                 connection.deadline = deadline
                 connection.connect()
             # The time that is left is set before whatever may wait: one piece of it is sent, or read, within that.
-            connection.sock.settimeout(_left(deadline))
+            connection.sock.settimeout(left(deadline))
             connection.request("POST", target, message.body, headers)
-            connection.response_class = partial(_Reply, self.max_reply, deadline)  # type: ignore[assignment]
+            connection.response_class = partial(Reply, self.max_reply, deadline)  # type: ignore[assignment]
             reply: object = connection.getresponse()
-            assert isinstance(reply, _Reply)
+            assert isinstance(reply, Reply)
         except BaseException:
             self._drop(origin, connection)
             raise
@@ -138,7 +134,10 @@ class HttpTransport:
         connection = connections.get(origin)
         if connection is None:
             scheme, netloc, _ = origin
-            connection = _TlsConnection(netloc, manner.context()) if scheme == "https" else _Connection(netloc)
+            if scheme == "https":
+                connection = _TlsConnection(netloc, self._names, manner.context())
+            else:
+                connection = _Connection(netloc, self._names)
             connections[origin] = connection
             with self._mutex:
                 self._open.add(connection)
@@ -156,12 +155,16 @@ class _Connection(http.client.HTTPConnection):
 
     deadline = math.inf
 
+    def __init__(self, netloc: str, names: Names) -> None:
+        super().__init__(netloc)
+        self._names = names
+
     def connect(self) -> None:
         error: OSError = OSError("the name of the host has no address")
-        for family, kind, protocol, _, address in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
+        for family, kind, protocol, _, address in self._names.addresses(self.host, self.port, self.deadline):
             made = socket.socket(family, kind, protocol)
             try:
-                made.settimeout(_left(self.deadline))
+                made.settimeout(left(self.deadline))
                 made.connect(address)
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             except OSError as failed:
@@ -176,13 +179,13 @@ class _Connection(http.client.HTTPConnection):
 class _TlsConnection(_Connection):
     default_port = http.client.HTTPS_PORT
 
-    def __init__(self, netloc: str, context: ssl.SSLContext) -> None:
-        super().__init__(netloc)
+    def __init__(self, netloc: str, names: Names, context: ssl.SSLContext) -> None:
+        super().__init__(netloc, names)
         self._context = context
 
     def connect(self) -> None:
         super().connect()
-        self.sock.settimeout(_left(self.deadline))
+        self.sock.settimeout(left(self.deadline))
         self.sock = self._context.wrap_socket(self.sock, server_hostname=self.host)
 
 
@@ -197,128 +200,6 @@ def _has_input(sock: socket.socket | None) -> bool:
     waiting = select.poll()  # takes descriptors above 1023 too
     waiting.register(sock, select.POLLIN)
     return bool(waiting.poll(0))
-
-
-def _left(deadline: float) -> float:
-    """The seconds until a deadline.
-
-    :raises TimeoutError: it has passed.
-    """
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("timed out")
-    return left
-
-
-class _Socket(Protocol):
-    def settimeout(self, value: float, /) -> None: ...
-
-    def recv(self, size: int, /) -> bytes: ...
-
-
-class _Reply:
-    """One reply, read whole from a connection: what `http.client.HTTPConnection.getresponse` makes.
-
-    :param limit: bytes that the body may have.
-    :param deadline: when all of it must have come, by the monotonic clock.
-    """
-
-    def __init__(self, limit: int, deadline: float, sock: _Socket, *_: object, **__: object) -> None:
-        self.status = 0
-        self.content_type = ""
-        self.body = b""
-        #: The connection can not be used again.
-        self.will_close = False
-        self._limit = limit
-        self._deadline = deadline
-        self._sock = sock
-        self._parser: Any = httptools.HttpResponseParser(self)
-        self._pieces: list[bytes] = []
-        self._left = limit + MAX_HEADERS
-        self._has_headers = self._has_length = self._complete = False
-
-    def begin(self) -> None:
-        """Read it.
-
-        :raises OSError: the connection broke.
-        :raises http.client.HTTPException: it is no HTTP, too long, or not all of it came.
-        """
-        try:
-            while not self._complete:
-                self._sock.settimeout(_left(self._deadline))
-                self._feed(self._sock.recv(PIECE))
-        finally:
-            del self._parser  # its callbacks refer to this object: free both now
-        self.body = b"".join(self._pieces)
-        if len(self.body) > self._limit:
-            raise self._too_long()
-
-    def _feed(self, data: bytes) -> None:
-        if not data:
-            self._end()
-            return
-        self._left -= len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as error:
-            raise http.client.HTTPException("the server wants to speak another protocol") from error
-        except httptools.HttpParserError as error:
-            if not self._complete:
-                raise http.client.BadStatusLine(str(error)) from error
-            self.will_close = True  # something follows that nobody asked for
-        if self._left < 0:
-            raise self._too_long()
-
-    def _end(self) -> None:
-        """The connection is at its end: so is a body of which no length was said."""
-        if not self._has_headers:
-            raise http.client.RemoteDisconnected("the server closed the connection without a reply")
-        if self._has_length:
-            raise http.client.IncompleteRead(b"".join(self._pieces))
-        self._complete = self.will_close = True
-
-    def _too_long(self) -> http.client.HTTPException:
-        return http.client.HTTPException(f"the reply is longer than {self._limit} bytes")
-
-    def isclosed(self) -> bool:
-        """Whether the next request may be sent: it has been read whole."""
-        return True
-
-    def close(self) -> None:
-        """Nothing is left open."""
-
-    # --- what the parser calls -------------------------------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        if self._complete:
-            self.will_close = True  # another reply, that nobody asked for
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._complete:
-            return
-        name = name.lower()
-        if name == b"content-type" and not self.content_type:
-            self.content_type = value.decode("latin-1")
-        self._has_length = self._has_length or name in (b"content-length", b"transfer-encoding")
-
-    def on_headers_complete(self) -> None:
-        if not self._complete:
-            self._has_headers = True
-            self.status = self._parser.get_status_code()
-
-    def on_body(self, body: bytes) -> None:
-        if not self._complete:
-            self._pieces.append(body)
-
-    def on_message_complete(self) -> None:
-        if self._complete:
-            return
-        if 100 <= self.status < 200:  # the reply proper is still to come
-            self._has_headers = self._has_length = False
-            self.content_type = ""
-            return
-        self.will_close = not self._parser.should_keep_alive()
-        self._complete = True
 
 
 def plain(error: Exception) -> str:

@@ -9,6 +9,7 @@ import asyncio
 import enum
 import math
 from collections.abc import Sized
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import httptools
@@ -302,7 +303,15 @@ class Http11Protocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        super()._start_asgi_task(cycle, partial(self._run, cycle, app))
+
+    async def _run(self, cycle: RequestResponseCycle, app: Any, *asked: Any) -> None:
+        """Run the application on one request. That the server ends meanwhile is no error of the application's."""
+        try:
+            await app(*asked)
+        except asyncio.CancelledError:
+            cycle.disconnected = True
+            self.transport.abort()
 
     def _disconnect(self) -> None:
         """Tell the application that nobody waits for its answer; what is pipelined behind it never begins."""

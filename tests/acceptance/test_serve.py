@@ -14,6 +14,7 @@ import pytest
 from mercury import Mercury
 from tests.acceptance.app import Note, Said, Slow
 from tests.acceptance.processes import MERCURY, ROOT, Ended, Running, Serving, each, eventually, get, mercury
+from tests.acceptance.test_endpoint import SOAP12, head, read_reply
 
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 
@@ -92,6 +93,20 @@ def test_a_signal_ends_it_in_order(number: signal.Signals) -> None:
         server.signal(number)
         ended = server.ends()
     assert (ended.code, ended.err) == (0, "")
+
+
+@SIGNALS
+def test_a_body_that_is_half_there_ends_without_a_traceback(number: signal.Signals) -> None:
+    with Serving(MERCURY_HTTP_SHUTDOWN_DEADLINE="1") as server, server.connection() as peer:
+        peer.sendall(head(SOAP12, "Content-Length: 100") + b"<half")
+        with server.connection() as other:  # in the order in which they come: it is read by now
+            other.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert read_reply(other).status == 200
+        server.signal(number)
+        ended = server.ends()
+    assert ended.code == 0
+    assert "Traceback" not in ended.err
+    assert "Exception in ASGI application" not in ended.err
 
 
 def test_a_request_in_flight_is_answered_before_the_end() -> None:

@@ -9,15 +9,21 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from mercury.engine.transport import MAX_HEADERS, HttpTransport
+from mercury.engine.reply import MAX_HEADERS, MAX_INTERIM
+from mercury.engine.transport import HttpTransport
 from mercury.errors import ConfigurationError, TransportError
 from mercury.wire.envelope import HttpMessage
 
 MESSAGE = HttpMessage(b"<a/>", "text/xml; charset=utf-8", '"urn:do"')
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: 4\r\n\r\n<b/>"
+#: Seconds.
+PATIENCE = 60.0
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+TOO_MUCH_HEADER = f"the header of the reply has more than {MAX_HEADERS} bytes"
 
 
 class Server:
@@ -138,6 +144,57 @@ def test_a_reply_as_long_as_the_limit_is_read() -> None:
     assert (reply.status, len(reply.body)) == (500, 1000)
 
 
+def test_what_is_no_body_does_not_count_for_the_limit_of_bodies() -> None:
+    """The body may have 1,000 bytes: here is that, in chunks of one, between headers of 60,000 bytes."""
+    pad = b"A: " + b"x" * 20_000 + b"\r\n"
+    head = b"HTTP/1.1 103 Early Hints\r\n" + pad + b"\r\n" + CHUNKED[:-2] + pad + b"\r\n"
+    chunks = b"1;a=bcdefgh\r\nx\r\n" * 1000 + b"0\r\n" + pad + b"\r\n"
+    with serving(head + chunks, OK) as (server, transport):
+        assert len(transport.post(server.url, MESSAGE).body) == 1000
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("host", ["slow.example", "localhost"])
+def test_resolver_that_does_not_answer_is_given_up_at_the_deadline_and_asked_once(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    over = threading.Event()
+    asked: list[str] = []
+    real = socket.getaddrinfo
+
+    def resolve(name: str, *rest: Any, flags: int = 0, **more: Any) -> Any:
+        if flags & socket.AI_NUMERICHOST:
+            return real(name, *rest, flags=flags, **more)
+        asked.append(name)
+        over.wait(PATIENCE)
+        return real("127.0.0.1", *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    transport = HttpTransport(timeout=0.2)
+    begun = time.monotonic()
+    try:
+        for _ in range(3):
+            with pytest.raises(TransportError, match=r"within 0.2 s \(http.timeout\)"):
+                transport.post(f"http://{host}:1/", MESSAGE)
+        assert time.monotonic() - begun < PATIENCE / 2
+        assert asked == [host]
+    finally:
+        over.set()
+        transport.close()
+
+
+def test_host_is_looked_up_by_its_name() -> None:
+    with serving(OK) as (server, transport):
+        assert transport.post(server.url.replace("127.0.0.1", "localhost"), MESSAGE).body == b"<b/>"
+
+
+def test_name_of_no_host_is_trouble() -> None:
+    transport = HttpTransport(timeout=PATIENCE)
+    with pytest.raises(TransportError, match=r"nobody\.invalid"):
+        transport.post("http://nobody.invalid/", MESSAGE)
+
+
 def test_a_body_without_a_length_ends_with_the_connection() -> None:
     with serving(b"HTTP/1.0 200 OK\r\nContent-Type: text/xml\r\n\r\n<b/>", OK, closes=True) as (server, transport):
         assert transport.post(server.url, MESSAGE) == HttpMessage(b"<b/>", "text/xml", None, 200)
@@ -175,10 +232,28 @@ def test_a_new_connection_that_is_closed_without_a_reply_is_trouble() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n<b/>", "Content-Length"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n" + b"x" * 1001, "longer than 1000 bytes"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1001, "longer than 1000 bytes"),
-        (b"HTTP/1.1 200 OK\r\nA: " + b"x" * (MAX_HEADERS + 2000) + b"\r\n\r\n", "longer than 1000 bytes"),
+        (b"HTTP/1.1 200 OK\r\nA: " + b"x" * (MAX_HEADERS + 2000) + b"\r\n\r\n", TOO_MUCH_HEADER),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * MAX_HEADERS + b"\r\n", TOO_MUCH_HEADER),
+        (CHUNKED + b"1\r\nx\r\n0\r\n" + b"A: b\r\n" * MAX_HEADERS + b"\r\n", TOO_MUCH_HEADER),
+        ((b"HTTP/1.1 103 Early Hints\r\nA: " + b"x" * 9000 + b"\r\n\r\n") * 8 + OK, TOO_MUCH_HEADER),
+        (CHUNKED + b"1;" + b"x" * (MAX_HEADERS * 3) + b"\r\nx\r\n0\r\n\r\n", TOO_MUCH_HEADER),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * (MAX_INTERIM + 1) + OK, "more than 16 interim replies"),
+        (b"HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n", "the reply has the status 000"),
+        (b"HTTP/1.1 099 OK\r\nContent-Length: 0\r\n\r\n", "the reply has the status 099"),
         (b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", "another protocol"),
     ],
-    ids=["cut", "cut head", "cut chunk", "not HTTP", "two lengths", "long", "endless", "long head", "upgrade"],
+    ids=[
+        *("cut", "cut head", "cut chunk", "not HTTP", "two lengths", "long", "endless", "long head", "many fields"),
+        *(
+            "long trailer",
+            "interim headers",
+            "chunk extension",
+            "interim replies",
+            "no status",
+            "low status",
+            "upgrade",
+        ),
+    ],
 )
 def test_what_is_no_whole_reply_is_trouble_and_the_next_post_works(answer: bytes, why: str) -> None:
     with serving(answer, OK, closes=True) as (server, transport):
