@@ -54,9 +54,15 @@ ONLY_IN = MappingProxyType(
         "starlette": (("mercury/service/*",), ("mercury/facade.py", "mercury/cli/serve.py")),
         "uvicorn": (("mercury/service/*",), ("mercury/facade.py",)),
         # The network: where no transaction is open.
-        "http": (("mercury/engine/transport.py", "mercury/cli/*"), ()),
+        "http": (("mercury/engine/transport.py", "mercury/engine/reply.py", "mercury/cli/*"), ()),
         "socket": (
-            ("mercury/service/*", "mercury/cli/*", "mercury/storage/postgres/*", "mercury/engine/transport.py"),
+            (
+                "mercury/service/*",
+                "mercury/cli/*",
+                "mercury/storage/postgres/*",
+                "mercury/engine/transport.py",
+                "mercury/engine/names.py",
+            ),
             (),
         ),
     }
