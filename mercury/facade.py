@@ -104,7 +104,7 @@ class Mercury:
         self.clock = clock
         self.authenticate = authenticate
         self._asked_for = store
-        self.store: StorageManager = _opened(settings.store) if store is None else _opened(store)
+        self.store: StorageManager = _opened(settings.store if store is None else store, settings.store_wait)
         resources = settings.xa.named() if resources is None else resources
         self.coordinator = self._named(resources, log or settings.xa.log) if resources else None
         self._dead_letters = DeadLetters(self.store, clock)
@@ -122,9 +122,9 @@ class Mercury:
         self._stopped = self._told_unstarted = False
 
     def _named(self, resources: Resources, log: str | None) -> Coordinator:
-        xa = self.settings.xa
+        xa, wait = self.settings.xa, self.settings.store_wait
         try:
-            return name_resources(self.store, resources, log=log, lease=xa.lease, interval=xa.interval)
+            return name_resources(self.store, resources, log=log, lease=xa.lease, interval=xa.interval, patience=wait)
         except BaseException:
             self.store.close()
             raise
@@ -411,10 +411,10 @@ class Mercury:
         return self.settings.http.back_channel_wait
 
 
-def _opened(store: str | StorageManager) -> StorageManager:
+def _opened(store: str | StorageManager, patience: float) -> StorageManager:
     if not isinstance(store, str):
         return store
     try:
-        return open_store(store)
+        return open_store(store, patience=patience)
     except ConfigurationError as error:
         raise ConfigurationError(f"store: {error}") from error

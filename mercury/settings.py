@@ -157,9 +157,10 @@ class LogSettings:
 class Settings:
     """Everything that can be set, with its default."""
 
-    #: The store's URL: ``sqlite:///FILE``, ``postgresql+psycopg://USER@HOST/DATABASE``, or ``memory:``, which is lost
-    #: with the process.
+    #: The store's URL: ``sqlite:///FILE``, ``postgresql+psycopg://...``, or ``memory:``, which ends with the process.
     store: str = DEFAULT_STORE
+    #: Seconds that `Mercury()` waits for a database that does not answer, as while it starts; 0 = it does not.
+    store_wait: float = 30.0
     #: Where peers reach this process, as ``http://host:port``; without it, nothing is ever posted here, and
     #: acknowledgements and responses come back on the connections of requests.
     address: str | None = None
@@ -175,6 +176,9 @@ class Settings:
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
     log: LogSettings = field(default_factory=LogSettings)
+
+    def __post_init__(self) -> None:
+        at_least(0, store_wait=self.store_wait)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,10 @@ def show_transaction(
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what is decided on one transaction, and where it is still prepared. One that nobody knows is an error."""
+    """Show what is decided on one transaction, and where it is still prepared. One that nobody knows is an error.
+
+    Exit code 0: every database that is known to take part was asked; 1: one was not, and the output says which.
+    """
     with _coordinator(store, resource, log, config) as coordinator:
         from mercury.storage.xa.names import read_gtrid
         from mercury.storage.xa.operating import Operator
@@ -90,6 +93,8 @@ def show_transaction(
     }
     rows = [(name.replace("_", " "), _plain(each)) for name, each in value.items()]
     show(output, value, lambda: show_table(("property", "value"), rows, nothing=""))
+    if found.away:
+        raise typer.Exit(FAILED)
 
 
 @app.command()

@@ -156,6 +156,7 @@ class _KeyWork:
 
         :param earlier: the sequences of its key before it.
         """
+        self._note_trouble(record)
         times: list[float | None] = []
         if record.machine.alive and not record.channel.back_channel:
             times.append(self._transmit(tx, record))
@@ -167,6 +168,15 @@ class _KeyWork:
             times.append(record.ended_at + record.channel.policy.tombstone)
         record.due = min((at for at in times if at is not None), default=None)
         record.planned_at = self.now
+
+    def _note_trouble(self, record: RmsRecord) -> None:
+        """Keep why nothing moves where an operator finds it without this process; it is over when an exchange works."""
+        url = record.channel.endpoint
+        trouble = self.parts.troubles.get(url)
+        if trouble is not None:
+            record.last_error = trouble
+        elif record.last_error is not None and record.last_error.startswith(f"{url}: "):
+            record.last_error = None
 
     def _transmit(self, tx: Transaction, record: RmsRecord) -> float | None:
         machine, policy = record.machine, record.channel.policy

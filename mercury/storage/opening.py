@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import time
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from mercury.errors import CapabilityError, ConfigurationError, StorageError
+from mercury.errors import CapabilityError, ConfigurationError, StorageError, TransientStorageError
 from mercury.storage.api import StorageManager
 from mercury.storage.memory import MemoryStore
 
@@ -17,32 +19,41 @@ if TYPE_CHECKING:
     from mercury.storage.sql.store import SqlStore
     from mercury.storage.xa.coordinator import Coordinator
 
+log = logging.getLogger("mercury.store")
+
 MEMORY = "memory:"
+#: Seconds between two looks for a database that does not answer.
+LOOK = 0.5
 #: Databases that may take part in transactions: their URLs or engines, by the names that the application gives them.
 Resources: TypeAlias = "Mapping[str, str | Engine]"
 WHAT_THERE_IS = "memory:, sqlite:///FILE and postgresql+psycopg://USER@HOST/DATABASE are what there is"
 
 
-def open_store(url: str) -> StorageManager:
+def open_store(url: str, *, patience: float = 0.0) -> StorageManager:
     """The store a URL names: ``memory:``, ``sqlite:///file`` or ``postgresql+psycopg://...``.
 
     An empty database gets Mercury's tables.
 
+    :param patience: seconds that a database is waited for which does not answer, as while it starts.
     :raises ConfigurationError: the URL names no store that there is, or its schema is not this Mercury's.
     :raises StorageError: the database does not answer.
     """
     if url == MEMORY:
         return MemoryStore()
-    return open_sql_store(url)
+    return open_sql_store(url, patience=patience)
 
 
 def open_sql_store(
-    url: str, *, lock_timeout: float = 10.0, idle_timeout: float = 30.0, database_clock: bool = True
+    url: str,
+    *,
+    lock_timeout: float = 10.0,
+    idle_timeout: float = 30.0,
+    database_clock: bool = True,
+    patience: float = 0.0,
 ) -> SqlStore:
-    """A store in a database; parameters are those of `SqlStore`, errors those of `open_store`."""
+    """A store in a database; parameters are those of `SqlStore` and `open_store`, errors those of the latter."""
     from mercury.storage.sql.dialects import Postgres
     from mercury.storage.sql.store import SqlStore
-    from mercury.storage.sql.versions import make_ready
 
     parsed, dialect = read_url(url)
     store = SqlStore(
@@ -54,7 +65,7 @@ def open_sql_store(
     )
     shown = parsed.render_as_string(hide_password=True)
     try:
-        make_ready(store.engine, shown)
+        _make_ready(store.engine, shown, patience)
     except StorageError as error:
         store.close()
         raise StorageError(f"the store {shown} can not be opened: {error}") from error
@@ -62,6 +73,27 @@ def open_sql_store(
         store.close()
         raise
     return store
+
+
+def _make_ready(engine: Engine, shown: str, patience: float) -> None:
+    from mercury.storage.sql.versions import make_ready
+
+    until = time.monotonic() + patience
+    waits = False
+    while True:
+        try:
+            make_ready(engine, shown)
+            break
+        except TransientStorageError as error:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise
+            if not waits:
+                waits = True
+                log.warning("the store %s does not answer: %s; it is waited for, %g s at most (store_wait)", shown, error, patience)
+        time.sleep(min(LOOK, left))
+    if waits:
+        log.info("the store is there")
 
 
 def open_engine(url: str) -> Engine:
@@ -104,6 +136,7 @@ def name_resources(
     log: str | None = None,
     lease: float = 5.0,
     interval: float = 1.0,
+    patience: float = 0.0,
 ) -> Coordinator:
     """Let other databases take part in the transactions of a store, which must not have been used yet.
 
@@ -111,6 +144,7 @@ def name_resources(
         keeps them.
     :param lease: seconds after which a process without a sign of life is given up.
     :param interval: seconds between two looks of recovery.
+    :param patience: seconds that the log is waited for.
     :raises ConfigurationError: a name or a URL is none.
     :raises CapabilityError: the store, or one of the databases, can not take part; nothing was written.
     :raises StorageError: the log can not be opened.
@@ -136,7 +170,7 @@ def name_resources(
     }
     for each in found.values():
         each.check_kind()
-    decisions = open_sql_store(log) if log is not None else None
+    decisions = open_sql_store(log, patience=patience) if log is not None else None
     if decisions is not None and decisions.id == store.id:
         decisions.close()
         raise ConfigurationError("log: this is the store itself, which keeps the decisions when log is left out")

@@ -19,6 +19,7 @@ from mercury.storage.opening import open_sql_store, open_store
 from mercury.storage.records import Direction, OutboundMessage
 from mercury.storage.waiting import WaitingFilter
 from tests.acceptance.processes import PATIENCE, eventually, get
+from tests.acceptance.test_samples import free_port
 
 from .conftest import Command
 from .pair import ACTION, Pair, channel
@@ -169,6 +170,29 @@ def test_what_is_sent_is_listed_page_by_page_and_tried_again_at_once(sql_url: st
     assert [post.number for post in posts] == [2]
     command("messages", "park", last, "--store", sql_url).refused("number 2", "terminate", code=1)
     store.close()
+
+
+def test_the_list_says_why_nothing_moves_until_it_moves(sql_url: str, command: Command) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/services/shop"
+    listed = ("messages", "list", "--store", sql_url, "--output", "json")
+    with Mercury(sql_url, settings=settings()) as client:
+        sender = client.to(url)
+        sender.send(Order(1), operation="put")
+
+        def errors() -> list[str]:
+            return [each["last_error"] for each in command(*listed).value]
+
+        eventually(lambda: errors() == [f"{url}: Connection refused"], "the list says it")
+        assert errors() == [sender.trouble]
+    assert errors() == [f"{url}: Connection refused"]  # without a process too
+    shop = Shop()
+    with shop.open(port=port), Mercury(sql_url, settings=settings()) as client:
+        eventually(lambda: shop.orders == [1], "it is handled")
+        sender = client.to(url)
+        assert sender.wait(30)
+        sender.send(Order(2), operation="put")
+        eventually(lambda: not any(each.last_error for each in sender.status()), "nothing is in the way any more")
 
 
 def test_a_message_without_a_number_is_parked_here_and_now(sql_url: str, command: Command) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 import sys
 import time
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from mercury import Mercury
 from mercury.storage.postgres.embedded import EmbeddedPostgres
 from tests.acceptance.app import Note
-from tests.acceptance.processes import Running, Serving, eventually, get, mercury
+from tests.acceptance.processes import MERCURY, Running, Serving, eventually, get, mercury
 
 from .shop import settings
 
 #: Seconds that the database is away.
 AWAY = 6.0
+NOWHERE = "postgresql+psycopg://somebody:secret@127.0.0.1:1/orders"
 LOGS = {"MERCURY_LOG_LEVEL": "INFO", "MERCURY_LOG_FORMAT": "json"}
 
 
@@ -59,6 +63,37 @@ def test_an_outage_is_a_line_in_each_process_when_it_begins_and_one_when_it_is_o
             assert len(of_the_store(bad)) == 1, bad
             assert len(bad) <= 4, bad
             assert of_the_store(good) == ["mercury.store: the store is back"]
+
+
+def test_a_server_that_is_started_before_its_database_waits_for_it(own_postgres: EmbeddedPostgres) -> None:
+    store = own_postgres.create_database("server")
+    own_postgres.kill()
+    with Running(MERCURY, "serve", "tests.acceptance.app:app", "--port", "0", MERCURY_STORE=store, **LOGS) as server:
+        eventually(lambda: "is waited for" in server.err, "it says what it waits for")
+        own_postgres.start()
+        netloc = server.says(r"(http://[^\s\"]+)").removeprefix("http://")
+        assert get(netloc, "/readyz")[0] == 200
+        (waits,) = lines(server, "WARNING", "ERROR", "CRITICAL")
+        assert "is waited for, 30 s at most (store_wait)" in waits
+        assert of_the_store(lines(server, "INFO")) == ["mercury.store: the store is there"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_signal_ends_the_waiting_for_a_database(number: signal.Signals) -> None:
+    target = ("serve", "tests.acceptance.app:app", "--port", "0")
+    with Running(MERCURY, *target, MERCURY_STORE=NOWHERE, MERCURY_STORE_WAIT="3600", **LOGS) as server:
+        eventually(lambda: "is waited for" in server.err, "it waits")
+        server.signal(number)
+        server.ends()
+        assert "Traceback" not in server.err
+
+
+def test_a_database_that_does_not_come_is_told_when_the_time_is_over() -> None:
+    settings = {"MERCURY_STORE": NOWHERE, "MERCURY_STORE_WAIT": "0.1", **LOGS}
+    with Running(MERCURY, "serve", "tests.acceptance.app:app", "--port", "0", **settings) as server:
+        ended = server.ends()
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1].startswith("error: the store postgresql+psycopg://somebody:***@127.0.0.1:1/orders")
 
 
 def test_a_corrupt_file_is_one_line_in_the_log_however_often_it_is_read(tmp_path: Path) -> None:

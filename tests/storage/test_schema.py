@@ -12,7 +12,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 
-from mercury import ConfigurationError, Mercury, StorageError
+from mercury import ConfigurationError, Mercury, Settings, StorageError
 from mercury.storage.administration import Database
 from mercury.storage.opening import open_sql_store, open_store
 from mercury.storage.sql.schema import METADATA
@@ -152,7 +152,7 @@ def test_a_store_that_is_not_reachable_is_named_without_its_password(words: tupl
 
 def test_a_program_is_told_the_same() -> None:
     with pytest.raises(StorageError, match=r"somebody:\*\*\*@127\.0\.0\.1:1/orders can not be opened: .*refused"):
-        Mercury(NOWHERE)
+        Mercury(NOWHERE, settings=Settings(store_wait=0))
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,20 @@ def test_list_says_which_databases_were_asked_and_fails_when_one_was_not(places:
     assert "app" not in found["asked"]
 
 
+def test_show_of_a_known_transaction_fails_when_a_database_did_not_answer(places: Places, ask: Ask) -> None:
+    leave(places, "commit_decision")
+    gtrid = gtrid_of(places)
+    assert ask("show", str(gtrid)).exit_code == 0
+    nobody = ("--store", places.store, "--resource", f"app={NOBODY}", *(("--log", places.log) if places.log else ()))
+    ended = ask("show", str(gtrid), *nobody)
+    assert ended.exit_code == 1
+    (away,) = [line for line in ended.stdout.splitlines() if line.startswith("away")]
+    assert "app: " in away
+    assert "refused" in away
+    found = json.loads(ask("show", str(gtrid), *nobody, "--output", "json").stdout)
+    assert (found["decision"], list(found["away"])) == ("commit", ["app"])
+
+
 def test_a_database_that_nobody_named_is_not_said_to_have_nothing_prepared(places: Places, ask: Ask) -> None:
     only_the_store = ("--store", places.store, *(("--log", places.log) if places.log else ()))
     ended = ask("list", *only_the_store)
