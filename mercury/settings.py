@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mercury.engine.addresses import split_url
+from mercury.engine.log_settings import LogSettings
 from mercury.engine.parts import EngineSettings
 from mercury.engine.peers import TlsSettings
 from mercury.engine.retention import RetentionSettings
@@ -38,8 +39,6 @@ DEFAULT_STORE = "sqlite:///mercury.db"
 MAX_PORT = 65535
 #: Characters of a token.
 MIN_TOKEN = 16
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-FORMATS = ("text", "json")
 #: Settings whose values are never shown.
 SECRETS = frozenset({"http.status_token"})
 
@@ -133,24 +132,6 @@ class XaSettings:
                 raise ConfigurationError(f"resources: {masked(each)!r} is not of the form NAME=URL")
             named[name.strip()] = url.strip()
         return named
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSettings:
-    """Where the log goes is the application's business; this is what `mercury serve` does with it.
-
-    :raises ConfigurationError: the level or the format is none; the text begins with its name.
-    """
-
-    #: DEBUG, INFO, WARNING, ERROR or CRITICAL; small letters will do.
-    level: str = "INFO"
-    #: ``text`` or ``json``.
-    format: str = "text"
-
-    def __post_init__(self) -> None:
-        for name, value, known in (("level", self.level.upper(), LEVELS), ("format", self.format, FORMATS)):
-            if value not in known:
-                raise ConfigurationError(f"{name}: {getattr(self, name)!r} is none of {', '.join(known)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mercury.cli.texts import printable
 
 if TYPE_CHECKING:
-    from mercury.settings import LogSettings
+    from mercury.engine.log_settings import LogSettings
 
 #: What Mercury's own log calls give in ``extra``, in the order in which it is shown.
 FIELDS = ("service", "endpoint", "key", "sequence", "number", "message_id", "attempt", "record", "fault")
