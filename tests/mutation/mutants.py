@@ -126,6 +126,30 @@ SIMULATED = (
         seeds=range(5, 200, 27),
     ),
     Mutant(
+        "at most once that loses silently",
+        (
+            Change(
+                "mercury/engine/invocation.py",
+                "self._save(tx, run, now)\n            self._respond(tx, run, now)\n        run.begun()",
+                "run.consumed = [message.number for message in run.messages]\n"
+                "            self._save(tx, run, now)\n            self._respond(tx, run, now)\n        run.begun()",
+            ),
+        ),
+        seeds=range(5, 200, 27),
+    ),
+    Mutant(
+        "at least once that answers twice",
+        (
+            Change(
+                "mercury/engine/invocation.py",
+                "self._call_all(run, tx, now)\n            with self._parts.store.transaction() as tx:  # with",
+                "self._call_all(run, tx, now)\n                self._respond(tx, run, now)\n"
+                "            with self._parts.store.transaction() as tx:  # with",
+            ),
+        ),
+        seeds=range(2, 200, 27),
+    ),
+    Mutant(
         "a clock that is set back",
         (
             Change(

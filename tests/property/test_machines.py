@@ -318,7 +318,8 @@ def test_a_destination_survives_every_walk(
 # --- InvokerBuffer ---------------------------------------------------------------------------------------------------
 
 #: A message (a number that did not come before, perhaps the last), the last number, a run that is given to the
-#: application, the mark of the oldest run, the same mark again, and the cut.
+#: application, the mark of the oldest run, the same mark again, and the cut. At most once: a run that is marked before
+#: it is given, the end of its calls, and a crash over them.
 INVOKER_STEPS = st.one_of(
     st.tuples(st.just("message"), st.integers(1, 8)),
     st.tuples(st.just("message"), st.integers(1, 8)),
@@ -330,6 +331,9 @@ INVOKER_STEPS = st.one_of(
     st.tuples(st.just("mark"), st.just(0)),
     st.tuples(st.just("again"), st.just(0)),
     st.tuples(st.just("cut"), st.just(0)),
+    st.tuples(st.just("begin"), st.integers(1, 4)),
+    st.tuples(st.just("complete"), st.just(0)),
+    st.tuples(st.just("crash"), st.just(0)),
 )
 
 
@@ -343,6 +347,8 @@ class InvokerWatch:
         self.dropped: set[int] = set()
         self.run: tuple[int, ...] = ()
         self.marked: tuple[int, ...] = ()
+        #: What has begun and is not completed.
+        self.begun: tuple[int, ...] = ()
 
     def step(self, what: str, value: int) -> None:
         machine = self.machine
@@ -362,6 +368,17 @@ class InvokerWatch:
                 before = machine.state
                 assert self.handle(events.Delivered(self.marked)) == ()
                 assert machine.state is before
+            case "begin" if not self.run and not self.begun and machine.assurance is DeliveryAssurance.AT_MOST_ONCE:
+                self.begun = tuple(machine.releasable())[:value]
+                self.given += self.begun
+                self.handle(events.Begun(self.begun))
+            case "complete":
+                assert self.handle(events.Completed(self.begun)) == ()
+                self.begun = ()
+            case "crash":
+                lost = [number for effect in self.handle(events.Interrupted()) for number in effect.numbers]
+                assert lost == list(self.begun), "what a crash has left is dropped, once"
+                self.begun = ()
             case "cut" if not self.run:  # the mark of the run is conditional on what a cut changes
                 self.handle(events.Cut())
             case _:
