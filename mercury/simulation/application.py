@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -50,6 +51,8 @@ class SimulatedApplication:
         self._ledger = ledger
         self._chance = chance
         self.healed = healed
+        #: Is called in each handler and callback.
+        self.handling: Callable[[], None] = _nothing
         self.registry = Registry(default_policy=scenario.destination)
         operations = (
             Operation(name="Note", action=ONE_WAY, response_action=None, call=self._note),
@@ -82,6 +85,7 @@ class SimulatedApplication:
         tx.after_commit(lambda: handled.append(xml))
 
     def _stumble(self) -> None:
+        self.handling()
         if not self.healed and self._chance.random() < self._faults.handler_fails:
             raise RuntimeError("a handler stumbled")
 
@@ -98,6 +102,10 @@ class SimulatedApplication:
 
     def response_died(self, request: str, reason: str) -> None:
         """Its dead letter was told."""
+
+
+def _nothing() -> None:
+    """Nothing happens."""
 
 
 def expected_handled(flow: Flow, sent: int) -> list[bytes]:

@@ -19,9 +19,9 @@ from mercury.simulation.checks import Checks
 from mercury.simulation.faults import FaultyStore, SimulatedCrash
 from mercury.simulation.network import Network, OnReply
 from mercury.simulation.scenario import Flow, Scenario
-from mercury.simulation.stores import Interruptions, NodeStore
+from mercury.simulation.stores import Interruptions, NodeStore, SharedMemoryNodeStore
 from mercury.simulation.variation import Variation
-from mercury.simulation.world import World
+from mercury.simulation.world import SeededIds, World
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.storage.api import Topic
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage, SequenceKey
@@ -31,6 +31,8 @@ from mercury.wire.envelope import HttpMessage
 TOPICS = tuple(Topic)
 #: Seconds for which a process keeps what it works on when nothing is heard of it.
 LEASE = 5.0
+#: Chance that a process is stopped in a handler, where several share a store.
+STOPPED_IN_A_HANDLER = 0.02
 #: Seconds between two looks at the clock, where clocks are set.
 CLOCK_LOOK = 1.0
 
@@ -41,19 +43,6 @@ class Worker(Protocol):
     def run_once(self, now: float) -> Step: ...
 
     def next_due(self) -> float | None: ...
-
-
-class SeededIds:
-    """`Ids` that a seed replays."""
-
-    def __init__(self, chance: Random) -> None:
-        self._chance = chance
-
-    def new(self) -> str:
-        return f"urn:uuid:{self._chance.getrandbits(128):032x}"
-
-    def chance(self) -> float:
-        return self._chance.random()
 
 
 @dataclass(slots=True)
@@ -141,8 +130,16 @@ class Node:
             self._world.after(self._chance.uniform(0.0, horizon), lambda length=length: self._stop(length))  # type: ignore[misc]
 
     def _stop(self, length: float) -> None:
-        self._stopped_until = self._world.now + length
+        self._stopped_until = max(self._stopped_until, self._world.now + length)
         self._world.log(f"{self.host} is stopped for {length:g} s")
+
+    def _handling(self) -> None:
+        """It may be stopped inside a transaction; what the others do meanwhile decides whether it may still commit."""
+        shares = isinstance(self.store, SharedMemoryNodeStore) and not self._healed  # a file would stay locked
+        if shares and not self._world.within and self._chance.random() < STOPPED_IN_A_HANDLER:
+            length = self._chance.uniform(0.0, 4 * LEASE)
+            self._stop(length + 0.001)
+            self._world.run_within(self._world.now + length)
 
     def _is_stopped(self, afterwards: Callable[[], None]) -> bool:
         """Whether it is stopped now; then ``afterwards`` is done when it goes on."""
@@ -166,6 +163,7 @@ class Node:
         if self._healed:
             store.heal()
         application = SimulatedApplication(self._scenario, self.ledger, self._chance, healed=self._healed)
+        application.handling = self._handling
         engine = Engine(
             store=store,
             application=application.registry,

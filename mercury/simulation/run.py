@@ -72,7 +72,8 @@ class Simulation:
         self.nodes = [processes[0] for processes in self.processes]
 
     def _processes(self, number: int, folder: Path | None) -> list[Node]:
-        ledger, committed = Ledger(), MemoryStore()
+        # A lock that a stopped process holds is not waited for: nothing happens meanwhile.
+        ledger, committed = Ledger(), MemoryStore(lock_timeout=0.0)
         several = self.scenario.variation is Variation.SEVERAL
 
         def store() -> NodeStore:

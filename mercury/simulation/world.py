@@ -12,6 +12,19 @@ from random import Random
 EPOCH = 1_000_000_000.0
 
 
+class SeededIds:
+    """`Ids` that a seed replays."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+
+    def new(self) -> str:
+        return f"urn:uuid:{self._chance.getrandbits(128):032x}"
+
+    def chance(self) -> float:
+        return self._chance.random()
+
+
 class World:
     """The clock, the order of events, and the trace of what happened."""
 
@@ -19,6 +32,8 @@ class World:
         self.random = Random(seed)  # noqa: S311  chance has to be replayed, not unpredictable
         self.now = EPOCH
         self.events = 0
+        #: Events happen in the middle of one.
+        self.within = False
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._trace = hashlib.sha256()
@@ -47,6 +62,14 @@ class World:
                 return
         if not self._queue or self._queue[0][0] > until:
             self.now = max(self.now, until)
+
+    def run_within(self, until: float) -> None:
+        """Let events happen in the middle of one."""
+        self.within = True
+        try:
+            self.run(until)
+        finally:
+            self.within = False
 
     def log(self, line: str) -> None:
         """Add a line to the trace."""
