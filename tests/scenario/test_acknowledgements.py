@@ -41,7 +41,7 @@ def listening_source(**policy: object) -> tuple[Node, Foreign, str]:
 
 @PROTOCOLS
 def test_every_message_from_an_anonymous_source_is_acknowledged_in_its_reply(protocol: Protocol) -> None:
-    # RM-ACK-10, RM-ACK-11
+    # RM-ACK-10, RM-ACK-11, IOP-METRO-02
     node, foreign, identifier = anonymous_source(protocol, incomplete_behavior=KEEP)
     assert ranges_in(node.get(foreign.note(identifier, 1))) == [(1, 1)]
     assert ranges_in(node.get(foreign.note(identifier, 3))) == [(1, 1), (3, 3)]  # RM-ACK-01, RM-ACK-02
@@ -54,6 +54,7 @@ def test_every_message_from_an_anonymous_source_is_acknowledged_in_its_reply(pro
 def test_of_messages_that_come_together_the_last_is_answered_for_all_if_the_source_never_asks(
     protocol: Protocol,
 ) -> None:
+    # IOP-CXF-05
     # RM-ACK-11: some sources wait for an acknowledgement without asking for it
     node, foreign, identifier = anonymous_source(protocol)
     replies = node.get_all([foreign.note(identifier, number) for number in (1, 2, 3)])
@@ -136,7 +137,7 @@ def test_what_is_out_of_the_ordinary_is_acknowledged_at_once(numbers: tuple[int,
 
 
 def test_acknowledgement_is_given_when_asked_for_before_any_message_and_without_one() -> None:
-    # RM-ACK-04, RM-ACK-06
+    # RM-ACK-04, RM-ACK-06, IOP-WCF-06
     node, foreign, identifier = anonymous_source()
     reply = node.get(foreign.alone(foreign.ack_requested(identifier)))
     assert name_of(reply) == "acknowledgement"
@@ -372,7 +373,7 @@ def test_an_acknowledgement_for_a_sequence_that_is_not_known_is_unknown_sequence
 
 @PROTOCOLS
 def test_a_nack_sends_just_that_message_again_at_once(protocol: Protocol) -> None:
-    # RM-ACK-05, ST-S08
+    # RM-ACK-05, ST-S08, IOP-GSOAP-02
     pair, foreign = source_of_three(protocol)
     pair.carry()
     nack = foreign.acknowledgement("urn:theirs", extra="<r:Nack>2</r:Nack>")
@@ -395,7 +396,7 @@ def test_a_nack_of_a_message_that_is_acknowledged_or_was_never_sent_does_nothing
 @pytest.mark.parametrize("status", [200, 202])
 @pytest.mark.parametrize("body", [True, False], ids=["with", "without"])
 def test_the_reply_to_a_message_may_or_may_not_carry_an_acknowledgement(status: int, body: bool) -> None:
-    # HTTP-02, RM-ACK-11
+    # HTTP-02, RM-ACK-11, IOP-CXF-03
     pair, foreign = source_of_three(listens=False)
     http = foreign.alone(foreign.acknowledgement("urn:theirs", ((1, 1),)))
     reply = HttpMessage(http.body if body else b"", http.content_type if body else "", None, status)

@@ -75,7 +75,7 @@ def test_a_repeated_create_sequence_can_not_name_another_address() -> None:
     assert node.world.wire == []
     assert name_of(reply) == "fault CreateSequenceRefused"
     again = node.get(foreign.create(message_id="urn:once"))
-    assert identifier_in(again) == identifier_in(first)  # RM-CS-13
+    assert identifier_in(again) == identifier_in(first)  # RM-CS-13, ST-D01
 
 
 def test_a_request_whose_response_could_not_be_sent_is_refused_and_not_acknowledged() -> None:

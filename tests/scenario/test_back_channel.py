@@ -25,7 +25,7 @@ def stumbling(pair: Pair) -> list[bool]:
 
 @PROTOCOLS
 def test_nothing_is_ever_posted_to_a_client_without_an_address(protocol: Protocol) -> None:
-    # HTTP-04
+    # HTTP-04, HTTP-09
     pair = Pair()
     link = pair.link(protocol, listens=False)
     link.asks("one", "two")
@@ -110,6 +110,7 @@ def test_a_response_asks_for_its_acknowledgement_when_it_is_sent_again_not_at_fi
 
 
 def test_a_request_that_arrives_again_gets_the_same_stored_response() -> None:
+    # IOP-WCF-05
     node, foreign = Node("server", World()), Foreign()
     identifier = foreign.open(node, offer="urn:offered")
     request = foreign.ask(identifier, 1, "one", message_id="urn:request")

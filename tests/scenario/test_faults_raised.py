@@ -135,7 +135,7 @@ def test_the_highest_number_there_is_is_taken() -> None:
 
 @PROTOCOLS
 def test_create_sequence_refused_for_good(protocol: Protocol) -> None:
-    # FLT-05
+    # FLT-05, RM-CS-01, ST-D02
     node, foreign = at_server(protocol, allow=())
     reply = node.get(foreign.create("http://elsewhere.example/"))
     soap12 = protocol.soap is SoapVersion.SOAP12

@@ -100,6 +100,7 @@ def test_sequence_terminated_without_ranges_leaves_everything_in_doubt(protocol:
 
 @PROTOCOLS
 def test_sequence_terminated_with_ranges_moves_the_rest_to_a_successor_in_order(protocol: Protocol) -> None:
+    # IOP-CXF-06
     # The ranges are the last word: what they do not list was surely not delivered.
     story = Story(protocol).create()
     final = protocol.rm is RmVersion.RM11

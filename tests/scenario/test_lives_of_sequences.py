@@ -35,6 +35,7 @@ def test_messages_of_one_key_share_a_sequence_and_other_keys_have_their_own() ->
 
 @PROTOCOLS
 def test_a_message_after_close_starts_a_successor_in_order(protocol: Protocol) -> None:
+    # ST-S04
     pair = Pair()
     link = pair.link(protocol)
     link.notes("one")
@@ -142,7 +143,7 @@ def test_a_last_message_ends_the_sequence_and_a_later_one_starts_another(protoco
 
 
 def test_the_empty_last_message_of_ws_rm_1_0_takes_a_number_and_does_not_reach_the_application() -> None:
-    # RM10-SEQ-08
+    # RM10-SEQ-08, IOP-WCF-04
     pair = Pair()
     link = pair.link(RM10_SOAP12)
     link.notes("one")

@@ -97,6 +97,7 @@ def test_everything_about_an_unknown_sequence_is_unknown_sequence(protocol: Prot
 
 @pytest.mark.parametrize("protocol", [RM11_SOAP12, RM11_SOAP11], ids=str)
 def test_terminate_sequence_twice_is_answered_twice(protocol: Protocol) -> None:
+    # RM11-TRM-01, ST-D09
     node, foreign = server(), Foreign(protocol)
     identifier = foreign.open(node)
     node.get(foreign.note(identifier, 1, "one"))
@@ -394,7 +395,7 @@ def test_accept_without_an_offer_is_ignored() -> None:
 
 @pytest.mark.parametrize("protocol", [RM11_SOAP12, RM10_SOAP11], ids=str)
 def test_accept_with_acks_to_none_is_a_refused_offer(protocol: Protocol) -> None:
-    # RM-CS-06
+    # RM-CS-06, IOP-CXF-02
     pair, foreign = Pair(), Foreign(protocol)
     pair.server.stop()
     pair.link(protocol).notes("one")

@@ -50,6 +50,7 @@ def server(**settings: int | float) -> Node:
     ids=["address", "identity", "no identity"],
 )
 def test_two_clients_with_the_same_message_id_get_two_sequences(first: dict[str, str], second: dict[str, str]) -> None:
+    # RM-CS-04
     node, foreign = server(), Foreign()
     mine = identifier_in(post(node, foreign.create(message_id="urn:same"), **first))
     theirs = identifier_in(post(node, foreign.create(message_id="urn:same"), **second))

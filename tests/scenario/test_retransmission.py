@@ -65,6 +65,7 @@ def test_create_sequence_is_repeated_with_the_same_message_id_and_offer() -> Non
 
 
 def test_the_end_is_repeated_with_pauses_of_its_own() -> None:
+    # ST-S05
     pair = Pair()
     link = pair.link(offer=False)
     link.notes("one")

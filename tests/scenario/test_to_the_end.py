@@ -16,6 +16,7 @@ OFFERS = pytest.mark.parametrize("offer", [True, False], ids=["offer", "no offer
 @LISTENS
 @PROTOCOLS
 def test_one_way_messages_arrive_in_order_and_both_sides_end(protocol: Protocol, listens: bool) -> None:
+    # RM10-TRM-04
     pair = Pair()
     link = pair.link(protocol, listens=listens)
     link.notes("one", "two", "three")

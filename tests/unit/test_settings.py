@@ -327,6 +327,7 @@ def test_programs_that_set_nonsense_are_told_by_an_error_of_ours() -> None:
 
 @pytest.mark.parametrize("text", ["1.1", "1.2"])
 def test_ws_rm_1_2_is_another_word_for_1_1(text: str) -> None:
+    # NS-20
     assert load(environment={"MERCURY_SOURCE_PROTOCOL_RM": text}).source.protocol.rm is RmVersion.RM11
     assert load(written(f"[source.protocol]\nrm = '{text}'\n"), NOTHING).source.protocol.rm is RmVersion.RM11
 

@@ -117,6 +117,7 @@ def test_terminate_for_a_sequence_that_carried_nothing() -> None:
 
 
 def test_close_makes_the_ranges_final_and_takes_only_repetitions() -> None:
+    # ST-D03, ST-D06, RM11-CLS-01
     machine = created(RM11, 1, 2)
     assert drive(machine, Close(3)) == [effects.EndKnown(3)]
     assert (machine.state, machine.closed) == (RmdState.LAST_KNOWN, True)
@@ -140,6 +141,7 @@ def test_close_and_terminate_of_a_complete_sequence() -> None:
 
 
 def test_terminate_alone_is_the_last_number_and_the_end_in_one_step() -> None:
+    # RM11-TRM-01
     machine = created(RM11, 1)
     assert drive(machine, Terminate(2)) == [effects.EndKnown(2), effects.CutBuffer()]
     assert machine.state is RmdState.ENDED_INCOMPLETE
@@ -147,6 +149,7 @@ def test_terminate_alone_is_the_last_number_and_the_end_in_one_step() -> None:
 
 @pytest.mark.parametrize("close", [(), (Close(),)])
 def test_without_a_last_number_and_without_messages_nothing_was_sent(close: tuple[events.RmdInput, ...]) -> None:
+    # RM11-CLS-01
     machine = created(RM11)
     assert drive(machine, *close, Terminate()) == [effects.EndKnown(0)]
     assert (machine.state, machine.last_number) == (RmdState.ENDED_COMPLETE, 0)
@@ -219,6 +222,7 @@ def test_a_number_below_one_is_the_sender_s_mistake(number: int) -> None:
 
 
 def test_the_highest_number_is_taken_and_one_above_it_is_rollover() -> None:
+    # ST-D04
     machine = created(RM11, MAX_MESSAGE_NUMBER)
     asked = drive(machine, Message(number=MAX_MESSAGE_NUMBER + 1))
     assert fault_code(asked) is FaultCode.MESSAGE_NUMBER_ROLLOVER
@@ -264,6 +268,7 @@ def test_nothing_is_acknowledged_unasked_before_the_identifier_was_used() -> Non
 
 
 def test_an_acknowledgement_waits_for_company_as_long_as_the_interval() -> None:
+    # ST-D15
     policy = replace(POLICY, acknowledgement_interval=0.5)
     machine = created()
     drive(machine, Message(number=1), now=10.0, policy=policy)
@@ -354,6 +359,7 @@ def test_the_older_generation_knows_no_final() -> None:
 
 
 def test_a_sequence_that_nobody_used_is_forgotten_without_a_tombstone() -> None:
+    # ST-D14
     policy = replace(POLICY, inactivity_timeout=60.0)
     machine = created()
     assert machine.next_due(policy) == 60.0

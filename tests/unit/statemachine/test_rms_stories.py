@@ -59,6 +59,7 @@ def only(asked: list[RmsEffect], kind: type) -> list[RmsEffect]:
 
 
 def test_three_messages_go_from_create_to_terminate() -> None:
+    # ST-S01, ST-S14, ST-S15
     machine = RMSSequence.start(RM11, 0.0)
     assert drive(machine, *[events.Number()] * 3) == [effects.Numbered(1), effects.Numbered(2), effects.Numbered(3)]
     assert machine.work(POLICY) is RmsWork.CREATE
@@ -126,6 +127,7 @@ def test_ranges_in_any_order_and_overlapping_release_each_number_once() -> None:
 
 @pytest.mark.parametrize("ranges", [((1, 4),), ((0, 1),), ((2, 1),), ((1, 2), (9, 9)), ((-3, -1),), ((1, 10**30),)])
 def test_an_acknowledgement_of_what_was_never_sent_is_a_fault_and_changes_nothing(ranges: Ranges) -> None:
+    # ST-S19
     machine = sending(5, sent=3)
     (asked,) = drive(machine, events.Acknowledged(ranges))
     assert isinstance(asked, effects.RaiseFault)
@@ -165,6 +167,7 @@ def test_what_the_final_ranges_do_not_list_moves_to_a_successor() -> None:
 
 
 def test_discard_following_first_gap_moves_what_was_acknowledged_behind_the_gap_too() -> None:
+    # RM-CS-12, RM11-SEQ-11
     machine = sending(5, ((1, 1), (4, 4)), behavior=UP_TO_THE_GAP)
     assert [machine.kept(number) for number in (1, 2, 4)] == [False, True, True]
     assert drive(machine, events.Finished(((1, 2), (4, 4)))) == [
@@ -215,6 +218,7 @@ def test_a_second_final_word_moves_nothing_twice() -> None:
 
 
 def test_a_close_response_without_the_final_acknowledgement_is_asked_for_again() -> None:
+    # ST-S11
     machine = sending(2, ((1, 1),))
     drive(machine, events.End(abandon=True))
     assert machine.work(POLICY) is RmsWork.CLOSE
@@ -246,6 +250,7 @@ def test_a_stray_terminate_response_does_not_end_a_sequence_in_use() -> None:
 
 
 def test_abandoning_closes_instead_of_transmitting_and_moves_what_was_not_accepted() -> None:
+    # ST-S10
     machine = sending(3, ((1, 1),))
     drive(machine, events.End(abandon=True), now=5.0)
     assert (machine.work(POLICY), machine.control_due, machine.last_message) == (RmsWork.CLOSE, 5.0, 3)

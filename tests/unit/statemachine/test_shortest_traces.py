@@ -107,6 +107,7 @@ def test_7_what_was_received_but_not_acknowledged_is_in_doubt_and_not_simply_sen
 
 
 def test_8_a_lost_create_sequence_response_kills_nobody() -> None:
+    # ST-S06
     rmd = RMDSequence("urn:s", RM11, 0.0)
     assert rmd.ack_due is None, "nothing is acknowledged unasked while the source may not know the identifier"
     assert rmd.next_due(DESTINATION) == 60.0

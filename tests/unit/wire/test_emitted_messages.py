@@ -66,6 +66,7 @@ def names(element: etree._Element) -> list[str]:
 
 @pytest.mark.parametrize(("protocol", "name", "envelope"), EVERY_MESSAGE)
 def test_every_kind_of_message_is_valid_and_comes_back_equal(protocol: Protocol, name: str, envelope: Envelope) -> None:
+    # RM10-SCH-01 to -07, RM11-SCH-01 to -06, RM11-SCH-08
     written = encode(envelope)
     assert_valid(written.body)
     assert decode(written.body, written.content_type, written.soap_action) == envelope
@@ -190,7 +191,7 @@ def test_ws_rm_10_leaves_out_what_it_does_not_have() -> None:
 
 
 def test_an_offer_without_an_endpoint_uses_acks_to_in_ws_rm_11() -> None:
-    # RM11-SCH-05, RM-CS-09
+    # RM11-SCH-05, RM-CS-09, IOP-WCF-02
     create = CreateSequence(acks_to=CALLBACK, offer=Offer(identifier=OFFERED))
     written = encode(message(Protocol(), body=create)).body
     assert_valid(written)
@@ -238,7 +239,7 @@ def test_an_acknowledgement_says_what_was_accepted_rather_than_what_is_missing()
 
 
 def test_buffer_remaining_stays_within_what_may_be_sent() -> None:
-    # FC-01, NS-13
+    # FC-01, NS-13, IOP-WCF-07
     full = SequenceAcknowledgement(SEQUENCE, ((1, 1),), buffer_remaining=1_000_000)
     written = encode(message(Protocol(), acknowledgements=(full,))).body
     assert f'xmlns:netrm="{NETRM}">4096</netrm:BufferRemaining>'.encode() in written

@@ -120,6 +120,7 @@ def test_there_is_a_case_for_every_code() -> None:
 
 @pytest.mark.parametrize(("protocol", "fault"), CASES)
 def test_every_fault_is_valid_and_comes_back(protocol: Protocol, fault: Fault) -> None:
+    # RM10-SCH-08, RM11-SCH-09, MC-SCH-03; FLT-11: whatever the text
     envelope = reply(protocol, fault)
     written = encode(envelope)
     assert_valid(written.body)
@@ -264,6 +265,7 @@ def test_the_status_of_a_fault(fault: Fault) -> None:
 
 
 def test_metro_sets_the_faultcode_and_the_header() -> None:
+    # IOP-METRO-05
     # FLT-12: the header wins.
     code = "<wsrm:FaultCode>wsrm:SequenceClosed</wsrm:FaultCode>"
     header = f"<wsa:Action>urn:a</wsa:Action><wsrm:SequenceFault>{code}</wsrm:SequenceFault>"

@@ -88,6 +88,7 @@ def test_metro_closes_with_the_default_namespace() -> None:
 
 
 def test_sandesha2_asks_for_a_sequence_and_offers_one() -> None:
+    # IOP-SAND-01
     # NS-19: RM 1.0 over WS-Addressing 1.0
     envelope = decode(peer("sandesha2_CreateSequence"), "text/xml")
     assert (envelope.rm, envelope.addressing) == (RmVersion.RM10, AddressingVersion.WSA10)

@@ -45,7 +45,7 @@ def test_actions(message: RmMessage, last_step: str, versions: tuple[str, ...]) 
 
 
 def test_the_constants_of_make_connection() -> None:
-    assert f"{MC}/MakeConnection" == MAKE_CONNECTION_ACTION  # ACT-10
+    assert f"{MC}/MakeConnection" == MAKE_CONNECTION_ACTION  # ACT-10, NS-03
     assert f"{MC}/anonymous?id=" == MC_ANONYMOUS  # NS-11
 
 
