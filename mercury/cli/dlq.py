@@ -17,7 +17,7 @@ import typer
 
 from mercury.cli.config import ConfigFile
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
-from mercury.cli.stores import StoreUrl, store_url
+from mercury.cli.stores import StoreUrl, used_store
 from mercury.statemachine.effects import Certainty
 
 if TYPE_CHECKING:
@@ -183,13 +183,9 @@ def discard(
 @contextlib.contextmanager
 def _letters(store: str | None, config: Path | None) -> Iterator[DeadLetters]:
     from mercury.client.dead_letters import DeadLetters
-    from mercury.storage.administration import open_used_store
 
-    opened = open_used_store(store_url(store, config))
-    try:
+    with used_store(store, config) as opened:
         yield DeadLetters(opened, time.time)
-    finally:
-        opened.close()
 
 
 def _filter(

@@ -15,7 +15,7 @@ import typer
 from mercury.cli.config import ConfigFile
 from mercury.cli.dlq import Side
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
-from mercury.cli.stores import StoreUrl, store_url
+from mercury.cli.stores import StoreUrl, used_store
 from mercury.cli.texts import ago, ahead, moment
 
 if TYPE_CHECKING:
@@ -124,13 +124,9 @@ def retry(identifier: Id, store: StoreUrl = None, config: ConfigFile = None, out
 @contextlib.contextmanager
 def _messages(store: str | None, config: Path | None) -> Iterator[WaitingMessages]:
     from mercury.client.waiting import WaitingMessages
-    from mercury.storage.administration import open_used_store
 
-    opened = open_used_store(store_url(store, config))
-    try:
+    with used_store(store, config) as opened:
         yield WaitingMessages(opened, time.time)
-    finally:
-        opened.close()
 
 
 def _read(identifier: str) -> tuple[Direction, int]:

@@ -12,7 +12,7 @@ import typer
 
 from mercury.cli.config import ConfigFile
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, show, show_table
-from mercury.cli.stores import StoreUrl, store_url
+from mercury.cli.stores import StoreUrl, used_store
 
 if TYPE_CHECKING:
     from mercury.storage.xa.coordinator import Coordinator
@@ -134,7 +134,6 @@ def _coordinator(
 ) -> Iterator[Coordinator]:
     """The databases that are named, opened for as long as the block."""
     from mercury.settings import load
-    from mercury.storage.administration import open_used_store
     from mercury.storage.opening import name_resources
 
     settings = load(config)
@@ -144,11 +143,8 @@ def _coordinator(
         if not found or not url:
             fail(UNUSABLE, f"--resource {each!r} is not of the form NAME=URL")
         named[name] = url
-    opened = open_used_store(store_url(store, config))
-    try:
+    with used_store(store, config) as opened:
         yield name_resources(opened, named, log=log or settings.xa.log)
-    finally:
-        opened.close()
 
 
 def _overview(found: Overview) -> dict[str, Any]:

@@ -59,6 +59,8 @@ class Batch:
         self._responses: dict[tuple[str, str], Response] = {}
         #: How many CreateSequences are handled.
         self._creates = 0
+        #: How many sequences are open in the store, by owner.
+        self._open: dict[str | None, int] = {}
 
     # --- locking ---------------------------------------------------------------------------------------------------
 
@@ -98,9 +100,7 @@ class Batch:
                 known = self.tx.rmd.find_created(draft.create_key) if draft.create_key is not None else None
                 yield known
                 if known is None:
-                    yield from idle_sequences(
-                        self.tx, self.parts.settings, draft.arrival.owner, self.now, self._creates
-                    )
+                    yield from idle_sequences(self, draft.arrival.owner, self._creates)
             case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
                 yield identifier
             case Fault() if request is not None:
@@ -235,9 +235,14 @@ class Batch:
         self.change_rmd(record)
         return asked
 
-    def made(self, owner: str | None = None) -> int:
-        """How many destination sequences this batch has made so far: all, or those of one owner."""
-        return sum(owner in (None, record.owner) for record in self._new_rmds)
+    def open_sequences(self, owner: str | None = None) -> int:
+        """How many destination sequences are open, with those that this batch has made so far: all, or one owner's.
+
+        The store counts once for all that the batch makes.
+        """
+        if owner not in self._open:
+            self._open[owner] = self.tx.rmd.open_count(owner)
+        return self._open[owner] + sum(owner in (None, record.owner) for record in self._new_rmds)
 
     def add_row(self, row: InboundMessage) -> None:
         self._rows.append(row)

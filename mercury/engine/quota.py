@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mercury.engine.parts import EngineSettings
-from mercury.storage.api import Transaction
 from mercury.storage.records import RmdRecord
 
 if TYPE_CHECKING:
     from mercury.engine.batch import Batch
 
 
-def idle_sequences(tx: Transaction, settings: EngineSettings, owner: str, now: float, wanted: int) -> Iterator[str]:
+def idle_sequences(batch: Batch, owner: str, wanted: int) -> Iterator[str]:
     """The sequences that may have to end so that ``wanted`` new ones of this owner can be made; to be locked."""
-    before = now - settings.idle_sequence
-    if owner and tx.rmd.open_count(owner) + wanted > settings.max_sequences_per_peer:
-        yield from tx.rmd.idle(before, wanted, owner)
-    if tx.rmd.open_count() + wanted > settings.max_sequences:
-        yield from tx.rmd.idle(before, wanted)
+    settings = batch.parts.settings
+    before = batch.now - settings.idle_sequence
+    if owner and batch.open_sequences(owner) + wanted > settings.max_sequences_per_peer:
+        yield from batch.tx.rmd.idle(before, wanted, owner)
+    if batch.open_sequences() + wanted > settings.max_sequences:
+        yield from batch.tx.rmd.idle(before, wanted)
 
 
 def make_room(batch: Batch, owner: str) -> str | None:
@@ -32,11 +31,9 @@ def make_room(batch: Batch, owner: str) -> str | None:
     They end by their expiry, which the destination worker sees next.
     """
     settings = batch.parts.settings
-    if owner:
-        open_now = batch.tx.rmd.open_count(owner) + batch.made(owner)
-        if not _fits(batch, open_now, settings.max_sequences_per_peer, owner):
-            return "too many sequences of this peer are open; try again later"
-    if not _fits(batch, batch.tx.rmd.open_count() + batch.made(), settings.max_sequences, None):
+    if owner and not _fits(batch, batch.open_sequences(owner), settings.max_sequences_per_peer, owner):
+        return "too many sequences of this peer are open; try again later"
+    if not _fits(batch, batch.open_sequences(), settings.max_sequences, None):
         return "too many sequences are open; try again later"
     return None
 

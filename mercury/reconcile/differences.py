@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import itertools
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
@@ -227,7 +228,19 @@ def _line(each: Difference, columns: Sequence[str]) -> list[Any]:
     row = _row(each, columns)
     row["altered"] = " ".join(each.altered)
     values = [(side or {}).get(name) for side in (each.client, each.server) for name in columns]
-    return [*(row[name] for name in PLAIN), *values]
+    return [_harmless(value) for value in (*(row[name] for name in PLAIN), *values)]
+
+
+#: What a spreadsheet takes for the beginning of a formula, and a number, which it does not.
+FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+def _harmless(value: Any) -> Any:
+    """A text that a spreadsheet does not run: a peer may have written it. The Parquet file has it as it is."""
+    if isinstance(value, str) and FORMULA.match(value) and not NUMBER.fullmatch(value):
+        return f"'{value}"
+    return value
 
 
 def _schema(columns: Sequence[str]) -> Any:

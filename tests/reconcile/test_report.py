@@ -272,3 +272,35 @@ def test_the_differences_are_a_csv_file_too(tmp_path: Path) -> None:
         (line,) = csv.DictReader(text)
     assert (line["key"], line["verdict"], line["place"]) == ("7", Verdict.MISSING.value, Where.LOST.value)
     assert (line["client.name"], line["client.note"], line["server.name"]) == ('a, "b"\nc', "", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("=1+1", "'=1+1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("+49 30 1234", "'+49 30 1234"),
+        ("-1+cmd|' /C calc'!A0", "'-1+cmd|' /C calc'!A0"),
+        ("\t=1", "'\t=1"),
+        ("\uff1d1", "'\uff1d1"),
+        ("-12.50", "-12.50"),
+        ("+1E-7", "+1E-7"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_no_value_of_the_csv_file_is_a_formula_and_numbers_stay_what_they_are(
+    tmp_path: Path, value: str, written: str
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    values = {"name": value, "note": None}
+    missing = Difference(
+        key=value, verdict=Verdict.MISSING, where=Where.LOST, client_count=1, server_count=0, client=values,
+        correlation=value,
+    )  # fmt: skip
+    with writer(result(), 10, tmp_path / "differences.parquet") as taken:
+        taken.take(missing)
+    with (tmp_path / "differences.csv").open(encoding="utf-8", newline="") as text:
+        (line,) = csv.DictReader(text)
+    assert (line["key"], line["correlation"], line["client.name"]) == (written, written, written)
+    (row,) = parquet.read_table(tmp_path / "differences.parquet").to_pylist()
+    assert (row["key"], row["client"]["name"]) == (value, value)

@@ -51,6 +51,10 @@ class Statements:
         self.counts[what] = len(self._said) - len(savepoints)
         self.savepoints[what] = len(savepoints)
 
+    def said(self, part: str) -> int:
+        """How many of the statements that were counted last have this part."""
+        return sum(part in each for each in self._said)
+
 
 @pytest.fixture
 def store(sql_url: str) -> Iterator[SqlStore]:
@@ -181,3 +185,14 @@ def test_what_a_hundred_held_exchanges_cost_at_the_server_ten_cost_too(store: Sq
     assert min(hundred.values()) >= 1, hundred
     for what in ("receive and hold", "invoke, number and release", "responses acknowledged"):
         assert commits[what] == 1, what
+
+
+def test_open_sequences_are_counted_once_however_many_are_created_together(store: SqlStore) -> None:
+    pair, statements = Pair(MemoryStore(), store), Statements(store)
+    for number in range(3):
+        pair.send(["first"], key=f"till {number}")
+    _, posts = pair.client.turn(NOW)
+    assert len(posts) == 3
+    with statements.during("create"):
+        pair.carry(posts, NOW)
+    assert 1 <= statements.said('AS "open"') + statements.said("AS open") <= 2  # of the peer, and in all
