@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 from mercury.statemachine.faults import Ranges
+from mercury.statemachine.member import Member
 
 
-class IncompleteSequenceBehavior(enum.Enum):
+class IncompleteSequenceBehavior(Member):
     """What a destination does with what it has when a sequence ends with a gap (WS-RM 1.1, section 3.4)."""
 
     #: Deliver all that was received. This is what an absent element means.

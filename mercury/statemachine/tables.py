@@ -12,12 +12,11 @@ knows its end but has a gap (010), the failure F and the closing C beside the tu
 
 from __future__ import annotations
 
-import enum
-
+from mercury.statemachine.member import Member
 from mercury.statemachine.table import read_table
 
 
-class RmsState(enum.Enum):
+class RmsState(Member):
     """RMSSequence: SS sequence started, MIB messages in the buffer, LMR last message received, TMS end settled."""
 
     #: Messages wait; CreateSequence is on its way.
@@ -36,7 +35,7 @@ class RmsState(enum.Enum):
     ENDED = "1011"
 
 
-class RmsEvent(enum.Enum):
+class RmsEvent(Member):
     """What happens to an RMSSequence."""
 
     #: Application message received from the application (it takes a number).
@@ -59,7 +58,7 @@ class RmsEvent(enum.Enum):
     FAIL = "FAIL"
 
 
-class RmdState(enum.Enum):
+class RmdState(Member):
     """RMDSequence: FMR identifier used, LMR last number known, EMR every message received, TMR ended."""
 
     #: Created; the source may not know the identifier yet.
@@ -78,7 +77,7 @@ class RmdState(enum.Enum):
     ENDED_INCOMPLETE = "1101"
 
 
-class RmdEvent(enum.Enum):
+class RmdEvent(Member):
     """What happens to an RMDSequence. SC = the sequence is complete after it, SNC = it is not."""
 
     AMR_SNC = "AMR(SNC)"
@@ -92,7 +91,7 @@ class RmdEvent(enum.Enum):
     EXP = "EXP"
 
 
-class InvokerState(enum.Enum):
+class InvokerState(Member):
     """InvokerBuffer: MIB releasable messages in the buffer, LMR the end is known, EMS nothing is left to release."""
 
     #: Nothing to release now.
@@ -107,7 +106,7 @@ class InvokerState(enum.Enum):
     DONE = "011"
 
 
-class InvokerEvent(enum.Enum):
+class InvokerEvent(Member):
     """What happens to an InvokerBuffer."""
 
     #: Application message received.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from mercury.errors import StorageError
 from mercury.statemachine.faults import Ranges
+from mercury.statemachine.member import Member
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage.records import (
     InboundMessage,
@@ -50,7 +51,7 @@ class Capabilities:
     two_phase: bool = False
 
 
-class Topic(enum.Enum):
+class Topic(Member):
     """Whose work a commit has made."""
 
     RMS = "rms"

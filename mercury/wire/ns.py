@@ -5,10 +5,10 @@ Names are in Clark notation everywhere in this package: ``{namespace}local``.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from mercury.statemachine.member import Member
 from mercury.statemachine.messages import ANONYMOUS, NONE
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 
@@ -60,7 +60,7 @@ NEUTRAL_ADDRESS: Mapping[str, str] = MappingProxyType(
 )
 
 
-class RmMessage(enum.Enum):
+class RmMessage(Member):
     """A message of WS-ReliableMessaging. The value is the last step of its action."""
 
     CREATE_SEQUENCE = "CreateSequence"

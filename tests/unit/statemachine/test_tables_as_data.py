@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import enum
+import pickle
 import re
 from enum import Enum
 from pathlib import Path
@@ -192,3 +194,18 @@ def test_the_page_has_every_machine_and_no_trailing_blanks() -> None:
     assert page.endswith("\n")
     assert not page.endswith("\n\n")
     assert not any(line != line.rstrip() for line in page.splitlines())
+
+
+# --- members as keys -------------------------------------------------------------------------------------------------
+
+
+def test_a_member_that_was_pickled_is_still_the_same_key() -> None:
+    assert RMS[pickle.loads(pickle.dumps(RmsState.SENDING)), copy.deepcopy(RmsEvent.AMR)] is RMS[  # noqa: S301
+        RmsState.SENDING, RmsEvent.AMR
+    ]
+
+
+@BY_NAME
+def test_a_look_into_a_table_runs_no_python_to_hash_its_key(table: Table[Any, Any]) -> None:
+    for kind in (table.states, table.events):
+        assert kind.__hash__ is object.__hash__
