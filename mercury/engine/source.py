@@ -127,6 +127,8 @@ class _KeyWork:
             request = self._request(tx, record.channel)
             self.step.responses.append(back_channel.response(self.parts, record, row, request))
         for index, record in enumerate(records):
+            if self._rests(record, index < len(records) - TOMBSTONES):
+                continue
             self._advance(tx, record, records[:index])
             if record.id in paired and not record.machine.alive and not self._pairs:
                 raise _PairEnds
@@ -137,6 +139,13 @@ class _KeyWork:
                 self._forget(tx, record)
             else:
                 save_rms(tx, record)
+
+    def _rests(self, record: RmsRecord, crowded: bool) -> bool:
+        """Whether it has ended, is planned to be forgotten, and it is not the time: there is nothing to write."""
+        if record.machine.alive or record.ended_at is None or crowded or record.holds:
+            return False
+        forgotten = record.ended_at + record.channel.policy.tombstone
+        return record.due == forgotten and forgotten > self.now
 
     def _lock_pairs(self, tx: Transaction) -> dict[str, RmdRecord]:
         """The offered sequences that end when this key's sequences do: nobody can tell their end (RM-TRM-05)."""

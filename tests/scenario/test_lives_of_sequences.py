@@ -33,6 +33,20 @@ def test_messages_of_one_key_share_a_sequence_and_other_keys_have_their_own() ->
     assert [text for text in pair.server.handled if text[0] == "a"] == ["a1", "a2", "a3"]
 
 
+def test_a_sequence_that_has_ended_is_not_written_again_while_its_successor_works() -> None:
+    pair = Pair()
+    link = pair.link()
+    link.notes("one")
+    link.close()
+    pair.advance(10)
+    ended = next(record for record in pair.client.sources() if not record.machine.alive)
+    link.notes("two")
+    link.close()
+    pair.advance(10)
+    assert pair.server.handled == ["one", "two"]
+    assert any(record is ended for record in pair.client.sources()), "a record that is saved is another object"
+
+
 @PROTOCOLS
 def test_a_message_after_close_starts_a_successor_in_order(protocol: Protocol) -> None:
     # ST-S04
