@@ -26,7 +26,7 @@ T = TypeVar("T")
 def shallow(value: T) -> T:
     """A second object with the same attributes. Records are copied at every read, so this is kept cheap."""
     own = object.__new__(type(value))
-    own.__dict__.update(value.__dict__)
+    own.__dict__ = value.__dict__.copy()
     return own
 
 

@@ -106,15 +106,17 @@ class CommittedInvoker:
                     break
         return found
 
-    def next_due(self, free: Free) -> float | None:
+    def next_due(self, free: Free | None) -> float | None:
         """A buffer that could be worked on at once counts as due for ever."""
+        if not self.ready:
+            return None
         buffers = (self.buffers[sequence] for sequence in self.ready if sequence in self.buffers)
         times = (
             buffer.record.retry_at or 0.0
             for buffer in buffers
             if buffer.releasable()
             and not self.waits_for(buffer.record)
-            and free(f"invoker {buffer.record.sequence}", buffer.record.service)
+            and (free is None or free(f"invoker {buffer.record.sequence}", buffer.record.service))
         )
         return min(times, default=None)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from mercury.errors import TransientStorageError
 from mercury.storage.api import LockOrderError
@@ -12,12 +11,14 @@ from mercury.storage.order import NAMES
 
 
 
-@dataclass(slots=True)
 class _Shared:
     """A lock, and how many hold it or wait for it."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    users: int = 0
+    __slots__ = ("lock", "users")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
 
 
 class LockTable:
@@ -32,7 +33,9 @@ class LockTable:
     def acquire(self, kind: int, name: str, *, wait: bool = True) -> bool:
         """Lock an object. False: it was not unlocked in time."""
         with self._mutex:
-            shared = self._locks.setdefault((kind, name), _Shared())
+            shared = self._locks.get((kind, name))
+            if shared is None:
+                shared = self._locks[kind, name] = _Shared()
             shared.users += 1
         acquired = False
         try:
@@ -69,7 +72,8 @@ class HeldLocks:
         :raises LockOrderError: an object stands before one that is held already.
         :raises TransientStorageError: the time is over.
         """
-        for name in sorted(set(names)):
+        wanted = set(names)
+        for name in sorted(wanted) if len(wanted) > 1 else wanted:
             if (kind, name) in self._held:
                 continue
             if (kind, name) < self._highest:

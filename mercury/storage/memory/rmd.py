@@ -62,7 +62,8 @@ class CommittedRmd:
         return len(late)
 
     def due(self, now: float, limit: int) -> list[str]:
-        due = sorted((at, identifier) for identifier, at in self.times.items() if at <= now)
+        due = [(at, identifier) for identifier, at in self.times.items() if at <= now]
+        due.sort()
         return [identifier for _, identifier in due[:limit]]
 
     def next_due(self) -> float | None:

@@ -24,6 +24,7 @@ class MemoryRms:
         self._tx = transaction
         self._committed = transaction.store.rms
         self.appended: list[OutboundMessage] = []
+        self._locked: set[SequenceKey] = set()
         self.changed_records: dict[SequenceKey, list[RmsRecord]] = {}
         #: Own versions of rows by position; ``None`` = removed.
         self.changed_rows: dict[SequenceKey, dict[int, OutboundMessage | None]] = {}
@@ -34,7 +35,9 @@ class MemoryRms:
         self.appended.append(message.copy())
 
     def lock(self, keys: Iterable[SequenceKey]) -> None:
-        self._tx.locks.acquire(order.RMS, [str(key) for key in keys])
+        names = {str(key): key for key in keys}
+        self._tx.locks.acquire(order.RMS, names)
+        self._locked.update(names.values())
 
     def records(self, key: SequenceKey) -> list[RmsRecord]:
         self._require(key)
@@ -218,7 +221,8 @@ class MemoryRms:
     # --- within ----------------------------------------------------------------------------------------------------
 
     def _require(self, key: SequenceKey) -> None:
-        self._tx.require(order.RMS, str(key))
+        if key not in self._locked:
+            self._tx.require(order.RMS, str(key))
 
     def _own_records(self, key: SequenceKey) -> list[RmsRecord]:
         self._require(key)
@@ -231,7 +235,11 @@ class MemoryRms:
 
     @staticmethod
     def _index(records: list[RmsRecord], record: RmsRecord) -> int:
-        return next(index for index, known in enumerate(records) if known.id == record.id)
+        wanted = record.id
+        for index, known in enumerate(records):
+            if known.id == wanted:
+                return index
+        raise KeyError(wanted)
 
     def _numbered(self, record: RmsRecord) -> NumberedRows | None:
         data = self._committed.keys.get(record.channel.key)

@@ -59,12 +59,25 @@ class CommittedRms:
         self.times: dict[SequenceKey, float] = {}
 
     def data(self, key: SequenceKey) -> KeyData:
-        return self.keys.setdefault(key, KeyData())
+        data = self.keys.get(key)
+        if data is None:
+            data = self.keys[key] = KeyData()
+        return data
 
     def install_row(self, key: SequenceKey, position: int, row: OutboundMessage | None) -> None:
         """Replace, add or (``None``) remove one row and keep every index true."""
         data = self.data(key)
-        old = data.rows.pop(position, None)
+        old = data.rows.get(position)
+        if old is not None and row is not None and old.number == row.number and old.sequence_id == row.sequence_id:
+            # Most changes are to what was transmitted or acknowledged: its place in the indexes stays.
+            data.rows[position] = row
+            if row.sequence_id is not None and row.number is not None and old.settled != row.settled:
+                unsettled = data.numbered[row.sequence_id].unsettled
+                if row.settled:
+                    _remove(unsettled, row.number)
+                else:
+                    insort(unsettled, row.number)
+            return
         if old is not None:
             if old.sequence_id is None or old.number is None:
                 _remove(data.waiting, position)
@@ -80,14 +93,18 @@ class CommittedRms:
                 del others[position]
                 if not others:
                     del self.responses[old.relates_to]
-        if row is not None:
+        if row is None:
+            data.rows.pop(position, None)
+        else:
             data.rows[position] = row
             if row.sequence_id is None or row.number is None:
                 insort(data.waiting, position)
                 if row.kind is OutboundKind.ABANDON:
                     data.abandoned.add(position)
             else:
-                rows = data.numbered.setdefault(row.sequence_id, NumberedRows())
+                if row.sequence_id not in data.numbered:
+                    data.numbered[row.sequence_id] = NumberedRows()
+                rows = data.numbered[row.sequence_id]
                 rows.positions[row.number] = position
                 insort(rows.numbers, row.number)
                 if not row.settled:
@@ -107,9 +124,10 @@ class CommittedRms:
             if record.machine.identifier is not None:
                 self.by_identifier[record.machine.identifier] = key
             self.by_create[record.create_message_id] = key
-        for sequence_id in set(data.numbered) - {record.id for record in records}:
-            if not data.numbered[sequence_id].positions:
-                del data.numbered[sequence_id]
+        if len(data.numbered) > len(records) or not all(record.id in data.numbered for record in records):
+            for sequence_id in data.numbered.keys() - {record.id for record in records}:
+                if not data.numbered[sequence_id].positions:
+                    del data.numbered[sequence_id]
 
     def refresh(self, key: SequenceKey) -> None:
         """Bring the indexes of one key's work up to date; forget a key nothing is left of."""
@@ -138,12 +156,17 @@ class CommittedRms:
 
     def due(self, now: float, limit: int, free: Callable[[str], bool]) -> list[SequenceKey]:
         """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""
-        timed = sorted((key for key, at in self.times.items() if at <= now), key=self.times.__getitem__)
+        timed = [key for key, at in self.times.items() if at <= now]
+        if not timed and not self.waiting:
+            return []
+        timed.sort(key=self.times.__getitem__)
         by_turns = chain.from_iterable(zip_longest(self.waiting, timed))
         keys = dict.fromkeys(key for key in by_turns if key is not None)
         return list(islice((key for key in keys if free(f"rms {key.digest}")), limit))
 
-    def next_due(self, free: Callable[[str], bool]) -> float | None:
+    def next_due(self, free: Callable[[str], bool] | None) -> float | None:
+        if free is None:
+            return 0.0 if self.waiting else min(self.times.values(), default=None)
         if any(free(f"rms {key.digest}") for key in self.waiting):
             return 0.0
         return min((at for key, at in self.times.items() if free(f"rms {key.digest}")), default=None)

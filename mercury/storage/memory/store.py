@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 
+_OPEN, _ROLLED_BACK, _COMMITTED = Outcome(), Outcome(ending=Ending.ROLLED_BACK), Outcome(ending=Ending.COMMITTED)
+
+
 class MemoryDeadLetters:
     """`DeadLetterManager` of one transaction."""
 
@@ -88,7 +91,7 @@ class MemoryTransaction:
         self._dead_letters: MemoryDeadLetters | None = None
         self._claims: list[Claim] = []
         self._after_commit: list[Callable[[], None]] = []
-        self.outcome = Outcome()
+        self.outcome = _OPEN
 
     def __enter__(self) -> MemoryTransaction:
         return self
@@ -96,10 +99,10 @@ class MemoryTransaction:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         topics: frozenset[Topic] = frozenset()
         try:
-            self.outcome = Outcome(ending=Ending.ROLLED_BACK)
+            self.outcome = _ROLLED_BACK
             if error is None:
                 topics = self._commit()
-                self.outcome = Outcome(ending=Ending.COMMITTED)
+                self.outcome = _COMMITTED
         finally:
             self.locks.release()
         if error is None:
@@ -255,7 +258,7 @@ class MemoryStore:
             return self.rms.due(now, limit, partial(self._free, seeker, now))
 
     def next_due(self, topic: Topic, seeker: Seeker | None = None) -> float | None:
-        free = partial(self._free, seeker, None)
+        free = partial(self._free, seeker, None) if seeker is not None else None
         with self.mutex:
             match topic:
                 case Topic.RMD:
