@@ -46,6 +46,7 @@ def simulate(
         "crashes": summary.crashes,
         "virtual_seconds": round(summary.virtual_seconds, 3),
         "seconds": round(summary.seconds, 3),
+        "cpu_seconds": round(summary.cpu_seconds, 3),
         "violations": summary.violations,
         "found": [
             {"seed": report.seed, "violations": list(report.violations)} for report in found if report.violations
@@ -84,7 +85,8 @@ def _tell(summary: Summary, found: list[SeedReport], messages: int, *, sqlite: b
         for violation in report.violations:
             out.print(f"seed {report.seed}: {violation}", markup=False)
     out.print(f"{summary.seeds} seeds, {summary.messages} messages, {summary.requests} requests on the wire")
-    out.print(f"{summary.crashes} crashes, {summary.virtual_seconds:.0f} virtual seconds in {summary.seconds:.1f} s")
+    took = f"{summary.seconds:.1f} s, {summary.cpu_seconds:.1f} s of CPU"
+    out.print(f"{summary.crashes} crashes, {summary.virtual_seconds:.0f} virtual seconds in {took}")
     out.print(f"{summary.violations} violations")
     if found:
         out.print(f"replay one with: mercury simulate --seed {found[0].seed} --trace")

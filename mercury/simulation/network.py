@@ -8,7 +8,7 @@ from typing import Protocol
 
 from mercury.simulation.scenario import NetworkFaults
 from mercury.simulation.world import World
-from mercury.wire.envelope import HttpMessage
+from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 
 OnReply = Callable[[HttpMessage], None]
 OnError = Callable[[str], None]
@@ -52,6 +52,9 @@ class Network:
         self.healed = False
         #: Requests put on the wire, repetitions included.
         self.requests = 0
+        #: By path and bytes: what the decoder made of a request. It is a function of them, so that of a request that
+        #: comes again with the same bytes, doubled or repeated, is known.
+        self._read: dict[tuple[str, HttpMessage], Envelope | Undecodable] = {}
 
     def join(self, host: str, node: Reachable) -> None:
         self._nodes.setdefault(host, []).append(node)
@@ -81,6 +84,16 @@ class Network:
         self._carry(source, host, path, http, exchange)
         if self._happens(self._faults.duplicate):
             self._carry(source, host, path, http, _Exchange(_ignore_reply, _ignore_error))
+
+    def read(
+        self, http: HttpMessage, path: str, decode: Callable[[], Envelope | Undecodable]
+    ) -> Envelope | Undecodable:
+        """What a request to this path says: decoded once for the same bytes."""
+        about = (path, http)
+        found = self._read.get(about)
+        if found is None:
+            found = self._read[about] = decode()
+        return found
 
     def _carry(self, source: str, host: str, path: str, http: HttpMessage, exchange: _Exchange) -> None:
         self.requests += 1

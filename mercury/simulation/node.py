@@ -255,8 +255,12 @@ class Node:
     # --- the network brings ----------------------------------------------------------------------------------------
 
     def arrives(self, http: HttpMessage, path: str, reply: OnReply) -> None:
-        url = f"http://{self.host}/{path}"
-        self._enqueue(Arrival(http=http, service=SERVICE if path == SERVICE else None, url=url), reply)
+        life = self._life
+        if life is None:
+            return
+        service = SERVICE if path == SERVICE else None
+        envelope = self._network.read(http, path, lambda: life.engine.decode(http, service))
+        self._enqueue(Arrival(http=http, service=service, url=f"http://{self.host}/{path}", envelope=envelope), reply)
 
     def _enqueue(self, arrival: Arrival, reply: OnReply | None) -> None:
         life = self._life

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -42,6 +42,8 @@ class SeedReport:
     violations: tuple[str, ...]
     #: The same for the same trace.
     digest: str
+    #: Seconds of CPU it took.
+    cpu_seconds: float = field(default=0.0, compare=False)
 
 
 class Simulation:
@@ -61,6 +63,7 @@ class Simulation:
         folder: Path | None = None,
     ) -> None:
         self.scenario = scenario
+        self._began = 0.0
         self._stop_early = stop_early
         self.world = World(scenario.seed)
         self.world.tell = tell
@@ -96,6 +99,7 @@ class Simulation:
 
     def run(self) -> SeedReport:
         """Run both phases and look at the end."""
+        self._began = time.process_time()
         for line in self.scenario.describe():
             self.world.log(line)
         for node in self._everybody:
@@ -188,6 +192,7 @@ class Simulation:
             events=self.world.events,
             violations=tuple(self.checks.violations),
             digest=self.world.digest(),
+            cpu_seconds=time.process_time() - self._began,
         )
 
 
@@ -259,6 +264,8 @@ class Summary:
     crashes: int = 0
     virtual_seconds: float = 0.0
     violations: int = 0
+    #: Seconds of CPU, of all processes.
+    cpu_seconds: float = 0.0
     _started: float = 0.0
 
     @classmethod
@@ -272,6 +279,7 @@ class Summary:
         self.crashes += report.crashes
         self.virtual_seconds += report.virtual_seconds
         self.violations += len(report.violations)
+        self.cpu_seconds += report.cpu_seconds
 
     @property
     def seconds(self) -> float:

@@ -109,11 +109,13 @@ def test_the_simulation_counts_what_it_did_and_repeats_it() -> None:
     first, second = mercury(*SIMULATE), mercury(*SIMULATE)
     assert (first.code, first.err) == (0, "")
     value = first.value
-    assert set(value) >= {"seeds", "messages", "virtual_seconds", "seconds", "violations"}
+    assert set(value) >= {"seeds", "messages", "virtual_seconds", "seconds", "cpu_seconds", "violations"}
     assert (value["seeds"], value["violations"]) == (3, 0)
     assert value["messages"] >= 60
     assert value["virtual_seconds"] > value["seconds"] > 0
-    assert {**second.value, "seconds": 0} == {**value, "seconds": 0}
+    assert value["cpu_seconds"] > 0
+    measured = {"seconds": 0, "cpu_seconds": 0}
+    assert {**second.value, **measured} == {**value, **measured}
 
 
 def test_the_simulation_speaks_to_people_too() -> None:
@@ -121,7 +123,7 @@ def test_the_simulation_speaks_to_people_too() -> None:
     assert (ended.code, ended.err) == (0, "")
     assert re.fullmatch(
         r"2 seeds, \d+ messages, \d+ requests on the wire\n"
-        r"\d+ crashes, \d+ virtual seconds in \d+\.\d s\n"
+        r"\d+ crashes, \d+ virtual seconds in \d+\.\d s, \d+\.\d s of CPU\n"
         r"0 violations\n",
         ended.out,
     )

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
+from mercury.engine.core import Engine
+from mercury.simulation.network import Network
 from mercury.simulation.run import run_seed, run_seeds
 from mercury.simulation.scenario import scenario_of
 from mercury.statemachine.policy import AcknowledgeAt
 from mercury.statemachine.protocol import ALL_PROTOCOLS
+from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 
 #: As many as fit into the tests; `make simulate` runs a thousand.
 SLICE = range(60)
@@ -40,6 +44,28 @@ def test_the_same_seed_replays_the_same_trace_in_any_process() -> None:
         )
         digests.add(done.stdout)
     assert len(digests) == 1
+
+
+def test_requests_with_the_same_bytes_are_decoded_once_and_nothing_else_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 3 loses and doubles requests."""
+    decoded: Counter[tuple[HttpMessage, str | None]] = Counter()
+    decode = Engine.decode
+
+    def counting(engine: Engine, http: HttpMessage, service: str | None) -> Envelope | Undecodable:
+        decoded[http, service] += 1
+        return decode(engine, http, service)
+
+    monkeypatch.setattr(Engine, "decode", counting)
+    once = run_seed(3)
+    requests_decoded = {about: count for about, count in decoded.items() if about[1] is not None}
+    assert set(requests_decoded.values()) == {1}
+    monkeypatch.setattr(Network, "read", lambda _network, _http, _path, read: read())
+    decoded.clear()
+    each_time = run_seed(3)
+    assert max(count for about, count in decoded.items() if about[1] is not None) > 1
+    assert once == each_time
 
 
 def test_different_seeds_are_different_worlds() -> None:
