@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from mercury.errors import StorageError
 from mercury.statemachine.faults import Ranges
-from mercury.statemachine.member import Member
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage.records import (
     InboundMessage,
@@ -51,7 +50,7 @@ class Capabilities:
     two_phase: bool = False
 
 
-class Topic(Member):
+class Topic(enum.Enum):
     """Whose work a commit has made."""
 
     RMS = "rms"
