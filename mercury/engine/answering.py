@@ -14,15 +14,23 @@ from mercury.engine.exchange import Response
 from mercury.engine.parts import Parts
 from mercury.statemachine import effects, events
 from mercury.storage.api import Transaction
-from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
+from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord, SequenceKey
 
 #: Is given responses that can go out now.
 Answer = Callable[[list[Response]], None]
 
 
-def store_responses(parts: Parts, tx: Transaction, rows: Sequence[OutboundMessage], now: float, answer: Answer) -> None:
+def store_responses(
+    parts: Parts,
+    tx: Transaction,
+    rows: Sequence[OutboundMessage],
+    request: RmdRecord | None,
+    now: float,
+    answer: Answer,
+) -> None:
     """Store responses, in their order. No lock that comes before those of source sequences may be taken afterwards.
 
+    :param request: the sequence of their requests, as it was read for them.
     :param answer: is called after the commit with those that have their number.
     """
     fetched = {row.channel.key: None for row in rows if row.channel.back_channel and not row.channel.plain}
@@ -39,12 +47,7 @@ def store_responses(parts: Parts, tx: Transaction, rows: Sequence[OutboundMessag
         record.planned_at = now
         save_rms(tx, record)
     if numbered:
-        pairs = {row.channel.pair for row in numbered if row.channel.pair is not None}
-        requests = {pair: tx.rmd.read(pair) for pair in pairs}
-        ready = [
-            back_channel.response(parts, records[row.channel.key], row, requests.get(row.channel.pair or ""))
-            for row in numbered
-        ]
+        ready = [back_channel.response(parts, records[row.channel.key], row, request) for row in numbered]
         tx.after_commit(lambda: answer(ready))
 
 

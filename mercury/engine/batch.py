@@ -16,7 +16,7 @@ from mercury.engine.back_channel import stored_responses
 from mercury.engine.channels import fetched_channel
 from mercury.engine.destination import all_received, rows_for, save_rmd
 from mercury.engine.drafts import Draft
-from mercury.engine.exchange import Outgoing, Response, Waiting
+from mercury.engine.exchange import Outgoing, Purpose, Response, Waiting
 from mercury.engine.ownership import owns_destination, owns_source
 from mercury.engine.parts import Parts
 from mercury.engine.quota import idle_sequences
@@ -73,7 +73,10 @@ class Batch:
         self.rmds = self.tx.rmd.lock(_known(name for draft in drafts for name in self._rmds_of(draft)))
         acknowledged = {each.identifier for envelope in envelopes for each in envelope.acknowledgements}
         answers = {each.relates_to for each in envelopes if each.relates_to is not None and _may_answer_create(each)}
-        self.tx.rms.expect(identifiers=acknowledged, create_message_ids=answers, message_ids=relates)
+        elsewhere = {draft.envelope.relates_to for draft in drafts if not _answers_its_request(draft)}
+        self.tx.rms.expect(
+            identifiers=acknowledged, create_message_ids=answers, message_ids=_known(relates & elsewhere)
+        )
         keys = dict.fromkeys(_known(key for draft in drafts for key in self._keys_of(draft)))
         self._lock_keys(keys)
         self.tx.rms.expect(message_ids=relates)  # as they are now that they are locked
@@ -117,7 +120,8 @@ class Batch:
         if envelope.relates_to is not None:
             if _may_answer_create(envelope):
                 yield rms.key_of(create_message_id=envelope.relates_to)
-            yield rms.key_of_request(envelope.relates_to)
+            if not _answers_its_request(draft):
+                yield rms.key_of_request(envelope.relates_to)
         match envelope.body:
             case CloseSequenceResponse(identifier=identifier) | TerminateSequenceResponse(identifier=identifier):
                 yield rms.key_of(identifier=identifier)
@@ -331,6 +335,14 @@ class Batch:
 def _may_answer_create(envelope: Envelope) -> bool:
     """Whether a reply may be about a CreateSequence: a message of a sequence is not."""
     return envelope.sequence is None or not isinstance(envelope.body, Payload)
+
+
+def _answers_its_request(draft: Draft) -> bool:
+    """Whether it came on the connection of the request that it is about: then the key is known without a question."""
+    request = draft.arrival.request
+    if request is None or request.purpose is not Purpose.MESSAGE or request.key is None:
+        return False
+    return request.envelope.message_id == draft.envelope.relates_to
 
 
 def _stranger(draft: Draft, identifier: str | None) -> dict[str, object]:

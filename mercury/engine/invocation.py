@@ -293,7 +293,7 @@ class InvocationWorker:
         record, machine = run.record, run.record.machine
         passed = [*run.consumed, *(number for number, _ in run.dropped)]
         if run.policy.acknowledge_at is AcknowledgeAt.DELIVERY and passed:
-            self._acknowledge(tx, record.sequence, passed, now)
+            self._acknowledge(tx, run, passed, now)
         self._bury_dropped(tx, run, now)
         self._note_failure(run, now)
         tx.invoker.mark(record, consumed=passed, markers=run.markers)
@@ -302,7 +302,7 @@ class InvocationWorker:
             tx.invoker.delete(record.sequence)  # its sequence was forgotten while the application was slow
 
     def _respond(self, tx: Transaction, run: Run, now: float) -> None:
-        store_responses(self._parts, tx, run.responses, now, self.answer)
+        store_responses(self._parts, tx, run.responses, run.request, now, self.answer)
         run.responses.clear()
 
     def _end_responses(self, tx: Transaction, run: Run, now: float) -> None:
@@ -359,12 +359,13 @@ class InvocationWorker:
         record.last_error = str(run.failure)
         record.retry_at = now + run.policy.redelivery.delay(record.attempts, self._parts.ids.chance())
 
-    def _acknowledge(self, tx: Transaction, sequence: str, numbers: Iterable[int], now: float) -> None:
+    def _acknowledge(self, tx: Transaction, run: Run, numbers: Iterable[int], now: float) -> None:
         policy = self._parts.application.policy
-        for request in tx.rmd.lock([sequence]).values():
+        for request in tx.rmd.lock([run.record.sequence]).values():
             ranges = tuple((number, number) for number in numbers)
             request.machine.handle(events.Consumed(ranges), now, policy(request.service))
             save_rmd(tx, self._parts, request)
+            run.request = request  # the responses acknowledge what it says now
 
 
 def parked_reason(record: InvokerRecord) -> str:

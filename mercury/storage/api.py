@@ -220,7 +220,7 @@ class RMSSequenceManager(WatchedRows, Protocol):
         message_ids: Iterable[str] = (),
     ) -> None:
         """These will be asked for by `key_of`, `key_of_request` and `row`: a store may read them together, as of now.
-        What it read is forgotten when a key is locked.
+        What it read is forgotten when a key is locked. These rows may come without their bodies.
         """
 
     def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:

@@ -30,6 +30,8 @@ class Statements:
         self.counts: Counter[str] = Counter()
         self.savepoints: Counter[str] = Counter()
         self.commits: Counter[str] = Counter()
+        #: Reads of rows that were handed over, and how many of them with bodies.
+        self.reads: dict[str, tuple[int, int]] = {}
         self._committed = 0
         self._said: list[str] = []
         event.listen(store.engine, "before_cursor_execute", self._count)
@@ -49,6 +51,8 @@ class Statements:
         self.commits[what] = self._committed - committed
         savepoints = [each for each in self._said if each.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK"))]
         self.counts[what] = len(self._said) - len(savepoints)
+        rows = [each for each in self._said if each.startswith("SELECT mercury_rms_message.position, ")]
+        self.reads[what] = len(rows), sum("mercury_rms_body" in each for each in rows)
         self.savepoints[what] = len(savepoints)
 
     def said(self, part: str) -> int:
@@ -99,8 +103,8 @@ def server_side(store: SqlStore, number: int) -> tuple[Counter[str], Counter[str
     return statements.counts, statements.savepoints
 
 
-def asking_side(store: SqlStore, number: int) -> Counter[str]:
-    """The cost of so many requests and their responses at the client."""
+def asking_side(store: SqlStore, number: int) -> tuple[Counter[str], dict[str, tuple[int, int]]]:
+    """The cost of so many requests and their responses at the client, and how often the rows of requests are read."""
     pair, statements = Pair(store, MemoryStore()), Statements(store)
     pair.send(["first"], key=f"till {number}")
     pair.run(NOW)  # its sequence is made
@@ -120,7 +124,7 @@ def asking_side(store: SqlStore, number: int) -> Counter[str]:
         pair.client.engine.invocation.run_once(NOW)
     assert len(pair.client.handled) == min(number, 50)
     pair.run(NOW)
-    return statements.counts
+    return statements.counts, statements.reads
 
 
 def answering_side(store: SqlStore, number: int) -> tuple[Counter[str], Counter[str]]:
@@ -170,10 +174,30 @@ def test_what_a_hundred_messages_cost_at_their_destination_ten_cost_too(store: S
 
 
 def test_what_a_hundred_requests_and_responses_cost_at_the_client_ten_cost_too(store: SqlStore) -> None:
-    ten, hundred = asking_side(store, 10), asking_side(store, 100)
+    (ten, _), (hundred, _) = asking_side(store, 10), asking_side(store, 100)
     assert ten == hundred
     assert max(hundred.values()) <= BOUND, hundred
     assert min(hundred.values()) >= 1, hundred
+
+
+def test_a_response_on_its_requests_connection_reads_the_request_once_and_never_its_body(store: SqlStore) -> None:
+    _, reads = asking_side(store, 10)
+    assert reads["receive responses"] == (1, 0), "its key is known from the exchange; it is read when that is locked"
+    assert reads["consume responses"] == (2, 0), "for the names of callbacks, and again when its key is locked"
+
+
+def test_sequences_of_a_key_are_read_only_where_they_are_needed(store: SqlStore) -> None:
+    pair, statements = Pair(store, MemoryStore()), Statements(store)
+    pair.send(["first"])
+    pair.run(NOW)
+    with store.transaction() as tx:
+        keys = [record.channel.key for record in tx.rms.all()]
+    with statements.during("lock"), store.transaction() as tx:
+        tx.rms.lock(keys)
+    with statements.during("lock and read"), store.transaction() as tx:
+        tx.rms.lock(keys)
+        assert [record.channel.key for key in keys for record in tx.rms.records(key)] == keys
+    assert statements.counts["lock and read"] == statements.counts["lock"] + 1
 
 
 def test_what_a_hundred_held_exchanges_cost_at_the_server_ten_cost_too(store: SqlStore) -> None:

@@ -32,6 +32,8 @@ class SqlRms(SqlRmsRows):
         super().__init__(transaction)
         self._records: dict[str, list[RmsRecord]] = {}
         self._changed: dict[str, RmsRecord] = {}
+        #: Keys that were locked and whose records nobody has asked for yet: not every lock is for them.
+        self._to_load: dict[str, None] = {}
         #: Answers to `key_of`, read ahead: by identifier and by the MessageID of CreateSequence.
         self._expected_keys: tuple[dict[str, SequenceKey | None], dict[str, SequenceKey | None]] = ({}, {})
 
@@ -47,11 +49,16 @@ class SqlRms(SqlRmsRows):
                 self._tx.insert(RMS_KEY, rows, ignore=True)
                 self._tx.read_locked(KEYS, {"names": new})
         self._tx.locked(RMS, wanted)
-        self._load(wanted)
+        self._to_load.update(dict.fromkeys(wanted))
         self.forget_expected()
 
     def _load(self, key_ids: Iterable[str]) -> None:
+        """Read the records of these keys, and with them those of all that were locked meanwhile."""
         missing = [name for name in key_ids if name not in self._records]
+        if not missing:
+            return
+        missing += [name for name in self._to_load if name not in self._records and name not in missing]
+        self._to_load.clear()
         for name in missing:
             self._records[name] = []
         for part in chunks(missing):

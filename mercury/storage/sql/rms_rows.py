@@ -51,6 +51,10 @@ UNSETTLED_DUE = _unsettled_due()
 NAMES: BindParameter[str] = bindparam("names", expanding=True)
 FETCHABLE = and_(ROW.c.relates_to.in_(NAMES), ROW.c.number.is_not(None), not_(ROW.c.acknowledged))
 RESPONSES = WITH_BODY.where(FETCHABLE).order_by(ROW.c.position)
+NAMED = ROW.c.message_id.in_(NAMES)
+ANSWERED = update(ROW).where(NAMED).values(answered=True)
+ANSWERED_TOO = update(ROW).where(NAMED).values(answered=True, acknowledged=True)
+EXPECTED, WHOLE = select(ROW).where(NAMED), WITH_BODY.where(NAMED)
 
 
 class SqlRmsRows:
@@ -229,8 +233,11 @@ class SqlRmsRows:
         """Write what was answered and consumed."""
         answered, consumed = list(self._answered), dict(self._consumed)
         self.forget_answers()
-        for part in chunks(answered):
-            self._tx.write(update(ROW).where(ROW.c.message_id.in_(part)).values(answered=True))
+        both = [name for name in answered if (row := self._expected.get(name)) is not None and row.acknowledged]
+        for part in chunks(both):
+            self._tx.write(ANSWERED_TOO, {"names": part})  # most are acknowledged by their responses
+        for part in chunks(set(answered).difference(both)):
+            self._tx.write(ANSWERED, {"names": part})
         gone = [message_id for message_id, row in consumed.items() if row.acknowledged]
         for part in chunks(gone):
             self._arrived.consume(part)
@@ -253,12 +260,12 @@ class SqlRmsRows:
         self._numbered.clear()
         self._new.clear()
 
-    def expect_rows(self, message_ids: Iterable[str]) -> None:
+    def expect_rows(self, message_ids: Iterable[str], query: Select[Any] = EXPECTED) -> None:
         """Read these rows ahead."""
         wanted = [message_id for message_id in message_ids if message_id not in self._expected]
         self._expected |= dict.fromkeys(wanted)
         for part in chunks(wanted):
-            for row in self._rows(WITH_BODY.where(ROW.c.message_id.in_(part))):
+            for row in self._rows(query, {"names": part}):
                 self._expected[row.message_id] = row
 
     def forget_rows(self) -> None:
@@ -266,7 +273,7 @@ class SqlRmsRows:
         self._expected = {name: row for name, row in self._expected.items() if name in self._answered}
 
     def row(self, message_id: str) -> OutboundMessage | None:
-        self.expect_rows([message_id])
+        self.expect_rows([message_id], WHOLE)
         row = self._expected[message_id]
         return row.copy() if row is not None else None
 
