@@ -18,7 +18,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from mercury.service.connections import Connections
+from mercury.service.connections import Connection, Connections
 from mercury.service.peer import tls_extension
 from mercury.service.status_access import host_in
 from mercury.settings import load
@@ -90,6 +90,8 @@ class Http11Protocol(HttpToolsProtocol):
         #: Refused, or closed: what comes is thrown away.
         self._ended = False
         self._discarded = 0
+        #: What has counted for the connection until now.
+        self.before: Connection | None = None
 
     # --- the connection --------------------------------------------------------------------------------------------
 
@@ -97,6 +99,8 @@ class Http11Protocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._outlet = _Outlet(self)
         self.flow = _Flow(transport, self.pipeline)
+        if self.before is not None:
+            self._connections.remove(self.before)
         reason = self._connections.admit(self, self.client[0] if self.client else "")
         if reason is not None:
             self._ended = True
@@ -404,7 +408,6 @@ def keep(server_state: ServerState, connections: Connections) -> None:
 
 
 if TYPE_CHECKING:
-    from mercury.service.connections import Connection
 
     def _is_connection(protocol: Http11Protocol) -> Connection:
         return protocol

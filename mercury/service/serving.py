@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from mercury.engine.peers import TlsSettings
 from mercury.errors import ConfigurationError
 from mercury.service.connections import Connections
 from mercury.service.http11 import Http11Protocol, keep
+from mercury.service.tls_listener import Handshake, TlsListener
 from mercury.settings import HttpSettings
 
 #: Seconds to wait for a server to take connections.
@@ -63,11 +65,23 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], None], connections: Connections) -> None:
         super().__init__(config)
         self._on_started = on_started
+        self._connections = connections
         keep(self.server_state, connections)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        context = self.config.ssl
+        if context is None or not sockets or sys.platform == "win32":  # its event loop takes no sockets from others
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            for each in sockets:
+                self.servers.append(TlsListener(each, context, self._connections, self._speaker))  # type: ignore[arg-type]
         self._on_started()
+
+    def _speaker(self, handshake: Handshake) -> Http11Protocol:
+        protocol = Http11Protocol(self.config, self.server_state, self.lifespan.state)
+        protocol.before = handshake
+        return protocol
 
 
 def server_for(

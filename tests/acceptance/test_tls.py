@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,13 @@ from mercury.wire.envelope import HttpMessage
 from tests.acceptance.app import Note
 from tests.acceptance.processes import MERCURY as COMMAND
 from tests.acceptance.processes import PATIENCE, Running, eventually, mercury
+from tests.acceptance.test_endpoint import read_reply
+from tests.acceptance.test_http_limits import closed, connect
 from tests.scenario.foreign import Foreign
 from tests.unit.engine.test_transport import MESSAGE, OK, Server
+
+#: Seconds; asyncio alone would cut a handshake off after 60.
+SOON = 30.0
 
 
 def openssl(*arguments: str | Path) -> None:
@@ -125,6 +132,80 @@ def test_another_certificate_cannot_use_my_sequence(certificates: Path) -> None:
         assert b"Final" not in reply
     finally:
         server.stop()
+
+
+@contextlib.contextmanager
+def behind_tls(certificates: Path, **http: float) -> Iterator[tuple[str, int]]:
+    """A server that speaks https, with these settings of `HttpSettings`."""
+    tls = TlsSettings(server_cert=str(certificates / "server.pem"), server_key=str(certificates / "server.key"))
+    server = Mercury("memory:", settings=Settings(tls=tls, http=HttpSettings(**http)))  # type: ignore[arg-type]
+    host, port = server.listen().removeprefix("https://").split(":")
+    try:
+        yield host, int(port)
+    finally:
+        server.stop()
+
+
+def answers(certificates: Path, address: tuple[str, int]) -> int:
+    """The status of a request with the handshake, the header and the body in as few packets as can be."""
+    context = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
+    with connect(address) as plain, context.wrap_socket(plain, server_hostname=address[0]) as peer:
+        peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        return read_reply(peer).status
+
+
+def test_handshake_that_is_never_finished_makes_room_for_a_new_connection(certificates: Path) -> None:
+    with (
+        behind_tls(certificates, max_connections=2, first_byte_timeout=600) as address,
+        contextlib.ExitStack() as stack,
+    ):
+        silent = [stack.enter_context(connect(address)) for _ in range(2)]
+        assert [answers(certificates, address) for _ in range(3)] == [200] * 3
+        silent[0].settimeout(SOON)
+        assert closed(silent[0])
+
+
+def test_handshakes_count_for_the_connections_of_one_address(certificates: Path) -> None:
+    limits = {"max_connections_per_address": 2, "first_byte_timeout": 600}
+    with behind_tls(certificates, **limits) as address, contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(connect(address)) for _ in range(2)]
+        with connect(address) as third:
+            third.settimeout(SOON)
+            assert closed(third)
+        silent[0].close()
+
+        def taken() -> bool:
+            with contextlib.suppress(OSError):
+                return answers(certificates, address) == 200
+            return False
+
+        eventually(taken, "another one is taken")
+
+
+@pytest.mark.parametrize("beginning", [b"", b"\x16\x03\x01"])
+def test_handshake_has_a_deadline(certificates: Path, beginning: bytes) -> None:
+    with behind_tls(certificates, first_byte_timeout=0.3) as address, connect(address) as peer:
+        peer.settimeout(SOON)
+        peer.sendall(beginning)
+        assert closed(peer)
+
+
+def test_peer_that_speaks_no_tls_is_cut_off_and_the_next_one_is_answered(certificates: Path) -> None:
+    with behind_tls(certificates) as address:
+        with connect(address) as peer:
+            peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                while peer.recv(1000):
+                    pass
+        assert answers(certificates, address) == 200
+
+
+def test_unfinished_handshake_does_not_hold_up_the_end(certificates: Path) -> None:
+    with behind_tls(certificates, first_byte_timeout=600, shutdown_deadline=600) as address:
+        peer = connect(address)
+        assert answers(certificates, address) == 200  # the one before it is taken
+    with peer:
+        assert closed(peer)
 
 
 def test_settings_are_used_for_peers_that_are_not_named(certificates: Path) -> None:
