@@ -115,11 +115,15 @@ class RmsCounters:
         return "".join("01"[factor] for factor in factors)
 
     def asks_final(self, policy: SourcePolicy) -> bool:
-        """Whether the destination may acknowledge at CloseSequence only (LIVE-07), which goes beside the messages."""
+        """Whether the destination may acknowledge at CloseSequence only (LIVE-07), which goes beside the messages.
+
+        One that discards what lies behind a gap is not asked: a message that is late would be the gap.
+        """
         silent = self.state is RmsState.SENDING_LAST and not self.acknowledged and not self.abandoned
         whole = self.highest_sent == self.last_number and not self.moved
         asks = policy.close and policy.close_unacknowledged_after is not None and self.rm is RmVersion.RM11
-        return silent and whole and asks and self.failure is None
+        discards = self.incomplete_behavior is not IncompleteSequenceBehavior.NO_DISCARD
+        return silent and whole and asks and not discards and self.failure is None
 
     def work(self, policy: SourcePolicy) -> RmsWork | None:
         """What is to be put on the wire in this state; whether it is due is another question."""

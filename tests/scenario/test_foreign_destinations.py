@@ -22,14 +22,15 @@ OLD = pytest.mark.parametrize("protocol", [RM10_SOAP11, RM10_SOAP12], ids=str)
 class Theirs:
     """A client with a sequence at a scripted destination."""
 
-    def __init__(self, protocol: Protocol = RM11_SOAP12, *texts: str, **changes: object) -> None:
+    def __init__(self, protocol: Protocol = RM11_SOAP12, *texts: str, created: str = "", **changes: object) -> None:
+        """:param created: elements of its CreateSequenceResponse."""
         self.pair, self.foreign = Pair(), Foreign(protocol)
         self.pair.server.stop()
         self.link: Link = self.pair.link(protocol, **changes)
         self.link.notes(*texts)
         self.pair.turn()
-        created = self.foreign.created("urn:theirs", self.pair.client.source().create_message_id)
-        answer_to(self.pair.client, created, purpose="CreateSequence")
+        answer = self.foreign.created("urn:theirs", self.pair.client.source().create_message_id, extra=created)
+        answer_to(self.pair.client, answer, purpose="CreateSequence")
         self.pair.turn()
 
     def acknowledge(self, *ranges: tuple[int, int], final: bool = False, extra: str = "") -> None:
@@ -228,6 +229,15 @@ def test_close_sequence_does_not_go_first_where_the_policy_forbids_it_or_not_all
     changes: dict[str, object],
 ) -> None:
     theirs = Theirs(RM11_SOAP12, "one", "two", **changes)
+    theirs.link.close()
+    theirs.pass_by(200)
+    assert "CloseSequence" not in theirs.pair.seen
+
+
+def test_close_sequence_does_not_go_first_to_a_destination_that_discards_behind_a_gap() -> None:
+    # Number 1 is late: what came behind it would be discarded, and told to be dead, though the source sends it again.
+    behavior = "<r:IncompleteSequenceBehavior>DiscardFollowingFirstGap</r:IncompleteSequenceBehavior>"
+    theirs = Theirs(RM11_SOAP12, "one", "two", created=behavior)
     theirs.link.close()
     theirs.pass_by(200)
     assert "CloseSequence" not in theirs.pair.seen
