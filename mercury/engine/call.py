@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from mercury.engine.aftermath import bury_inbound
+from mercury.engine.aftermath import bury, bury_inbound
 from mercury.engine.application import FUTURE, MessageContext, Operation
-from mercury.engine.channels import reply_channel, response_channel
+from mercury.engine.channels import TOO_MANY_ADDRESSES, one_too_many, reply_channel, response_channel
 from mercury.engine.parts import Parts
 from mercury.errors import ApplicationFault, MercuryError, TransientStorageError
+from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import FaultCode
 from mercury.statemachine.messages import EndpointReference
 from mercury.storage.api import Transaction
-from mercury.storage.records import Channel, InboundMessage, InvokerRecord, OutboundMessage, RmdRecord
+from mercury.storage.records import Channel, InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, Role
 from mercury.wire.application_fault import read_application_fault, write_application_fault
 from mercury.wire.encode import fault_action
 from mercury.wire.envelope import Payload
@@ -81,7 +82,7 @@ class Call:
             return self._refused(tx, operation, fault, now)
         if operation.response_action is None:
             return None
-        return self._respond(operation.response_action, response or Payload(b""), now)
+        return self._respond(tx, operation.response_action, response or Payload(b""), now)
 
     def drop(self, tx: Transaction, reason: str, now: float) -> Channel | None:
         """The application never gets the message: a dead letter, and a fault so that nobody waits for a response."""
@@ -90,7 +91,7 @@ class Call:
             self.request = self._waiting_request(tx)  # whoever waited is told of the dead letter
         elif operation is not None and operation.response_action is not None:
             fault = ApplicationFault("The request could not be processed.", code="Failed")
-            channel = self._send_fault(fault, now)
+            channel = self._send_fault(tx, fault, now)
         told = channel is not None
         bury_inbound(tx, self._parts, self._record.service, [self._message], reason, now, disowned=told)
         return channel
@@ -134,25 +135,25 @@ class Call:
             reason = f"the handler refused it: {fault.reason}"
             bury_inbound(tx, self._parts, self._record.service, [self._message], reason, now)
             return None
-        return self._send_fault(fault, now)
+        return self._send_fault(tx, fault, now)
 
-    def _send_fault(self, fault: ApplicationFault, now: float) -> Channel | None:
+    def _send_fault(self, tx: Transaction, fault: ApplicationFault, now: float) -> Channel | None:
         request = self._request
         if request is None:
             return None
         xml = write_application_fault(request.protocol.soap, fault)
         protocol = request.protocol
         action = fault_action(FaultCode.SENDER, protocol.soap, protocol.addressing, protocol.rm)
-        return self._respond(action, Payload(xml, is_fault=True), now)
+        return self._respond(tx, action, Payload(xml, is_fault=True), now)
 
-    def _respond(self, action: str, response: Payload, now: float) -> Channel | None:
+    def _respond(self, tx: Transaction, action: str, response: Payload, now: float) -> Channel | None:
         """The response is stored on the response sequence, in the transaction that consumes the request."""
         request, message = self._request, self._message
         reply_to = message.reply_to
         if request is None or (reply_to is not None and reply_to.none):
             return None
         channel = self._response_channel(request, reply_to)
-        self.response = OutboundMessage(
+        row = OutboundMessage(
             message_id=self._parts.ids.new(),
             channel=channel,
             action=action,
@@ -164,7 +165,15 @@ class Call:
             created_at=now,
             answered=channel.plain and channel.back_channel,
         )
+        if channel.role is Role.RESPONSE and self._one_too_many(channel):
+            bury(tx, self._parts, [row], TOO_MANY_ADDRESSES, Certainty.NOT_DELIVERED, now)
+            return None
+        self.response = row
         return channel
+
+    def _one_too_many(self, channel: Channel) -> bool:
+        """Whether the request was taken before those ahead of it had named as many addresses as there may be."""
+        return one_too_many(self._record, channel.key.endpoint, self._parts.settings.max_response_addresses)
 
     def _response_channel(self, request: RmdRecord, reply_to: EndpointReference | None) -> Channel:
         """The sequence that was offered, if it goes where the response goes; else one to make, or none at all."""

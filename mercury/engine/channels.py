@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from mercury.statemachine.messages import ANONYMOUS, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
-from mercury.storage.records import Channel, RmdRecord, Role, SequenceKey
+from mercury.storage.records import Channel, InvokerRecord, RmdRecord, RmsRecord, Role, SequenceKey
 
 #: Seconds between two looks whether the requests' sequence of kept replies has ended; its end wakes them anyway.
 REPLIES_LOOK = 3600.0
 #: Seconds after which a response sequence that nothing ended ends by itself.
 RESPONSE_IDLE = 86400.0
+#: Why there is no way for a response.
+TOO_MANY_ADDRESSES = (
+    "the requests of this sequence name too many addresses for their responses (engine.max_response_addresses)"
+)
 
 
 def response_channel(request: RmdRecord, endpoint: EndpointReference) -> Channel:
@@ -45,6 +49,25 @@ def fetched_channel(request: RmdRecord) -> Channel:
     """The channel of the responses to a sequence's requests that go out on connections only: it ends with them."""
     offered = request.response_channel
     return offered if offered is not None and offered.back_channel else reply_channel(request)
+
+
+def one_too_many(buffer: InvokerRecord, address: str, most: int) -> bool:
+    """Whether responses of a sequence's requests go to ``most`` addresses already, and not to this one.
+
+    A sequence of its own is made for each, at an address that a peer has chosen.
+    """
+    known = {channel.key.endpoint for channel in buffer.response_channels}
+    return address not in known and len(known) >= most
+
+
+def hopeless(record: RmsRecord, request: RmdRecord | None, grace: float, now: float) -> bool:
+    """Whether a response sequence that is still to be created is given up: the requests that it answers have ended.
+
+    :param request: the sequence of the requests; ``None`` = it is forgotten.
+    :param grace: how long it is tried after the end of the requests, and after it was first tried, in seconds.
+    """
+    over_at = unfetchable_at(request, grace)
+    return over_at is not None and max(over_at, record.created_at + grace) <= now
 
 
 def unfetchable_at(request: RmdRecord | None, grace: float) -> float | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 
 from mercury.engine.batch import Batch
+from mercury.engine.channels import TOO_MANY_ADDRESSES, one_too_many
 from mercury.engine.drafts import Draft, unknown_sequence
 from mercury.engine.exchange import Waiting
 from mercury.engine.replies import taken_alone
 from mercury.statemachine import effects, events
 from mercury.statemachine.faults import Fault, FaultCode
-from mercury.statemachine.messages import IncompleteSequenceBehavior, SequenceHeader
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, IncompleteSequenceBehavior, SequenceHeader
 from mercury.statemachine.protocol import RmVersion
 from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord
 from mercury.wire import ns
@@ -139,6 +140,11 @@ def _no_way_back(batch: Batch, draft: Draft, record: RmdRecord) -> Fault | None:
             subject="MessageID",
         )
     why = batch.parts.settings.addresses.refusal("ReplyTo", reply_to)
+    if why is None and reply_to.addressable:
+        buffer, most = batch.buffer(record.identifier), batch.parts.settings.max_response_addresses
+        if buffer is not None and one_too_many(buffer, reply_to.address, most):
+            why = TOO_MANY_ADDRESSES
+            draft.fault_to = ANONYMOUS_ENDPOINT  # nor does a fault go to an address that is one too many
     if why is None:
         return None
     return Fault(code=FaultCode.SENDER, reason=f"The response could not be sent: {why}.", identifier=record.identifier)

@@ -49,6 +49,10 @@ class EngineSettings:
     back_channel_grace: float = 60.0
     #: Responses to requests of one sequence that are kept when no sequence was offered for them: the newest ones.
     replies_kept: int = 1024
+    #: Addresses that the requests of one sequence may name for their responses: each gets a sequence of its own.
+    max_response_addresses: int = 8
+    #: How long a response sequence that its address has never answered outlives the sequence of its requests.
+    response_grace: float = 3600.0
     #: How often buffers that are stuck are looked through for rows that the store gives back altered.
     integrity_interval: float = 60.0
 
@@ -56,9 +60,10 @@ class EngineSettings:
         at_least(1, max_sequences=self.max_sequences, max_sequences_per_peer=self.max_sequences_per_peer)
         at_least(1, max_outbound_backlog=self.max_outbound_backlog)
         at_least(1, number_batch=self.number_batch, invoke_batch=self.invoke_batch, sequence_batch=self.sequence_batch)
-        at_least(1, replies_kept=self.replies_kept)
+        at_least(1, replies_kept=self.replies_kept, max_response_addresses=self.max_response_addresses)
         above(0, lease=self.lease, integrity_interval=self.integrity_interval)
         at_least(0, back_channel_grace=self.back_channel_grace, idle_sequence=self.idle_sequence)
+        at_least(0, response_grace=self.response_grace)
 
 
 class PutOff:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mercury.engine import back_channel, envelopes
 from mercury.engine.aftermath import DAMAGED, bury, handle_rms, release_acknowledged, save_rms, silence
-from mercury.engine.channels import REPLIES_LOOK, unfetchable_at
+from mercury.engine.channels import REPLIES_LOOK, hopeless, unfetchable_at
 from mercury.engine.destination import end_offered
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.numbering import Numbering, replaced_before
@@ -23,7 +23,7 @@ from mercury.statemachine.messages import SequenceAcknowledgement
 from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.rms_counters import RmsWork
 from mercury.storage.api import Claim, Seeker, Topic, Transaction
-from mercury.storage.records import Channel, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
+from mercury.storage.records import Channel, OutboundMessage, RmdRecord, RmsRecord, Role, SequenceKey
 from mercury.wire.envelope import Envelope
 
 log = logging.getLogger("mercury.engine.source")
@@ -285,6 +285,7 @@ class _KeyWork:
         if work is RmsWork.CREATE:
             attempts = sum(each.machine.control_attempts for each in replaced_before(earlier))
             over = policy.retransmission.exhausted(attempts + machine.control_attempts, self.now - record.created_at)
+            over = over or self._hopeless(tx, record)
         else:
             over = machine.control_attempts >= policy.end_attempts and not machine.asks_final(policy)
         if over:
@@ -329,6 +330,12 @@ class _KeyWork:
             if record.machine.alive and record.machine.expires_at is None:
                 record.machine.expires_at = self.now + self.parts.settings.back_channel_grace
         return None
+
+    def _hopeless(self, tx: Transaction, record: RmsRecord) -> bool:
+        channel = record.channel
+        if channel.role is not Role.RESPONSE or channel.pair is None or not record.machine.control_attempts:
+            return False
+        return hopeless(record, self._request(tx, channel), self.parts.settings.response_grace, self.now)
 
     def _request(self, tx: Transaction, channel: Channel) -> RmdRecord | None:
         """The sequence of the requests that are answered on a channel."""

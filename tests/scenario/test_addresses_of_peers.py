@@ -7,7 +7,7 @@ import pytest
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol, RmVersion
 
 from .foreign import RM10_SOAP11, RM10_SOAP12, RM11_SOAP11, RM11_SOAP12, Foreign, identifier_in
-from .harness import Link, Node, World, name_of, source
+from .harness import Link, Node, Pair, World, name_of, source
 
 DIALECTS = pytest.mark.parametrize(
     "foreign", [Foreign(RM11_SOAP12), Foreign(RM11_SOAP11), Foreign(RM10_SOAP11)], ids=["1.1/1.2", "1.1/1.1", "1.0/1.1"]
@@ -173,3 +173,70 @@ def test_the_endpoint_of_another_sequence_is_a_strange_address_too() -> None:
     offered = next(record.offered for record in client.sources() if record.channel.key.endpoint == link.endpoint)
     reply = client.get(Foreign().terminate(offered or "", reply_to="http://other.example/services/orders"), "responses")
     assert name_of(reply) == "fault Sender"
+
+
+# --- many addresses for the responses of one sequence ----------------------------------------------------------------
+
+
+def asked_from(node: Node, foreign: Foreign, identifier: str, numbers: range) -> list[str]:
+    """Requests, each with an address of its own for its response; returns the names of what answers them."""
+    return [name_of(node.get(foreign.ask(identifier, n, reply_to=f"{FRIEND}/{n}"))) for n in numbers]
+
+
+def test_requests_of_one_sequence_name_some_addresses_for_their_responses_and_the_next_is_refused() -> None:
+    node, foreign = Node("server", World(), max_response_addresses=3), Foreign()
+    identifier = foreign.open(node)
+    assert asked_from(node, foreign, identifier, range(1, 4)) == ["acknowledgement"] * 3
+    node.world.run()
+    reply = node.get(foreign.ask(identifier, 4, reply_to=f"{FRIEND}/4"))
+    assert name_of(reply) == "fault Sender"
+    assert b"engine.max_response_addresses" in reply.body
+    assert name_of(node.get(foreign.ask(identifier, 4, reply_to=f"{FRIEND}/2"))) == "acknowledgement"
+    assert name_of(node.get(foreign.ask(identifier, 5, reply_to="anonymous"))) == "acknowledgement"
+    node.world.run()
+    assert len(node.handled) == 5
+    assert len([record for record in node.sources() if not record.channel.back_channel]) == 3
+    assert node.letters() == []
+
+
+def test_requests_that_were_taken_before_the_limit_was_seen_are_handled_and_their_responses_are_dead_letters() -> None:
+    node, foreign = Node("server", World(), max_response_addresses=3), Foreign()
+    identifier = foreign.open(node)
+    assert asked_from(node, foreign, identifier, range(1, 11)) == ["acknowledgement"] * 10
+    node.world.run()
+    assert len(node.handled) == 10
+    assert len(node.sources()) == 3
+    assert [text for text, _ in node.buried()] == [f"re ask {number}" for number in range(4, 11)]
+    assert "engine.max_response_addresses" in node.letters()[0].reason
+
+
+@DIALECTS
+def test_response_sequence_that_its_address_never_creates_ends_some_time_after_the_requests(foreign: Foreign) -> None:
+    node = Node("server", World(), response_grace=600.0)
+    identifier = foreign.open(node)
+    asked_from(node, foreign, identifier, range(1, 3))
+    node.world.advance(1000)
+    assert len([each for each in node.sources() if each.machine.alive]) == 2, "its requests may go on"
+    node.get(foreign.terminate(identifier))
+    node.world.advance(500)
+    assert len([each for each in node.sources() if each.machine.alive]) == 2, "the address may be down for a while"
+    node.world.advance(200)
+    assert [each for each in node.sources() if each.machine.alive] == []
+    assert sorted(node.buried()) == [("re ask 1", "not delivered"), ("re ask 2", "not delivered")]
+    assert "no sequence was made" in node.letters()[0].reason
+    tried = node.world.count("CreateSequence")
+    node.world.advance(1000)
+    assert node.world.count("CreateSequence") == tried
+
+
+def test_response_sequence_is_created_when_its_address_is_back_within_its_grace() -> None:
+    pair = Pair()
+    link = pair.link(offer=False)
+    pair.server.on_call = lambda _context, _text: pair.client.stop()
+    link.asks("one")
+    pair.run()
+    pair.server.get(Foreign().terminate(pair.server.destination().identifier))
+    pair.advance(1800)
+    pair.client.start()
+    pair.advance(100)
+    assert pair.client.answers == [("one", "re one")]
