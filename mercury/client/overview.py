@@ -44,7 +44,8 @@ def late(store: StorageManager, in_doubt: InDoubt | None, settings: WatchSetting
         with store.transaction() as tx:
             found = Ages(tx.rms.oldest_unacknowledged(), tx.invoker.oldest(), doubtful)
     except StorageError as error:
-        return [str(error)]
+        log.info("what waits can not be read: %s", error)  # not for everybody who asks
+        return ["the store does not answer"]
     return lateness(found, settings, now)
 
 

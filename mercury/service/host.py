@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import MappingProxyType
@@ -17,9 +18,17 @@ from starlette.types import Receive, Scope, Send
 from mercury.client.status import SequenceStatus
 from mercury.errors import StorageError
 from mercury.service import paths
+from mercury.service.asking import Question
 from mercury.service.definition import Service
 from mercury.service.endpoint import Endpoint, Host
 from mercury.service.status_access import Access, access, masked
+
+log = logging.getLogger("mercury")
+
+#: Seconds that health and status wait for the store.
+PATIENCE = 3.0
+#: What is said of a store that fails, to whoever asks.
+NO_ANSWER = "the store does not answer"
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -61,7 +70,35 @@ def service_router(host: Host, services: Iterable[Service]) -> APIRouter:
     return router
 
 
-def watch_router(watched: Watched) -> APIRouter:
+class Health:
+    """Whether a process can take messages, as ``/readyz`` says it to everybody: without what the store has answered.
+
+    That is for the log, once until it is ready again.
+    """
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._told = False
+
+    def look(self) -> tuple[int, dict[str, object]]:
+        """The HTTP status and what is said with it; it asks the store."""
+        parts = self._watched.readiness()
+        trouble = parts["store"]
+        if trouble != "ok":
+            parts["store"] = NO_ANSWER
+            if not self._told:
+                log.warning("not ready: %s", trouble)
+        self._told = trouble != "ok"
+        ready = all(state == "ok" for state in parts.values())
+        late = self._watched.lateness() if ready else []
+        status: dict[str, object] = {"status": "degraded" if late else "ok" if ready else "not ready", **parts}
+        status |= self._watched.figures()
+        if late:
+            status["degraded"] = late  # it can take messages all the same
+        return (200 if ready else 503), status
+
+
+def watch_router(watched: Watched, patience: float = PATIENCE) -> APIRouter:
     """``/healthz``: the process lives. ``/readyz``: it can take messages; 503 with the reasons when it can not.
 
     Its status is ``degraded``, with 200, when something waits for longer than the settings ``watch`` allow.
@@ -69,39 +106,49 @@ def watch_router(watched: Watched) -> APIRouter:
     The status of all sequences is given to this machine only, asked directly and not through a proxy, and with masked
     identifiers; when ``http.status_token`` is set, to whoever has it, whole. While the store fails it is 503 with the
     reason.
+
+    :param patience: seconds that a request waits for the store; then it is answered with 503.
     """
     router = APIRouter()
+    health = Question("mercury-health", Health(watched).look, patience)
+    found = Question("mercury-status", watched.sequences, patience)
+
+    # None of these is in a thread of the server's pool: a store that does not answer would take them all, and the
+    # process would wait for them at its end.
 
     @router.get("/healthz")
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
     @router.get("/readyz")
-    def readyz() -> JSONResponse:
-        parts = watched.readiness()
-        ready = all(state == "ok" for state in parts.values())
-        late = watched.lateness() if ready else []
-        status: dict[str, object] = {"status": "degraded" if late else "ok" if ready else "not ready", **parts}
-        status |= watched.figures()
-        if late:
-            status["degraded"] = late  # it can take messages all the same
-        return JSONResponse(status, 200 if ready else 503)
+    async def readyz() -> JSONResponse:
+        try:
+            code, status = await health.answer()
+        except TimeoutError:
+            return JSONResponse({"status": "not ready", "store": NO_ANSWER}, 503)
+        return JSONResponse(status, code)
 
     @router.get(f"{paths.STATUS}/sequences")
-    def sequences(request: Request) -> JSONResponse:
+    async def sequences(request: Request) -> JSONResponse:
         client = request.client.host if request.client is not None else None
         granted = access(request.headers, client, watched.status_token)
         if granted in REFUSALS:
             return JSONResponse({"error": REFUSALS[granted]}, granted.value)
         try:
-            found = watched.sequences()
+            statuses = await found.answer()
+        except TimeoutError:
+            return JSONResponse({"error": NO_ANSWER}, 503)
         except StorageError as error:
             return JSONResponse({"error": f"the store can not be read now: {error}"}, 503)
-        if granted is Access.MASKED:
-            found = masked(found)
-        return JSONResponse([dataclasses.asdict(status) for status in found])
+        return JSONResponse(await asyncio.to_thread(_shown, statuses, granted))
 
     return router
+
+
+def _shown(statuses: list[SequenceStatus], granted: Access) -> list[dict[str, object]]:
+    if granted is Access.MASKED:
+        statuses = masked(statuses)
+    return [dataclasses.asdict(status) for status in statuses]
 
 
 class SoapApplication(FastAPI):
