@@ -11,6 +11,8 @@ from mercury.statemachine.messages import EndpointReference
 
 #: No blanks and no control characters: they would break a line of HTTP.
 _PLAIN = re.compile(r"[^\x00-\x20\x7f]*")
+#: What WS-Addressing and WS-MakeConnection write for a peer that nobody can connect to, in any version.
+_NOT_ADDRESSES = ("http://docs.oasis-open.org/ws-rx/wsmc/", "http://www.w3.org/", "http://schemas.xmlsoap.org/")
 
 
 def split_url(url: str) -> SplitResult:
@@ -60,7 +62,7 @@ class AddressPolicy:
             parts = split_url(address)
         except ConfigurationError:
             return False
-        if parts.username is not None:
+        if parts.username is not None or address.startswith(_NOT_ADDRESSES):
             return False
         return any(entry == "*" or _matches(entry, parts) for entry in self.allowed)
 

@@ -105,6 +105,11 @@ def test_nothing_is_allowed_unless_it_is_listed() -> None:
         pytest.param("*", "http://user@anything.example/", id="a user, with everything allowed"),
         pytest.param("*", "http://anything.example:99999/", id="no port, with everything allowed"),
         pytest.param("*", "http:///path", id="no host, with everything allowed"),
+        pytest.param(
+            "*", "http://docs.oasis-open.org/ws-rx/wsmc/200702/anonymous?id=7", id="who asks by MakeConnection"
+        ),
+        pytest.param("*", "http://www.w3.org/2005/08/addressing/anonymous", id="anonymous, of the other version"),
+        pytest.param("*", "http://schemas.xmlsoap.org/ws/2004/08/addressing/role/anonymous", id="anonymous, of 2004"),
         pytest.param("*", "anything.example", id="no URL"),
         pytest.param("*", "", id="nothing"),
     ],
