@@ -16,6 +16,7 @@ from mercury.statemachine.effects import Certainty, RmsEffect
 from mercury.statemachine.events import FailureReason
 from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.rms import RMSSequence
+from mercury.statemachine.succession import NOTHING_TAKEN, successor_pause, took_nothing
 from mercury.storage.api import Transaction
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage, RmsRecord, Role, SequenceKey
 
@@ -173,9 +174,12 @@ class Numbering:
         replaced = replaced_before(self._records)
         if replaced:
             record.created_at = replaced[0].created_at  # a limit by age counts from the first one
-        if len(replaced) > 1:
-            pause = channel.policy.retransmission.delay(len(replaced) - 1, self._parts.ids.chance())
-            record.machine.control_due = self._now + pause  # each one leaves an orphan at the peer
+        before = [each.machine for each in self._records]
+        if before and took_nothing(before[-1]):
+            # Each one leaves something at the peer, and a peer that takes nothing may end them as fast as they come.
+            pause = successor_pause(before, channel.policy.retransmission, self._parts.ids.chance())
+            record.machine.control_due = self._now + pause
+            record.last_error = self._records[-1].last_error or NOTHING_TAKEN
         if self._records:
             self._records[-1].holds = False
         self._room = None if channel.back_channel else channel.policy.window

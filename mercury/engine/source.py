@@ -22,6 +22,7 @@ from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import SequenceAcknowledgement
 from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.rms_counters import RmsWork
+from mercury.statemachine.succession import NOTHING_TAKEN
 from mercury.storage.api import Claim, Seeker, Topic, Transaction
 from mercury.storage.records import Channel, OutboundMessage, RmdRecord, RmsRecord, Role, SequenceKey
 from mercury.wire.envelope import Envelope
@@ -165,7 +166,7 @@ class _KeyWork:
 
         :param earlier: the sequences of its key before it.
         """
-        self._note_trouble(record)
+        self._note_trouble(record, earlier)
         times: list[float | None] = []
         if record.machine.alive and not record.channel.back_channel:
             times.append(self._transmit(tx, record))
@@ -178,7 +179,7 @@ class _KeyWork:
         record.due = min((at for at in times if at is not None), default=None)
         record.planned_at = self.now
 
-    def _note_trouble(self, record: RmsRecord) -> None:
+    def _note_trouble(self, record: RmsRecord, earlier: list[RmsRecord]) -> None:
         """Keep why nothing moves where an operator finds it without this process; it is over when an exchange works."""
         url = record.channel.endpoint
         trouble = self.parts.troubles.get(url)
@@ -186,6 +187,8 @@ class _KeyWork:
             record.last_error = trouble
         elif record.last_error is not None and record.last_error.startswith(f"{url}: "):
             record.last_error = None
+        elif earlier and record.machine.acknowledged and record.last_error in (NOTHING_TAKEN, earlier[-1].last_error):
+            record.last_error = None  # what kept the sequence before it from being taken is over
 
     def _transmit(self, tx: Transaction, record: RmsRecord) -> float | None:
         machine, policy = record.machine, record.channel.policy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,9 @@ from mercury.statemachine.tables import RmsState
 from mercury.storage.records import RmsRecord
 from mercury.wire.envelope import HttpMessage
 
-from .foreign import RM10_SOAP11, RM10_SOAP12, RM11_SOAP12, Foreign, answer_to, brought
+from .foreign import RM10_SOAP11, RM10_SOAP12, RM11_SOAP12, Foreign, answer_to, brought, identifier_in
 from .harness import PATIENT, Link, Pair
+from .harness.flights import Flight
 
 OLD = pytest.mark.parametrize("protocol", [RM10_SOAP11, RM10_SOAP12], ids=str)
 
@@ -249,3 +251,78 @@ def test_close_sequence_does_not_go_first_when_something_was_acknowledged() -> N
     theirs.acknowledge((1, 1))
     theirs.pass_by(200)
     assert "CloseSequence" not in theirs.pair.seen
+
+
+# --- a destination that ends every sequence and takes nothing --------------------------------------------------------
+
+
+def _ended_with(foreign: Foreign, how: str, identifier: str) -> HttpMessage:
+    """What a message is answered with, so that it moves to a successor."""
+    final = foreign.acknowledgement(identifier, (), final=True)
+    if how == "empty Final":
+        return foreign.alone(final)
+    if how == "MessageNumberRollover":
+        return foreign.fault(how, identifier, detail="<r:MaxMessageNumber>0</r:MaxMessageNumber>")
+    return foreign.fault(how, identifier, headers=final)
+
+
+class Grudging:
+    """A client whose destination makes each sequence that it is asked for, and ends it without taking a message."""
+
+    def __init__(self, how: str) -> None:
+        self.pair, self.foreign, self.how, self.made = Pair(), Foreign(), how, 0
+        self.pair.server.stop()
+        self.link = self.pair.link(offer=False)
+        self.link.notes("one")
+
+    def pass_by(self, seconds: float) -> None:
+        pair, until = self.pair, self.pair.now + seconds
+        while pair.now < until:
+            pair.turn()
+            flights, pair.wire = pair.wire, []
+            for flight in flights:
+                assert flight.exchange is not None
+                flight.exchange.over = True
+                pair.client.answered(flight.exchange.outgoing, self._reply(flight))
+            pair.now += 0.0 if flights else 0.25
+
+    def _reply(self, flight: Flight) -> HttpMessage:
+        foreign, message_id = self.foreign, flight.envelope.message_id
+        if flight.name == "CreateSequence":
+            self.made += 1
+            assert self.made < 50, "sequences are made without a pause"
+            return foreign.created(f"urn:theirs:{self.made}", message_id)
+        identifier = identifier_in(flight.http)
+        if flight.name.startswith("message"):
+            return _ended_with(foreign, self.how, identifier)
+        final = foreign.acknowledgement(identifier, (), final=True)
+        return foreign.ended(f"{flight.name}Response", identifier, message_id or "", headers=final)
+
+
+ENDINGS = ["MessageNumberRollover", "empty Final", "SequenceClosed", "SequenceTerminated"]
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+def test_destination_that_ends_each_sequence_without_taking_anything_is_asked_for_the_next_with_pauses(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    story = Grudging(how)
+    with caplog.at_level(logging.WARNING):
+        story.pass_by(40)
+    assert story.pair.when("CreateSequence") == [0, 0, 1, 3, 7, 15, 23, 31, 39], "the first successor comes at once"
+    assert story.link.pending == 1
+    assert (how if how != "empty Final" else "has taken none of its messages") in (story.link.trouble or "")
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == (how != "empty Final"), "a fault that comes again with each sequence is told once"
+    assert story.pair.client.letters() == []
+
+
+def test_message_goes_out_and_the_trouble_is_over_when_the_destination_takes_it_after_all() -> None:
+    story = Grudging("SequenceClosed")
+    story.pass_by(10)
+    story.pair.server.start()
+    story.pair.advance(60)
+    assert story.pair.server.handled == ["one"]
+    story.pair.server.stop()
+    story.pair.client.turn()
+    assert story.pair.client.sources()[-1].last_error is None
