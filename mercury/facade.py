@@ -64,17 +64,15 @@ class Mercury:
         acknowledgements and responses come back on the connections of requests.
     :param allow: addresses that peers may name for acknowledgements, responses and faults, as URL prefixes; see
         `AddressPolicy`. Nothing is allowed unless it is listed.
-    :param authenticate: says who sends an HTTP request, from everything but its body; the sequences that are made
-        under an identity are its own. Left out, the subject of the client's TLS certificate is the identity, if there
-        is one. See `mercury.Authenticate`.
-    :param peers: certificates and headers of requests by the URLs that peers are reached at (prefixes); see `Peer`.
+    :param authenticate: says who sends an HTTP request; the sequences that are made under an identity are its own.
+        Left out, it is the subject of the client's TLS certificate, if there is one. See `mercury.Authenticate`.
+    :param peers: certificates, headers and identities by the URLs that peers are reached at (prefixes); see `Peer`.
     :param settings: left out, environment variables over ``mercury.toml`` over defaults.
     :raises ConfigurationError: a setting or a parameter is wrong.
     :raises CapabilityError: the store, or a database of ``resources``, can not take part in a two-phase commit.
     :raises StorageError: the store can not be opened.
 
-    Register services and callbacks first, then use it as a context manager, by `start` and `stop`, or as the lifespan
-    of a FastAPI application.
+    Register services and callbacks first; then use it as a context manager, by `start` and `stop`, or by `lifespan`.
     """
 
     def __init__(
@@ -115,7 +113,8 @@ class Mercury:
         self._error_callbacks: list[ErrorCallback] = []
         http, limit = settings.http, settings.engine.limits.max_bytes
         self.bodies = Bodies(limit, http.max_receiving_bytes, http.receive_timeout)
-        self._transport: Transport = transport or HttpTransport(http.timeout, limit, Peers(peers, settings.tls.others))
+        self._peers = Peers(peers, settings.tls.others)
+        self._transport: Transport = transport or HttpTransport(http.timeout, limit, self._peers)
         self._runtime: Runtime | None = None
         self._server: BackgroundServer | None = None
         self._mutex = threading.Lock()
@@ -148,8 +147,7 @@ class Mercury:
         :param policy: protocol versions, retransmission, window and so on; left out, the settings'.
         :param listen: whether acknowledgements and responses are posted to this process's ``address``; left out,
             they are if it has one.
-        :raises ConfigurationError: the URL is none, the key is empty, the versions do not go together, or there is no
-            address.
+        :raises ConfigurationError: the URL or the key is none, the versions do not go together, or there is no address.
         """
         if not key:
             raise ConfigurationError("key: it is empty; messages with the same URL and key share a sequence")
@@ -162,7 +160,9 @@ class Mercury:
         if listens and self.settings.address is None:
             raise ConfigurationError("to listen, Mercury needs an address: Mercury(..., address='http://host:port')")
         reply_to = EndpointReference(f"{self.settings.address}{paths.RESPONSES}") if listens else ANONYMOUS_ENDPOINT
-        return Sender(self, Channel(key=SequenceKey(url, key), policy=policy, reply_to=reply_to), namespace)
+        identity = self._peers.find(url).peer.identity
+        channel = Channel(key=SequenceKey(url, key), policy=policy, reply_to=reply_to, identity=identity)
+        return Sender(self, channel, namespace)
 
     def transaction(self, work: object = None) -> AbstractContextManager[Transaction]:
         """One unit of work: everything sent with it is stored together when it is left normally, else nothing.

@@ -149,10 +149,11 @@ class Batch:
         There is none in another version of WS-RM than its own (NS-18), and none for a stranger (SEC-01).
         """
         record = self.rmds.get(identifier)
-        if record is None or record.protocol.rm is not draft.protocol.rm:
+        if record is None:
             return None
-        if owns_destination(draft.arrival, record):
+        if record.protocol.rm is draft.protocol.rm and owns_destination(draft.arrival, record):
             return record
+        draft.answer_the_sender_only()
         log.warning("a sequence is named by a peer that does not own it", extra=_stranger(draft, identifier))
         return None
 
@@ -172,6 +173,7 @@ class Batch:
     def _if_owned(self, draft: Draft, record: RmsRecord | None) -> RmsRecord | None:
         if record is None or owns_source(draft.arrival, record):
             return record
+        draft.answer_the_sender_only()
         log.warning("a peer speaks of a sequence to another one", extra=_stranger(draft, record.machine.identifier))
         return None
 

@@ -41,6 +41,13 @@ class Draft:
         offered = body.offer.identifier if body.offer is not None else None
         return create_key(message_id, body.acks_to.address, arrival.service, offered, arrival.sender)
 
+    def answer_the_sender_only(self) -> None:
+        """It names a sequence of somebody else: what is said about that goes to no address that it gives.
+
+        The owner would take a fault from here, under this side's name, for a word about its sequence.
+        """
+        self.fault_to = ANONYMOUS_ENDPOINT
+
     def anew(self) -> Draft:
         """The same arrival with nothing decided."""
         return Draft(self.arrival, self.envelope)

@@ -211,6 +211,11 @@ def created(batch: Batch, draft: Draft, body: CreateSequenceResponse) -> None:
     if record.machine.failure is FailureReason.REPLACED:
         _end_orphan(batch, record, body.identifier)
         return
+    if request is None and draft.arrival.identity is not None and record.channel.identity is None:
+        # Only whom CreateSequence went to knows its MessageID: from now on this identity speaks for the endpoint.
+        batch.tx.rms.delete(record)
+        record.channel = replace(record.channel, identity=draft.arrival.identity)
+        batch.tx.rms.insert(record)
     expires_at = None if body.expires is None else batch.now + body.expires
     behavior = body.mercury_behavior or body.incomplete_behavior
     batch.raise_rms(
@@ -250,6 +255,7 @@ def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: End
             protocol=channel.policy.protocol,
             acks_to=acks_to,
             created_at=batch.now,
+            identity=channel.identity,
             offered_to=channel.endpoint,
         ),
         InvokerRecord(

@@ -8,12 +8,12 @@ from mercury.engine.batch import Batch
 from mercury.engine.channels import TOO_MANY_ADDRESSES, one_too_many
 from mercury.engine.drafts import Draft, unknown_sequence
 from mercury.engine.exchange import Waiting
-from mercury.engine.replies import taken_alone
+from mercury.engine.replies import answers, taken_alone
 from mercury.statemachine import effects, events
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, IncompleteSequenceBehavior, SequenceHeader
 from mercury.statemachine.protocol import RmVersion
-from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord
+from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord
 from mercury.wire import ns
 from mercury.wire.envelope import Payload
 from mercury.wire.ns import RmMessage
@@ -33,7 +33,7 @@ _SAYS_NOTHING = frozenset(
 def sequenced(batch: Batch, draft: Draft, header: SequenceHeader, body: Payload) -> None:
     """A message with a Sequence header block."""
     record = batch.rmd(draft, header.identifier)
-    if record is None or not _right_place(draft, record):
+    if record is None:
         draft.fault = unknown_sequence(header.identifier)
         return
     duplicate = header.message_number in record.machine.received
@@ -41,7 +41,7 @@ def sequenced(batch: Batch, draft: Draft, header: SequenceHeader, body: Payload)
     if refusal is not None:
         draft.fault = refusal
         return
-    if record.service is None and record.identity is None and not record.machine.used:
+    if record.service is None and record.identity is None and not record.machine.received:
         record.identity = draft.arrival.identity  # who sends the first response owns the sequence that was offered
     asked = batch.raise_rmd(record, events.MessageReceived(number=header.message_number, last=header.last))
     for effect in asked:
@@ -84,21 +84,18 @@ def bare(draft: Draft, body: Payload) -> None:
     )
 
 
-def _right_place(draft: Draft, record: RmdRecord) -> bool:
-    """A sequence lives at the endpoint it was made at; what comes back on a connection belongs to any."""
-    return draft.arrival.request is not None or draft.arrival.service == record.service
-
-
 def _refusal(batch: Batch, draft: Draft, record: RmdRecord, header: SequenceHeader, body: Payload) -> Fault | None:
     """Why a new message is not taken. Nothing is acknowledged then, so it comes again."""
     if _is_bare_last(draft, body):
         return None
     application, envelope = batch.parts.application, draft.envelope
     if record.service is None:
-        waits = envelope.relates_to is not None and batch.tx.rms.key_of_request(envelope.relates_to) is not None
-        # A stranger leaves nothing here. Who was asked before is not refused, or it would repeat this for ever:
-        # what nobody waits for becomes a dead letter.
-        if not waits and record.create_message_id is not None and not record.machine.received:
+        # A stranger leaves nothing here, and owns nothing by a message that answers nothing. Who was asked before is
+        # not refused, or it would repeat this for ever: what nobody waits for becomes a dead letter.
+        owned_by_it = record.identity is None and draft.arrival.identity is not None
+        stranger = not record.machine.received and (record.create_message_id is not None or owned_by_it)
+        row = _request(batch, draft, record) if stranger else None
+        if stranger and (row is None or not answers(batch, draft, row, record)):
             return _not_supported(draft, "no request here waits for this response")
     else:
         operation = application.operation(record.service, envelope.action, body.name)
@@ -152,7 +149,9 @@ def _no_way_back(batch: Batch, draft: Draft, record: RmdRecord) -> Fault | None:
 
 def _accept(batch: Batch, draft: Draft, record: RmdRecord, body: Payload, number: int, last: bool) -> None:
     envelope = draft.envelope
-    row = batch.tx.rms.row(envelope.relates_to) if record.service is None and envelope.relates_to else None
+    row = found = _request(batch, draft, record)
+    if row is not None and not answers(batch, draft, row, record):
+        row = None
     if row is not None and record.machine.received.first_missing() < number and taken_alone(batch, draft, row, body):
         batch.add_row(InboundMessage(sequence=record.identifier, number=number, last=last, received_at=batch.now))
         return
@@ -167,7 +166,7 @@ def _accept(batch: Batch, draft: Draft, record: RmdRecord, body: Payload, number
             element=body.name,
             is_fault=body.is_fault,
             headers=envelope.headers,
-            relates_to=envelope.relates_to,
+            relates_to=envelope.relates_to if row is found else None,  # of another's request it would be the response
             reply_to=envelope.reply_to,
             fault_to=envelope.fault_to,
             received_at=batch.now,
@@ -180,6 +179,12 @@ def _accept(batch: Batch, draft: Draft, record: RmdRecord, body: Payload, number
     request = batch.rms_by_id(before.sequence_id or "") if before is not None else None
     if before is not None and not before.answered and request is not None:
         batch.raise_rms(request, events.ResponseStored())
+
+
+def _request(batch: Batch, draft: Draft, record: RmdRecord) -> OutboundMessage | None:
+    """The request of ours that a message on a sequence of responses relates to, whoever it went to."""
+    relates_to = draft.envelope.relates_to
+    return batch.tx.rms.row(relates_to) if record.service is None and relates_to else None
 
 
 def _is_bare_last(draft: Draft, body: Payload) -> bool:

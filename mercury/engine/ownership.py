@@ -8,7 +8,7 @@ random, and has to travel over TLS.
 from __future__ import annotations
 
 from mercury.engine.exchange import Arrival
-from mercury.storage.records import RmdRecord, RmsRecord, Role
+from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord, Role
 
 
 def owns_destination(arrival: Arrival, record: RmdRecord) -> bool:
@@ -18,6 +18,8 @@ def owns_destination(arrival: Arrival, record: RmdRecord) -> bool:
         channel = record.response_channel
         endpoints = (record.offered_to, record.acks_to.address, channel.endpoint if channel is not None else "")
         return arrival.request.url in endpoints
+    if record.service != arrival.service:
+        return False  # a sequence lives at the endpoint that it was made at
     return record.identity is None or record.identity == arrival.identity
 
 
@@ -30,6 +32,23 @@ def owns_source(arrival: Arrival, record: RmsRecord) -> bool:
     if channel.role is Role.REQUEST and channel.reply_to.anonymous:
         return False  # RM-ACK-10: everything about it comes back on connections of ours
     return channel.identity is None or channel.identity == arrival.identity
+
+
+def may_answer(
+    arrival: Arrival, request: OutboundMessage, source: RmsRecord | None, sequence: RmdRecord | None
+) -> bool:
+    """Whether a response counts for a request of ours: it must come from where the request went.
+
+    :param source: the sequence of the request; ``None`` = it has none, or none any more.
+    :param sequence: the sequence that the response comes on, which the arrival owns; ``None`` = none.
+    """
+    endpoint = request.channel.endpoint
+    if sequence is not None and sequence.offered_to:
+        return sequence.offered_to == endpoint
+    if arrival.request is not None:
+        return arrival.request.url == endpoint
+    channel = source.channel if source is not None else request.channel
+    return request.channel.reply_to.addressable and channel.identity in (None, arrival.identity)
 
 
 def may_carry_on(arrival: Arrival, record: RmdRecord) -> bool:

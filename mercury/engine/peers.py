@@ -35,10 +35,15 @@ class Peer:
     client_key: str | None = None
     #: Sent with every request; never shown.
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: Who the peer is when it posts here: what ``authenticate`` returns for it, or the subject of its certificate. Then
+    #: acknowledgements, faults and responses of its sequences count from this identity only.
+    identity: str | None = None
 
     def __post_init__(self) -> None:
         if self.client_key is not None and self.client_cert is None:
             raise ConfigurationError("client_key: it needs client_cert, the certificate that it belongs to")
+        if self.identity is not None and not self.identity.strip():
+            raise ConfigurationError("identity: it is empty; left out, it is whoever answers CreateSequence")
         for name, value in self.headers.items():
             if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
                 raise ConfigurationError(f"headers: {name!r} or its value cannot be sent in HTTP")

@@ -12,11 +12,12 @@ from dataclasses import replace
 from mercury.engine.application import FUTURE
 from mercury.engine.batch import Batch
 from mercury.engine.drafts import Draft
+from mercury.engine.ownership import may_answer
 from mercury.statemachine import events
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.messages import IncompleteSequenceBehavior
-from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmsRecord, Role
+from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord, Role
 from mercury.wire import ns
 from mercury.wire.envelope import Payload
 
@@ -81,17 +82,24 @@ def answered_plainly(batch: Batch, record: RmsRecord, fault: Fault) -> bool:
     return True
 
 
+def answers(batch: Batch, draft: Draft, row: OutboundMessage, sequence: RmdRecord | None) -> bool:
+    """Whether an arrival may answer this request of ours; if not, the log says so."""
+    if may_answer(draft.arrival, row, batch.rms_by_id(row.sequence_id or ""), sequence):
+        return True
+    about = {"message_id": row.message_id, "peer": draft.arrival.peer, "identity": draft.arrival.identity}
+    log.warning("a response does not count: its request went to somebody else", extra=about)
+    return False
+
+
 def _request(batch: Batch, draft: Draft) -> OutboundMessage | None:
     """The request of ours that an arrival answers, where its responses may come from, while it waits for one."""
-    relates_to, exchange = draft.envelope.relates_to, draft.arrival.request
+    relates_to = draft.envelope.relates_to
     if relates_to is None or draft.envelope.sequence is not None or draft.arrival.service is not None:
         return None
     row = batch.tx.rms.row(relates_to)
     if row is None or not row.expects_response:
         return None
-    if exchange is None:
-        return row if row.channel.reply_to.addressable else None
-    return row if exchange.url == row.channel.endpoint else None
+    return row if answers(batch, draft, row, None) else None
 
 
 def _says_nothing(draft: Draft, body: Payload) -> bool:

@@ -76,7 +76,8 @@ class Channel:
     role: Role = Role.REQUEST
     #: The other sequence of the pair: with RESPONSE the peer's sequence of requests.
     pair: str | None = None
-    #: With RESPONSE: the identity that made the sequence of requests; ``None`` = the HTTP layer knew none.
+    #: Who speaks for the endpoint: the identity that made the sequence of requests, or, with REQUEST, the one that the
+    #: peer is known by, or else that answered CreateSequence by a post of its own; ``None`` = none is known.
     identity: str | None = None
 
     @property

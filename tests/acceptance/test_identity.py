@@ -5,14 +5,18 @@ from __future__ import annotations
 import hmac
 import http.client
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
 
-from mercury import Authenticate, HttpRequest, Mercury, NotAuthenticated, Service
+from mercury import Authenticate, ConfigurationError, HttpRequest, Mercury, NotAuthenticated, Peer, Service
+from mercury.client.sender import Sender
+from mercury.service.paths import RESPONSES
 from tests.acceptance.app import Note
-from tests.acceptance.processes import PATIENCE
+from tests.acceptance.processes import PATIENCE, eventually
 from tests.acceptance.test_endpoint import Reply
+from tests.acceptance.test_samples import free_port
 from tests.scenario.foreign import Foreign
 
 TOKENS = {"alpha": "a-secret", "beta": "b-secret"}
@@ -36,11 +40,12 @@ class Desk:
     """A server in this process."""
 
     netloc: str
+    path: str = "/services/desk"
 
     def post(self, body: bytes, content_type: str, **headers: str) -> Reply:
         connection = http.client.HTTPConnection(self.netloc, timeout=PATIENCE)
         try:
-            connection.request("POST", "/services/desk", body, {"Content-Type": content_type} | headers)
+            connection.request("POST", self.path, body, {"Content-Type": content_type} | headers)
             return Reply.read(connection)
         finally:
             connection.close()
@@ -122,3 +127,60 @@ def test_forwarded_address_is_not_believed_even_from_this_machine() -> None:
         forged = {"X-Client-DN": "CN=bank", "X-Forwarded-For": "10.0.0.1", "X-Forwarded-Proto": "https"}
         assert desk.post(create.body, create.content_type, **forged).status == 401
     assert seen == ["127.0.0.1"]
+
+
+@dataclass
+class Posting:
+    """A client that listens and knows who posts to it, and a server that posts there as ``alpha``."""
+
+    client: Mercury
+    server: Mercury
+    sender: Sender
+    responses: Desk
+
+
+@contextmanager
+def posting(identity: str | None) -> Iterator[Posting]:
+    """:param identity: what the client is told of the server."""
+    service = Service("desk")
+
+    @service.operation
+    def note(what: Note) -> None: ...
+
+    told = free_port()
+    address = f"http://127.0.0.1:{told}"
+    shown = Peer(headers={"Authorization": "Bearer a-secret"})
+    with Mercury("memory:", allow=[address], peers={address: shown}) as server:
+        url = server.listen(service)
+        with Mercury("memory:", authenticate=by_token, peers={url: Peer(identity=identity)}) as client:
+            client.listen(port=told)
+            yield Posting(
+                client, server, client.to(f"{url}/services/desk"), Desk(address.removeprefix("http://"), RESPONSES)
+            )
+
+
+@pytest.mark.parametrize("identity", ["alpha", None])
+def test_only_the_identity_of_the_server_acknowledges_to_a_client_that_listens(identity: str | None) -> None:
+    with posting(identity) as story:
+        story.sender.send(Note("one"))
+        assert story.sender.wait(PATIENCE)
+        story.server.stop()
+        story.sender.send(Note("two"))
+        (mine,) = (each for each in story.client.sequences() if each.side == "source")
+        foreign = Foreign()
+        forged = foreign.alone(foreign.acknowledgement(mine.identifier or "", ((1, 2),)))
+        reply = story.responses.post(forged.body, forged.content_type, Authorization="Bearer b-secret")
+        assert b"UnknownSequence" in reply.body
+        assert story.sender.pending == 1
+
+
+def test_server_with_another_identity_than_the_settings_say_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
+    with posting("beta") as story:
+        story.sender.send(Note("one"))
+        eventually(lambda: "a peer speaks of a sequence to another one" in caplog.text, "the log says so")
+        assert story.sender.pending == 1
+
+
+def test_empty_identity_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="identity: it is empty"):
+        Peer(identity=" ")

@@ -213,11 +213,18 @@ class Node:
     # --- sending ---------------------------------------------------------------------------------------------------
 
     def to(
-        self, server: Node | str, key: str = "key", *, policy: SourcePolicy | None = None, listens: bool = True
+        self,
+        server: Node | str,
+        key: str = "key",
+        *,
+        policy: SourcePolicy | None = None,
+        listens: bool = True,
+        identity: str | None = None,
     ) -> Link:
         url = server if isinstance(server, str) else server.service_url
         reply_to = EndpointReference(self.responses_url) if listens else ANONYMOUS_ENDPOINT
-        return Link(self, Channel(key=SequenceKey(url, key), policy=policy or source(), reply_to=reply_to))
+        channel = Channel(key=SequenceKey(url, key), policy=policy or source(), reply_to=reply_to, identity=identity)
+        return Link(self, channel)
 
     # --- the application -------------------------------------------------------------------------------------------
 
