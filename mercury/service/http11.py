@@ -57,8 +57,9 @@ class Http11Protocol(HttpToolsProtocol):
     """One connection.
 
     - A request that offers an upgrade is processed as if it did not (RFC 9110, 7.8). llhttp ends such a request behind
-      its header, so the header is given to a new parser without the offer, and the rest after it. Only an upgrade to
-      WebSocket is taken, where uvicorn can.
+      its header, so the header is given to a new parser without the offer, and the rest after it. This holds for
+      WebSocket too, whatever ``--ws`` says: a connection that is handed over is outside of every limit and of the
+      orderly stop. An application that has WebSockets serves them by another uvicorn.
     - The request line, the header, the first byte, the body, the pause between two requests and the reading of an
       answer are limited by `HttpSettings`.
     - What the TLS certificate of a peer says is in ``scope["extensions"]["tls"]`` (ASGI's TLS extension).
@@ -191,10 +192,6 @@ class Http11Protocol(HttpToolsProtocol):
             try:
                 self.parser.feed_data(rest)
             except httptools.HttpParserUpgrade as upgrade:
-                if self._should_upgrade():
-                    self._connections.remove(self)  # a connection of WebSocket's from now on
-                    self.handle_websocket_upgrade()
-                    return
                 rest = memoryview(rest)[upgrade.args[0] :]
                 if not self._read_head_again():
                     return
@@ -227,8 +224,12 @@ class Http11Protocol(HttpToolsProtocol):
 
     @property
     def _offered(self) -> bool:
-        """The header offers an upgrade that is not taken: it is read again without the offer."""
-        return bool(self.parser.should_upgrade()) and not self._should_upgrade()
+        """The header offers an upgrade: it is read again without the offer."""
+        return bool(self.parser.should_upgrade())
+
+    def _should_upgrade(self) -> bool:
+        """uvicorn's question whether WebSocket is spoken."""
+        return False
 
     # --- what the parser calls -------------------------------------------------------------------------------------
 
@@ -264,8 +265,7 @@ class Http11Protocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
                 self._exceeded(501, "this server is no proxy")
-            if not self._should_upgrade():
-                return
+            return
         if len(self.pipeline) >= MAX_PIPELINED:
             self._exceeded(503, f"more than {MAX_PIPELINED} requests ahead of their answers")
         self._reading = Reading.BODY

@@ -101,6 +101,7 @@ def server_for(
     config = uvicorn.Config(
         app,
         http=Http11Protocol,
+        ws="none",
         ssl_certfile=tls.server_cert,
         ssl_keyfile=tls.server_key,
         ssl_ca_certs=tls.client_ca,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import uvicorn
 
 from mercury import Mercury, Service
-from mercury.service.serving import bind
+from mercury.service.serving import bind, server_for
+from mercury.settings import HttpSettings
 from tests.acceptance.app import Note
 from tests.acceptance.processes import PATIENCE, Serving, eventually
 from tests.acceptance.test_endpoint import DESK, SOAP11, TYPES, create_sequence, read_reply
@@ -139,28 +143,55 @@ def test_response_endpoint_ignores_the_offer_too(serving: Serving) -> None:
     assert b"not well-formed XML: syntax error: line 1, column 0" in reply.body  # "hello" was read
 
 
-@pytest.mark.parametrize("protocol", ["httptools", "mercury.service.http11:Http11Protocol"])
-def test_other_server_that_loses_the_body_is_named_once_in_the_log(
-    protocol: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    mercury = Mercury("memory:")
+@contextlib.contextmanager
+def beside(protocol: str, websocket: Any) -> Iterator[tuple[str, int]]:
+    """An application's own uvicorn, at this address."""
     service = Service("desk")
     service.operation("Note")(forget)
     listening = bind("127.0.0.1", 0)
-    config = uvicorn.Config(mercury.app(service), http=protocol, log_config=None, access_log=False)
-    server = uvicorn.Server(config)
+    app = Mercury("memory:").app(service)
+    server = uvicorn.Server(uvicorn.Config(app, http=protocol, ws=websocket, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening.socket]})
     thread.start()
     try:
         eventually(lambda: server.started, "it serves")
-        replies = []
-        for number in range(2):
-            with socket.create_connection(listening.socket.getsockname(), PATIENCE) as peer:
-                peer.sendall(request(f"urn:m:{number}"))
-                replies.append(read_reply(peer))
+        yield listening.socket.getsockname()
     finally:
         server.should_exit = True
         thread.join(PATIENCE)
+
+
+class Spoken(asyncio.Protocol):
+    """Stands for a package that speaks WebSocket, as uvicorn[standard] brings one."""
+
+    def __init__(self, **_: Any) -> None:
+        raise AssertionError("the connection is handed over")
+
+
+def test_offer_of_websocket_is_ignored_where_a_package_speaks_it() -> None:
+    for offer in ("Connection: upgrade\r\nUpgrade: websocket\r\n", "Connection: upgrade\r\nUpgrade: WebSocket\r\n"):
+        with beside("mercury.service.http11:Http11Protocol", Spoken) as address:
+            for _ in range(2):
+                with socket.create_connection(address, PATIENCE) as peer:
+                    peer.sendall(request("urn:m:ws", offer) + request("urn:m:next"))
+                    assert created(peer)
+
+
+def test_mercurys_own_server_looks_for_no_websocket() -> None:
+    app = Mercury("memory:").app()
+    assert server_for(app, HttpSettings()).config.ws == "none"
+
+
+@pytest.mark.parametrize("protocol", ["httptools", "mercury.service.http11:Http11Protocol"])
+def test_other_server_that_loses_the_body_is_named_once_in_the_log(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    replies = []
+    with beside(protocol, "none") as address:
+        for number in range(2):
+            with socket.create_connection(address, PATIENCE) as peer:
+                peer.sendall(request(f"urn:m:{number}"))
+                replies.append(read_reply(peer))
     lost = [each for each in caplog.records if each.levelno == logging.ERROR]
     if protocol == "httptools":
         assert [reply.status for reply in replies] == [500, 500]
