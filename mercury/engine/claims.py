@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,9 +25,13 @@ class ClaimKeeper:
 
     :param owner: names this process; never a host's name, and new at each start.
     :param lease: seconds.
+    :param monotonic: seconds that only ever grow.
     """
 
-    def __init__(self, store: StorageManager, owner: str, lease: float) -> None:
+    def __init__(
+        self, store: StorageManager, owner: str, lease: float, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.monotonic = monotonic
         self._store = store
         self.owner = owner
         self._lease = lease
@@ -78,6 +83,15 @@ class ClaimKeeper:
             held = sorted(self._held)
         for resource in held:
             self.take(resource, now)
+
+    def run(self) -> Callable[[], bool]:
+        """A run of calls begins under a claim. Returns what says whether it has to commit now.
+
+        When a claim is taken, at least half of its lease is left; the run ends when half of that is used. So only a
+        call that takes a quarter of the lease or more can outlive it.
+        """
+        until = self.monotonic() + self._lease / 4
+        return lambda: self.monotonic() >= until
 
     def lost(self, claim: Claim) -> None:
         """A commit failed on this claim: ask the store again next time."""

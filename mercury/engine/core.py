@@ -44,7 +44,7 @@ class Engine:
         settings: EngineSettings,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        claims = ClaimKeeper(store, ids.new(), settings.lease)
+        claims = ClaimKeeper(store, ids.new(), settings.lease, monotonic)
         self._parts = Parts(
             store=store,
             application=application,

@@ -61,13 +61,14 @@ class InvocationWorker:
         sequences = self._parts.store.due_invoker(now, self._parts.settings.sequence_batch, self._seeker)
         if len(sequences) > 1:
             self.more()
-        busy = 0
+        busy, began = 0, self._parts.claims.monotonic()
         for sequence in sequences:
             if self._put_off.waits(sequence, now):
                 continue
             with self._alone(sequence) as alone:
                 busy += not alone
-                claim = self._parts.claims.take(f"invoker {sequence}", now) if alone else None
+                later = now + self._parts.claims.monotonic() - began  # the buffers before it have taken their time
+                claim = self._parts.claims.take(f"invoker {sequence}", later) if alone else None
                 if claim is not None:
                     step.progress += self._work(sequence, claim, now)
         step.shared = 0 < busy == len(sequences)
@@ -252,7 +253,10 @@ class InvocationWorker:
 
     def _call_all(self, run: Run, tx: Transaction, now: float) -> None:
         """Call the application for each message of the run, up to the first that has to be tried again."""
+        enough = self._parts.claims.run()
         for index, message in enumerate(run.messages):
+            if index and not run.at_most_once and enough():
+                return  # before the claim is over: what is left is for the next run
             attempt = run.record.attempts + 1 if index == 0 else 1
             answered = {request.message_id for request in run.requests}
             call = Call(self._parts, run.record, run.request, message, attempt, answered)

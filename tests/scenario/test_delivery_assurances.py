@@ -219,6 +219,56 @@ def test_a_slow_handler_that_is_called_once_keeps_its_claim() -> None:
     assert pair.client.answers == [("one", "re one")]
 
 
+class Rival:
+    """Handlers that take their time, and another process on the store that takes over every claim that is over."""
+
+    def __init__(self, node: Node, seconds: float) -> None:
+        self.node, self.seconds = node, seconds
+        self.calls: list[str] = []
+        self.taken_over = 0
+        node.on_call = self
+
+    def __call__(self, context: MessageContext, text: str) -> None:
+        self.calls.append(text)
+        assert len(self.calls) < 500, "the same handlers run again and again"
+        self.node.world.now += self.seconds
+        resource, now, lease = f"invoker {context.sequence}", self.node.world.now, self.node.settings.lease
+        claim = self.node.store.claim(resource, "another process", now, lease)
+        if claim is not None:
+            self.taken_over += 1
+            self.node.store.release(claim)
+
+
+@pytest.mark.parametrize("assurance", [ONCE, LEAST], ids=lambda each: each.value)
+@ORDERS
+def test_run_of_slow_handlers_commits_in_parts_before_its_claim_can_be_taken_over(
+    assurance: DeliveryAssurance, in_order: bool
+) -> None:
+    node, foreign = Node("server", World(), policy=policy(assurance, in_order=in_order)), Foreign()
+    texts = [f"note {number}" for number in range(1, 51)]
+    identifiers = [foreign.open(node), foreign.open(node)]
+    for identifier in identifiers:
+        for number, text in enumerate(texts, 1):
+            node.get(foreign.note(identifier, number, text))
+    rival = Rival(node, seconds=1.0)
+    node.world.advance(200)
+    assert rival.taken_over == 0
+    assert sorted(node.handled) == sorted(texts * 2)
+    assert len(rival.calls) == 100, "no handler was called twice"
+
+
+@pytest.mark.parametrize("assurance", [ONCE, LEAST], ids=lambda each: each.value)
+def test_handler_that_takes_less_than_half_the_lease_keeps_its_claim(assurance: DeliveryAssurance) -> None:
+    node, foreign = Node("server", World(), policy=policy(assurance)), Foreign()
+    identifier = foreign.open(node)
+    for number in range(1, 5):
+        node.get(foreign.note(identifier, number))
+    rival = Rival(node, seconds=0.49 * node.settings.lease)
+    node.world.advance(200)
+    assert rival.taken_over == 0
+    assert node.handled == [f"note {number}" for number in range(1, 5)]
+
+
 @ASSURANCES
 @pytest.mark.parametrize("listens", [True, False], ids=["listening", "anonymous"])
 @ORDERS

@@ -103,7 +103,12 @@ class Node:
         self.registry.add_callback("answer", self._answer)
         self.registry.add_callback(self.futures.callback_name, self.futures.callback())
         self.engine = Engine(
-            store=self.watched, application=self.registry, listener=self, ids=self.ids, settings=self.settings
+            store=self.watched,
+            application=self.registry,
+            listener=self,
+            ids=self.ids,
+            settings=self.settings,
+            monotonic=lambda: self.world.now,
         )
         self.up = True
 

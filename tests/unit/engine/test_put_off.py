@@ -41,7 +41,12 @@ class Failing:
 
 
 def parts(store: Failing) -> Any:
-    claims = SimpleNamespace(owner="me", take=lambda resource, _now: Claim(resource, "me", 1))
+    claims = SimpleNamespace(
+        owner="me",
+        take=lambda resource, _now: Claim(resource, "me", 1),
+        monotonic=lambda: 0.0,
+        run=lambda: lambda: False,
+    )
     application = SimpleNamespace(services=frozenset)
     return SimpleNamespace(
         store=store, claims=claims, application=application, settings=EngineSettings(), outages=Outages()
