@@ -230,7 +230,7 @@ class RMSSequenceManager(WatchedRows, Protocol):
         """Whose buffer has the row with this MessageID. Without a lock."""
 
     def insert(self, record: RmsRecord) -> None:
-        """A new sequence; its key must be locked, or so new that nobody else can know it."""
+        """A new sequence; its key is locked or known to nobody else. `Conflict` if another one has its identifier."""
 
     def save(self, record: RmsRecord) -> None:
         """Keep a changed record. Its key must be locked."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from mercury.errors import Conflict
 from mercury.storage.api import StorageManager, Topic
 from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
 
 from .builders import KEY, LISTENING, NOW, channel, rms_record, row
+from .ending import ending
 from .outbox import Outbox
 
 
@@ -51,6 +53,23 @@ def test_the_order_stays_when_sequences_are_changed_and_forgotten(store: Storage
     with store.transaction() as tx:
         assert [record.id for record in tx.rms.peek(KEY)] == ["rms 0", "rms 2", "rms 3", "rms 4"]
         assert tx.rms.peek(KEY)[0].last_error == "changed"
+
+
+def test_no_two_sequences_get_one_identifier(store: StorageManager) -> None:
+    """Two processes may take the same offer at once: neither sees what the other has not committed."""
+    insert(store, rms_record("first", identifier="urn:offered"))
+    with ending(store.transaction(), Conflict) as tx:
+        tx.rms.insert(rms_record("second", LISTENING, identifier="urn:offered"))
+    with ending(store.transaction(), Conflict) as tx:
+        tx.rms.insert(rms_record("third", LISTENING))
+        tx.rms.save(rms_record("third", LISTENING, identifier="urn:offered"))
+    with store.transaction() as tx:
+        assert [record.id for record in tx.rms.all()] == ["first"]
+        tx.rms.lock([KEY])
+        tx.rms.delete(rms_record("first"))
+        tx.rms.insert(rms_record("again", LISTENING, identifier="urn:offered"))
+    with store.transaction() as tx:
+        assert tx.rms.key_of(identifier="urn:offered") == LISTENING.key
 
 
 def test_a_key_that_nobody_knows_may_be_used_without_a_lock(store: StorageManager) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mercury.errors import Conflict
@@ -305,6 +305,22 @@ class MemoryRms:
             if message.message_id in self._committed.by_message_id or message.message_id in seen:
                 raise Conflict(f"a message {message.message_id} is here already")
             seen.add(message.message_id)
+        self._check_identifiers()
+
+    def _check_identifiers(self) -> None:
+        seen: set[str] = set()
+        for identifier in self._identifiers():
+            holder = self._committed.by_identifier.get(identifier)
+            if identifier in seen or (holder is not None and holder not in self.changed_records):
+                raise Conflict(f"another sequence has the identifier {identifier}")
+            seen.add(identifier)
+
+    def _identifiers(self) -> Iterator[str]:
+        """Of all sequences of the keys that this transaction changes."""
+        for records in self.changed_records.values():
+            for record in records:
+                if record.machine.identifier is not None:
+                    yield record.machine.identifier
 
     def install(self) -> set[Topic]:
         committed = self._committed

@@ -225,7 +225,8 @@ RMS_SEQUENCE = _table(
 )
 Index("mercury_rms_sequence_id", RMS_SEQUENCE.c.id, unique=True)
 Index("mercury_rms_sequence_key", RMS_SEQUENCE.c.key_id, RMS_SEQUENCE.c.position)
-Index("mercury_rms_sequence_identifier", RMS_SEQUENCE.c.identifier)
+#: Two processes may take the same offer at once: the later commit fails.
+Index("mercury_rms_sequence_identifier", RMS_SEQUENCE.c.identifier, unique=True)
 Index("mercury_rms_sequence_create", RMS_SEQUENCE.c.create_message_id)
 Index(
     "mercury_rms_sequence_due",

@@ -320,7 +320,7 @@ def upgrade(op: Operations) -> None:
         sqlite_where=sa.text("due is not null"),
     )
     op.create_index("mercury_rms_sequence_id", "mercury_rms_sequence", ["id"], unique=True)
-    op.create_index("mercury_rms_sequence_identifier", "mercury_rms_sequence", ["identifier"], unique=False)
+    op.create_index("mercury_rms_sequence_identifier", "mercury_rms_sequence", ["identifier"], unique=True)
     op.create_index("mercury_rms_sequence_key", "mercury_rms_sequence", ["key_id", "position"], unique=False)
     op.create_table(
         "mercury_store",
