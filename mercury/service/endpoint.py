@@ -1,6 +1,7 @@
 """The SOAP endpoint: an ASGI callable that turns HTTP requests into arrivals and answers into replies.
 
-It stands beside the FastAPI routes and is not one of them: a route costs three times as much (docs/architecture.md).
+FastAPI's layers around a route cost three times as much (docs/architecture.md): they are gone through only where an
+application has put something into them.
 """
 
 from __future__ import annotations

@@ -10,10 +10,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from mercury.client.status import SequenceStatus
 from mercury.errors import StorageError
@@ -25,6 +24,8 @@ from mercury.service.status_access import Access, access, masked
 
 log = logging.getLogger("mercury")
 
+#: Those that a SOAP endpoint answers, all but one with 405.
+METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"]
 #: Seconds that health and status wait for the store.
 PATIENCE = 3.0
 #: What is said of a store that fails, to whoever asks.
@@ -61,12 +62,57 @@ class Watched(Protocol):
         """What has to be known to see the status; ``None`` = this machine may see a part of it."""
 
 
-def service_router(host: Host, services: Iterable[Service]) -> APIRouter:
+class Exchange(Response):
+    """What a route answers with: the whole exchange, by the endpoint itself.
+
+    :param request: as FastAPI has given it to the dependencies of the route, one of which may have read its body.
+    """
+
+    def __init__(self, endpoint: Endpoint, request: Request) -> None:
+        super().__init__()
+        self._endpoint = endpoint
+        self._request = request
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if getattr(self._request, "_stream_consumed", False):
+            body = await self._request.body()
+
+            async def receive_again() -> Message:
+                return {"type": "http.request", "body": body, "more_body": False}
+
+            receive = receive_again
+        await self._endpoint(scope, receive, send)
+        if self.background is not None:
+            await self.background()
+
+
+class SoapRouter(APIRouter):
+    """SOAP endpoints as routes of FastAPI's: whatever is included with dependencies is protected by them.
+
+    They are solved before the body is read, and one that raises answers the request.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: By their paths.
+        self.endpoints: dict[str, Endpoint] = {}
+
+    def add(self, path: str, endpoint: Endpoint) -> None:
+        """Put an endpoint at a path, for every method: it says itself that messages are posted."""
+
+        async def exchange(request: Request) -> Response:
+            return Exchange(endpoint, request)
+
+        self.endpoints[path] = endpoint
+        self.add_api_route(path, exchange, methods=METHODS, response_model=None, include_in_schema=False)
+
+
+def service_router(host: Host, services: Iterable[Service]) -> SoapRouter:
     """The endpoints of services, and the one for responses to this process's own requests."""
-    router = APIRouter()
+    router = SoapRouter()
     for service in services:
-        router.routes.append(Route(f"{paths.SERVICES}/{service.name}", Endpoint(host, service.name)))
-    router.routes.append(Route(paths.RESPONSES, Endpoint(host, None)))
+        router.add(f"{paths.SERVICES}/{service.name}", Endpoint(host, service.name))
+    router.add(paths.RESPONSES, Endpoint(host, None))
     return router
 
 
@@ -154,8 +200,8 @@ def _shown(statuses: list[SequenceStatus], granted: Access) -> list[dict[str, ob
 class SoapApplication(FastAPI):
     """FastAPI, whose SOAP endpoints are reached without the layers around its routes.
 
-    Those layers cost as much as Mercury's own part in a request. As soon as a middleware is added, it sees every
-    request: then everything goes the long way.
+    Those layers cost as much as Mercury's own part in a request. As soon as a middleware or a dependency is added, it
+    sees every request: then everything goes the long way.
     """
 
     def __init__(self, endpoints: Mapping[str, Endpoint], **settings: Any) -> None:
@@ -164,7 +210,7 @@ class SoapApplication(FastAPI):
         self._endpoints = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        straight = scope["type"] == "http" and not self.user_middleware
+        straight = scope["type"] == "http" and not self.user_middleware and not self.router.dependencies
         endpoint = self._endpoints.get(scope["path"]) if straight else None
         if endpoint is None:
             await super().__call__(scope, receive, send)
@@ -179,8 +225,10 @@ def application(
 ) -> FastAPI:
     """A FastAPI application that is nothing but these routers."""
     routers = list(routers)
-    routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
-    endpoints = {route.path: route.endpoint for route in routes if isinstance(route.endpoint, Endpoint)}
+    endpoints: dict[str, Endpoint] = {}
+    for router in routers:
+        if isinstance(router, SoapRouter) and not router.dependencies:
+            endpoints |= router.endpoints
     app = SoapApplication(endpoints, title=title, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     for router in routers:
         app.include_router(router)

@@ -8,12 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from fastapi import APIRouter, FastAPI
-from starlette.routing import Route
+from fastapi import Depends, FastAPI, HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mercury.service.endpoint import Endpoint
-from mercury.service.host import SoapApplication, application
+from mercury.service.host import SoapApplication, SoapRouter, application
 
 
 class Quick(Endpoint):
@@ -51,8 +50,8 @@ def endpoint() -> Quick:
 
 @pytest.fixture
 def app(endpoint: Quick) -> SoapApplication:
-    router = APIRouter()
-    router.routes.append(Route("/services/x", endpoint))
+    router = SoapRouter()
+    router.add("/services/x", endpoint)
 
     @router.get("/healthz")
     def healthz() -> str:
@@ -101,3 +100,13 @@ def test_mounted_in_another_application_it_is_reached_through_that(app: SoapAppl
     outer.mount("/soap", app)
     assert status(outer, "POST", "/soap/services/x") == 202
     assert len(endpoint.routed) == 1
+
+
+def refuse() -> None:
+    raise HTTPException(403)
+
+
+def test_a_dependency_that_is_added_late_is_not_gone_around(app: SoapApplication, endpoint: Quick) -> None:
+    app.router.dependencies.append(Depends(refuse))
+    status(app, "POST", "/services/x")
+    assert endpoint.routed in ([], [True]), "FastAPI decides whether it holds for routes that are there already"
