@@ -9,6 +9,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from mercury.errors import ConfigurationError
 from mercury.statemachine.messages import EndpointReference
 
+#: An IPv6 address in brackets with nothing beside them: parsers disagree about whose host the rest is.
+_BRACKETED = re.compile(r"(?:[^\[\]]*@)?\[[^\[\]]*\](?::[0-9]*)?")
 #: No blanks and no control characters: they would break a line of HTTP.
 _PLAIN = re.compile(r"[^\x00-\x20\x7f]*")
 #: What WS-Addressing and WS-MakeConnection write for a peer that nobody can connect to, in any version.
@@ -26,6 +28,8 @@ def split_url(url: str) -> SplitResult:
             raise ValueError
         if not _PLAIN.fullmatch(url) or not (parts.path + parts.query).isascii():
             raise ValueError  # HTTP has no way to ask for it
+        if not _BRACKETED.fullmatch(parts.netloc) and ("[" in parts.netloc or "]" in parts.netloc):
+            raise ValueError
         _ = parts.port
     except ValueError:
         raise ConfigurationError(f"not a URL to send to: {url!r} (http://host:port/path is needed)") from None

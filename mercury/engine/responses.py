@@ -25,14 +25,14 @@ def faulted(batch: Batch, draft: Draft, fault: Fault) -> None:
         return
     record = _source(batch, draft, fault)
     if record is None:
-        log.info("a fault about nothing that is known here: %s", fault.reason, extra={"fault": fault.code.value})
+        log.info("a fault about nothing that is known here: %r", fault.reason, extra={"fault": fault.code.value})
         return
     if answered_plainly(batch, record, fault):
         return
     before, record.last_error = record.last_error, f"{fault.code.value}: {fault.reason}"
     log.log(
         logging.WARNING if record.last_error != before else logging.DEBUG,  # each try may be answered alike
-        "the peer answers with fault %s: %s",
+        "the peer answers with fault %s: %r",
         fault.code.value,
         fault.reason,
         extra={"sequence": record.machine.identifier, "number": request.number if request else None},
@@ -61,7 +61,7 @@ def _about_acknowledgement(batch: Batch, identifier: str | None, fault: Fault) -
         record.machine.expires_at = batch.now
         batch.raise_rmd(record, events.Tick())
         return
-    log.warning("an acknowledgement was refused: %s", fault.reason, extra={"sequence": identifier})
+    log.warning("an acknowledgement was refused: %r", fault.reason, extra={"sequence": identifier})
     if fault.code not in ABOUT_A_SEQUENCE:
         repeat_acknowledgement(record, batch.now)  # the other side could not take it now
         batch.change_rmd(record)

@@ -167,7 +167,17 @@ def _resolve(
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    """By name; what is there several times is joined (RFC 9110, 5.3).
+
+    Some servers add the trailers of a request to its header: a peer must not replace by one what a proxy has said.
+    """
+    fields = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+    headers = dict(fields)
+    if len(headers) < len(fields):
+        headers = {}
+        for name, value in fields:
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
 
 
 def _peer(scope: Scope) -> str:

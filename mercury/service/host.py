@@ -25,7 +25,7 @@ from mercury.service.status_access import Access, access, masked
 log = logging.getLogger("mercury")
 
 #: Those that a SOAP endpoint answers, all but one with 405.
-METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"]
+METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
 #: Seconds that health and status wait for the store.
 PATIENCE = 3.0
 #: What is said of a store that fails, to whoever asks.
@@ -104,7 +104,7 @@ class SoapRouter(APIRouter):
             return Exchange(endpoint, request)
 
         self.endpoints[path] = endpoint
-        self.add_api_route(path, exchange, methods=METHODS, response_model=None, include_in_schema=False)
+        self.add_api_route(path, exchange, methods=list(METHODS), response_model=None, include_in_schema=False)
 
 
 def service_router(host: Host, services: Iterable[Service]) -> SoapRouter:
@@ -177,7 +177,7 @@ def watch_router(watched: Watched, patience: float = PATIENCE) -> APIRouter:
     @router.get(f"{paths.STATUS}/sequences")
     async def sequences(request: Request) -> JSONResponse:
         client = request.client.host if request.client is not None else None
-        granted = access(request.headers, client, watched.status_token)
+        granted = access(request.headers, client, watched.status_token, request.scope.get("http_version", "1.1"))
         if granted in REFUSALS:
             return JSONResponse({"error": REFUSALS[granted]}, granted.value)
         try:

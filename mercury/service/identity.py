@@ -26,9 +26,11 @@ class HttpRequest:
     #: The network address that the connection comes from: the client's, or that of a proxy in between. X-Forwarded-For
     #: does not change it, unless the application's own uvicorn runs without ``--no-proxy-headers``.
     client: str
-    #: By name in small letters; of a header that is there twice, the last.
+    #: By name in small letters; what is there several times is joined by ``, ``. A server that is not Mercury's may add
+    #: the trailers of a request (uvicorn with httptools does).
     headers: Mapping[str, str]
-    #: The subject of the client's verified TLS certificate (RFC 4514); ``None`` = it has shown none.
+    #: The subject of the client's verified TLS certificate (RFC 4514), or when that is empty, the certificate's first
+    #: alternative name: ``URI:spiffe://...`` or ``DNS:...``. ``None`` = it has shown none, or one without any name.
     certificate: str | None
 
 
@@ -41,17 +43,20 @@ def identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate:
     """Who sent a request, before its body is read.
 
     :param scope: ASGI's.
-    :raises RequestRefused: the hook refuses it (401), or failed (503: the peer sends it again).
+    :raises RequestRefused: the hook refuses it (401), or failed (503: the peer sends it again). Without a hook: the
+        certificate names nobody (403).
     """
     certificate = tls_identity(scope)
     if authenticate is None:
+        if certificate == "":  # as many as have such a certificate would be one
+            raise RequestRefused(403, "The client certificate names nobody.")
         return certificate
     client = scope.get("client")
     request = HttpRequest(
         path=str(scope.get("path", "")),
         client=str(client[0]) if client else "",
         headers=headers,
-        certificate=certificate,
+        certificate=certificate or None,
     )
     try:
         return authenticate(request)

@@ -1,6 +1,6 @@
 """Who is at the other end of a connection, as far as TLS says.
 
-The identity of a peer is the name in its certificate, which the server has verified against
+The identity of a peer is the name in its certificate (the subject, or an alternative name when that is empty), which the server has verified against
 ``http.tls_client_ca``. It is in the scope of every request: ``scope["extensions"]["tls"]["client_cert_name"]``, as
 ASGI's TLS extension has it, and `tls_identity` reads it.
 """
@@ -28,7 +28,7 @@ _SPECIAL = frozenset('"+,;<>\\')
 
 
 def tls_identity(scope: Mapping[str, Any]) -> str | None:
-    """The distinguished name of the peer's verified certificate (RFC 4514); ``None`` = it has shown none."""
+    """The name in the peer's verified certificate, as `name_in` writes it; ``None`` = it has shown none."""
     name = scope.get("extensions", {}).get("tls", {}).get("client_cert_name")
     return name if isinstance(name, str) else None
 
@@ -45,12 +45,27 @@ def tls_extension(transport: asyncio.Transport) -> dict[str, Any] | None:
         "tls": {
             "server_cert": None,
             "client_cert_chain": (ssl.DER_cert_to_PEM_cert(der),) if der else (),
-            "client_cert_name": distinguished_name(certificate) if certificate else None,
+            "client_cert_name": name_in(certificate) if certificate else None,
             "client_cert_error": None,
             "tls_version": {"TLSv1.2": 0x0303, "TLSv1.3": 0x0304}.get(connection.version() or ""),
             "cipher_suite": cipher[0] if cipher else None,
         }
     }
+
+
+def name_in(certificate: Mapping[str, Any]) -> str:
+    """The subject of a certificate, or when that is empty its first URI, or else its first DNS name, with its kind in front.
+
+    Empty when it has none of these: then it names nobody.
+    """
+    subject = distinguished_name(certificate)
+    if subject:
+        return subject
+    for kind in ("URI", "DNS"):
+        for each, name in certificate.get("subjectAltName", ()):
+            if each == kind and name:
+                return f"{kind}:{name}"
+    return ""
 
 
 def distinguished_name(certificate: Mapping[str, Any]) -> str:

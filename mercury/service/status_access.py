@@ -44,12 +44,13 @@ def host_in(header: str) -> str | None:
     return (named[1] or named[2]).lower() if named is not None else None
 
 
-def access(headers: Mapping[str, str], client: str | None, token: str | None) -> Access:
+def access(headers: Mapping[str, str], client: str | None, token: str | None, version: str = "1.1") -> Access:
     """What a request gets.
 
     :param headers: the first of each name, in small letters.
     :param client: the address that it comes from.
     :param token: the setting ``http.status_token``: whoever has it may ask from anywhere, and nobody else may.
+    :param version: of HTTP. Some proxies speak 1.0 and add no header: who asks by 1.0 without the token gets nothing.
     """
     host = host_in(headers.get("host", ""))
     if host is None:
@@ -58,7 +59,7 @@ def access(headers: Mapping[str, str], client: str | None, token: str | None) ->
         scheme, _, given = headers.get("authorization", "").partition(" ")
         known = hmac.compare_digest(given.strip().encode(), token.encode())
         return Access.WHOLE if known and scheme.lower() == "bearer" else Access.UNAUTHORIZED
-    proxied = any(fnmatchcase(name, pattern) for name in headers for pattern in PROXY_HEADERS)
+    proxied = version == "1.0" or any(fnmatchcase(name, pattern) for name in headers for pattern in PROXY_HEADERS)
     if client not in LOOPBACK or host not in (*LOOPBACK, "localhost") or proxied:
         return Access.FORBIDDEN
     return Access.MASKED

@@ -130,6 +130,13 @@ def test_the_status_is_for_this_machine_only(serving: Serving, headers: dict[str
     assert (status, text) == (403, '{"error":"the status is for this machine only"}')
 
 
+def test_proxy_that_speaks_http_1_0_and_adds_no_header_gets_no_status(serving: Serving) -> None:
+    for version, status in (("1.0", b" 403 "), ("1.1", b" 200 ")):
+        with serving.connection() as peer:
+            peer.sendall(f"GET {STATUS} HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+            assert status in peer.makefile("rb").readline()
+
+
 @pytest.mark.parametrize("host", ["[::1", "[x]", "[::1]x]", "::1", "a:b"])
 def test_host_header_that_is_no_host_is_a_bad_request(serving: Serving, host: str) -> None:
     assert get(serving.netloc, STATUS, Host=host)[0] == 400

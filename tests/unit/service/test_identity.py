@@ -1,0 +1,57 @@
+"""Who sends a request: what a server's scope says of headers and of the certificate."""
+
+from __future__ import annotations
+
+import pytest
+
+from mercury import HttpRequest
+from mercury.service.bodies import RequestRefused
+from mercury.service.endpoint import _headers
+from mercury.service.identity import identify
+from mercury.service.peer import name_in
+
+SUBJECT = ((("organizationName", "Shop"),), (("commonName", "till"),))
+
+
+def shown(name: str | None) -> dict[str, object]:
+    """The scope of a request with a certificate that names somebody so."""
+    return {"extensions": {"tls": {"client_cert_name": name}}}
+
+
+def test_trailer_does_not_replace_what_a_proxy_has_said() -> None:
+    """Plain uvicorn with httptools adds the trailers behind the header."""
+    fields = [(b"x-client-dn", b"CN=mallory"), (b"host", b"x"), (b"X-Client-DN", b"CN=admin")]
+    assert _headers({"headers": fields}) == {"x-client-dn": "CN=mallory, CN=admin", "host": "x"}
+
+
+@pytest.mark.parametrize(
+    ("certificate", "name"),
+    [
+        ({"subject": SUBJECT, "subjectAltName": (("URI", "spiffe://a/b"),)}, "CN=till,O=Shop"),
+        ({"subject": (), "subjectAltName": (("DNS", "a.example"), ("URI", "spiffe://a/b"))}, "URI:spiffe://a/b"),
+        ({"subjectAltName": (("IP Address", "10.0.0.1"), ("DNS", "a.example"))}, "DNS:a.example"),
+        ({"subject": (), "subjectAltName": (("IP Address", "10.0.0.1"),)}, ""),
+        ({}, ""),
+    ],
+)
+def test_certificate_without_a_subject_names_by_its_alternative_name(certificate: dict[str, object], name: str) -> None:
+    assert name_in(certificate) == name
+
+
+def test_certificate_that_names_nobody_is_no_identity() -> None:
+    with pytest.raises(RequestRefused) as refused:
+        identify(shown(""), {}, None)
+    assert refused.value.status == 403
+    assert identify(shown(None), {}, None) is None
+    assert identify(shown("URI:spiffe://a/b"), {}, None) == "URI:spiffe://a/b"
+
+
+def test_hook_is_told_of_no_certificate_when_it_names_nobody() -> None:
+    seen: list[HttpRequest] = []
+
+    def by_token(request: HttpRequest) -> str | None:
+        seen.append(request)
+        return "shop"
+
+    assert identify(shown(""), {}, by_token) == "shop"
+    assert seen[0].certificate is None
