@@ -57,6 +57,9 @@ class HttpSettings:
     timeout: float = 30.0
     #: How long the body of a request may take to arrive.
     receive_timeout: float = 30.0
+    #: Bytes per second that must come of a body meanwhile, on average over the window.
+    min_body_rate: int = 240
+    body_rate_window: float = 5.0
     #: How long a new connection may be silent, how long the header of a request may take to arrive, and how long a
     #: connection is kept between two requests.
     first_byte_timeout: float = 10.0
@@ -90,6 +93,8 @@ class HttpSettings:
             raise ConfigurationError(f"port: {self.port} is not between 0 and {MAX_PORT}")
         above(0, timeout=self.timeout, receive_timeout=self.receive_timeout, idle_timeout=self.idle_timeout)
         above(0, first_byte_timeout=self.first_byte_timeout, header_timeout=self.header_timeout)
+        above(0, body_rate_window=self.body_rate_window)
+        at_least(0, min_body_rate=self.min_body_rate)
         at_least(64, max_request_line=self.max_request_line, max_header_bytes=self.max_header_bytes)
         at_least(8, max_header_fields=self.max_header_fields)
         at_least(1, max_connections=self.max_connections, max_receiving_bytes=self.max_receiving_bytes)

@@ -8,17 +8,16 @@ from __future__ import annotations
 import asyncio
 import enum
 import math
-from collections.abc import Sized
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from mercury.service.connections import Connection, Connections
+from mercury.service.connections import Activity, Connection, Connections
+from mercury.service.flow import Flow, Outlet
 from mercury.service.peer import tls_extension
 from mercury.service.status_access import host_in
 from mercury.settings import load
@@ -80,12 +79,15 @@ class Http11Protocol(HttpToolsProtocol):
         #: When what is being waited for must have come, and when what has been written must have been read.
         self._read_deadline = self._write_deadline = math.inf
         self._reading = Reading.NOTHING
+        #: When the whole body must have come, and the bytes of it since its rate was looked at.
+        self._body_deadline = math.inf
+        self._body_bytes = 0
         #: Bytes of the header that is being read: of whole fields, and of what has not become one yet.
         self._head_bytes = self._pending = 0
         self._fields = 0
         self._breach: _Breach | None = None
         self._extensions: dict[str, Any] | None = None
-        self._outlet: _Outlet | None = None
+        self._outlet: Outlet | None = None
         #: What the application answers now; `cycle` is the one that came last.
         self._running: RequestResponseCycle | None = None
         #: Refused, or closed: what comes is thrown away.
@@ -98,15 +100,16 @@ class Http11Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._outlet = _Outlet(self)
-        self.flow = _Flow(transport, self.pipeline)
+        self._outlet = Outlet(transport, self.hang_up)
+        self.flow = Flow(transport, self.pipeline)
         if self.before is not None:
             self._connections.remove(self.before)
         reason = self._connections.admit(self, self.client[0] if self.client else "")
         if reason is not None:
-            self._ended = True
+            self._connections.leave(self)
             self._write_refusal(503, f"{reason}; try again later")
-            transport.close()
+            self._reading = Reading.BODY  # there may be a request: it is thrown away
+            self.hang_up()
             return
         self._extensions = tls_extension(transport)
         self._read_deadline = self.loop.time() + self._settings.first_byte_timeout
@@ -118,8 +121,8 @@ class Http11Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> None:
-        if self._ended:
-            self.transport.close()
+        """The transport closes behind this once what was written has been sent, which may be never."""
+        self._read_deadline = min(self._read_deadline, self.loop.time() + self._settings.receive_timeout)
 
     def pause_writing(self) -> None:
         self._write_deadline = self.loop.time() + self._settings.receive_timeout
@@ -134,18 +137,32 @@ class Http11Protocol(HttpToolsProtocol):
         return min(self._read_deadline, self._write_deadline)
 
     @property
-    def idle(self) -> bool:
-        return self._reading is Reading.NOTHING and not self._answering and not self._ended
-
-    @property
-    def unfinished(self) -> bool:
-        return self._reading is Reading.HEAD and not self._answering and not self._ended
+    def activity(self) -> Activity:
+        if self._ended or self.transport.is_closing():
+            return Activity.ENDING
+        if self._write_deadline < math.inf:
+            return Activity.TRANSFER
+        if self._answering:
+            # A body may be needed only for the last request: those before it are being processed.
+            mine = self._reading is Reading.BODY and self._running is self.cycle
+            return Activity.TRANSFER if mine else Activity.BUSY
+        return Activity.IDLE if self._reading is Reading.NOTHING else Activity.BEGINNING
 
     def make_room(self) -> None:
-        if self.unfinished:
-            self._refuse(408, "the header of the request did not come, and others wait for a connection")
+        if self._write_deadline < math.inf:
+            self.abort()
+        elif self._answering or self._reading is Reading.HEAD:
+            self._refuse(408, "the rest of the request did not come, and others wait for a connection")
         else:
             self.hang_up()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        if self.transport.is_closing():  # what is not read until then is not waited for
+            self._read_deadline = self.loop.time() + LINGER
 
     @property
     def _answering(self) -> bool:
@@ -155,22 +172,36 @@ class Http11Protocol(HttpToolsProtocol):
         if self._ended or self.transport.is_closing() or self._write_deadline <= now:
             self.transport.abort()
         elif self._reading is Reading.NOTHING:
+            self._read_deadline = math.inf
             if not self._answering:
                 self.hang_up()
-            else:
-                self._read_deadline = math.inf
         elif self._reading is Reading.BODY:
-            self._refuse(408, "the request took too long to arrive")
+            self._body_expired(now)
         elif self._answering:  # the next request may be slow until this one is answered
             self._read_deadline = now + self._settings.header_timeout
         else:
             self._refuse(408, "the header of the request took too long to arrive")
 
+    def _body_expired(self, now: float) -> None:
+        least = self._settings.min_body_rate * self._settings.body_rate_window
+        # What the application does not take cannot come.
+        comes = self.flow.read_paused or self._body_bytes >= least
+        if not self._answering:
+            self.hang_up()
+        elif now < self._body_deadline and comes:
+            self._look_at_rate(now)
+        else:
+            self._refuse(408, "the request took too long to arrive")
+
+    def _look_at_rate(self, now: float) -> None:
+        self._body_bytes = 0
+        self._read_deadline = min(self._body_deadline, now + self._settings.body_rate_window)
+
     def hang_up(self) -> None:
         """Close the connection once what was written has been sent; it is cut when that takes long."""
+        self._ended = True
         if self._reading is not Reading.NOTHING and self.transport.can_write_eof():
             # A connection that is closed with unread data is reset, and the peer may never see the answer.
-            self._ended = True
             self.pipeline.clear()
             self.flow.resume_reading()
             self.transport.write_eof()
@@ -270,7 +301,9 @@ class Http11Protocol(HttpToolsProtocol):
             self._exceeded(503, f"more than {MAX_PIPELINED} requests ahead of their answers")
         self._reading = Reading.BODY
         self._head_bytes = self._pending = self._fields = 0
-        self._read_deadline = self.loop.time() + self._settings.receive_timeout + GRACE
+        now = self.loop.time()
+        self._body_deadline = now + self._settings.receive_timeout + GRACE
+        self._look_at_rate(now)
         super().on_headers_complete()
         if self.cycle is not None:
             self.cycle.transport = self._outlet  # type: ignore[assignment]
@@ -288,6 +321,7 @@ class Http11Protocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._pending = 0
+        self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -335,6 +369,8 @@ class Http11Protocol(HttpToolsProtocol):
             self._start_asgi_task(cycle, app)
         elif self._reading is Reading.NOTHING:
             self._read_deadline = self.loop.time() + self._settings.idle_timeout
+        elif self._reading is Reading.BODY:  # nobody needs the rest any more
+            self._read_deadline = self.loop.time() + LINGER
         self.flow.resume_reading()
 
     def _refuse(self, status: int, reason: str) -> None:
@@ -362,35 +398,6 @@ class Http11Protocol(HttpToolsProtocol):
             headers.append((b"retry-after", b"1"))
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
         self.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)
-
-
-class _Flow(FlowControl):
-    """Nothing is read while a whole request waits for the answer to the one before it.
-
-    :param waiting: the requests that wait.
-    """
-
-    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
-        super().__init__(transport)
-        self._waiting = waiting
-
-    def resume_reading(self) -> None:
-        if not self._waiting:
-            super().resume_reading()
-
-
-class _Outlet:
-    """Where a cycle writes its answer: the transport, except that closing lets the peer read the answer."""
-
-    __slots__ = ("_protocol", "is_closing", "write")
-
-    def __init__(self, protocol: Http11Protocol) -> None:
-        self._protocol = protocol
-        self.write = protocol.transport.write
-        self.is_closing = protocol.transport.is_closing
-
-    def close(self) -> None:
-        self._protocol.hang_up()
 
 
 def connections_of(server_state: ServerState) -> Connections:

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mercury.service.connections import Connections
+from mercury.service.connections import Activity, Connections
 
 #: Connections that the system keeps until they are taken.
 BACKLOG = 2048
@@ -29,14 +29,16 @@ class Handshake:
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self.connection = connection
         self.deadline = deadline
-        self.idle = False
-        self.unfinished = True
+        self.activity = Activity.BEGINNING
 
     def expire(self, now: float) -> None:
         del now
-        self.make_room()
+        self.abort()
 
     def make_room(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
         with contextlib.suppress(OSError):  # it has ended
             self.connection.shutdown(socket.SHUT_RDWR)
 
@@ -67,7 +69,7 @@ class TlsListener:
         self._closed = True
         self._loop.remove_reader(self._sock)
         for handshake in self._handshakes.values():
-            handshake.make_room()
+            handshake.abort()
 
     async def wait_closed(self) -> None:
         await asyncio.gather(*self._handshakes, return_exceptions=True)
