@@ -230,6 +230,7 @@ def application(
         if isinstance(router, SoapRouter) and not router.dependencies:
             endpoints |= router.endpoints
     app = SoapApplication(endpoints, title=title, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.router.redirect_slashes = False  # a redirect would name the host that the request names
     for router in routers:
         app.include_router(router)
     return app

@@ -18,8 +18,8 @@ from uvicorn.server import ServerState
 
 from mercury.service.connections import Activity, Connection, Connections
 from mercury.service.flow import Flow, Outlet
+from mercury.service.heads import objection
 from mercury.service.peer import tls_extension
-from mercury.service.status_access import host_in
 from mercury.settings import load
 
 #: Seconds that a peer is given to read a refusal before the connection is cut.
@@ -30,8 +30,6 @@ LINGER_BYTES = 4 * 1024 * 1024
 GRACE = 1.0
 #: Requests that a connection may send ahead of their answers.
 MAX_PIPELINED = 8
-#: The versions of HTTP that are spoken.
-VERSIONS = ("1.0", "1.1")
 #: Where a server's state keeps the connections of all protocols that belong to it.
 _CONNECTIONS = "mercury_connections"
 
@@ -292,10 +290,12 @@ class Http11Protocol(HttpToolsProtocol):
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self._check_head()
+        if self.parser.get_method() == b"CONNECT":
+            self._exceeded(501, "this server is no proxy")
+        refused = objection(self.parser.get_http_version(), self.url, self.headers)
+        if refused is not None:
+            self._exceeded(*refused)
         if self.parser.should_upgrade():
-            if self.parser.get_method() == b"CONNECT":
-                self._exceeded(501, "this server is no proxy")
             return
         if len(self.pipeline) >= MAX_PIPELINED:
             self._exceeded(503, f"more than {MAX_PIPELINED} requests ahead of their answers")
@@ -307,17 +307,6 @@ class Http11Protocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.cycle is not None:
             self.cycle.transport = self._outlet  # type: ignore[assignment]
-
-    def _check_head(self) -> None:
-        """A message that two parties could read in two ways is refused (RFC 9112, 2.3 and 3.2)."""
-        version = self.parser.get_http_version()
-        if version not in VERSIONS:
-            self._exceeded(505, f"this server speaks HTTP/1.1, not HTTP/{version}")
-        hosts = [value for name, value in self.headers if name == b"host"]
-        if len(hosts) > 1 or (not hosts and version == "1.1"):
-            self._exceeded(400, f"the request has {len(hosts) or 'no'} Host fields instead of one")
-        if hosts and host_in(hosts[0].decode("latin-1")) is None:
-            self._exceeded(400, "the Host field of the request names no host")
 
     def on_body(self, body: bytes) -> None:
         self._pending = 0

@@ -23,6 +23,12 @@ from tests.acceptance.test_http_limits import closed, connect, served
         pytest.param("GET /healthz HTTP/1.1\r\nUpgrade: h2c\r\nConnection: upgrade\r\n", 400, id="an upgrade, no host"),
         pytest.param("GET /healthz HTTP/0.9\r\nHost: x\r\n", 505, id="0.9"),
         pytest.param("GET /healthz HTTP/2.0\r\nHost: x\r\n", 505, id="2.0"),
+        pytest.param("GET http://x/healthz HTTP/1.1\r\nHost: X:80\r\n", 200, id="a whole URL"),
+        pytest.param("GET http://evil.example/healthz HTTP/1.1\r\nHost: x\r\n", 400, id="a URL of another host"),
+        pytest.param("GET http://u:p@x/healthz HTTP/1.1\r\nHost: x\r\n", 400, id="a URL with a user"),
+        pytest.param("GET ftp://x/healthz HTTP/1.1\r\nHost: x\r\n", 400, id="a URL of ftp"),
+        pytest.param("GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n", 501, id="gzip"),
+        pytest.param("GET /healthz HTTP/1.0\r\nTransfer-Encoding: chunked\r\n", 400, id="chunked in 1.0"),
         pytest.param("GET /healthz\r\n", 505, id="a simple request"),
     ],
 )
@@ -32,3 +38,9 @@ def test_head_with_other_than_one_host_or_of_another_version_is_refused(head: st
         assert read_reply(peer).status == status
         if status != 200:
             assert closed(peer)
+
+
+def test_path_with_a_slash_behind_it_is_not_redirected() -> None:
+    with served() as address, connect(address) as peer:
+        peer.sendall(b"POST /mercury/responses/ HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 0\r\n\r\n")
+        assert read_reply(peer).status == 404

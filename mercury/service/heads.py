@@ -1,0 +1,53 @@
+"""Heads of requests that two parties could read in two ways: they are refused (RFC 9112, 2.3, 3.2, 6.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from mercury.service.status_access import host_in
+
+#: The versions of HTTP that are spoken.
+VERSIONS = ("1.0", "1.1")
+_PORTS = {b"http": 80, b"https": 443}
+
+
+def objection(version: str, url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
+    """The status and the reason with which a request is refused; ``None`` = it is taken.
+
+    :param headers: names in small letters.
+    """
+    if version not in VERSIONS:
+        return 505, f"this server speaks HTTP/1.1, not HTTP/{version}"
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1 or (not hosts and version == "1.1"):
+        return 400, f"the request has {len(hosts) or 'no'} Host fields instead of one"
+    if hosts and host_in(hosts[0].decode("latin-1")) is None:
+        return 400, "the Host field of the request names no host"
+    if not url.startswith((b"/", b"*")) and not _is_for(url, hosts):
+        return 400, "the URL of the request names another host than its Host field, or is none of http"
+    return _coding(version, [value for name, value in headers if name == b"transfer-encoding"])
+
+
+def _is_for(url: bytes, hosts: list[bytes]) -> bool:
+    """Whether a URL in absolute form is one of http for the host of the Host field."""
+    scheme, found, rest = url.partition(b"://")
+    default = _PORTS.get(scheme.lower())
+    if not found or default is None:
+        return False
+    authority = re.split(rb"[/?#]", rest, maxsplit=1)[0].lower()
+    port = b":%d" % default
+    return b"@" not in authority and all(
+        authority.removesuffix(port) == host.lower().removesuffix(port) for host in hosts
+    )
+
+
+def _coding(version: str, values: list[bytes]) -> tuple[int, str] | None:
+    if not values:
+        return None
+    codings = [coding.strip().lower() for coding in b",".join(values).split(b",")]
+    if version == "1.0" or codings.count(b"chunked") != 1 or b"" in codings:
+        return 400, "the length of the body is not clear from Transfer-Encoding"
+    if codings != [b"chunked"]:
+        return 501, "of transfer codings only chunked is taken"
+    return None
