@@ -11,6 +11,7 @@
     ├── StorageError
     │   ├── TransientStorageError the same work may succeed when it is done again
     │   │   └── Conflict          somebody else changed the row first, or the claim was lost
+    │   ├── DataError             the database refuses a value, and would refuse it again
     │   └── CapabilityError       the store can not do what was asked of it
     ├── OutcomeUnknown            whether a transaction is committed can not be told now; do not repeat it
     ├── TransportError            the other side could not be reached, or did not answer in time
@@ -65,6 +66,13 @@ class TransientStorageError(StorageError):
 
 class Conflict(TransientStorageError):
     """A conditional change found another value than it expected, or the claim it was made under is lost."""
+
+
+class DataError(StorageError):
+    """The database works and refuses what was to be written: too long for an index, out of range, against a constraint.
+
+    It would refuse the same again. Nothing of the transaction is kept.
+    """
 
 
 class CapabilityError(StorageError):

@@ -14,6 +14,7 @@ from mercury.client.futures import Futures
 from mercury.client.status import SequenceStatus, status_of
 from mercury.engine.ids import Ids
 from mercury.errors import ConfigurationError, MercuryError, Overloaded
+from mercury.statemachine.bounds import INDEXED_BYTES, storable
 from mercury.statemachine.waiting import waits_for
 from mercury.storage.api import StorageManager, Transaction, Work, part_of
 from mercury.storage.records import Channel, Direction, LetterCount, LetterFilter, OutboundKind, OutboundMessage
@@ -140,11 +141,12 @@ class Sender:
             own database; left out, one of its own.
         :param operation: the operation's name; left out, the dataclass's.
         :param action: wsa:Action; left out, ``<namespace>/<operation>``.
-        :param correlation: kept with the message wherever it lives, for the application's own bookkeeping.
+        :param correlation: kept with the message wherever it lives, for the application's own bookkeeping;
+            2,048 bytes of UTF-8 at most.
         :param last: no message of this sequence comes after it; a later one starts a new sequence.
         :param headers: header blocks to send along, each XML of one element.
         :raises PayloadError: the body can not be written.
-        :raises ConfigurationError: there is no way to know the action.
+        :raises ConfigurationError: there is no way to know the action, or the correlation is too long.
         :raises Overloaded: too many messages of this key wait already; nothing was stored.
         """
         row = self._row(body, operation, action, correlation, headers)
@@ -352,6 +354,7 @@ class Sender:
             action = f"{self._namespace}/{name}"
         if not action.strip():
             raise ConfigurationError("the action is empty; every message needs one")
+        storable(INDEXED_BYTES, correlation=correlation, action=action)
         return OutboundMessage(
             message_id=self._surroundings.ids.new(),
             channel=self._channel,

@@ -218,17 +218,19 @@ def bury_inbound(
     now: float,
     *,
     disowned: bool = False,
+    certainty: Certainty = Certainty.NOT_DELIVERED,
 ) -> None:
     """Make dead letters of messages that are never given to the application.
 
     :param disowned: the peer is told so, and may send the same again as another message.
+    :param certainty: whether a handler may have done its work.
     """
     letters = [
         DeadLetter(
             id=parts.ids.new(),
             direction=Direction.INBOUND,
             reason=reason,
-            certainty=Certainty.NOT_DELIVERED,
+            certainty=certainty,
             dead_at=now,
             message_id=message.message_id,
             endpoint=service or "",

@@ -26,10 +26,16 @@ class CallFailed(MercuryError):
     """The application raised an error it did not mean for the client."""
 
     def __init__(self, message: InboundMessage, attempt: int, error: Exception) -> None:
-        super().__init__(f"{type(error).__name__}: {error}")
+        # Whatever the application says: no store keeps these characters.
+        text = f"{type(error).__name__}: {error}".replace("\0", "\N{REPLACEMENT CHARACTER}")
+        super().__init__(text.encode(errors="replace").decode())
         self.message = message
         #: Which try this was, from 1.
         self.attempt = attempt
+
+
+class Unstorable(MercuryError):
+    """The store refuses what comes of a message, and would again."""
 
 
 class Call:
@@ -84,16 +90,29 @@ class Call:
             return None
         return self._respond(tx, operation.response_action, response or Payload(b""), now)
 
-    def drop(self, tx: Transaction, reason: str, now: float) -> Channel | None:
-        """The application never gets the message: a dead letter, and a fault so that nobody waits for a response."""
+    def drop(
+        self,
+        tx: Transaction,
+        reason: str,
+        now: float,
+        *,
+        answers: bool = True,
+        certainty: Certainty = Certainty.NOT_DELIVERED,
+    ) -> Channel | None:
+        """The application never gets the message: a dead letter, and a fault so that nobody waits for a response.
+
+        :param answers: there is a fault.
+        :param certainty: whether its handler may have done its work.
+        """
         operation, channel = self._operation(), None
         if self._record.service is None:
             self.request = self._waiting_request(tx)  # whoever waited is told of the dead letter
-        elif operation is not None and operation.response_action is not None:
+        elif answers and operation is not None and operation.response_action is not None:
             fault = ApplicationFault("The request could not be processed.", code="Failed")
             channel = self._send_fault(tx, fault, now)
         told = channel is not None
-        bury_inbound(tx, self._parts, self._record.service, [self._message], reason, now, disowned=told)
+        service, message = self._record.service, self._message
+        bury_inbound(tx, self._parts, service, [message], reason, now, disowned=told, certainty=certainty)
         return channel
 
     # --- requests --------------------------------------------------------------------------------------------------

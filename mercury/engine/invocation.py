@@ -10,33 +10,28 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 
 from mercury.engine.aftermath import DAMAGED, LOST, bury_inbound, bury_requests
 from mercury.engine.answering import Answer, store_responses
-from mercury.engine.call import Call, CallFailed
+from mercury.engine.call import Call, CallFailed, Unstorable
 from mercury.engine.destination import save_rmd
 from mercury.engine.exchange import Response, Step
 from mercury.engine.parts import Parts, PutOff
 from mercury.engine.repair import lost_rows
-from mercury.engine.run import Run
-from mercury.errors import Conflict, StorageError, TransientStorageError
+from mercury.engine.run import Run, consume_requests, parked_reason, relevant
+from mercury.errors import Conflict, DataError, StorageError, TransientStorageError
 from mercury.statemachine import events
+from mercury.statemachine.effects import Certainty
 from mercury.statemachine.invoker import BEHIND_A_GAP
-from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, OnFailure
 from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Claim, Seeker, Topic, Transaction
-from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord, OutboundKind, OutboundMessage
+from mercury.storage.records import InboundKind, InboundMessage, OutboundKind, OutboundMessage
 
 log = logging.getLogger("mercury.engine.invocation")
-
-
-#: Why messages died that an operator took out of the way.
-PARKED = "parked by an operator"
-
-
 #: One turn at a buffer: its sequence, the claim, the time, how many messages. Returns how much was done.
 _Turn = Callable[[str, Claim, float, int], int]
 
@@ -111,6 +106,7 @@ class InvocationWorker:
 
     def _work(self, sequence: str, claim: Claim, now: float, run: _Turn | None = None) -> int:
         limit, run = self._parts.settings.invoke_batch, run or self._run
+        refused = False
         while True:
             try:
                 done = run(sequence, claim, now, limit)
@@ -118,6 +114,15 @@ class InvocationWorker:
                 return done
             except _Damaged:
                 run = self._repair
+            except DataError as error:
+                # The store works: it is the doing of a message, and an attempt of it.
+                self._parts.outages.failed(error, f"what the buffer of {sequence} brings")
+                if refused:
+                    self._put_off.add(sequence, now)
+                    return 0
+                if limit == 1:
+                    run, refused = partial(self._refuse, error), True
+                limit = 1
             except Conflict as error:
                 self._parts.claims.lost(claim)
                 log.info("a run is given up: %s", error, extra={"sequence": sequence})
@@ -145,17 +150,16 @@ class InvocationWorker:
             assurance = run.policy.assurance if run.messages else DeliveryAssurance.EXACTLY_ONCE
             if assurance is DeliveryAssurance.EXACTLY_ONCE:
                 self._call_all(run, tx, now)
-                self._settle(tx, run, now)
-                self._respond(tx, run, now)
-                self._end_responses(tx, run, now)
+                self._finish(tx, run, now)
         if assurance is DeliveryAssurance.AT_LEAST_ONCE:
             with self._parts.store.transaction() as tx:
                 self._call_all(run, tx, now)
-            with self._parts.store.transaction() as tx:  # with the responses: a repeated handler adds none
-                tx.guard(claim)
-                self._settle(tx, run, now)
-                self._respond(tx, run, now)
-                self._end_responses(tx, run, now)
+            try:
+                with self._parts.store.transaction() as tx:  # with the responses: a repeated handler adds none
+                    tx.guard(claim)
+                    self._finish(tx, run, now)
+            except DataError as error:
+                raise _Done(str(error)) from error
         elif assurance is DeliveryAssurance.AT_MOST_ONCE:
             with self._parts.claims.held(claim):
                 self._run_at_most_once(run, claim, now)
@@ -183,9 +187,33 @@ class InvocationWorker:
             for number in missing:
                 log.error("message %d is gone: its row was damaged", number, extra={"sequence": sequence})
             run.consumed = missing
-            self._settle(tx, run, now)
-            self._respond(tx, run, now)
-            self._end_responses(tx, run, now)
+            self._finish(tx, run, now)
+        return 1
+
+    def _refuse(self, error: DataError, sequence: str, claim: Claim, now: float, limit: int) -> int:
+        """The store refuses what comes of the first message: a failed try. When there are no more, it is let go.
+
+        It is not answered any more: the answer may be what is refused.
+        """
+        with self._parts.store.transaction() as tx:
+            tx.guard(claim)
+            run = self._load(tx, sequence, limit)
+            if run is None:
+                return 0
+            run.silent, done = True, isinstance(error, _Done)
+            run.certainty = Certainty.UNKNOWN if done else Certainty.NOT_DELIVERED
+            # What is dropped may be what is refused: it goes alone, and a message has its turn afterwards.
+            for message in run.messages[:1] if not run.dropped else ():
+                failure = CallFailed(message, run.record.attempts + 1, Unstorable(str(error)))
+                exhausted = run.policy.on_failure is OnFailure.SKIP and failure.attempt >= run.policy.max_attempts
+                if not (exhausted or done or run.at_most_once or message.number == run.record.parked):
+                    run.failure = failure
+                    continue
+                # Its handler is not called again for what it has done.
+                why = f"its handler has ended, but {failure}" if done else f"given up: {failure}"
+                self._drop(tx, run, message, why, now)
+                run.consumed.append(message.number)
+            self._finish(tx, run, now)
         return 1
 
     def _run_at_most_once(self, run: Run, claim: Claim, now: float) -> None:
@@ -235,7 +263,7 @@ class InvocationWorker:
         if any(marker.damaged for marker in run.markers):
             raise _Damaged
         interrupted = run.give_up_interrupted()
-        numbers = [number for number in _relevant(tx, run, limit) if number not in interrupted]
+        numbers = [number for number in relevant(tx, run, limit) if number not in interrupted]
         # Only the highest can be the last; the bodies of a long buffer are not needed to see what is releasable.
         bodies = tx.invoker.messages(sequence, [*numbers[: limit + 1], *numbers[-1:]])
         for number in numbers:
@@ -284,8 +312,13 @@ class InvocationWorker:
         """The application never gets this message, nor does it come again."""
         answered = {request.message_id for request in run.requests}
         call = Call(self._parts, run.record, run.request, message, 1, answered)
-        run.remember(call.drop(tx, reason, now))
+        run.remember(call.drop(tx, reason, now, answers=not run.silent, certainty=run.certainty))
         run.add(call)
+
+    def _finish(self, tx: Transaction, run: Run, now: float) -> None:
+        self._settle(tx, run, now)
+        self._respond(tx, run, now)
+        self._end_responses(tx, run, now)
 
     def _settle(self, tx: Transaction, run: Run, now: float) -> None:
         """Mark what was consumed, in the transaction that consumed it."""
@@ -301,7 +334,7 @@ class InvocationWorker:
         self._bury_dropped(tx, run, now)
         self._note_failure(run, now)
         tx.invoker.mark(record, consumed=passed, markers=run.markers)
-        _consume_requests(tx, run)
+        consume_requests(tx, run)
         if machine.state is InvokerState.DONE and run.request is None and not machine.in_progress:
             tx.invoker.delete(record.sequence)  # its sequence was forgotten while the application was slow
 
@@ -372,15 +405,12 @@ class InvocationWorker:
             run.request = request  # the responses acknowledge what it says now
 
 
-def parked_reason(record: InvokerRecord) -> str:
-    """Why a message died that an operator took out of the way."""
-    if not record.last_error:
-        return PARKED
-    return f"{PARKED} after {record.attempts} failed tr{'y' if record.attempts == 1 else 'ies'}: {record.last_error}"
-
-
 class _Damaged(Exception):
     """A row of a buffer has lost its place."""
+
+
+class _Done(DataError):
+    """The store refuses what comes of a message whose handler's work is committed."""
 
 
 def _nobody_waits(responses: list[Response]) -> None:
@@ -389,29 +419,3 @@ def _nobody_waits(responses: list[Response]) -> None:
 
 def _nobody_else() -> None:
     """One thread does it all."""
-
-
-def _consume_requests(tx: Transaction, run: Run) -> None:
-    """The requests whose responses were consumed wait no longer.
-
-    :raises Conflict: another response to one of them was consumed meanwhile.
-    """
-    tx.rms.lock({request.channel.key for request in run.requests})
-    tx.rms.expect(message_ids=[request.message_id for request in run.requests])
-    for request in run.requests:
-        row = tx.rms.row(request.message_id)
-        if row is None or not row.expects_response:
-            raise Conflict(f"{request.message_id} was answered meanwhile")
-        tx.rms.consumed(request.message_id)
-    run.requests.clear()
-
-
-def _relevant(tx: Transaction, run: Run, limit: int) -> list[int]:
-    """The numbers that the machine has to see: with a cut all, otherwise the lowest ones and one more."""
-    machine, sequence = run.record.machine, run.record.sequence
-    cut = any(marker.kind is InboundKind.CUT for marker in run.markers)
-    if cut or machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
-        return list(tx.invoker.numbers(sequence).numbers())
-    if machine.in_order and not machine.may_skip_gaps:
-        return list(tx.invoker.numbers(sequence, machine.next, machine.next + limit).numbers())
-    return list(islice(tx.invoker.numbers(sequence).numbers(), limit + 1))

@@ -17,7 +17,7 @@ from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Outgoing, Purpose
 from mercury.engine.handling import handle
 from mercury.engine.parts import Parts
 from mercury.engine.refusal import refuse_undecodable, with_status
-from mercury.errors import Conflict, StorageError
+from mercury.errors import Conflict, DataError, StorageError
 from mercury.statemachine import events
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT
@@ -31,6 +31,7 @@ BUSY = Fault(code=FaultCode.RECEIVER, reason="The store is busy; send it again l
 AWAY = Fault(
     code=FaultCode.RECEIVER, reason="The store can not be used now; send it again later.", sender=False, busy=True
 )
+UNSTORABLE = Fault(code=FaultCode.SENDER, reason="The store refuses what the message says; it would again.")
 BROKEN = Fault(code=FaultCode.RECEIVER, reason="The message could not be processed.", sender=False)
 
 
@@ -118,6 +119,8 @@ class Reception:
                 log.info("an arrival is not taken now: %s", error, extra=about)
                 return self._faulted(draft, BUSY)
             self._parts.outages.failed(error, "what arrives")
+            if isinstance(error, DataError):
+                return self._faulted(draft, UNSTORABLE)
             return self._faulted(draft, AWAY)
         log.exception("an arrival could not be handled", extra=about)
         return self._faulted(draft, BROKEN)

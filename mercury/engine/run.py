@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from mercury.engine.call import Call, CallFailed
+from mercury.errors import Conflict
 from mercury.statemachine import effects, events
+from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy
-from mercury.storage.records import Channel, InboundMessage, InvokerRecord, OutboundMessage, RmdRecord
+from mercury.storage.api import Transaction
+from mercury.storage.records import Channel, InboundKind, InboundMessage, InvokerRecord, OutboundMessage, RmdRecord
+
+#: Why messages died that an operator took out of the way.
+PARKED = "parked by an operator"
 
 
 @dataclass(slots=True)
@@ -28,6 +35,10 @@ class Run:
     #: What is to be stored for peers.
     responses: list[OutboundMessage] = field(default_factory=list)
     failure: CallFailed | None = None
+    #: What is dropped is not answered: the store may refuse the answer.
+    silent: bool = False
+    #: Whether it may have been handled.
+    certainty: effects.Certainty = effects.Certainty.NOT_DELIVERED
 
     def drop(self, asked: Iterable[effects.Dropped]) -> None:
         self.dropped += ((number, effect.reason) for effect in asked for number in effect.numbers)
@@ -62,3 +73,36 @@ class Run:
     @property
     def at_most_once(self) -> bool:
         return self.policy.assurance is DeliveryAssurance.AT_MOST_ONCE
+
+
+def consume_requests(tx: Transaction, run: Run) -> None:
+    """The requests whose responses were consumed wait no longer.
+
+    :raises Conflict: another response to one of them was consumed meanwhile.
+    """
+    tx.rms.lock({request.channel.key for request in run.requests})
+    tx.rms.expect(message_ids=[request.message_id for request in run.requests])
+    for request in run.requests:
+        row = tx.rms.row(request.message_id)
+        if row is None or not row.expects_response:
+            raise Conflict(f"{request.message_id} was answered meanwhile")
+        tx.rms.consumed(request.message_id)
+    run.requests.clear()
+
+
+def relevant(tx: Transaction, run: Run, limit: int) -> list[int]:
+    """The numbers that the machine has to see: with a cut all, otherwise the lowest ones and one more."""
+    machine, sequence = run.record.machine, run.record.sequence
+    cut = any(marker.kind is InboundKind.CUT for marker in run.markers)
+    if cut or machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+        return list(tx.invoker.numbers(sequence).numbers())
+    if machine.in_order and not machine.may_skip_gaps:
+        return list(tx.invoker.numbers(sequence, machine.next, machine.next + limit).numbers())
+    return list(islice(tx.invoker.numbers(sequence).numbers(), limit + 1))
+
+
+def parked_reason(record: InvokerRecord) -> str:
+    """Why a message died that an operator took out of the way."""
+    if not record.last_error:
+        return PARKED
+    return f"{PARKED} after {record.attempts} failed tr{'y' if record.attempts == 1 else 'ies'}: {record.last_error}"

@@ -254,12 +254,15 @@ class Runtime:
             self._engine.failed(outgoing, str(error), self._clock())
             return False
         trouble = _trouble_with(reply)
+        if trouble is not None:
+            reply = HttpMessage(b"", "", None, reply.status)  # somebody's error page is no answer (HTTP-02)
+        arrival = self._engine.answered(outgoing, reply, self._clock())
+        if arrival is not None and isinstance(arrival.envelope, Undecodable):
+            trouble = f"what it answers is refused: {arrival.envelope}"
         if trouble is None:
             self.troubles.worked(outgoing.url, self._clock())
         else:
             self.troubles.failed(outgoing.url, f"{outgoing.url}: {trouble}", self._clock())
-            reply = HttpMessage(b"", "", None, reply.status)  # somebody's error page is no answer (HTTP-02)
-        arrival = self._engine.answered(outgoing, reply, self._clock())
         if arrival is None:
             return False
         # A reply may wait as long as the committer needs: this is what slows the senders down to its pace.

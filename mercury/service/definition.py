@@ -15,6 +15,7 @@ from typing import Any, TypeVar, overload
 from mercury.engine.application import Callback, MessageContext, Operation
 from mercury.engine.registry import Registry
 from mercury.errors import ApplicationFault, ConfigurationError, MercuryError, PayloadError
+from mercury.statemachine.bounds import KEY_BYTES, storable
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.storage.api import Transaction
 from mercury.wire.envelope import EMPTY, Payload
@@ -46,6 +47,7 @@ class Service:
     ) -> None:
         if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
             raise ConfigurationError(f"not a name for a service: {name!r} (letters, digits, '-', '_' and '.')")
+        storable(KEY_BYTES, name=name)
         self.name = name
         self.namespace = namespace
         self.policy = policy

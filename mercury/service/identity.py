@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mercury.errors import NotAuthenticated
+from mercury.errors import ConfigurationError, NotAuthenticated
 from mercury.service.bodies import RequestRefused
 from mercury.service.peer import tls_identity
+from mercury.statemachine.bounds import INDEXED_BYTES, storable
 
 log = logging.getLogger("mercury.endpoint")
 
@@ -34,7 +35,8 @@ class HttpRequest:
     certificate: str | None
 
 
-#: Returns who sent a request, a text that stays the same for as long as its sequences live, or ``None`` = unknown.
+#: Returns who sent a request, a text that stays the same for as long as its sequences live, of 2,048 bytes of UTF-8 at
+#: most, or ``None`` = unknown.
 #: Raises `NotAuthenticated` to refuse it. It is called in the event loop and must not block.
 Authenticate = Callable[[HttpRequest], str | None]
 
@@ -43,9 +45,19 @@ def identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate:
     """Who sent a request, before its body is read.
 
     :param scope: ASGI's.
-    :raises RequestRefused: the hook refuses it (401), or failed (503: the peer sends it again). Without a hook: the
-        certificate names nobody (403).
+    :raises RequestRefused: the hook refuses it (401), or failed (503: the peer sends it again); the identity is too
+        long to be kept (403). Without a hook: the certificate names nobody (403).
     """
+    identity = _identify(scope, headers, authenticate)
+    try:
+        storable(INDEXED_BYTES, identity=identity)
+    except ConfigurationError as error:
+        log.error("a request is refused: %s", error)
+        raise RequestRefused(403, "Who sends this has a name that can not be kept here.") from error
+    return identity
+
+
+def _identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate: Authenticate | None) -> str | None:
     certificate = tls_identity(scope)
     if authenticate is None:
         if certificate == "":  # as many as have such a certificate would be one

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from mercury.errors import ConfigurationError
 
+#: Bytes of UTF-8 that every store has room for in an index. A row of a PostgreSQL index takes 2,704 in all.
+INDEXED_BYTES = 2048
+#: The same of an internal key: it stands in an index together with an endpoint.
+KEY_BYTES = 512
+
 
 def at_least(least: float, **given: float | None) -> None:
     """Every figure is ``least`` or more; ``None`` = not set.
@@ -13,6 +18,34 @@ def at_least(least: float, **given: float | None) -> None:
     for name, value in given.items():
         if value is not None and not value >= least:
             raise ConfigurationError(f"{name}: {value} is not at least {least}")
+
+
+def at_most(most: float, **given: float | None) -> None:
+    """Every figure is ``most`` or less; ``None`` = not set.
+
+    :raises ConfigurationError: one is above, or no number at all; the text begins with its name.
+    """
+    for name, value in given.items():
+        if value is not None and not value <= most:
+            raise ConfigurationError(f"{name}: {value} is not at most {most}")
+
+
+def storable(most: int, **given: str | None) -> None:
+    """Every text fits ``most`` bytes of UTF-8 and has only characters that every store keeps; ``None`` = not set.
+
+    :raises ConfigurationError: one does not; the text begins with its name.
+    """
+    for name, value in given.items():
+        if value is None:
+            continue
+        if "\0" in value:
+            raise ConfigurationError(f"{name}: it has the character U+0000, which a database does not keep")
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError as error:
+            raise ConfigurationError(f"{name}: it is no Unicode text: {error.reason}") from error
+        if size > most:
+            raise ConfigurationError(f"{name}: {size} bytes of UTF-8 are more than {most}; choose a shorter one")
 
 
 def above(bound: float, **given: float | None) -> None:

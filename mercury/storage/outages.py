@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from mercury.errors import StorageError
+from mercury.errors import DataError, StorageError
 from mercury.statemachine.retransmission import Backoff
 
 log = logging.getLogger("mercury.store")
@@ -29,12 +29,18 @@ class Outages:
         self._monotonic = monotonic
         self._mutex = threading.Lock()
         self._failed_at: float | None = None
+        self._refused: tuple[str, str] | None = None
 
     def failed(self, error: StorageError, what: str) -> None:
         """The store failed. Only the first failure is told.
 
+        A value that it refuses is no outage: the store works, and whoever it concerns is told.
+
         :param what: what has to wait for it.
         """
+        if isinstance(error, DataError):
+            self._refuses(error, what)
+            return
         with self._mutex:
             first = self._failed_at is None
             self._failed_at = self._monotonic()
@@ -42,6 +48,12 @@ class Outages:
             log.warning("the store fails: %s; %s waits, as all work does, until it is back", error, what)
         else:
             log.debug("the store still fails: %s; %s waits", error, what)
+
+    def _refuses(self, error: DataError, what: str) -> None:
+        with self._mutex:
+            known = self._refused == (str(error), what)
+            self._refused = (str(error), what)
+        log.log(logging.DEBUG if known else logging.ERROR, "the store works and refuses %s: %s", what, error)
 
     def worked(self) -> None:
         """The store did what it was asked."""

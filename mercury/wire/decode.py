@@ -202,8 +202,8 @@ class _Reading:
     def _addressing(self, document: Document, http_actions: tuple[str, str]) -> Addressing:
         if self.addressing is None:  # plain SOAP
             action = http_actions[0] or http_actions[1]
-            if len(action) > self.limits.max_uri_length:
-                raise refused(f"the action is longer than {self.limits.max_uri_length} characters")
+            if len(action.encode(errors="replace")) > self.limits.max_uri_length:
+                raise refused(f"the action is longer than {self.limits.max_uri_length} bytes")
             return Addressing(action=action)
         blocks = self.blocks[ns.WSA_NS[self.addressing]]
         return read_addressing(document, self.addressing, blocks, http_actions, replies=self.replies)

@@ -28,8 +28,8 @@ class Document:
         :raises Refused: it is longer than the limit.
         """
         text = collapse(node.text)
-        if len(text) > self.limits.max_uri_length:
-            raise refused(f"{node.local} is longer than {self.limits.max_uri_length} characters")
+        if len(text.encode()) > self.limits.max_uri_length:
+            raise refused(f"{node.local} is longer than {self.limits.max_uri_length} bytes")
         return text
 
     def required_uri(self, parent: Node, name: str) -> str:

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, fields
 from xml.parsers import expat
 
-from mercury.statemachine.bounds import at_least
+from mercury.statemachine.bounds import INDEXED_BYTES, at_least, at_most
 from mercury.statemachine.faults import Fault, FaultCode
 
 
@@ -39,13 +39,15 @@ class Limits:
     max_headers: int = 64
     #: Ranges, or Nacks, of one acknowledgement.
     max_ranges: int = 1024
-    #: Characters of one URI of the protocol: an address, an action, an identifier. A fault's reason is cut to it.
-    max_uri_length: int = 4096
+    #: Bytes of UTF-8 of one URI of the protocol: an address, an action, an identifier. Every store has room for so
+    #: much in an index, and not for more. A fault's reason is cut to it.
+    max_uri_length: int = INDEXED_BYTES
     #: Bytes of all reference parameters of one endpoint reference: a peer makes us send them again and again.
     max_parameters_bytes: int = 64 * 1024
 
     def __post_init__(self) -> None:
         at_least(1, **{each.name: getattr(self, each.name) for each in fields(self)})
+        at_most(INDEXED_BYTES, max_uri_length=self.max_uri_length)
 
 
 DEFAULT_LIMITS = Limits()

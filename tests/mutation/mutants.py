@@ -209,7 +209,7 @@ TESTED = (
     limit(
         "URIs",
         "mercury/wire/read_common.py",
-        "if len(text) > self.limits.max_uri_length:",
+        "if len(text.encode()) > self.limits.max_uri_length:",
         "if False:",
         f"{TOO_MUCH}[identifier]",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mercury.client.futures import Futures
@@ -15,11 +15,12 @@ from mercury.engine.parking import Parking
 from mercury.engine.parts import EngineSettings
 from mercury.engine.registry import Registry
 from mercury.errors import MercuryError
-from mercury.statemachine.policy import SourcePolicy
+from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
 from mercury.storage.api import StorageManager
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage, SequenceKey
 from mercury.wire.encode import encode
 from mercury.wire.envelope import Payload
+from mercury.wire.scan import Limits
 
 URL = "http://server.example/services/shop"
 ACTION = "urn:shop/put"
@@ -39,6 +40,10 @@ class Side:
     store: StorageManager
     #: What its handler has consumed and committed.
     handled: list[str] = field(default_factory=list)
+    policy: DestinationPolicy = field(default_factory=DestinationPolicy)
+    limits: Limits = field(default_factory=Limits)
+    #: Is called by the handler.
+    on_put: Callable[[MessageContext, str], object] = lambda _context, _text: None
 
     def __post_init__(self) -> None:
         self.ids = RandomIds()
@@ -46,19 +51,20 @@ class Side:
         registry = Registry()
         put = Operation(name="put", action=ACTION, response_action=None, call=self._put)
         ask = Operation(name="ask", action=ASK, response_action=f"{ASK}Response", call=self._answer)
-        registry.add_service("shop", (put, ask))
+        registry.add_service("shop", (put, ask), policy=self.policy)
         registry.add_callback(ANSWERED, self._answered)
         self.engine = Engine(
             store=self.store,
             application=registry,
             listener=ErrorListener(Futures("test"), []),
             ids=self.ids,
-            settings=EngineSettings(),
+            settings=EngineSettings(limits=self.limits),
         )
         self.engine.invocation.answer = self.parking.release
 
     def _put(self, context: MessageContext, payload: Payload) -> None:
         text = payload.xml.decode()
+        self.on_put(context, text)
         context.transaction.after_commit(lambda: self.handled.append(text))
 
     def _answer(self, context: MessageContext, payload: Payload) -> Payload:

@@ -10,7 +10,7 @@ from mercury.statemachine.events import FailureReason
 from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance
-from mercury.statemachine.protocol import RmVersion
+from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
 from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
@@ -135,7 +135,8 @@ def invoker_values(record: InvokerRecord) -> Values:
         "behavior": machine.behavior.value,
         "passed": write_ranges(machine.passed),
         "in_progress": write_ranges(machine.in_progress),
-        "next": machine.next,
+        # Behind the highest number there is none, and no column has room for it.
+        "next": min(machine.next, MAX_MESSAGE_NUMBER),
         "passed_count": machine.passed.count,
         "last": machine.last,
         "cut": machine.cut,

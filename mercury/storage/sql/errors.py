@@ -9,12 +9,16 @@ from contextlib import contextmanager
 import psycopg
 from sqlalchemy import exc
 
-from mercury.errors import Conflict, StorageError, TransientStorageError
+from mercury.errors import Conflict, DataError, StorageError, TransientStorageError
 
 #: SQLSTATE classes and codes after which the same transaction may succeed: connection exceptions, transaction
-#: rollbacks, lock not available, no resources, operator intervention, too many prepared transactions.
-TRANSIENT = ("08", "40", "55P03", "53", "57P", "25P03")
+#: rollbacks, lock not available, no resources, operator intervention, errors of the system, idle in a transaction.
+TRANSIENT = ("08", "40", "55P03", "53", "57P", "58", "25P03")
 UNIQUE_VIOLATION = "23505"
+#: SQLSTATE classes of a value that the database would refuse again: data exceptions, constraints, limits of a program.
+REFUSALS = ("22", "23", "54")
+#: What the drivers raise before they ask the database: a number that is too large, text that is no UTF-8.
+NEVER_SENT = (OverflowError, UnicodeEncodeError)
 #: SQLite's words for them.
 TRANSIENT_TEXTS = ("locked", "busy", "disk i/o error", "full")
 
@@ -25,6 +29,8 @@ def translate(error: Exception) -> StorageError | None:
         return error
     if isinstance(error, exc.TimeoutError):  # the pool has no connection to give
         return TransientStorageError(f"no connection to the database is free: {error}")
+    if isinstance(error, NEVER_SENT):
+        return DataError(_first_line(error))
     original = error.orig if isinstance(error, exc.DBAPIError) else error
     text = _first_line(original)
     if isinstance(original, psycopg.Error):
@@ -32,6 +38,8 @@ def translate(error: Exception) -> StorageError | None:
     if isinstance(original, sqlite3.Error):
         if isinstance(original, sqlite3.IntegrityError):
             return Conflict(text)
+        if isinstance(original, sqlite3.DataError):
+            return DataError(text)
         transient = isinstance(original, sqlite3.OperationalError) and any(
             word in text.lower() for word in TRANSIENT_TEXTS
         )
@@ -47,6 +55,9 @@ def _from_postgres(error: psycopg.Error, text: str, *, lost: bool) -> StorageErr
     gone = lost or (not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError))
     if gone or state.startswith(TRANSIENT):
         return TransientStorageError(text)
+    # What psycopg itself can not send, as text with a NUL, has no state either.
+    if state.startswith(REFUSALS) or isinstance(error, psycopg.DataError):
+        return DataError(text)
     return StorageError(text)
 
 
@@ -60,7 +71,7 @@ def translated() -> Iterator[None]:
     """Errors of a database leave as errors of the store."""
     try:
         yield
-    except (exc.SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
+    except (exc.SQLAlchemyError, psycopg.Error, sqlite3.Error, *NEVER_SENT) as error:
         known = translate(error)
         assert known is not None
         raise known from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import BigInteger, and_, bindparam, delete, exists, func, or_, select, update
 
 from mercury.errors import Conflict
+from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage.api import Topic
 from mercury.storage.order import INVOKER
@@ -88,6 +89,7 @@ class SqlInvoker:
         return invoker_record(rows[0]) if rows else None
 
     def expect_messages(self, sequence: str, low: int, high: int) -> None:
+        low, high = min(low, MAX_MESSAGE_NUMBER), min(high, MAX_MESSAGE_NUMBER)
         rows = [inbound_message(row) for row in self._tx.read(AHEAD, {"sequence": sequence, "low": low, "high": high})]
         messages = _by_number(rows)
         # A damaged row that stands where another one is has lost its own place.
@@ -102,6 +104,7 @@ class SqlInvoker:
 
     def numbers(self, sequence: str, low: int = 1, high: int | None = None) -> RangeSet:
         window = self._window
+        low, high = min(low, MAX_MESSAGE_NUMBER), None if high is None else min(high, MAX_MESSAGE_NUMBER)
         if window is not None and high is not None and window.covers(sequence, low, high):
             known = RangeSet()
             for number in window.messages:

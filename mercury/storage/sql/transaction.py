@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlalchemy import Connection, CursorResult, Executable, RowMapping, Select, Table, bindparam, select
 from sqlalchemy.orm import Session
 
-from mercury.errors import CapabilityError, Conflict, StorageError, TransientStorageError
+from mercury.errors import CapabilityError, Conflict, DataError, StorageError, TransientStorageError
 from mercury.storage.api import Claim, Ending, LockOrderError, Outcome, Topic
 from mercury.storage.order import NAMES
 from mercury.storage.sql.dead_letters import SqlDeadLetters
@@ -264,7 +264,7 @@ class SqlTransaction:
     def translate(self, error: Exception) -> StorageError | None:
         known = translate(error)
         if isinstance(known, Conflict) and known is not error:
-            return StorageError(str(known))  # a unique violation of the application's own, not a race of ours
+            return DataError(str(known))  # a unique violation of the application's own, not a race of ours
         return known
 
     # --- the end ---------------------------------------------------------------------------------------------------
@@ -357,8 +357,11 @@ class SqlTransaction:
         """Commit what the store's database has of this transaction."""
         self._ending = True
         if self._connection is not None:
-            with translated():
-                self._connection.commit()
+            try:
+                with translated():
+                    self._connection.commit()
+            except Conflict as error:  # a deferred constraint: the application's, for ours are not
+                raise DataError(str(error)) from error
 
     def _roll_back(self) -> None:
         self._ending = True

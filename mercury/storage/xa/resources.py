@@ -10,7 +10,7 @@ from typing import cast
 import psycopg
 from sqlalchemy import Connection, Engine, exc, inspect, select
 
-from mercury.errors import CapabilityError, StorageError, TransientStorageError
+from mercury.errors import CapabilityError, DataError, StorageError, TransientStorageError
 from mercury.storage.sql.errors import translate
 from mercury.storage.sql.fates import Fate, fate
 from mercury.storage.sql.joining import guard_ends
@@ -173,7 +173,8 @@ class Resource:
         """An error of this database, with its name."""
         original = error.orig if isinstance(error, exc.DBAPIError) else error
         known = translate(error) or StorageError(str(error))
-        kind: type[StorageError] = TransientStorageError if isinstance(known, TransientStorageError) else StorageError
+        kinds = (TransientStorageError, DataError)
+        kind: type[StorageError] = next((each for each in kinds if isinstance(known, each)), StorageError)
         if isinstance(original, psycopg.errors.UndefinedObject):
             kind = NoSuchBranch
         return kind(f"the database {self}: {known}")

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from mercury.storage.outages import CALM, PAUSES, Outages
-from mercury.errors import StorageError, TransientStorageError
+from mercury.errors import DataError, StorageError, TransientStorageError
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
@@ -39,3 +39,13 @@ def test_an_outage_is_one_line_when_it_begins_and_one_when_it_is_over(
 def test_pauses_grow_up_to_less_than_what_counts_as_calm() -> None:
     assert [PAUSES.delay(failures, 0.0) for failures in (1, 2, 3)] == [0.1, 0.2, 0.4]
     assert PAUSES.delay(10_000, 0.0) == PAUSES.cap < CALM
+
+
+def test_a_value_that_is_refused_is_told_and_hides_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mercury.store")
+    outages = Outages(lambda: 0.0)
+    for _ in range(3):
+        outages.failed(DataError("value too long"), "the buffer of a sequence")
+    assert said(caplog) == [("ERROR", False)]
+    outages.failed(TransientStorageError("connection refused"), "a worker")
+    assert said(caplog) == [("ERROR", False), ("WARNING", False)]

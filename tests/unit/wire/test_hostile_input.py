@@ -92,11 +92,11 @@ TOO_MUCH: dict[str, tuple[Callable[[], bytes], str]] = {
     "attribute name": (lambda: body(f"<a {many('a')}=''/>"), "longer than 1024 bytes"),
     "namespace": (lambda: body(f"<a xmlns='{many('u')}'/>"), "longer than 1024 bytes"),
     "prefix": (lambda: body(f"<a xmlns:{many('p')}='u'/>"), "longer than 1024 bytes"),
-    "action": (lambda: soap(f"<wsa:Action>{many('a')}</wsa:Action>"), "4096 characters"),
-    "action in references": (lambda: soap(f"<wsa:Action>{many('&#97;')}</wsa:Action>"), "4096 characters"),
+    "action": (lambda: soap(f"<wsa:Action>{many('a')}</wsa:Action>"), "2048 bytes"),
+    "action in references": (lambda: soap(f"<wsa:Action>{many('&#97;')}</wsa:Action>"), "2048 bytes"),
     "identifier": (
-        lambda: body(f"<wsrm:CloseSequence><wsrm:Identifier>{'a' * 4097}</wsrm:Identifier></wsrm:CloseSequence>"),
-        "4096 characters",
+        lambda: body(f"<wsrm:CloseSequence><wsrm:Identifier>{'é' * 1025}</wsrm:Identifier></wsrm:CloseSequence>"),
+        "2048 bytes",
     ),
     "bytes": (lambda: b" " * (DEFAULT_LIMITS.max_bytes + 1), "8388608 bytes"),
 }
@@ -290,8 +290,8 @@ def test_the_limits_hold_for_what_they_allow() -> None:
     assert len(decode(soap(ACTION + "<h/>" * 63), "").headers) == 63
     assert decode(soap(body=f"<a {declarations(5)}/>"), "", limits=limits)
     assert "5 attributes" in refusal(soap(body=f"<a {declarations(6)}/>"), limits=limits).fault.reason
-    assert decode(soap(f"<wsa:Action>{'a' * 4096}</wsa:Action>"), "")
-    assert "4096 characters" in refusal(soap(f"<wsa:Action>{'a' * 4097}</wsa:Action>")).fault.reason
+    assert decode(soap(f"<wsa:Action>{'a' * 2048}</wsa:Action>"), "")
+    assert "2048 bytes" in refusal(soap(f"<wsa:Action>{'é' * 1025}</wsa:Action>")).fault.reason
     assert decode(soap(body='<a xmlns="u" b="" c="" d="" e=""/>'), "", limits=limits)
     assert "5 attributes" in refusal(soap(body='<a xmlns="u" b="" c="" d="" e="" f=""/>'), limits=limits).fault.reason
     assert decode(soap(body=f"<{'a' * 80}/>"), "", limits=limits)
@@ -301,8 +301,8 @@ def test_the_limits_hold_for_what_they_allow() -> None:
 def test_a_fault_of_a_peer_is_not_kept_longer_than_needed() -> None:
     detail = f"<wsmc:UnsupportedElement>{'x' * 5000}</wsmc:UnsupportedElement>"
     fault = f"<faultcode>{'x' * 5000}</faultcode><faultstring>{'y' * 5000}</faultstring><detail>{detail}</detail>"
-    assert decode(body(f"<s:Fault>{fault}</s:Fault>"), "").body == Fault(code=FaultCode.SENDER, reason="y" * 4096)
-    assert "4096 characters" in refusal(soap(""), "text/xml", "x" * 5000).fault.reason
+    assert decode(body(f"<s:Fault>{fault}</s:Fault>"), "").body == Fault(code=FaultCode.SENDER, reason="y" * 2048)
+    assert "2048 bytes" in refusal(soap(""), "text/xml", "x" * 5000).fault.reason
 
 
 def test_a_fault_about_a_limit_can_be_answered() -> None:
