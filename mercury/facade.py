@@ -32,7 +32,6 @@ from mercury.service.bodies import Bodies
 from mercury.service.definition import DEFAULT_NAMESPACE, Service, read_callback
 from mercury.settings import DEFAULT_STORE, Settings, check_address, masked, store_name
 from mercury.settings import load as load_settings
-from mercury.statemachine.bounds import INDEXED_BYTES, KEY_BYTES, storable
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
 from mercury.storage.api import StorageManager, Transaction
@@ -148,13 +147,10 @@ class Mercury:
         :param policy: protocol versions, retransmission, window and so on; left out, the settings'.
         :param listen: whether acknowledgements and responses are posted to this process's ``address``; left out,
             they are if it has one.
-        :raises ConfigurationError: the URL or the key is none or too long, the versions do not go together, or there is
-            no address.
+        :raises ConfigurationError: the URL or the key is none or too long, the versions do not agree, or it has no address.
         """
         if not key:
             raise ConfigurationError("key: it is empty; messages with the same URL and key share a sequence")
-        storable(KEY_BYTES, key=key)
-        storable(INDEXED_BYTES, url=url)
         if split_url(url).username is not None:
             raise ConfigurationError("a user's name and password can not be part of the URL to send to")
         policy = policy or self.settings.source

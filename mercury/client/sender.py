@@ -14,7 +14,7 @@ from mercury.client.futures import Futures
 from mercury.client.status import SequenceStatus, status_of
 from mercury.engine.ids import Ids
 from mercury.errors import ConfigurationError, MercuryError, Overloaded
-from mercury.statemachine.bounds import INDEXED_BYTES, storable
+from mercury.statemachine.bounds import INDEXED_BYTES, KEY_BYTES, storable
 from mercury.statemachine.waiting import waits_for
 from mercury.storage.api import StorageManager, Transaction, Work, part_of
 from mercury.storage.records import Channel, Direction, LetterCount, LetterFilter, OutboundKind, OutboundMessage
@@ -107,6 +107,8 @@ class Sender:
     """
 
     def __init__(self, surroundings: Surroundings, channel: Channel, namespace: str) -> None:
+        storable(KEY_BYTES, key=channel.key.name)
+        storable(INDEXED_BYTES, url=channel.endpoint)
         self._surroundings = surroundings
         self._channel = channel
         self._namespace = namespace
