@@ -147,7 +147,7 @@ class Mercury:
         :param policy: protocol versions, retransmission, window and so on; left out, the settings'.
         :param listen: whether acknowledgements and responses are posted to this process's ``address``; left out,
             they are if it has one.
-        :raises ConfigurationError: the URL or the key is none or too long, the versions do not agree, or it has no address.
+        :raises ConfigurationError: the URL or the key is none or too long, the versions do not agree, or no address.
         """
         if not key:
             raise ConfigurationError("key: it is empty; messages with the same URL and key share a sequence")
