@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 
-from mercury.engine.aftermath import DAMAGED, LOST, bury_inbound, bury_requests
+from mercury.engine.aftermath import DAMAGED, bury_inbound
 from mercury.engine.answering import Answer, store_responses
 from mercury.engine.call import Call, CallFailed, Unstorable
 from mercury.engine.destination import save_rmd
 from mercury.engine.exchange import Response, Step
 from mercury.engine.parts import Parts, PutOff
 from mercury.engine.repair import lost_rows
-from mercury.engine.run import Run, consume_requests, parked_reason, relevant
+from mercury.engine.run import Run, consume_requests, lose_missing, parked_reason, relevant
 from mercury.errors import Conflict, DataError, StorageError, TransientStorageError
 from mercury.statemachine import events
 from mercury.statemachine.effects import Certainty
@@ -347,27 +347,13 @@ class InvocationWorker:
         if run.record.machine.state is not InvokerState.DONE:
             return
         if run.record.service is None:
-            self._lose_missing(tx, run, now)
+            lose_missing(tx, self._parts, run, now)
             return
         for channel in run.record.response_channels:
             end = OutboundMessage(
                 message_id=self._parts.ids.new(), channel=channel, kind=OutboundKind.END, created_at=now
             )
             tx.rms.append(end)
-
-    def _lose_missing(self, tx: Transaction, run: Run, now: float) -> None:
-        """The sequence of responses ended with gaps: nothing will fill them, so the oldest requests wait in vain."""
-        ended = run.request
-        if not run.record.machine.cut or ended is None:
-            return
-        received = ended.machine.received
-        missing = max(ended.machine.last_number or 0, received.highest) - received.count
-        for channel in run.record.response_channels if missing > 0 else ():
-            tx.rms.lock([channel.key])
-            for record in tx.rms.records(channel.key):
-                if record.offered == run.record.sequence:
-                    lost = [row for row in tx.rms.unanswered(record) if row.acknowledged][:missing]
-                    bury_requests(tx, self._parts, record, lost, LOST, now)
 
     def _bury_dropped(self, tx: Transaction, run: Run, now: float) -> None:
         rows = tx.invoker.messages(run.record.sequence, [number for number, _ in run.dropped])

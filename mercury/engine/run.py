@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
+from mercury.engine.aftermath import LOST, bury_requests
 from mercury.engine.call import Call, CallFailed
+from mercury.engine.parts import Parts
 from mercury.errors import Conflict
 from mercury.statemachine import effects, events
 from mercury.statemachine.messages import IncompleteSequenceBehavior
@@ -88,6 +90,21 @@ def consume_requests(tx: Transaction, run: Run) -> None:
             raise Conflict(f"{request.message_id} was answered meanwhile")
         tx.rms.consumed(request.message_id)
     run.requests.clear()
+
+
+def lose_missing(tx: Transaction, parts: Parts, run: Run, now: float) -> None:
+    """The sequence of responses ended with gaps: nothing will fill them, so the oldest requests wait in vain."""
+    ended = run.request
+    if not run.record.machine.cut or ended is None:
+        return
+    received = ended.machine.received
+    missing = max(ended.machine.last_number or 0, received.highest) - received.count
+    for channel in run.record.response_channels if missing > 0 else ():
+        tx.rms.lock([channel.key])
+        for record in tx.rms.records(channel.key):
+            if record.offered == run.record.sequence:
+                lost = [row for row in tx.rms.unanswered(record) if row.acknowledged][:missing]
+                bury_requests(tx, parts, record, lost, LOST, now)
 
 
 def relevant(tx: Transaction, run: Run, limit: int) -> list[int]:
