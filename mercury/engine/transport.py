@@ -104,10 +104,14 @@ class HttpTransport:
                 connection.connect()
             # The time that is left is set before whatever may wait: one piece of it is sent, or read, within that.
             connection.sock.settimeout(left(deadline))
-            connection.request("POST", target, message.body, headers)
             connection.response_class = partial(Reply, self.max_reply, deadline)  # type: ignore[assignment]
-            reply: object = connection.getresponse()
-            assert isinstance(reply, Reply)
+            try:
+                connection.request("POST", target, message.body, headers)
+            except (ConnectionError, ssl.SSLEOFError) as cut:
+                reply = _early_reply(connection, cut)
+                self._drop(origin, connection)
+            else:
+                reply = _reply(connection)
         except BaseException:
             self._drop(origin, connection)
             raise
@@ -187,6 +191,23 @@ class _TlsConnection(_Connection):
         super().connect()
         self.sock.settimeout(left(self.deadline))
         self.sock = self._context.wrap_socket(self.sock, server_hostname=self.host)
+
+
+def _reply(connection: _Connection) -> Reply:
+    reply: object = connection.getresponse()
+    assert isinstance(reply, Reply)
+    return reply
+
+
+def _early_reply(connection: _Connection, cut: OSError) -> Reply:
+    """What a server has said that would not read the rest of a request (RFC 9112, 9.3): a refusal, most often.
+
+    :raises OSError: ``cut``; it has said nothing.
+    """
+    try:
+        return _reply(connection)
+    except (OSError, http.client.HTTPException, ValueError):
+        raise cut from None
 
 
 def _has_input(sock: socket.socket | None) -> bool:

@@ -317,6 +317,36 @@ def test_answer_that_trickles_is_given_up_at_the_deadline_of_the_whole_exchange(
         listener.close()
 
 
+@contextmanager
+def cutting(answer: bytes) -> Iterator[str]:
+    """A server that reads the beginning of one request, answers, and closes the connection on the rest."""
+
+    def talk() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(4096)
+            connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=talk, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        thread.join(PATIENCE)
+
+
+def test_refusal_of_a_body_that_is_still_on_its_way_is_read() -> None:
+    refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 4\r\nConnection: close\r\n\r\n<b/>"
+    transport = HttpTransport(timeout=PATIENCE, max_reply=1000)
+    with cutting(refusal) as url, contextlib.closing(transport):
+        assert transport.post(url, HttpMessage(bytes(50_000_000), "text/xml")).status == 413
+
+
+def test_connection_that_is_cut_without_a_word_while_the_body_is_on_its_way_is_trouble() -> None:
+    transport = HttpTransport(timeout=PATIENCE, max_reply=1000)
+    with cutting(b"") as url, contextlib.closing(transport), pytest.raises(TransportError, match=r"reset|Broken pipe"):
+        transport.post(url, HttpMessage(bytes(50_000_000), "text/xml"))
+
+
 def test_a_timeout_of_nothing_makes_no_sense() -> None:
     with pytest.raises(ConfigurationError, match=r"http\.timeout"):
         HttpTransport(timeout=0)
