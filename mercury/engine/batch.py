@@ -17,6 +17,7 @@ from mercury.engine.channels import fetched_channel
 from mercury.engine.destination import all_received, rows_for, save_rmd
 from mercury.engine.drafts import Draft
 from mercury.engine.exchange import Outgoing, Purpose, Response, Waiting
+from mercury.engine.forgetting import Forgetting
 from mercury.engine.ownership import owns_destination, owns_source
 from mercury.engine.parts import Parts
 from mercury.engine.quota import idle_sequences
@@ -48,6 +49,7 @@ class Batch:
         self.tx = tx
         self.now = now
         self.rmds: dict[str, RmdRecord] = {}
+        self.forgetting = Forgetting(parts, tx, now)
         self._keys: dict[SequenceKey, list[RmsRecord]] = {}
         self._buffers: dict[str, InvokerRecord | None] = {}
         self._rows: list[InboundMessage] = []
@@ -70,7 +72,9 @@ class Batch:
         envelopes = [draft.envelope for draft in drafts]
         self._creates = sum(isinstance(envelope.body, CreateSequence) for envelope in envelopes)
         relates = {envelope.relates_to for envelope in envelopes if envelope.relates_to is not None}
-        self.rmds = self.tx.rmd.lock(_known(name for draft in drafts for name in self._rmds_of(draft)))
+        named = _known(name for draft in drafts for name in self._rmds_of(draft))
+        self.rmds = self.tx.rmd.lock([*named, *self.forgetting.but(named)])
+        self.forgetting.take(self.rmds)
         acknowledged = {each.identifier for envelope in envelopes for each in envelope.acknowledgements}
         answers = {each.relates_to for each in envelopes if each.relates_to is not None and _may_answer_create(each)}
         elsewhere = {draft.envelope.relates_to for draft in drafts if not _answers_its_request(draft)}
@@ -78,6 +82,7 @@ class Batch:
             identifiers=acknowledged, create_message_ids=answers, message_ids=_known(relates & elsewhere)
         )
         keys = dict.fromkeys(_known(key for draft in drafts for key in self._keys_of(draft)))
+        keys |= dict.fromkeys(self.forgetting.keys())
         self._lock_keys(keys)
         self.tx.rms.expect(message_ids=relates)  # as they are now that they are locked
         addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
@@ -104,6 +109,7 @@ class Batch:
                 yield known
                 if known is None:
                     yield from idle_sequences(self, draft.arrival.owner, self._creates)
+                    self.forgetting.look(draft.arrival.owner, self._creates)
             case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
                 yield identifier
             case Fault() if request is not None:
@@ -280,6 +286,7 @@ class Batch:
         for rms in self._changed_rms.values():
             if rms.id not in new_rms:
                 save_rms(self.tx, rms)
+        self.forgetting.save(self._keys)
         for record in self._ended:
             for rms in self._keys.get(fetched_channel(record).key, []):
                 if rms.machine.alive:

@@ -35,6 +35,12 @@ class EngineSettings:
     max_sequences_per_peer: int = 1_000
     #: Above either, a sequence nothing was heard of for so long ends, the oldest first, and makes room.
     idle_sequence: float = 3600.0
+    #: Ended sequences of peers that are remembered; above it the oldest ones are forgotten before their time.
+    max_ended: int = 10_000
+    #: The same for the ended sequences of one peer.
+    max_ended_per_peer: int = 2_000
+    #: An ended sequence is remembered for so long at least; above a limit CreateSequence is refused as busy meanwhile.
+    remember_ended: float = 60.0
     #: Messages of one key that may wait to be acknowledged; above it `send` raises `Overloaded`.
     max_outbound_backlog: int = 1_000_000
     #: Rows that get a number in one transaction.
@@ -58,12 +64,13 @@ class EngineSettings:
 
     def __post_init__(self) -> None:
         at_least(1, max_sequences=self.max_sequences, max_sequences_per_peer=self.max_sequences_per_peer)
+        at_least(1, max_ended=self.max_ended, max_ended_per_peer=self.max_ended_per_peer)
         at_least(1, max_outbound_backlog=self.max_outbound_backlog)
         at_least(1, number_batch=self.number_batch, invoke_batch=self.invoke_batch, sequence_batch=self.sequence_batch)
         at_least(1, replies_kept=self.replies_kept, max_response_addresses=self.max_response_addresses)
         above(0, lease=self.lease, integrity_interval=self.integrity_interval)
         at_least(0, back_channel_grace=self.back_channel_grace, idle_sequence=self.idle_sequence)
-        at_least(0, response_grace=self.response_grace)
+        at_least(0, response_grace=self.response_grace, remember_ended=self.remember_ended)
 
 
 class PutOff:

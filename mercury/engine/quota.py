@@ -1,7 +1,8 @@
 """How many sequences peers may hold open, and which idle ones make room for a new one.
 
 Many clients never end their sequences (a process that creates one and exits): the newest use wins over the oldest
-idle one, so that such a client neither fills the endpoint for others nor is refused itself.
+idle one, so that such a client neither fills the endpoint for others nor is refused itself. How many ended ones are
+remembered is in `forgetting`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ def make_room(batch: Batch, owner: str) -> str | None:
     They end by their expiry, which the destination worker sees next.
     """
     settings = batch.parts.settings
+    full = batch.forgetting.refusal(owner)
+    if full is not None:
+        return full
     if owner and not _fits(batch, batch.open_sequences(owner), settings.max_sequences_per_peer, owner):
         return "too many sequences of this peer are open; try again later"
     if not _fits(batch, batch.open_sequences(), settings.max_sequences, None):

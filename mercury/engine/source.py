@@ -136,7 +136,8 @@ class _KeyWork:
             if not record.machine.alive and record.offered in pairs:
                 end_offered(tx, self.parts, pairs[record.offered], self.now)
             crowded = index < len(records) - TOMBSTONES and not record.machine.unanswered
-            if record.ended_at is not None and (crowded or self._buried(record)):
+            forgotten_at = self._forgotten_at(tx, record)
+            if forgotten_at is not None and (crowded or forgotten_at <= self.now):
                 self._forget(tx, record)
             else:
                 save_rms(tx, record)
@@ -145,8 +146,9 @@ class _KeyWork:
         """Whether it has ended, is planned to be forgotten, and it is not the time: there is nothing to write."""
         if record.machine.alive or record.ended_at is None or crowded or record.holds:
             return False
-        forgotten = record.ended_at + record.channel.policy.tombstone
-        return record.due == forgotten and forgotten > self.now
+        kept = record.channel.policy.tombstone
+        planned = record.due in (record.ended_at + kept, record.ended_at + self._shortly(kept))
+        return planned and record.due is not None and record.due > self.now
 
     def _lock_pairs(self, tx: Transaction) -> dict[str, RmdRecord]:
         """The offered sequences that end when this key's sequences do: nobody can tell their end (RM-TRM-05)."""
@@ -174,8 +176,7 @@ class _KeyWork:
         elif record.machine.alive:
             times.append(self._settle_back_channel(tx, record))
         times.append(record.machine.next_due(record.channel.policy, posts=not record.channel.back_channel))
-        if record.ended_at is not None:
-            times.append(record.ended_at + record.channel.policy.tombstone)
+        times.append(self._forgotten_at(tx, record))
         record.due = min((at for at in times if at is not None), default=None)
         record.planned_at = self.now
 
@@ -384,8 +385,17 @@ class _KeyWork:
             )
         )
 
-    def _buried(self, record: RmsRecord) -> bool:
-        return record.ended_at is not None and record.ended_at + record.channel.policy.tombstone <= self.now
+    def _forgotten_at(self, tx: Transaction, record: RmsRecord) -> float | None:
+        """When its tombstone ends: soon after its end if the requests that it answers are forgotten already."""
+        if record.ended_at is None:
+            return None
+        kept, channel = record.channel.policy.tombstone, record.channel
+        if channel.role is Role.RESPONSE and self._request(tx, channel) is None:
+            kept = self._shortly(kept)
+        return record.ended_at + kept
+
+    def _shortly(self, kept: float) -> float:
+        return min(kept, self.parts.settings.remember_ended)
 
     def _forget(self, tx: Transaction, record: RmsRecord) -> None:
         """The tombstone's time is over; requests that were never answered do not vanish with it."""

@@ -27,7 +27,7 @@ from mercury.storage.records import (
     RmsRecord,
     SequenceKey,
 )
-from mercury.storage.upkeep import DeadLetterManager, Sweeper, WatchedBuffer, WatchedRows
+from mercury.storage.upkeep import DeadLetterManager, EndedSequences, Sweeper, WatchedBuffer, WatchedRows
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -110,7 +110,7 @@ class LockOrderError(AssertionError):
     """Rows were locked against the order: a defect of Mercury, found before it can deadlock."""
 
 
-class RMDSequenceManager(Protocol):
+class RMDSequenceManager(EndedSequences, Protocol):
     """Sequences at their destination."""
 
     def lock(self, identifiers: Iterable[str]) -> dict[str, RmdRecord]:

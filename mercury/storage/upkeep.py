@@ -53,6 +53,16 @@ class WatchedBuffer(Protocol):
         """When the message arrived that waits for the application longest, as committed; ``None`` = none waits."""
 
 
+class EndedSequences(Protocol):
+    """Ended sequences that peers have made and that are still remembered."""
+
+    def ended_count(self, owner: str | None = None, since: float | None = None) -> int:
+        """How many there are: all, or those of one owner (`RmdRecord.owner`); all, or those that ended since then."""
+
+    def ended(self, before: float, limit: int, owner: str | None = None) -> list[str]:
+        """Those (or one owner's) that ended before that and whose buffer has nothing left to do; the oldest first."""
+
+
 class WatchedRows(Protocol):
     """What is watched of the messages that were handed over."""
 

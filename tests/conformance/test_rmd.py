@@ -6,10 +6,12 @@ from typing import Any
 
 from mercury.errors import Conflict
 from mercury.statemachine.messages import EndpointReference
+from mercury.statemachine.ranges import RangeSet
+from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import StorageManager, Topic
-from mercury.storage.records import RmdRecord
+from mercury.storage.records import InboundKind, RmdRecord
 
-from .builders import NOW, made_from, rmd_record
+from .builders import NOW, buffer, made_from, marker, rmd_record
 from .ending import ending
 
 
@@ -195,3 +197,54 @@ def test_idle_sequences_are_found_the_oldest_first(store: StorageManager) -> Non
         assert tx.rmd.idle(NOW - 5, 10) == ["urn:1", "urn:2", "urn:0"]
         assert tx.rmd.idle(NOW - 5, 2) == ["urn:1", "urn:2"]
         assert tx.rmd.idle(NOW - 5, 10, "192.0.2.0") == ["urn:2", "urn:0"]
+
+
+# --- what has ended ---------------------------------------------------------------------------------------------------
+
+
+def insert_ended(store: StorageManager) -> None:
+    """Ended sequences of peers at two addresses; one that goes on, and one that this side offered."""
+    for number, at in enumerate((NOW - 10, NOW - 30, NOW - 20, NOW)):
+        peer = f"192.0.2.{number % 2}"
+        insert(store, rmd_record(f"urn:{number}", create_message_id=f"create {number}", peer=peer, ended_at=at))
+    insert(store, rmd_record("urn:open", create_message_id="create open", peer="192.0.2.0"))
+    insert(store, rmd_record("urn:offered", peer="192.0.2.0", ended_at=NOW - 100))
+
+
+def test_ended_sequences_of_peers_are_counted_for_one_owner_and_since_a_time(store: StorageManager) -> None:
+    insert_ended(store)
+    with store.transaction() as tx:
+        assert [tx.rmd.ended_count(owner) for owner in (None, "192.0.2.0", "192.0.2.1", "192.0.2.2")] == [4, 2, 2, 0]
+        assert [tx.rmd.ended_count(None, since) for since in (NOW - 30, NOW - 20, NOW, NOW + 1)] == [4, 3, 1, 0]
+        assert tx.rmd.ended_count("192.0.2.0", NOW - 10) == 1
+        tx.rmd.lock(["urn:0", "urn:open"])
+        tx.rmd.delete("urn:0")
+    with store.transaction() as tx:
+        assert [tx.rmd.ended_count(owner) for owner in (None, "192.0.2.0", "192.0.2.1")] == [3, 1, 2]
+        record = tx.rmd.lock(["urn:open"])["urn:open"]
+        record.machine.ended_at = NOW
+        tx.rmd.save(record)
+    with store.transaction() as tx:
+        assert [tx.rmd.ended_count(owner) for owner in (None, "192.0.2.0", "192.0.2.1")] == [4, 2, 2]
+
+
+def test_ended_sequences_are_found_the_oldest_first(store: StorageManager) -> None:
+    insert_ended(store)
+    with store.transaction() as tx:
+        assert tx.rmd.ended(NOW, 10) == ["urn:1", "urn:2", "urn:0"]
+        assert tx.rmd.ended(NOW, 2) == ["urn:1", "urn:2"]
+        assert tx.rmd.ended(NOW + 1, 10, "192.0.2.1") == ["urn:1", "urn:3"]
+
+
+def test_of_ended_sequences_only_those_with_nothing_for_the_application_are_found(store: StorageManager) -> None:
+    insert_ended(store)
+    with store.transaction() as tx:
+        for number in range(4):
+            record = buffer(f"urn:{number}")
+            record.machine.state = InvokerState.EMPTY if number == 2 else InvokerState.DONE
+            record.machine.in_progress = RangeSet([(1, 1)] if number == 3 else [])
+            tx.invoker.insert(record)
+    with store.transaction() as tx:
+        tx.invoker.add([marker(InboundKind.END, 1, "urn:1")])
+    with store.transaction() as tx:
+        assert tx.rmd.ended(NOW + 1, 10) == ["urn:0"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mercury.client.futures import Futures
 from mercury.client.listening import ErrorListener
@@ -44,6 +44,7 @@ class Side:
     limits: Limits = field(default_factory=Limits)
     #: Is called by the handler.
     on_put: Callable[[MessageContext, str], object] = lambda _context, _text: None
+    settings: EngineSettings = field(default_factory=EngineSettings)
 
     def __post_init__(self) -> None:
         self.ids = RandomIds()
@@ -58,7 +59,7 @@ class Side:
             application=registry,
             listener=ErrorListener(Futures("test"), []),
             ids=self.ids,
-            settings=EngineSettings(limits=self.limits),
+            settings=replace(self.settings, limits=self.limits),
         )
         self.engine.invocation.answer = self.parking.release
 
@@ -87,9 +88,10 @@ class Side:
 class Pair:
     """A client that sends, and a server that handles."""
 
-    def __init__(self, client: StorageManager, server: StorageManager) -> None:
+    def __init__(self, client: StorageManager, server: StorageManager, settings: EngineSettings | None = None) -> None:
+        """:param settings: the server's."""
         self.client = Side(client)
-        self.server = Side(server)
+        self.server = Side(server, settings=settings or EngineSettings())
 
     def send(
         self, texts: Sequence[str], key: str = "till", *, end: bool = False, correlate: bool = True, ask: bool = False

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import create_engine, func, select, text
 
 from mercury import ConfigurationError, Mercury
+from mercury.engine.parts import EngineSettings
 from mercury.engine.retention import BETWEEN, FIRST, RetentionSettings, RetentionWorker
 from mercury.errors import StorageError
 from mercury.storage.api import StorageManager
@@ -86,6 +87,21 @@ def test_of_many_finished_sequences_nothing_is_left_in_the_end(store: StorageMan
     assert set(sizes(sql_url)) - {"mercury_claim"} == {"mercury_rms_kept"}
     assert sweep(store, now + 40 * DAY) > 3 * MANY // SETTINGS.batch
     assert sizes(sql_url) == {}
+
+
+def test_of_sequences_that_a_peer_makes_and_ends_as_many_are_left_as_are_remembered(
+    store: StorageManager, sql_url: str, now: float
+) -> None:
+    pair = Pair(MemoryStore(), store, EngineSettings(max_ended_per_peer=3, remember_ended=2.0))
+    for number in range(MANY):
+        pair.send([f"{number}"], key=f"till {number}", ask=True, end=True)
+        for second in range(12):  # the client is to acknowledge its response, and to end its sequence
+            pair.run(now + second)
+        now += 12
+        left = sizes(sql_url)
+        assert left["mercury_rmd_sequence"] == left["mercury_invoker_buffer"] <= 3
+        assert left.get("mercury_rms_sequence", 0) <= 4
+    assert len(pair.server.handled) == MANY
 
 
 def test_what_is_in_use_stays(store: StorageManager, sql_url: str, now: float) -> None:

@@ -211,7 +211,7 @@ def test_what_a_hundred_held_exchanges_cost_at_the_server_ten_cost_too(store: Sq
         assert commits[what] == 1, what
 
 
-def test_open_sequences_are_counted_once_however_many_are_created_together(store: SqlStore) -> None:
+def test_sequences_are_counted_once_however_many_are_created_together(store: SqlStore) -> None:
     pair, statements = Pair(MemoryStore(), store), Statements(store)
     for number in range(3):
         pair.send(["first"], key=f"till {number}")
@@ -220,3 +220,4 @@ def test_open_sequences_are_counted_once_however_many_are_created_together(store
     with statements.during("create"):
         pair.carry(posts, NOW)
     assert 1 <= statements.said('AS "open"') + statements.said("AS open") <= 2  # of the peer, and in all
+    assert 1 <= statements.said('AS "ended"') + statements.said("AS ended") <= 2

@@ -73,6 +73,14 @@ class CommittedInvoker:
             before.record.machine.state is not InvokerState.DONE or bool(before.rows or before.markers)
         )
 
+    def idle(self, sequence: str) -> bool:
+        """Whether the buffer of a sequence has nothing left to do; so has none at all."""
+        buffer = self.buffers.get(sequence)
+        if buffer is None:
+            return True
+        machine = buffer.record.machine
+        return machine.state is InvokerState.DONE and not (machine.in_progress or buffer.rows or buffer.markers)
+
     def forget(self, sequences: Container[str], limit: int) -> int:
         """Remove empty buffers of sequences that are not among these. Returns how many."""
         empty = (name for name, buffer in self.buffers.items() if not buffer.rows and not buffer.markers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from mercury.errors import Conflict
@@ -22,6 +22,9 @@ class CommittedRmd:
         self.records: dict[str, RmdRecord] = {}
         self.open = 0
         self.open_by_owner: Counter[str] = Counter()
+        #: Ended ones that peers have made, and how many of them each owner has.
+        self.ended = 0
+        self.ended_by_owner: Counter[str] = Counter()
         self.by_create: dict[str, str] = {}
         #: Only the sequences that have something due at some time.
         self.times: dict[str, float] = {}
@@ -30,11 +33,7 @@ class CommittedRmd:
         old = self.records.pop(identifier, None)
         self.times.pop(identifier, None)
         if old is not None:
-            if not old.machine.tombstone:
-                self.open -= 1
-                self.open_by_owner[old.owner] -= 1
-                if not self.open_by_owner[old.owner]:
-                    del self.open_by_owner[old.owner]
+            self._count(old, -1)
             if old.create_key is not None:
                 self.by_create.pop(old.create_key, None)
         if record is None:
@@ -44,9 +43,20 @@ class CommittedRmd:
             self.by_create[record.create_key] = identifier
         if record.due is not None:
             self.times[identifier] = record.due
+        self._count(record, 1)
+
+    def _count(self, record: RmdRecord, by: int) -> None:
         if not record.machine.tombstone:
-            self.open += 1
-            self.open_by_owner[record.owner] += 1
+            self.open += by
+            owners = self.open_by_owner
+        elif record.create_message_id is not None:
+            self.ended += by
+            owners = self.ended_by_owner
+        else:
+            return
+        owners[record.owner] += by
+        if not owners[record.owner]:
+            del owners[record.owner]
 
     def bring_forward(self, now: float, longest: float) -> int:
         """Make due the sequences whose acknowledgement is farther ahead than ``longest``. Returns how many."""
@@ -129,6 +139,24 @@ class MemoryRmd:
                 and owner in (None, record.owner)
             )
         return [identifier for _, identifier in idle[:limit]]
+
+    def ended_count(self, owner: str | None = None, since: float | None = None) -> int:
+        with self._tx.store.mutex:
+            if since is not None:
+                return sum(at >= since for at, _ in self._ended(owner))
+            return self._committed.ended if owner is None else self._committed.ended_by_owner[owner]
+
+    def ended(self, before: float, limit: int, owner: str | None = None) -> list[str]:
+        with self._tx.store.mutex:
+            idle = self._tx.store.invoker.idle
+            old = sorted((at, name) for at, name in self._ended(owner) if at < before and idle(name))
+        return [identifier for _, identifier in old[:limit]]
+
+    def _ended(self, owner: str | None) -> Iterator[tuple[float, str]]:
+        for record in self._committed.records.values():
+            at = record.machine.ended_at
+            if at is not None and record.create_message_id is not None and owner in (None, record.owner):
+                yield at, record.identifier
 
     def all(self) -> list[RmdRecord]:
         with self._tx.store.mutex:

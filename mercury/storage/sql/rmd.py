@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, bindparam, delete, func, select
+from sqlalchemy import and_, bindparam, delete, exists, func, or_, select
 
+from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Topic
 from mercury.storage.order import RMD
 from mercury.storage.records import RmdRecord
 from mercury.storage.sql.codec import rmd_record, rmd_values
 from mercury.storage.sql.dialects import chunks
-from mercury.storage.sql.schema import RMD_SEQUENCE
+from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE
 
 if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
@@ -25,6 +26,15 @@ TO_LOCK = (
     .with_for_update()
 )
 ONE = select(TABLE).where(TABLE.c.identifier == bindparam("identifier"))
+ENDED = and_(TABLE.c.ended_at.is_not(None), TABLE.c.create_message_id.is_not(None))
+#: Its buffer has something to do still.
+BUSY = or_(
+    exists().where(
+        INVOKER_BUFFER.c.sequence == TABLE.c.identifier,
+        or_(INVOKER_BUFFER.c.state != InvokerState.DONE.value, INVOKER_BUFFER.c.in_progress != ""),
+    ),
+    exists().where(INVOKER_MESSAGE.c.sequence == TABLE.c.identifier),
+)
 
 
 class SqlRmd:
@@ -93,6 +103,21 @@ class SqlRmd:
         if owner is not None:
             query = query.where(TABLE.c.owner == owner)
         rows = self._tx.read(query.order_by(TABLE.c.last_heard, TABLE.c.identifier).limit(limit))
+        return [row["identifier"] for row in rows]
+
+    def ended_count(self, owner: str | None = None, since: float | None = None) -> int:
+        query = select(func.count().label("ended")).select_from(TABLE).where(ENDED)
+        if owner is not None:
+            query = query.where(TABLE.c.owner == owner)
+        if since is not None:
+            query = query.where(TABLE.c.ended_at >= since)
+        return int(self._tx.read(query)[0]["ended"])
+
+    def ended(self, before: float, limit: int, owner: str | None = None) -> list[str]:
+        query = select(TABLE.c.identifier).where(ENDED, TABLE.c.ended_at < before, ~BUSY)
+        if owner is not None:
+            query = query.where(TABLE.c.owner == owner)
+        rows = self._tx.read(query.order_by(TABLE.c.ended_at, TABLE.c.identifier).limit(limit))
         return [row["identifier"] for row in rows]
 
     def all(self) -> list[RmdRecord]:

@@ -121,6 +121,13 @@ Index(
     sqlite_where=text("ended_at is null"),
 )
 Index(
+    "mercury_rmd_sequence_ended",
+    RMD_SEQUENCE.c.owner,
+    RMD_SEQUENCE.c.ended_at,
+    postgresql_where=text("ended_at is not null"),
+    sqlite_where=text("ended_at is not null"),
+)
+Index(
     "mercury_rmd_sequence_due",
     RMD_SEQUENCE.c.due,
     postgresql_where=text("due is not null"),

@@ -181,6 +181,14 @@ def upgrade(op: Operations) -> None:
         sqlite_where=sa.text("ended_at is null"),
     )
     op.create_index(
+        "mercury_rmd_sequence_ended",
+        "mercury_rmd_sequence",
+        ["owner", "ended_at"],
+        unique=False,
+        postgresql_where=sa.text("ended_at is not null"),
+        sqlite_where=sa.text("ended_at is not null"),
+    )
+    op.create_index(
         "mercury_rmd_sequence_due",
         "mercury_rmd_sequence",
         ["due"],

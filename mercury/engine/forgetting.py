@@ -1,0 +1,98 @@
+"""How many ended sequences of peers are remembered, and which of them are forgotten before their time.
+
+A peer makes and ends any number of sequences, each of which would be remembered for a day. Above a limit the oldest
+ones go, many at a time. That is safe: a late message of such a sequence is answered with UnknownSequence, and nothing
+is handled twice. A sequence whose messages wait for the application is never forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from mercury.engine.aftermath import save_rms
+from mercury.storage.records import RmdRecord, RmsRecord, SequenceKey
+
+if TYPE_CHECKING:
+    from mercury.engine.parts import Parts
+    from mercury.storage.api import Transaction
+
+#: Ended sequences that are forgotten in one transaction, so that few of those that make a sequence pay for it.
+TOGETHER = 100
+
+
+class Forgetting:
+    """What one batch of arrivals forgets."""
+
+    def __init__(self, parts: Parts, tx: Transaction, now: float) -> None:
+        self._settings = parts.settings
+        self._tx = tx
+        self._now = now
+        #: Whether there is no room, by owner; ``None`` = all together.
+        self._full: dict[str | None, bool] = {}
+        self._names: dict[str, None] = {}
+        self._responses: dict[SequenceKey, None] = {}
+
+    def look(self, owner: str, wanted: int) -> None:
+        """Find what has to be forgotten so that ``wanted`` new sequences of this owner can be made; to be locked.
+
+        The store is asked once for all that the batch makes.
+        """
+        limits: dict[str | None, int] = {None: self._settings.max_ended}
+        if owner:
+            limits[owner] = self._settings.max_ended_per_peer
+        for who, limit in limits.items():
+            if who not in self._full:
+                self._full[who] = self._is_full(who, limit, wanted)
+
+    def _is_full(self, owner: str | None, limit: int, wanted: int) -> bool:
+        rmd, before = self._tx.rmd, self._now - self._settings.remember_ended
+        if rmd.ended_count(owner) < limit:
+            return False
+        names = rmd.ended(before, max(TOGETHER, wanted), owner)
+        self._names |= dict.fromkeys(names)
+        # Those that wait for the application are older than that, and no reason to refuse.
+        return not names and rmd.ended_count(owner, before) >= limit
+
+    def refusal(self, owner: str) -> str | None:
+        """Why there is no room for one more sequence of this owner."""
+        if self._full.get(owner):
+            return "too many sequences of this peer have just ended; try again later"
+        if self._full.get(None):
+            return "too many sequences have just ended; try again later"
+        return None
+
+    def but(self, named: Collection[str]) -> list[str]:
+        """What is to be locked to be forgotten: nothing that the batch has to do with."""
+        for name in named:
+            self._names.pop(name, None)
+        return list(self._names)
+
+    def take(self, locked: dict[str, RmdRecord]) -> None:
+        """Forget what was locked for it: for the batch it is gone from now on.
+
+        Before the keys of the responses are locked: that is the order of locks.
+        """
+        gone = [locked.pop(name) for name in self._names if name in locked]
+        self._tx.invoker.expect(record.identifier for record in gone)
+        for record in gone:
+            buffer = self._tx.invoker.read(record.identifier)
+            channels = buffer.response_channels if buffer is not None else ()
+            self._responses |= dict.fromkeys(channel.key for channel in channels)
+            self._tx.invoker.delete(record.identifier)
+            self._tx.rmd.delete(record.identifier)
+
+    def keys(self) -> Collection[SequenceKey]:
+        """The keys of the responses to what is forgotten; to be locked."""
+        return self._responses
+
+    def save(self, records: Mapping[SequenceKey, Iterable[RmsRecord]]) -> None:
+        """Call the source worker: it forgets the ended sequences of the responses.
+
+        :param records: of the keys that are locked.
+        """
+        for key in self._responses:
+            for record in records[key]:
+                if record.ended_at is not None:
+                    record.due = self._now
+                    save_rms(self._tx, record)
