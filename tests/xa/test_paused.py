@@ -24,7 +24,7 @@ def test_stopped_before_its_decision_it_is_rolled_back_and_can_not_commit_any_mo
             assert places.state == ([], [], [])
             assert [outcome for _, outcome in places.decisions()] == ["abort"]
             stopped.go_on()
-            assert isinstance(stopped.error, TransientStorageError)
+            assert type(stopped.error) is TransientStorageError, "no name of the inside reaches an application"
             assert stopped.transaction is not None
             assert stopped.transaction.outcome.ending is Ending.ROLLED_BACK
         assert places.state == ([], [], [])
@@ -83,7 +83,7 @@ def test_declared_dead_it_can_not_decide_any_more_even_when_the_abort_row_is_for
             other.decisions.purge(clock)
             assert places.decisions() == []
             stopped.go_on()
-            assert isinstance(stopped.error, TransientStorageError)
+            assert type(stopped.error) is TransientStorageError, "no name of the inside reaches an application"
         assert places.state == ([], [], [])
         # Its next transaction goes by a new name.
         with coordinator.transaction() as tx:

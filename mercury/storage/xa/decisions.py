@@ -69,10 +69,6 @@ class IncarnationIsDead(TransientStorageError):
     """This process was given up for dead: it was stopped for long. Its next transaction begins under a new name."""
 
 
-class Aborted(TransientStorageError):
-    """Recovery has decided to roll the transaction back before the coordinator decided to commit it."""
-
-
 class DecisionLog:
     """The decisions of one store, in its own database or in a log of its own.
 
@@ -123,7 +119,7 @@ class DecisionLog:
     def decide(self, connection: Connection, decision: Decision) -> None:
         """Insert `commit` in the transaction of ``connection``, which decides by its commit.
 
-        :raises Aborted: it is decided otherwise already.
+        :raises TransientStorageError: recovery has decided before to roll it back.
         :raises IncarnationIsDead: this process may not decide any more.
         """
         incarnation = decision.gtrid.incarnation
@@ -136,7 +132,7 @@ class DecisionLog:
                     raise IncarnationIsDead(f"{decision.gtrid}: this process was given up for dead")
                 connection.execute(insert(DECISION).values(_values(decision)))
         except Conflict as error:
-            raise Aborted(f"{decision.gtrid} was rolled back by recovery meanwhile") from error
+            raise TransientStorageError(f"{decision.gtrid} was rolled back by recovery meanwhile") from error
 
     def arbitrate(self, decision: Decision) -> tuple[Decision, bool]:
         """Insert ``decision`` unless there is one, commit that, and read what is there now.

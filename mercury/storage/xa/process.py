@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from mercury.errors import TransientStorageError
 from mercury.storage.xa.decisions import DecisionLog, IncarnationIsDead
 from mercury.storage.xa.names import Gtrid
 
@@ -101,15 +102,15 @@ class Process:
     def run(self) -> Iterator[Gtrid]:
         with self._mutex:
             if self._incarnation is None:
-                raise IncarnationIsDead("this process was given up for dead; the same work may be done again")
+                raise TransientStorageError("this process was given up for dead; the same work may be done again")
             self._begun += 1
             gtrid = Gtrid(self._store, self._incarnation, self._begun)
             self._running.add(gtrid)
         try:
             yield gtrid
-        except IncarnationIsDead:
+        except IncarnationIsDead as error:
             self._given_up(gtrid.incarnation)
-            raise
+            raise TransientStorageError(str(error)) from error
         finally:
             with self._mutex:
                 self._running.discard(gtrid)
