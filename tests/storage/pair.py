@@ -60,6 +60,7 @@ class Side:
             listener=ErrorListener(Futures("test"), []),
             ids=self.ids,
             settings=replace(self.settings, limits=self.limits),
+            monotonic=lambda: 0.0,  # time stands still within a turn, so that no claim is asked for anew
         )
         self.engine.invocation.answer = self.parking.release
 
