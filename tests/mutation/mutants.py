@@ -142,9 +142,8 @@ SIMULATED = (
         (
             Change(
                 "mercury/engine/invocation.py",
-                "self._call_all(run, tx, now)\n            with self._parts.store.transaction() as tx:  # with",
-                "self._call_all(run, tx, now)\n                self._respond(tx, run, now)\n"
-                "            with self._parts.store.transaction() as tx:  # with",
+                "self._call_all(run, tx, now)\n            try:",
+                "self._call_all(run, tx, now)\n                self._respond(tx, run, now)\n            try:",
             ),
         ),
         seeds=range(2, 200, 27),

@@ -83,12 +83,13 @@ def test_a_running_process_rolls_back_what_a_dead_one_left(places: Places) -> No
 
 
 def test_a_process_that_gives_signs_of_life_is_left_alone_however_long_it_takes(places: Places) -> None:
-    """Beside one that recovers every few milliseconds."""
-    with running(places) as living, running(places) as other:
+    """Beside one that recovers every few milliseconds, for longer than the lease."""
+    # On a busy machine a thread may not run for a second: that is no reason to be given up here.
+    with running(places, lease=2.0) as living, running(places, lease=2.0) as other:
         assert living.coordinator is not None
         with paused(living.coordinator, "prepare") as stopped:
             eventually(lambda: (left := other.in_doubt()) is not None and len(left) > 0, "it is seen")
-            assert other.figures()["in_doubt_oldest"] > 0
+            eventually(lambda: (other.figures()["in_doubt_oldest"] or 0) > 2.5, "it takes longer than the lease")
             stopped.go_on()
             assert stopped.error is None
     assert places.state == ([1], [1], [])

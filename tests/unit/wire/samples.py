@@ -71,11 +71,11 @@ def soap(
 
 def refusal(data: bytes, content_type: str = "", soap_action: str | None = None, **options: object) -> Undecodable:
     """How ``data`` is refused; fails when it is not, or not at once."""
-    started = time.perf_counter()
+    started = time.thread_time()
     try:
         envelope = decode(data, content_type, soap_action, **options)  # type: ignore[arg-type]
     except Undecodable as error:
-        assert time.perf_counter() - started < 5
+        assert time.thread_time() - started < 5
         return error
     raise AssertionError(f"was accepted: {envelope}")
 

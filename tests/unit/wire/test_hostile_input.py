@@ -113,12 +113,12 @@ def test_what_is_too_much_is_refused_with_the_name_of_the_limit(name: str) -> No
 @pytest.mark.parametrize("name", ["attributes", "namespaces"])
 def test_too_many_attributes_are_refused_before_the_parser_has_read_them(name: str) -> None:
     data = TOO_MUCH[name][0]()
-    started = time.perf_counter()
+    started = time.thread_time()
     expat.ParserCreate("UTF-8", "}").Parse(data, True)
-    read = time.perf_counter() - started
-    started = time.perf_counter()
+    read = time.thread_time() - started
+    started = time.thread_time()
     refusal(data)
-    assert time.perf_counter() - started < read / 2
+    assert time.thread_time() - started < read / 2
 
 
 def test_header_blocks_are_counted_while_they_are_read() -> None:
@@ -271,9 +271,9 @@ ALLOWED: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("name", ALLOWED)
 def test_what_is_within_the_limits_is_read_in_time_and_space_like_its_size(name: str) -> None:
     data = ALLOWED[name]()
-    started = time.perf_counter()
+    started = time.thread_time()  # of this thread's CPU: a busy machine makes it no slower
     assert isinstance(decode(data, "").body, Payload)
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5
 
 
 def test_the_limits_hold_for_what_they_allow() -> None:
