@@ -57,7 +57,7 @@ class RuntimeSettings:
     #: Arrivals that one transaction takes at most.
     batch: int = 256
     #: One server gets 3/4 of them at most: with a response to fetch, so many requests are at the server at once.
-    senders: int = 64
+    senders: int = 32
     invokers: int = 4
     #: How often the workers look for work that no event announced.
     poll: float = 1.0
