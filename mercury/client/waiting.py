@@ -10,7 +10,7 @@ from mercury.engine.ids import Ids, RandomIds
 from mercury.errors import Conflict, MercuryError
 from mercury.statemachine.effects import Certainty
 from mercury.storage.api import Transaction
-from mercury.storage.letters import outbound_letter
+from mercury.storage.letters import PARKED, outbound_letter
 from mercury.storage.records import (
     Direction,
     InboundMessage,
@@ -26,7 +26,6 @@ log = logging.getLogger("mercury.client")
 
 #: How often a change is tried that a running process was quicker than.
 TRIES = 20
-PARKED = "parked by an operator"
 
 
 class NotPossible(MercuryError):

@@ -14,10 +14,8 @@ from mercury.statemachine import effects, events
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy
 from mercury.storage.api import Transaction
+from mercury.storage.letters import PARKED
 from mercury.storage.records import Channel, InboundKind, InboundMessage, InvokerRecord, OutboundMessage, RmdRecord
-
-#: Why messages died that an operator took out of the way.
-PARKED = "parked by an operator"
 
 
 @dataclass(slots=True)

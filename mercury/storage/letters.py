@@ -5,6 +5,9 @@ from __future__ import annotations
 from mercury.statemachine.effects import Certainty
 from mercury.storage.records import DeadLetter, Direction, OutboundMessage
 
+#: The reason of a dead letter that an operator took out of the way.
+PARKED = "parked by an operator"
+
 
 def outbound_letter(row: OutboundMessage, identifier: str, reason: str, certainty: Certainty, now: float) -> DeadLetter:
     """The dead letter of a message that was taken from the RMS buffer.

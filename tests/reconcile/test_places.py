@@ -93,6 +93,14 @@ class Between:
         with changed(log) as connection:
             connection.execute(sa.insert(DECISION).values(values))
 
+    def ids(self) -> dict[str, str]:
+        """The ids of both stores by their side, and one that is neither's."""
+        found = {"another": "another"}
+        for side, url in (("client", self.client_url), ("server", self.server_url)):
+            with changed(url) as connection:
+                found[side] = connection.execute(sa.text("select id from mercury_store")).scalar_one()
+        return found
+
     def places(self, correlations: list[str]) -> dict[str, Found]:
         with opened(self.client_url, self.server_url, responses=False) as places:
             return dict(places.of(correlations))
@@ -178,12 +186,9 @@ def test_what_is_nowhere_is_in_doubt_while_a_commit_of_the_server_is_not_finishe
 def test_what_is_nowhere_is_in_doubt_while_a_commit_in_the_decision_log_is_not_finished(
     between: Between, tmp_path: Path, side: str, branches: str, expected: Where | None
 ) -> None:
-    stores: dict[str, str] = {}
-    for name, url in (("client", between.client_url), ("server", between.server_url)):
-        with changed(url) as connection:
-            stores[name] = connection.execute(sa.text("select id from mercury_store")).scalar_one()
+    stores = between.ids()
     log = f"sqlite:///{tmp_path}/log.sqlite"
-    between.decided_in(log, f"mercury:{stores.get(side, 'another')}:i1.1", branches)
+    between.decided_in(log, f"mercury:{stores[side]}:i1.1", branches)
     logs = {"source_log": log, "destination_log": log}
     with opened(between.client_url, between.server_url, responses=False, **logs) as places:
         found = places.of(ORDER[:1]).get(ORDER[0])
@@ -202,10 +207,7 @@ def test_what_is_nowhere_is_in_doubt_while_a_commit_in_the_decision_log_is_not_f
 def test_what_is_nowhere_is_in_doubt_while_a_transaction_is_prepared_whose_decision_log_nobody_named(
     between: Between, postgres_database: Callable[..., str], side: str, branch: str, expected: Where | None
 ) -> None:
-    stores = {"another": "another"}
-    for name, url in (("client", between.client_url), ("server", between.server_url)):
-        with changed(url) as connection:
-            stores[name] = connection.execute(sa.text("select id from mercury_store")).scalar_one()
+    stores = between.ids()
     application = postgres_database()
     with (
         prepared_in(application, f"mercury:{stores[side]}:i1.1:{branch}"),
