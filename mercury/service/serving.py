@@ -23,6 +23,8 @@ from mercury.settings import HttpSettings
 
 #: Seconds to wait for a server to take connections.
 START_TIMEOUT = 10.0
+#: Seconds between two checks whether it has ended instead.
+CHECK_INTERVAL = 0.05
 
 MAX_PORT = 65535
 
@@ -150,16 +152,16 @@ class BackgroundServer:
 
         :raises ConfigurationError: the application does not start.
         """
-        self._server = server = server_for(app, settings, tls=self._tls)
+        taken = threading.Event()  # uvicorn calls itself started before the listener of TLS is there
+        self._server = server = server_for(app, settings, taken.set, self._tls)
         self._thread = threading.Thread(
             target=server.run, kwargs={"sockets": [self._listening.socket]}, name="mercury-http", daemon=True
         )
         self._thread.start()
         give_up = time.monotonic() + START_TIMEOUT
-        while not server.started:
+        while not taken.wait(CHECK_INTERVAL):
             if not self._thread.is_alive() or time.monotonic() > give_up:
                 raise ConfigurationError("the HTTP server did not start; its log says why")
-            time.sleep(0.005)
 
     def stop(self) -> None:
         """Stop in an orderly way and free the port."""

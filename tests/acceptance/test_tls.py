@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import ssl
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mercury import ConfigurationError, HttpRequest, Mercury, Peer, Service, Settings
 from mercury.engine.peers import Peers, TlsSettings
 from mercury.engine.transport import HttpTransport
+from mercury.service import serving
+from mercury.service.tls_listener import TlsListener
 from mercury.settings import HttpSettings
 from mercury.wire.envelope import HttpMessage
 from tests.acceptance.app import Note
@@ -180,6 +184,22 @@ def test_handshakes_count_for_the_connections_of_one_address(certificates: Path)
             return False
 
         eventually(taken, "another one is taken")
+
+
+def test_address_is_told_when_connections_over_tls_are_taken(
+    certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, early = threading.Event(), []
+
+    class Late(TlsListener):
+        def __init__(self, *arguments: Any) -> None:
+            early.append(told.wait(0.2))
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(serving, "TlsListener", Late)
+    with behind_tls(certificates):
+        told.set()
+    assert early == [False]
 
 
 @pytest.mark.parametrize("beginning", [b"", b"\x16\x03\x01"])
