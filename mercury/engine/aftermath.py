@@ -138,7 +138,7 @@ def _bury_outbound(tx: Transaction, parts: Parts, record: RmsRecord, failed: eff
     text = failed.reason.value + (f": {why}" if why else "")
     tx.after_commit(lambda: listener.sequence_failed(key.endpoint, key.name, text, len(letters)))
     if not letters or not _unfetched(record, failed):  # of these one line has said everything
-        log.error("the sequence failed: %s; %d messages are dead letters", text, len(letters), extra=_about(record))
+        log.error("the sequence failed: %r; %d messages are dead letters", text, len(letters), extra=_about(record))
 
 
 def _unfetched(record: RmsRecord, failed: effects.Failed) -> bool:
@@ -263,9 +263,9 @@ def _tell(tx: Transaction, parts: Parts, letters: list[DeadLetter]) -> None:
     for (sequence, reason, certainty), group in alike.items():
         about = {"sequence": sequence, "number": group[0].number, "message_id": group[0].message_id}
         if len(group) > 1:
-            log.error("%d dead letters: %s (%s)", len(group), reason, certainty.value, extra=about)
+            log.error("%d dead letters: %r (%s)", len(group), reason, certainty.value, extra=about)
         else:
-            log.error("dead letter: %s (%s)", reason, certainty.value, extra=about)
+            log.error("dead letter: %r (%s)", reason, certainty.value, extra=about)
 
     def tell() -> None:
         for letter in letters:

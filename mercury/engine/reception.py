@@ -86,7 +86,7 @@ class Reception:
                     batch.raise_rms(record, event)
                     batch.save()
         except Conflict as error:
-            log.info("what was accepted is said again: %s", error, extra={"endpoint": outgoing.url})
+            log.info("what was accepted is said again: %r", str(error), extra={"endpoint": outgoing.url})
         except StorageError as error:
             self._parts.outages.failed(error, f"what was accepted by {outgoing.url}")
 
@@ -172,7 +172,7 @@ class Reception:
 
     def _faulted(self, draft: Draft, fault: Fault, batch: Batch | None = None) -> Answer:
         about = {"message_id": draft.envelope.message_id, "sequence": fault.identifier}
-        log.info("answered with fault %s: %s", fault.code.value, fault.reason, extra=about)
+        log.info("answered with fault %s: %r", fault.code.value, fault.reason, extra=about)
         if draft.arrival.request is not None:
             return Answer(http=ACCEPTED)  # a fault about a reply has nowhere to go; the peer's repetition shows it
         acknowledgements = batch.final_acknowledgements(draft, fault) if batch is not None else ()
@@ -190,7 +190,7 @@ class Reception:
         return Answer(http=with_status(encode(envelope), fault_status(fault, draft.protocol.soap)))
 
     def _undecodable(self, arrival: Arrival, error: Undecodable) -> Answer:
-        log.info("not an envelope to act upon: %s", error, extra={"message_id": error.message_id})
+        log.info("not an envelope to act upon: %r", str(error), extra={"message_id": error.message_id})
         if arrival.request is not None:
             return Answer(http=ACCEPTED)
         return Answer(http=refuse_undecodable(error, self._parts.ids))

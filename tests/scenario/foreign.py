@@ -188,18 +188,19 @@ class Foreign:
         detail += more.pop("detail", "")
         status = int(more.pop("status", "500"))
         blame = more.pop("blame", "Sender")
+        reason = more.pop("reason", "so it is")
         name = code if ":" in code else f"r:{code}"
         if self.protocol.soap is SoapVersion.SOAP12:
             content = (
                 f"<s:Fault><s:Code><s:Value>s:{blame}</s:Value><s:Subcode><s:Value>{name}</s:Value></s:Subcode></s:Code>"
-                f'<s:Reason><s:Text xml:lang="en">so it is</s:Text></s:Reason><s:Detail>{detail}</s:Detail></s:Fault>'
+                f'<s:Reason><s:Text xml:lang="en">{reason}</s:Text></s:Reason><s:Detail>{detail}</s:Detail></s:Fault>'
             )
         else:
             blame = {"Sender": "Client", "Receiver": "Server"}[blame]
             headed = identifier is not None
             content = (
                 f"<s:Fault><faultcode>{f's:{blame}' if headed else name}</faultcode>"
-                f"<faultstring>so it is</faultstring>{'' if headed else f'<detail>{detail}</detail>'}</s:Fault>"
+                f"<faultstring>{reason}</faultstring>{'' if headed else f'<detail>{detail}</detail>'}</s:Fault>"
             )
             if headed:
                 headers += f"<r:SequenceFault><r:FaultCode>{name}</r:FaultCode>{detail}</r:SequenceFault>"

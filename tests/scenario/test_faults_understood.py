@@ -50,6 +50,17 @@ class Story:
             answer_to(self.client, http, purpose=purpose)
 
 
+def test_text_of_a_fault_that_ends_a_sequence_makes_up_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    story = Story().create()
+    fault = story.foreign.fault("UnknownSequence", "urn:theirs", reason="gone\n2026-01-01 INFO mercury: made up")
+    with caplog.at_level("DEBUG"):
+        story.fault(fault)
+        story.pair.turn()
+    said = [record.getMessage() for record in caplog.records if "made up" in record.getMessage()]
+    assert len(said) == 3, "the fault, the failure of the sequence, its dead letters"
+    assert not any("\n" in line for line in said)
+
+
 @HOW
 @PROTOCOLS
 def test_unknown_sequence_fails_it_and_what_is_not_acknowledged_is_in_doubt(protocol: Protocol, how: str) -> None:

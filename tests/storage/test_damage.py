@@ -93,7 +93,7 @@ def test_a_message_whose_channel_is_unreadable_is_put_aside_and_the_others_and_o
             assert (letter.message_id, letter.reason) == (receipts[spoilt].message_id, DAMAGED)
             assert (letter.certainty, letter.damaged) == (Certainty.NOT_DELIVERED, True)
     told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert told == [f"dead letter: {DAMAGED} (not delivered)"]
+    assert told == [f"dead letter: {DAMAGED!r} (not delivered)"]
 
 
 def test_a_message_whose_channel_is_unreadable_in_transmission_ends_its_sequence_and_is_told(
@@ -138,7 +138,7 @@ def test_an_altered_end_of_a_sequence_does_not_vanish(
             sender.close()
             eventually(lambda: shop.orders == [1, 2], "the sequence goes on")
             assert sender.wait(30).settled
-    assert f"dead letter: {DAMAGED} (not delivered)" in [record.getMessage() for record in caplog.records]
+    assert f"dead letter: {DAMAGED!r} (not delivered)" in [record.getMessage() for record in caplog.records]
 
 
 def spoil(url: str, column: str, value: str, where: str) -> None:
