@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from mercury.engine.aftermath import apply_rms_effects, save_rms, silence
 from mercury.engine.back_channel import stored_responses
+from mercury.engine.backlog import Backlog
 from mercury.engine.channels import fetched_channel
 from mercury.engine.destination import all_received, rows_for, save_rmd
 from mercury.engine.drafts import Draft
@@ -50,6 +51,7 @@ class Batch:
         self.now = now
         self.rmds: dict[str, RmdRecord] = {}
         self.forgetting = Forgetting(parts, tx, now)
+        self.backlog = Backlog(parts, tx)
         self._keys: dict[SequenceKey, list[RmsRecord]] = {}
         self._buffers: dict[str, InvokerRecord | None] = {}
         self._rows: list[InboundMessage] = []
@@ -257,6 +259,11 @@ class Batch:
         return self._open[owner] + sum(owner in (None, record.owner) for record in self._new_rmds)
 
     def add_row(self, row: InboundMessage) -> None:
+        self._rows.append(row)
+
+    def add_message(self, record: RmdRecord, row: InboundMessage) -> None:
+        """Put a message into the buffer of a locked sequence, which has changed by it already."""
+        self.backlog.take(record, row.size)
         self._rows.append(row)
 
     def add_rmd(self, record: RmdRecord, buffer: InvokerRecord) -> None:

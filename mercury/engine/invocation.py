@@ -19,7 +19,7 @@ from mercury.engine.call import Call, CallFailed, Unstorable
 from mercury.engine.destination import save_rmd
 from mercury.engine.exchange import Response, Step
 from mercury.engine.parts import Parts, PutOff
-from mercury.engine.repair import lost_rows
+from mercury.engine.repair import lost_bytes, lost_rows
 from mercury.engine.run import Run, consume_requests, lose_missing, parked_reason, relevant
 from mercury.errors import Conflict, DataError, StorageError, TransientStorageError
 from mercury.statemachine import events
@@ -187,6 +187,7 @@ class InvocationWorker:
             for number in missing:
                 log.error("message %d is gone: its row was damaged", number, extra={"sequence": sequence})
             run.consumed = missing
+            run.lost_bytes = lost_bytes(tx, run)
             self._finish(tx, run, now)
         return 1
 
@@ -331,7 +332,11 @@ class InvocationWorker:
         passed = [*run.consumed, *(number for number, _ in run.dropped)]
         if run.policy.acknowledge_at is AcknowledgeAt.DELIVERY and passed:
             self._acknowledge(tx, run, passed, now)
-        self._bury_dropped(tx, run, now)
+        rows = self._bury_dropped(tx, run, now) | {message.number: message for message in run.messages}
+        gone = [rows[number] for number in set(passed) if number in rows]
+        if any(message.damaged for message in gone):
+            run.lost_bytes = lost_bytes(tx, run)
+        run.count_bytes(gone)
         self._note_failure(run, now)
         tx.invoker.mark(record, consumed=passed, markers=run.markers)
         consume_requests(tx, run)
@@ -355,7 +360,8 @@ class InvocationWorker:
             )
             tx.rms.append(end)
 
-    def _bury_dropped(self, tx: Transaction, run: Run, now: float) -> None:
+    def _bury_dropped(self, tx: Transaction, run: Run, now: float) -> dict[int, InboundMessage]:
+        """Returns the rows of what was dropped, by number."""
         rows = tx.invoker.messages(run.record.sequence, [number for number, _ in run.dropped])
         for number, reason in run.dropped:
             if number not in rows or not rows[number].action:
@@ -365,6 +371,7 @@ class InvocationWorker:
                 bury_inbound(tx, self._parts, run.record.service, [rows[number]], reason, now, disowned=True)
             else:
                 self._drop(tx, run, rows[number], reason, now)
+        return rows
 
     def _never_again(self, tx: Transaction, run: Run, message: InboundMessage) -> bool:
         """Whether what is discarded is a response that its source has no way to send again (RM-TRM-05)."""

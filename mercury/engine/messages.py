@@ -11,9 +11,10 @@ from mercury.engine.exchange import Waiting
 from mercury.engine.replies import answers, taken_alone
 from mercury.statemachine import effects, events
 from mercury.statemachine.faults import Fault, FaultCode
-from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, IncompleteSequenceBehavior, SequenceHeader
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, SequenceHeader
 from mercury.statemachine.protocol import RmVersion
-from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord
+from mercury.storage.records import InboundMessage, OutboundMessage, RmdRecord
+from mercury.storage.sizes import inbound_size
 from mercury.wire import ns
 from mercury.wire.envelope import Payload
 from mercury.wire.ns import RmMessage
@@ -106,25 +107,20 @@ def _refusal(batch: Batch, draft: Draft, record: RmdRecord, header: SequenceHead
             if no_way is not None:
                 return no_way
     buffer = batch.buffer(record.identifier)
-    if buffer is None or _moves_the_rest(record, buffer, header.message_number):
+    if buffer is None:
         return None
-    waiting = record.machine.received.count - buffer.machine.passed.count
-    if waiting >= application.policy(record.service).max_backlog:
-        return Fault(
-            code=FaultCode.RECEIVER,
-            reason="Too many messages wait for the application; send it again later.",
-            sender=False,
-            identifier=record.identifier,
-            busy=True,
-        )
-    return None
-
-
-def _moves_the_rest(record: RmdRecord, buffer: InvokerRecord, number: int) -> bool:
-    """What everything else waits for is taken whatever waits, or nothing would ever move again."""
-    if buffer.machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
-        return number == record.machine.received.first_missing()  # nothing moves before all of it is here
-    return number == buffer.machine.next
+    names = (envelope.message_id, envelope.action, body.name, envelope.relates_to)
+    size = inbound_size(body.xml, envelope.headers, (envelope.reply_to, envelope.fault_to), names)
+    full = batch.backlog.refusal(record, buffer, header.message_number, size)
+    if full is None:
+        return None
+    return Fault(
+        code=FaultCode.RECEIVER,
+        reason=f"{full}; send it again later.",
+        sender=False,
+        identifier=record.identifier,
+        busy=True,
+    )
 
 
 def _no_way_back(batch: Batch, draft: Draft, record: RmdRecord) -> Fault | None:
@@ -153,9 +149,12 @@ def _accept(batch: Batch, draft: Draft, record: RmdRecord, body: Payload, number
     if row is not None and not answers(batch, draft, row, record):
         row = None
     if row is not None and record.machine.received.first_missing() < number and taken_alone(batch, draft, row, body):
-        batch.add_row(InboundMessage(sequence=record.identifier, number=number, last=last, received_at=batch.now))
+        batch.add_message(
+            record, InboundMessage(sequence=record.identifier, number=number, last=last, received_at=batch.now)
+        )
         return
-    batch.add_row(
+    batch.add_message(
+        record,
         InboundMessage(
             sequence=record.identifier,
             number=number,
@@ -171,7 +170,7 @@ def _accept(batch: Batch, draft: Draft, record: RmdRecord, body: Payload, number
             fault_to=envelope.fault_to,
             received_at=batch.now,
             correlation=row.correlation if row is not None else None,
-        )
+        ),
     )
     if row is None or envelope.relates_to is None:
         return

@@ -41,6 +41,10 @@ class EngineSettings:
     max_ended_per_peer: int = 2_000
     #: An ended sequence is remembered for so long at least; above a limit CreateSequence is refused as busy meanwhile.
     remember_ended: float = 60.0
+    #: Bytes of received messages that may wait for the application; above it what is not next is refused as busy.
+    max_backlog_bytes: int = 4 * 1024**3
+    #: The same for the messages of one peer.
+    max_backlog_bytes_per_peer: int = 512 * 1024**2
     #: Messages of one key that may wait to be acknowledged; above it `send` raises `Overloaded`.
     max_outbound_backlog: int = 1_000_000
     #: Rows that get a number in one transaction.
@@ -65,7 +69,8 @@ class EngineSettings:
     def __post_init__(self) -> None:
         at_least(1, max_sequences=self.max_sequences, max_sequences_per_peer=self.max_sequences_per_peer)
         at_least(1, max_ended=self.max_ended, max_ended_per_peer=self.max_ended_per_peer)
-        at_least(1, max_outbound_backlog=self.max_outbound_backlog)
+        at_least(1, max_outbound_backlog=self.max_outbound_backlog, max_backlog_bytes=self.max_backlog_bytes)
+        at_least(1, max_backlog_bytes_per_peer=self.max_backlog_bytes_per_peer)
         at_least(1, number_batch=self.number_batch, invoke_batch=self.invoke_batch, sequence_batch=self.sequence_batch)
         at_least(1, replies_kept=self.replies_kept, max_response_addresses=self.max_response_addresses)
         above(0, lease=self.lease, integrity_interval=self.integrity_interval)

@@ -15,11 +15,16 @@ from mercury.storage.records import RmdRecord
 if TYPE_CHECKING:
     from mercury.engine.batch import Batch
 
+#: Sequences that end together when many bytes wait.
+TOGETHER = 100
+
 
 def idle_sequences(batch: Batch, owner: str, wanted: int) -> Iterator[str]:
     """The sequences that may have to end so that ``wanted`` new ones of this owner can be made; to be locked."""
     settings = batch.parts.settings
     before = batch.now - settings.idle_sequence
+    for whose in batch.backlog.crowded_by(owner):
+        yield from batch.tx.rmd.idle(before, TOGETHER, whose, waiting=True)
     if owner and batch.open_sequences(owner) + wanted > settings.max_sequences_per_peer:
         yield from batch.tx.rmd.idle(before, wanted, owner)
     if batch.open_sequences() + wanted > settings.max_sequences:
@@ -35,6 +40,11 @@ def make_room(batch: Batch, owner: str) -> str | None:
     full = batch.forgetting.refusal(owner)
     if full is not None:
         return full
+    for whose in batch.backlog.crowded_by(owner):
+        _end_those_that_wait(batch, whose)
+    full = batch.backlog.no_new_sequence(owner)
+    if full is not None:
+        return f"{full[0].lower()}{full[1:]}; try again later"
     if owner and not _fits(batch, batch.open_sequences(owner), settings.max_sequences_per_peer, owner):
         return "too many sequences of this peer are open; try again later"
     if not _fits(batch, batch.open_sequences(), settings.max_sequences, None):
@@ -49,11 +59,24 @@ def _fits(batch: Batch, open_now: int, limit: int, owner: str | None) -> bool:
             return True
         if not _ends(record, before, owner):
             continue
-        if record.machine.expires_at is None or record.machine.expires_at > batch.now:
-            record.machine.expires_at = batch.now
-            batch.change_rmd(record)
+        _end(batch, record)
         open_now -= 1
     return open_now < limit
+
+
+def _end_those_that_wait(batch: Batch, owner: str | None) -> None:
+    """End idle sequences with messages that wait: what lies behind a gap that nobody fills makes room by it."""
+    before = batch.now - batch.parts.settings.idle_sequence
+    for record in batch.rmds.values():
+        buffer = batch.buffer(record.identifier) if _ends(record, before, owner) else None
+        if buffer is not None and record.received_bytes > buffer.consumed_bytes:
+            _end(batch, record)
+
+
+def _end(batch: Batch, record: RmdRecord) -> None:
+    if record.machine.expires_at is None or record.machine.expires_at > batch.now:
+        record.machine.expires_at = batch.now
+        batch.change_rmd(record)
 
 
 def _ends(record: RmdRecord, before: float, owner: str | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count, takewhile
 
+from mercury.engine.run import Run
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage.api import Transaction
 from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord
@@ -35,6 +36,19 @@ def lost_rows(
     else:
         missing = [number for low, high in received for gap in here.gaps(low, high) for number in range(*_span(gap))]
     return astray, missing
+
+
+def lost_bytes(tx: Transaction, run: Run) -> int:
+    """Bytes that wait here by the counters, and that no row has: what was lost or altered must not count for ever.
+
+    Negative when rows have more than they had. Reads the whole buffer, after `Run.request` was read.
+    """
+    request, sequence = run.request, run.record.sequence
+    if request is None:
+        return 0
+    numbers = (number for number in tx.invoker.numbers(sequence).numbers() if number in request.machine.received)
+    rows = tx.invoker.messages(sequence, list(numbers))
+    return request.received_bytes - run.left_before - sum(row.size for row in rows.values())
 
 
 def _span(gap: tuple[int, int]) -> tuple[int, int]:

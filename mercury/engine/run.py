@@ -39,6 +39,17 @@ class Run:
     silent: bool = False
     #: Whether it may have been handled.
     certainty: effects.Certainty = effects.Certainty.NOT_DELIVERED
+    #: Bytes of rows that were lost or altered: nobody can say of which message.
+    lost_bytes: int = 0
+    #: What had left the buffer before, in bytes.
+    left_before: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left_before = self.record.consumed_bytes
+
+    def count_bytes(self, gone: Iterable[InboundMessage]) -> None:
+        """These rows leave the buffer, by what is saved now; of an attempt that was rolled back nothing counts."""
+        self.record.consumed_bytes = self.left_before + self.lost_bytes + sum(message.size for message in gone)
 
     def drop(self, asked: Iterable[effects.Dropped]) -> None:
         self.dropped += ((number, effect.reason) for effect in asked for number in effect.numbers)
@@ -52,6 +63,7 @@ class Run:
     def begun(self) -> None:
         """AtMostOnce: the transaction that comes before the calls is committed."""
         self.record.version += 1
+        self.left_before = self.record.consumed_bytes
         self.dropped, self.markers = [], []
 
     def forget(self) -> None:

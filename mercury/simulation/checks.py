@@ -152,7 +152,17 @@ class Checks:
             if certainty is Certainty.NOT_DELIVERED and xml in arrived:
                 self.violated(f"{name} was delivered, and its dead letter says that it was not")
 
+    def bytes_counted(self, node: Seen) -> None:
+        """The counters of what waits for the application agree with the rows: else a buffer is full for ever."""
+        received = {record.identifier: record.received_bytes for record in node.store.destinations()}
+        for buffer, _ in node.store.buffers():
+            if buffer.sequence in received:
+                counted, rows = received[buffer.sequence] - buffer.consumed_bytes, node.store.bytes_in(buffer.sequence)
+                if counted != rows:
+                    self.violated(f"{node.host}: {counted} bytes of {buffer.sequence} wait, but its rows have {rows}")
+
     def everything_ended(self, node: Seen) -> None:
+        self.bytes_counted(node)
         if self._variation.gives_up:
             return  # nobody tells a destination of the end of a sequence that failed
         for record in node.store.destinations():

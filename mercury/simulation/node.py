@@ -169,7 +169,14 @@ class Node:
             application=application.registry,
             listener=application,
             ids=SeededIds(self._chance),
-            settings=EngineSettings(addresses=AddressPolicy(("*",)), lease=LEASE, number_batch=7, invoke_batch=5),
+            settings=EngineSettings(
+                addresses=AddressPolicy(("*",)),
+                lease=LEASE,
+                number_batch=7,
+                invoke_batch=5,
+                max_backlog_bytes_per_peer=self._scenario.max_backlog_bytes_per_peer,
+                max_backlog_bytes=self._scenario.max_backlog_bytes,
+            ),
             monotonic=lambda: self._world.now,
         )
         workers: dict[Topic, Worker] = {

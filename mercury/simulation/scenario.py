@@ -83,6 +83,9 @@ class Scenario:
     #: Chance that several arrivals wait together for one commit.
     batching: float
     back_channel_wait: float
+    #: Bytes of one peer's messages, and of all, that may wait for the application of a node.
+    max_backlog_bytes_per_peer: int = 512 * 1024**2
+    max_backlog_bytes: int = 4 * 1024**3
     variation: Variation = Variation.NONE
     lines: list[str] = field(default_factory=list)
 
@@ -114,6 +117,11 @@ def scenario_of(seed: int, *, messages: int = 100, statements: bool = False) -> 
     variation = variation_of(seed)
     options = Random(-seed - 2)  # noqa: S311  of their own: the rest of a seed is as in the default world
     flows = tuple(varied_flow(variation, flow, options) for flow in _flows(chance, nodes, messages))
+    bounds = Random(-seed - 3)  # noqa: S311  likewise
+    destination = replace(
+        varied_destination(variation, _destination(chance), options),
+        max_backlog_bytes=bounds.choice((1_000, 10_000, 64 * 1024**2)),
+    )
     return Scenario(
         seed=seed,
         nodes=nodes,
@@ -121,9 +129,11 @@ def scenario_of(seed: int, *, messages: int = 100, statements: bool = False) -> 
         flows=flows,
         network=network,
         node=faults if not quiet else NodeFaults(),
-        destination=varied_destination(variation, _destination(chance), options),
+        destination=destination,
         batching=chance.choice((0.0, 0.3, 0.8)),
         back_channel_wait=chance.choice((0.0, 0.05, 1.0)),
+        max_backlog_bytes_per_peer=bounds.choice((3_000, 30_000, 512 * 1024**2)),
+        max_backlog_bytes=bounds.choice((5_000, 4 * 1024**3)),
     )
 
 

@@ -38,6 +38,9 @@ class NodeStore(Protocol):
     def buffers(self) -> Iterable[tuple[InvokerRecord, int]]:
         """Each with the number of messages in it."""
 
+    def bytes_in(self, sequence: str) -> int:
+        """What the messages in a buffer take, row by row."""
+
     def sources(self) -> Iterable[RmsRecord]: ...
 
     def rows(self) -> list[str]:
@@ -78,6 +81,9 @@ class MemoryNodeStore:
 
     def buffers(self) -> Iterable[tuple[InvokerRecord, int]]:
         return [(buffer.record, len(buffer.rows)) for buffer in self._store.invoker.buffers.values()]
+
+    def bytes_in(self, sequence: str) -> int:
+        return sum(row.size for row in self._store.invoker.buffers[sequence].rows.values())
 
     def sources(self) -> Iterable[RmsRecord]:
         return [record for data in self._store.rms.keys.values() for record in data.records]
@@ -154,6 +160,11 @@ class SqliteNodeStore:
     def buffers(self) -> Iterable[tuple[InvokerRecord, int]]:
         with self._eye.transaction() as tx:
             return [(record, tx.invoker.numbers(record.sequence).count) for record in tx.invoker.all()]
+
+    def bytes_in(self, sequence: str) -> int:
+        with self._eye.transaction() as tx:
+            rows = tx.invoker.messages(sequence, list(tx.invoker.numbers(sequence).numbers()))
+        return sum(row.size for row in rows.values())
 
     def sources(self) -> Iterable[RmsRecord]:
         with self._eye.transaction() as tx:

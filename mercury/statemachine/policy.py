@@ -67,6 +67,8 @@ class DestinationPolicy:
     max_ranges: int = 512
     #: Messages of one sequence that wait for the application; above it new ones are refused until there is room.
     max_backlog: int = 10_000
+    #: The same in bytes. The message that the others wait for is taken whatever waits.
+    max_backlog_bytes: int = 64 * 1024 * 1024
     #: What is left when a sequence ends with a gap; ``None`` = DiscardFollowingFirstGap where nothing is delivered
     #: past a gap (in order, not at most once), else NoDiscard. What is discarded then must not have been delivered.
     #: Other peers than Mercury are told only what is set here: some break at anything but NoDiscard (LIVE-04).
@@ -79,7 +81,8 @@ class DestinationPolicy:
 
     def __post_init__(self) -> None:
         at_least(1, acknowledge_every=self.acknowledge_every, max_ranges=self.max_ranges)
-        at_least(1, max_backlog=self.max_backlog, max_attempts=self.max_attempts)
+        at_least(1, max_backlog=self.max_backlog, max_backlog_bytes=self.max_backlog_bytes)
+        at_least(1, max_attempts=self.max_attempts)
         at_least(0, acknowledgement_interval=self.acknowledgement_interval, tombstone=self.tombstone)
         above(0, inactivity_timeout=self.inactivity_timeout, max_expires=self.max_expires)
         above(0, unused_timeout=self.unused_timeout)

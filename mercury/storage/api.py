@@ -27,7 +27,7 @@ from mercury.storage.records import (
     RmsRecord,
     SequenceKey,
 )
-from mercury.storage.upkeep import DeadLetterManager, EndedSequences, Sweeper, WatchedBuffer, WatchedRows
+from mercury.storage.upkeep import DeadLetterManager, EndedSequences, OpenSequences, Sweeper, WatchedBuffer, WatchedRows
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -110,7 +110,7 @@ class LockOrderError(AssertionError):
     """Rows were locked against the order: a defect of Mercury, found before it can deadlock."""
 
 
-class RMDSequenceManager(EndedSequences, Protocol):
+class RMDSequenceManager(EndedSequences, OpenSequences, Protocol):
     """Sequences at their destination."""
 
     def lock(self, identifiers: Iterable[str]) -> dict[str, RmdRecord]:
@@ -136,9 +136,6 @@ class RMDSequenceManager(EndedSequences, Protocol):
 
     def open_count(self, owner: str | None = None) -> int:
         """How many sequences are not tombstones: all, or those of one owner (`RmdRecord.owner`)."""
-
-    def idle(self, heard_before: float, limit: int, owner: str | None = None) -> list[str]:
-        """Sequences made by peers (or one owner), no tombstones, last heard of before that; the oldest first."""
 
     def all(self) -> list[RmdRecord]:
         """All, as committed."""

@@ -9,7 +9,6 @@ import enum
 import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeVar
 
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.invoker import InvokerBuffer
@@ -19,16 +18,8 @@ from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
 from mercury.storage.callers import create_key, network_of
-
-T = TypeVar("T")
-
-
-def shallow(value: T) -> T:
-    """A second object with the same attributes. Records are copied at every read, so this is kept cheap."""
-    own = object.__new__(type(value))
-    own.__dict__ = value.__dict__.copy()
-    return own
-
+from mercury.storage.copies import shallow
+from mercury.storage.sizes import inbound_size
 
 @dataclass(frozen=True, slots=True, order=True)
 class SequenceKey:
@@ -224,6 +215,8 @@ class RmdRecord:
     #: Acknowledgements that could not be delivered in a row.
     ack_failures: int = 0
     due: float | None = None
+    #: Bytes of all messages that were put into its buffer; see `InboundMessage.size`.
+    received_bytes: int = 0
 
     @property
     def identifier(self) -> str:
@@ -273,6 +266,8 @@ class InvokerRecord:
     #: Where responses to this sequence's requests went; they end with it. Of a sequence of responses: where the
     #: requests went.
     response_channels: tuple[Channel, ...] = ()
+    #: Bytes of all messages that have left it: what is missing to its sequence's `received_bytes` waits here.
+    consumed_bytes: int = 0
 
     def copy(self) -> InvokerRecord:
         own = shallow(self)
@@ -317,6 +312,12 @@ class InboundMessage:
     position: int = 0
     #: What the store gave back is not what was stored: it must not be delivered.
     damaged: bool = False
+
+    @property
+    def size(self) -> int:
+        """What it takes in a store, in bytes: see `inbound_size`."""
+        names = (self.message_id, self.action, self.element, self.relates_to)
+        return inbound_size(self.payload, self.headers, (self.reply_to, self.fault_to), names)
 
 
 class Direction(enum.Enum):

@@ -63,6 +63,24 @@ class EndedSequences(Protocol):
         """Those (or one owner's) that ended before that and whose buffer has nothing left to do; the oldest first."""
 
 
+class OpenSequences(Protocol):
+    """Which open sequences of peers may have to end, and what waits for the application behind all, open or not."""
+
+    def idle(
+        self, heard_before: float, limit: int, owner: str | None = None, *, waiting: bool = False
+    ) -> list[str]:
+        """Sequences made by peers (or one owner), no tombstones, last heard of before that; the oldest first.
+
+        :param waiting: only those with messages that wait for the application.
+        """
+
+    def waiting_bytes(self, owner: str) -> tuple[int, int]:
+        """Bytes (`InboundMessage.size`) that wait of one owner (`RmdRecord.owner`), and of all; as committed.
+
+        Ended sequences count too. Of a sequence whose buffer or record is gone nothing counts. Reads all sequences: not for every message.
+        """
+
+
 class WatchedRows(Protocol):
     """What is watched of the messages that were handed over."""
 

@@ -216,6 +216,7 @@ FULL_RMD = RmdRecord(
     offered="urn:uuid:offered",
     offered_to="http://server.example/täg",
     ack_failures=2,
+    received_bytes=2**40 + 1,
     due=NOW + 5.25,
 )
 
@@ -238,6 +239,7 @@ FULL_BUFFER = InvokerRecord(
     last_error=TEXT,
     follows="urn:uuid:before",
     response_channels=(FULL_CHANNEL, CHANNEL),
+    consumed_bytes=2**40,
     parked=9,
 )
 

@@ -199,6 +199,74 @@ def test_idle_sequences_are_found_the_oldest_first(store: StorageManager) -> Non
         assert tx.rmd.idle(NOW - 5, 10, "192.0.2.0") == ["urn:2", "urn:0"]
 
 
+# --- what waits behind them, in bytes ---------------------------------------------------------------------------------
+
+
+def insert_with_bytes(store: StorageManager, *waiting: tuple[str, str, int]) -> None:
+    """Sequences with the address that made them, and bytes that wait behind each."""
+    for identifier, peer, size in waiting:
+        record = rmd_record(identifier, create_message_id=f"create {identifier}", peer=peer, received_bytes=1000 + size)
+        insert(store, record)
+        with store.transaction() as tx:
+            tx.invoker.insert(buffer(identifier, consumed_bytes=1000))
+
+
+def waiting_bytes(store: StorageManager, owner: str = "192.0.2.1") -> tuple[int, int]:
+    with store.transaction() as tx:
+        return tx.rmd.waiting_bytes(owner)
+
+
+def test_bytes_that_wait_are_summed_for_one_owner_and_for_all(store: StorageManager) -> None:
+    assert waiting_bytes(store) == (0, 0)
+    insert_with_bytes(store, ("urn:a", "192.0.2.1", 2**40), ("urn:b", "192.0.2.1", 20), ("urn:c", "192.0.2.2", 300))
+    assert waiting_bytes(store) == (2**40 + 20, 2**40 + 320)
+    assert waiting_bytes(store, "192.0.2.2") == (300, 2**40 + 320)
+    assert waiting_bytes(store, "192.0.2.3") == (0, 2**40 + 320)
+
+
+def test_bytes_that_wait_behind_an_ended_sequence_count_and_those_of_a_forgotten_one_do_not(
+    store: StorageManager,
+) -> None:
+    insert_with_bytes(store, ("urn:a", "192.0.2.1", 1), ("urn:b", "192.0.2.1", 20), ("urn:c", "192.0.2.1", 300))
+    with store.transaction() as tx:
+        records = tx.rmd.lock(["urn:a", "urn:b", "urn:c"])
+        records["urn:a"].machine.ended_at = NOW
+        tx.rmd.save(records["urn:a"])
+        tx.invoker.delete("urn:b")
+        tx.rmd.delete("urn:c")
+    assert waiting_bytes(store) == (1, 1)
+
+
+def test_bytes_wait_from_what_is_received_until_it_has_left_the_buffer_and_are_never_less_than_none(
+    store: StorageManager,
+) -> None:
+    insert_with_bytes(store, ("urn:a", "192.0.2.1", 0), ("urn:b", "192.0.2.1", 5))
+    with store.transaction() as tx:
+        record = tx.rmd.lock(["urn:a"])["urn:a"]
+        record.received_bytes += 70
+        tx.rmd.save(record)
+    assert waiting_bytes(store) == (75, 75)
+    for left, waits in ((60, 15), (99, 5)):
+        with store.transaction() as tx:
+            kept = tx.invoker.read("urn:a")
+            assert kept is not None
+            kept.consumed_bytes = 1000 + left
+            tx.invoker.mark(kept, consumed=[])
+        assert waiting_bytes(store) == (waits, waits)
+
+
+def test_idle_sequences_with_something_that_waits_are_found_the_oldest_first(store: StorageManager) -> None:
+    insert_with_bytes(store, ("urn:a", "192.0.2.1", 0), ("urn:b", "192.0.2.1", 20), ("urn:c", "192.0.2.2", 300))
+    with store.transaction() as tx:
+        for ago, record in enumerate(tx.rmd.lock(["urn:a", "urn:b", "urn:c"]).values()):
+            record.machine.last_heard = NOW - 10 - ago
+            tx.rmd.save(record)
+    with store.transaction() as tx:
+        assert tx.rmd.idle(NOW - 5, 10, waiting=True) == ["urn:c", "urn:b"]
+        assert tx.rmd.idle(NOW - 5, 1, waiting=True) == ["urn:c"]
+        assert tx.rmd.idle(NOW - 5, 10, "192.0.2.1", waiting=True) == ["urn:b"]
+
+
 # --- what has ended ---------------------------------------------------------------------------------------------------
 
 

@@ -223,6 +223,8 @@ def test_a_message_that_was_altered_before_its_handler_saw_it_is_not_delivered_a
         eventually(lambda: shop.handled[2:] == [(4, more.message_id)], "what comes later is handled")
         sender.terminate()
         eventually(lambda: all(status.waiting == 0 for status in server.sequences()), "nothing is left")
+        with server.transaction() as tx:
+            assert tx.rmd.waiting_bytes("")[1] == 0, "nor does anything of it count as waiting"
 
 
 def test_a_dead_letter_that_was_altered_does_not_live_again(sql_url: str) -> None:

@@ -12,7 +12,8 @@ from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.tables import InvokerState
 from mercury.storage import order
 from mercury.storage.api import Topic
-from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord, shallow
+from mercury.storage.copies import shallow
+from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
 
 if TYPE_CHECKING:
     from mercury.storage.memory.store import MemoryTransaction

@@ -127,7 +127,9 @@ class MemoryRmd:
         with self._tx.store.mutex:
             return self._committed.open if owner is None else self._committed.open_by_owner[owner]
 
-    def idle(self, heard_before: float, limit: int, owner: str | None = None) -> list[str]:
+    def idle(
+        self, heard_before: float, limit: int, owner: str | None = None, *, waiting: bool = False
+    ) -> list[str]:
         with self._tx.store.mutex:
             records = self._committed.records.values()
             idle = sorted(
@@ -137,6 +139,7 @@ class MemoryRmd:
                 and not record.machine.tombstone
                 and record.machine.last_heard < heard_before
                 and owner in (None, record.owner)
+                and (not waiting or self._waiting(record) > 0)
             )
         return [identifier for _, identifier in idle[:limit]]
 
@@ -157,6 +160,19 @@ class MemoryRmd:
             at = record.machine.ended_at
             if at is not None and record.create_message_id is not None and owner in (None, record.owner):
                 yield at, record.identifier
+
+    def waiting_bytes(self, owner: str) -> tuple[int, int]:
+        own = every = 0
+        with self._tx.store.mutex:
+            for record in self._committed.records.values():
+                waiting = max(0, self._waiting(record))
+                every += waiting
+                own += waiting if record.owner == owner else 0
+        return own, every
+
+    def _waiting(self, record: RmdRecord) -> int:
+        buffer = self._tx.store.invoker.buffers.get(record.identifier)
+        return record.received_bytes - buffer.record.consumed_bytes if buffer is not None else 0
 
     def all(self) -> list[RmdRecord]:
         with self._tx.store.mutex:

@@ -88,6 +88,7 @@ def rmd_values(record: RmdRecord) -> Values:
         "create_key": record.create_key,
         "ack_failures": record.ack_failures,
         "due": record.due,
+        "received_bytes": record.received_bytes,
     }
 
 
@@ -122,6 +123,7 @@ def rmd_record(row: Row) -> RmdRecord:
         offered_to=row["offered_to"],
         ack_failures=row["ack_failures"],
         due=row["due"],
+        received_bytes=row["received_bytes"],
     )
 
 
@@ -149,6 +151,7 @@ def invoker_values(record: InvokerRecord) -> Values:
         "last_error": record.last_error,
         "follows": record.follows,
         "response_channels": write_channels(record.response_channels),
+        "consumed_bytes": record.consumed_bytes,
     }
 
 
@@ -181,6 +184,7 @@ def invoker_record(row: Row) -> InvokerRecord:
         last_error=row["last_error"],
         follows=row["follows"],
         response_channels=read_channels(row["response_channels"]),
+        consumed_bytes=row["consumed_bytes"],
     )
 
 

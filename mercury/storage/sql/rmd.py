@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, bindparam, delete, exists, func, or_, select
+from sqlalchemy import and_, bindparam, case, delete, exists, func, or_, select
 
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Topic
@@ -34,6 +34,18 @@ BUSY = or_(
         or_(INVOKER_BUFFER.c.state != InvokerState.DONE.value, INVOKER_BUFFER.c.in_progress != ""),
     ),
     exists().where(INVOKER_MESSAGE.c.sequence == TABLE.c.identifier),
+)
+#: What waits behind each sequence of which something waits.
+OF_BUFFER = and_(INVOKER_BUFFER.c.sequence == TABLE.c.identifier, INVOKER_BUFFER.c.consumed_bytes < TABLE.c.received_bytes)
+BEHIND = (
+    select(TABLE.c.owner, (TABLE.c.received_bytes - INVOKER_BUFFER.c.consumed_bytes).label("waiting"))
+    .join_from(TABLE, INVOKER_BUFFER, OF_BUFFER)
+    .subquery()
+)
+HOLDS = exists().where(OF_BUFFER)
+WAITING_BYTES = select(
+    func.coalesce(func.sum(case((BEHIND.c.owner == bindparam("owner"), BEHIND.c.waiting), else_=0)), 0).label("own"),
+    func.coalesce(func.sum(BEHIND.c.waiting), 0).label("every"),
 )
 
 
@@ -97,11 +109,15 @@ class SqlRmd:
         rows = self._tx.read(query if owner is None else query.where(TABLE.c.owner == owner))
         return int(rows[0]["open"])
 
-    def idle(self, heard_before: float, limit: int, owner: str | None = None) -> list[str]:
+    def idle(
+        self, heard_before: float, limit: int, owner: str | None = None, *, waiting: bool = False
+    ) -> list[str]:
         made_by_peers = and_(TABLE.c.ended_at.is_(None), TABLE.c.create_message_id.is_not(None))
         query = select(TABLE.c.identifier).where(made_by_peers, TABLE.c.last_heard < heard_before)
         if owner is not None:
             query = query.where(TABLE.c.owner == owner)
+        if waiting:
+            query = query.where(HOLDS)
         rows = self._tx.read(query.order_by(TABLE.c.last_heard, TABLE.c.identifier).limit(limit))
         return [row["identifier"] for row in rows]
 
@@ -119,6 +135,10 @@ class SqlRmd:
             query = query.where(TABLE.c.owner == owner)
         rows = self._tx.read(query.order_by(TABLE.c.ended_at, TABLE.c.identifier).limit(limit))
         return [row["identifier"] for row in rows]
+
+    def waiting_bytes(self, owner: str) -> tuple[int, int]:
+        row = self._tx.read(WAITING_BYTES, {"owner": owner})[0]
+        return int(row["own"]), int(row["every"])
 
     def all(self) -> list[RmdRecord]:
         return [rmd_record(row) for row in self._tx.read(select(TABLE).order_by(TABLE.c.created_at))]

@@ -106,6 +106,8 @@ RMD_SEQUENCE = _table(
     _maybe_text("create_key"),
     _number("ack_failures"),
     _maybe_time("due"),
+    #: What this is more than its buffer's `consumed_bytes` waits for the application.
+    _number("received_bytes"),
 )
 Index(
     "mercury_rmd_sequence_created",
@@ -161,6 +163,7 @@ INVOKER_BUFFER = _table(
     _maybe_text("last_error"),
     _maybe_text("follows"),
     _text("response_channels"),
+    _number("consumed_bytes"),
     #: The newest message that there was at its last turn: whose turn is longest ago comes next.
     _number("turn"),
 )

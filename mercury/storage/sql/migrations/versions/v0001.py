@@ -104,6 +104,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("last_error", sa.Text(), nullable=True),
         sa.Column("follows", sa.Text(), nullable=True),
         sa.Column("response_channels", sa.Text(), nullable=False),
+        sa.Column("consumed_bytes", sa.BigInteger(), nullable=False),
         sa.Column("turn", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("sequence"),
     )
@@ -162,6 +163,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("create_key", sa.Text(), nullable=True),
         sa.Column("ack_failures", sa.BigInteger(), nullable=False),
         sa.Column("due", sa.Double(), nullable=True),
+        sa.Column("received_bytes", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("identifier"),
     )
     op.create_index(
