@@ -165,9 +165,10 @@ class MemoryRmd:
         own = every = 0
         with self._tx.store.mutex:
             for record in self._committed.records.values():
-                waiting = max(0, self._waiting(record))
-                every += waiting
-                own += waiting if record.owner == owner else 0
+                waiting = self._waiting(record)
+                if waiting > 0:  # of most nothing waits, and their owner takes longer to find
+                    every += waiting
+                    own += waiting if record.owner == owner else 0
         return own, every
 
     def _waiting(self, record: RmdRecord) -> int:
