@@ -256,6 +256,8 @@ class _KeyWork:
         first = next((row for row in due if row.number == machine.lowest_outstanding()), None)
         if first is None or not first.attempts or before.limit(policy.window) == 1:
             return False
+        if self.parts.troubles.get(record.channel.endpoint) is not None:
+            return False  # exchanges fail: what did not get there says nothing about what the destination takes
         # The pause may have been shorter by chance: then it was sent later than this.
         since = first.due - policy.retransmission.delay(first.attempts, 0.0)
         if machine.last_heard > since:

@@ -7,6 +7,7 @@ import pytest
 from mercury.engine.exchange import ACCEPTED, Purpose
 from mercury.statemachine.flow import Window
 from mercury.statemachine.protocol import Protocol
+from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.statemachine.waiting import waits_for
 from mercury.storage.records import RmsRecord
 from mercury.wire.decode import decode
@@ -166,6 +167,20 @@ def test_a_loss_in_the_middle_leaves_the_window_as_it_is() -> None:
     pair.advance(5)
     assert pair.server.handled == TEXTS
     assert pair.when("message 3") == [0, 1]
+
+
+def test_a_destination_that_was_away_is_not_taken_for_one_that_takes_only_the_next_number() -> None:
+    story = Next(retransmission=RetransmissionPolicy(base=1.0, jitter=0.2))
+    story.link.notes("the first")
+    story.start()
+    story.pass_by(0)
+    story.client.ids.luck = 0.9
+    story.lost = set(range(2, 42))
+    story.link.notes(*TEXTS)
+    endpoint = story.client.source().channel.endpoint
+    story.client.engine.troubles.failed(endpoint, f"{endpoint}: Connection refused", story.pair.now)
+    story.pass_by(0.9)
+    assert story.client.source().machine.flow == Window(), "nothing got there: it was not asked what it takes"
 
 
 def test_a_small_window_outlives_a_crash() -> None:
