@@ -160,7 +160,7 @@ def free_port() -> int:
 def started(way: Way, *names: str) -> Iterator[None]:
     """These processes of a way, until the block is left."""
     for name in names:
-        way.children[name] = subprocess.Popen([sys.executable, "-m", *way.roles[name]], env=os.environ | TUNING)
+        way.children[name] = subprocess.Popen([sys.executable, "-m", *way.roles[name]], env=dict(os.environ))
     try:
         yield
     finally:
@@ -274,6 +274,7 @@ def main() -> None:
     parser.add_argument("--mode", choices=("in-only", "in-out"), default="in-only")
     options = parser.parse_args()
     results: dict[str, dict[str, list[float]]] = {}
+    os.environ.update(TUNING)  # the window is that of the application that sends, in this process
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mercury-bench-")))
         folder.chmod(0o755)  # as root the server runs as somebody else

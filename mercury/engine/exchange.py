@@ -40,6 +40,8 @@ class Outgoing:
     pair: str | None = None
     #: Of a message that creates, closes or terminates: it was sent before.
     repeated: bool = False
+    #: A message whose response comes back on its connection: the server may hold the exchange open for it.
+    held: bool = False
 
     @property
     def slot(self) -> tuple[str, str, int]:

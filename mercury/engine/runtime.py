@@ -34,8 +34,9 @@ log = logging.getLogger("mercury.runtime")
 LONG = 3600.0
 #: Seconds between two looks at the clock.
 WATCH = 1.0
-#: Seconds that a transaction waits for arrivals like those that came together before.
-TOGETHER = 0.004
+#: Seconds without another arrival after which a transaction waits no longer for those that come together, and how long
+#: it waits for them in all.
+TOGETHER, IN_ALL = 0.004, 0.025
 
 #: Seconds that each of the last steps of a stop may take at least, when its time is over.
 LAST = 0.2
@@ -56,7 +57,8 @@ class RuntimeSettings:
     queue: int = 1024
     #: Arrivals that one transaction takes at most.
     batch: int = 256
-    #: One server gets 3/4 of them at most: with a response to fetch, so many requests are at the server at once.
+    #: Exchanges at once, each in a thread; one that waits for its response counts a quarter. One server gets 3/4 of
+    #: them at most.
     senders: int = 32
     invokers: int = 4
     #: How often the workers look for work that no event announced.
@@ -189,10 +191,10 @@ class Runtime:
 
     def _commit(self) -> None:
         """The committer: everything that waits, in one transaction."""
-        before = 1
+        expected = 1
         while True:
-            waiting, ended = self._waiting(before)
-            before = len(waiting)
+            waiting, ended = self._waiting(expected)
+            expected = max(len(waiting), expected // 2)
             if ended:
                 self._arrivals.put(None)
             if not waiting:
@@ -214,11 +216,11 @@ class Runtime:
         """Hold the exchange if a response may come; whoever has it lets it go."""
         return answer if answer.waiting is None else replace(answer, held=self.parking.hold(answer.waiting))
 
-    def _waiting(self, before: int) -> tuple[list[tuple[Arrival, OnAnswer | None]], bool]:
+    def _waiting(self, expected: int) -> tuple[list[tuple[Arrival, OnAnswer | None]], bool]:
         """What one transaction takes, and whether nothing comes after it.
 
-        :param before: how many the last one took. As many are about to come again, and a commit costs as much as
-            several of them, so it waits a moment; whoever is alone is never kept waiting.
+        :param expected: how many the last ones took. A commit costs as much as several arrivals, and those that come
+            together come one after the other: it waits for as many while they come; whoever is alone never waits.
         """
         taken: list[tuple[Arrival, OnAnswer | None]] = []
         until = 0.0
@@ -226,9 +228,9 @@ class Runtime:
             try:
                 if not taken:
                     found = self._arrivals.get()
-                    until = time.monotonic() + TOGETHER
-                elif len(taken) < before and (left := until - time.monotonic()) > 0:
-                    found = self._arrivals.get(timeout=left)
+                    until = time.monotonic() + IN_ALL
+                elif len(taken) < expected and (left := until - time.monotonic()) > 0:
+                    found = self._arrivals.get(timeout=min(left, TOGETHER))
                 else:
                     found = self._arrivals.get_nowait()
             except queue.Empty:

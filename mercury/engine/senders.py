@@ -15,10 +15,13 @@ log = logging.getLogger("mercury.runtime")
 
 Slot = tuple[str, str, int]
 
-#: A server may have this many times as many threads as are free: one alone has 3/4 of them, two 3/7 each, and so on;
-#: while a thread is free, a server that has none gets it.
+#: What one exchange takes of what there is, and what one takes that the server may hold open for a response: it waits
+#: most of its time, and the more are open, the more responses share a transaction.
+WHOLE, HELD = 4, 1
+#: A server may have this many times as much as is free: one alone has 3/4 of it, two 3/7 each, and so on; while
+#: something is free, a server that has nothing gets it.
 SHARE = 3
-#: A server whose last exchange failed may have this part of the threads, at least one.
+#: A server whose last exchange failed may have this part, at least one exchange.
 IN_TROUBLE = 16
 #: Seconds for which a message is not posted again while its exchange is open: the connection has not lost it, and the
 #: server is slow, or holds the exchange for the response. More than a server does so by default.
@@ -28,6 +31,8 @@ OPEN = 5.0
 class Senders:
     """Threads that post. Of two posts that say the same only one waits; a message that is being posted does not.
 
+    :param count: exchanges at once; of those that are held open for a response (`HELD`) four times as many, for which
+        threads are started when they are needed.
     :param exchange: one HTTP exchange; whether it has brought something that is still to be stored: see `stored`.
     :param in_trouble: whether the last exchange with a URL failed.
     :param clock: seconds, monotonic.
@@ -42,11 +47,15 @@ class Senders:
     ) -> None:
         self.threads: list[threading.Thread] = []
         self._count = count
+        self._started = False
         self._exchange = exchange
         self._in_trouble = in_trouble
         self._clock = clock
-        #: What a thread may take. There is a thread for each of them: whatever is here counts as in use.
-        self._ready: queue.SimpleQueue[Outgoing | None] = queue.SimpleQueue()
+        #: What a thread may take, with what it takes of `_free`. There is a thread for each of them: whatever is here
+        #: counts as in use.
+        self._ready: queue.SimpleQueue[tuple[Outgoing, int] | None] = queue.SimpleQueue()
+        #: How many were taken and are not over.
+        self._taken = 0
         self._mutex = threading.Lock()
         self._queued: set[Slot] = set()
         #: Messages that are being posted: since when the latest exchange of each is open.
@@ -54,13 +63,18 @@ class Senders:
         #: By server: what waits for its share, the server that was served longest ago first; and how many are in use.
         self._waiting: OrderedDict[str, deque[Outgoing]] = OrderedDict()
         self._in_use: dict[str, int] = {}
-        self._free = count
+        self._free = WHOLE * count
 
     def start(self) -> None:
-        for number in range(self._count):
-            thread = threading.Thread(target=self._run, name=f"mercury-sender-{number}", daemon=True)
-            self.threads.append(thread)
-            thread.start()
+        with self._mutex:
+            self._started = True
+            while len(self.threads) < max(self._count, self._taken):
+                self._add_thread()
+
+    def _add_thread(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"mercury-sender-{len(self.threads)}", daemon=True)
+        thread.start()
+        self.threads.append(thread)
 
     def put(self, outgoing: Outgoing) -> None:
         """Post it when a thread is free for its server."""
@@ -91,6 +105,7 @@ class Senders:
     def stop(self) -> None:
         """Forget what waits: it is due again after the next start."""
         with self._mutex:
+            self._started = False
             self._waiting.clear()
         while True:
             try:
@@ -102,9 +117,10 @@ class Senders:
 
     def _run(self) -> None:
         while True:
-            outgoing = self._ready.get()
-            if outgoing is None:
+            found = self._ready.get()
+            if found is None:
                 return
+            outgoing, weight = found
             began = self._clock()
             with self._mutex:
                 self._queued.discard(outgoing.slot)
@@ -118,7 +134,7 @@ class Senders:
                 with self._mutex:
                     if not brought and self._open.get(outgoing.slot) == began:
                         del self._open[outgoing.slot]
-                self._give_back(_server(outgoing.url))
+                self._give_back(_server(outgoing.url), weight)
 
     def _is_open(self, slot: Slot) -> bool:
         """Whether a message is being posted. It is always the same; an acknowledgement may say more now."""
@@ -131,18 +147,23 @@ class Senders:
         in_use = self._in_use.get(server, 0)
         if in_use >= SHARE * self._free:
             return False
-        return in_use < max(1, self._count // IN_TROUBLE) or not self._in_trouble(outgoing.url)
+        return in_use < WHOLE * max(1, self._count // IN_TROUBLE) or not self._in_trouble(outgoing.url)
 
     def _take(self, server: str, outgoing: Outgoing) -> None:
-        self._in_use[server] = self._in_use.get(server, 0) + 1
-        self._free -= 1
-        self._ready.put(outgoing)
+        weight = HELD if outgoing.held and not self._in_trouble(outgoing.url) else WHOLE
+        self._in_use[server] = self._in_use.get(server, 0) + weight
+        self._free -= weight  # below nothing at times: else what takes much might wait for ever for what takes little
+        self._taken += 1
+        self._ready.put((outgoing, weight))
+        if self._started and self._taken > len(self.threads):
+            self._add_thread()
 
-    def _give_back(self, server: str) -> None:
-        """A thread is free again: whoever waits and may have it gets it."""
+    def _give_back(self, server: str, weight: int) -> None:
+        """Something is free again: whoever waits and may have it gets it."""
         with self._mutex:
-            self._free += 1
-            self._in_use[server] -= 1
+            self._taken -= 1
+            self._free += weight
+            self._in_use[server] -= weight
             if not self._in_use[server]:
                 del self._in_use[server]
             for name in list(self._waiting) if self._waiting else ():
@@ -152,7 +173,7 @@ class Senders:
                     self._waiting.move_to_end(name)
                 if not waiting:
                     del self._waiting[name]
-                if not self._free:
+                if self._free <= 0:
                     return
 
 

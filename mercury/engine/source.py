@@ -222,7 +222,7 @@ class _KeyWork:
             ask = row.attempts > 1 or row is due[-1] or (row.number or 0) % policy.volley == 0
             pair = self._pair_acknowledgement(tx, record) if envelopes.is_bare_last(row) else ()
             envelope = envelopes.message(record, row, ask=ask, acknowledgements=pair)
-            self._post(record, envelope, Purpose.MESSAGE, row.number)
+            self._post(record, envelope, Purpose.MESSAGE, row.number, held=row.expects_response)
         tx.rms.transmitted(due)
         return min((row.due for row in rows), default=None)
 
@@ -372,6 +372,7 @@ class _KeyWork:
         number: int | None = None,
         *,
         repeated: bool = False,
+        held: bool = False,
     ) -> None:
         follows_end = record.offer_accepted and record.channel.reply_to.anonymous
         self.step.posts.append(
@@ -384,6 +385,7 @@ class _KeyWork:
                 number=number,
                 pair=record.offered if follows_end else None,
                 repeated=repeated,
+                held=held and record.channel.reply_to.anonymous,
             )
         )
 

@@ -191,3 +191,42 @@ def test_a_message_is_under_way_until_what_its_exchange_has_brought_is_stored() 
     assert threads.under_way(OTHER, 1)
     threads.stored(outgoing(OTHER, 1))
     assert not threads.under_way(OTHER, 1)
+
+
+def test_exchanges_that_are_held_open_for_a_response_are_four_times_as_many_and_leave_room_for_others() -> None:
+    network = Network()
+    with senders(network, 8) as threads:
+        for number in range(100):
+            threads.put(replace(outgoing(SLOW, number), held=True))
+        eventually(lambda: network.count(SLOW) == 24, "four times six are at the server")
+        for number in range(50):
+            threads.put(outgoing(OTHER, number))
+        eventually(lambda: network.count(OTHER) == 50, "the other one gets everything")
+        assert network.count(SLOW) == 24
+        for _ in range(100):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(SLOW) == 100, "and so do the rest")
+
+
+def test_what_many_held_exchanges_leave_is_not_kept_from_a_whole_one() -> None:
+    network = Network()
+    network.held |= {f"http://{number}.example/a": network.held[SLOW] for number in range(8)}
+    with senders(network, 1) as threads:
+        for url in network.held:
+            threads.put(replace(outgoing(url, 1), held=True))
+        threads.put(outgoing(OTHER, 1))
+        for _ in range(8):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(OTHER) == 1, "it has its turn")
+
+
+def test_a_server_in_trouble_gets_no_more_of_what_would_be_held() -> None:
+    network = Network()
+    network.in_trouble = {SLOW}
+    with senders(network, 32) as threads:
+        for number in range(100):
+            threads.put(replace(outgoing(SLOW, number), held=True))
+        eventually(lambda: network.count(SLOW) == 2, "a sixteenth, as of all others")
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "the other one is served")
+        assert network.count(SLOW) == 2
