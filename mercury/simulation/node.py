@@ -28,6 +28,8 @@ from mercury.storage.records import Channel, OutboundKind, OutboundMessage, Sequ
 from mercury.wire.encode import encode
 from mercury.wire.envelope import HttpMessage
 
+#: Where all nodes come from, as behind one router: what one of them leaves waiting counts against the others.
+PEER = "192.0.2.1"
 TOPICS = tuple(Topic)
 #: Seconds for which a process keeps what it works on when nothing is heard of it.
 LEASE = 5.0
@@ -267,7 +269,8 @@ class Node:
             return
         service = SERVICE if path == SERVICE else None
         envelope = self._network.read(http, path, lambda: life.engine.decode(http, service))
-        self._enqueue(Arrival(http=http, service=service, url=f"http://{self.host}/{path}", envelope=envelope), reply)
+        url = f"http://{self.host}/{path}"
+        self._enqueue(Arrival(http=http, service=service, url=url, peer=PEER, envelope=envelope), reply)
 
     def _enqueue(self, arrival: Arrival, reply: OnReply | None) -> None:
         life = self._life

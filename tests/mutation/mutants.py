@@ -16,6 +16,7 @@ TOO_MUCH = "test_what_is_too_much_is_refused_with_the_name_of_the_limit"
 NETWORK = "tests/acceptance/test_network_and_transactions.py"
 BREACH = "tests/conformance/test_locking.py::test_a_breach_of_the_lock_order_is_refused"
 SCAN = "mercury/wire/scan.py"
+WAITING = "tests/scenario/test_bytes_that_wait.py"
 
 IGNORE_FAILURES = '__import__("contextlib").suppress(Exception), self._parts.store.transaction() as tx:'
 
@@ -163,6 +164,11 @@ SIMULATED = (
         test="tests/storage/test_clock_set_back.py"
         "::test_a_message_that_waits_for_its_repetition_is_sent_although_the_clock_is_set_back",
     ),
+    Mutant(
+        "bytes that are never free again",
+        (Change("mercury/engine/run.py", " + sum(message.size for message in gone)", ""),),
+        seeds=range(4),
+    ),
 )
 
 #: Attributes are not counted before they are parsed, only while.
@@ -289,6 +295,21 @@ TESTED = (
         (Change("mercury/engine/addresses.py", 'entry == "*" or _matches(entry, parts)', "True"),),
         test="tests/scenario/test_addresses_of_peers.py"
         "::test_create_sequence_with_an_address_that_is_not_listed_is_refused",
+    ),
+    Mutant(
+        "limit: bytes that wait behind a gap",
+        (Change("mercury/engine/backlog.py", "waiting > policy.max_backlog_bytes", "False"),),
+        test=f"{WAITING}::test_a_message_larger_than_the_limit_is_taken_when_it_is_its_turn",
+    ),
+    Mutant(
+        "limit: bytes that wait for one peer",
+        (Change("mercury/engine/backlog.py", "own + size > self._parts.settings.max_backlog_bytes_per_peer", "False"),),
+        test=f"{WAITING}::test_a_peer_that_holds_too_much_takes_no_room_from_another",
+    ),
+    Mutant(
+        "a filler of a gap that is refused for what waits behind it",
+        (Change("mercury/engine/backlog.py", "return number == buffer.machine.next", "return False"),),
+        test=f"{WAITING}::test_a_message_larger_than_the_limit_is_taken_when_it_is_its_turn",
     ),
     *STORAGE,
 )

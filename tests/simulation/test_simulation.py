@@ -89,4 +89,7 @@ def test_the_seeds_meet_every_kind_of_trouble() -> None:
     assert {scenario.nodes for scenario in scenarios} == {2, 3, 4, 5}
     assert {scenario.destination.acknowledge_at for scenario in scenarios} == set(AcknowledgeAt)
     assert any(scenario.destination.max_backlog < 10 for scenario in scenarios)
+    for bytes_of in (lambda each: each.destination.max_backlog_bytes, lambda each: each.max_backlog_bytes_per_peer):
+        assert min(map(bytes_of, scenarios)) < 5_000 < 10**6 < max(map(bytes_of, scenarios))
+    assert any(scenario.max_backlog_bytes < 10_000 for scenario in scenarios)
     assert any(scenario.destination.max_ranges < 10 for scenario in scenarios)

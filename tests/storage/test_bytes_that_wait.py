@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import update
 
 from mercury.engine.parts import EngineSettings
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.storage.api import StorageManager
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store, open_store
+from mercury.storage.sql.schema import INVOKER_MESSAGE
 from mercury.storage.sql.store import SqlStore
 
 from .pair import Pair, Side
@@ -89,3 +91,20 @@ def test_other_sequences_are_looked_at_once_and_only_when_much_waits_behind_this
             pair.carry(these, NOW)
         counts.append((statements.counts["receive"], statements.said("sum(")))
     assert counts == [(counts[0][0], 0)] * 2 + [(counts[0][0] + 1, 1)] * 2
+
+
+@pytest.mark.parametrize("kilobytes", [0, 1, 50], ids=["none", "shorter", "longer"])
+def test_altered_message_leaves_as_many_bytes_as_it_came_with(sql_store: SqlStore, kilobytes: int) -> None:
+    pair = server(sql_store, 10**6)
+    pair.send([f"{number} ".ljust(LARGE, "x") for number in range(1, 5)])
+    _, posts = pair.client.turn(NOW)
+    pair.carry(posts[1:3], NOW)
+    payload = update(INVOKER_MESSAGE).where(INVOKER_MESSAGE.c.number == 3).values(payload=b"x" * kilobytes * KILO)
+    with sql_store.engine.begin() as connection:
+        assert connection.execute(payload).rowcount == 1
+    pair.carry([posts[0], posts[3]], NOW)
+    pair.server.turn(NOW)
+    assert len(pair.server.handled) == 4, "the altered one is none of them"
+    with sql_store.transaction() as tx:
+        (record,), (buffer,) = tx.rmd.all(), tx.invoker.all()
+    assert buffer.consumed_bytes == record.received_bytes > 4 * LARGE

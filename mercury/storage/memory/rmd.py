@@ -139,7 +139,7 @@ class MemoryRmd:
                 and not record.machine.tombstone
                 and record.machine.last_heard < heard_before
                 and owner in (None, record.owner)
-                and (not waiting or self._waiting(record) > 0)
+                and (not waiting or self._has_waiting(record))
             )
         return [identifier for _, identifier in idle[:limit]]
 
@@ -164,16 +164,19 @@ class MemoryRmd:
     def waiting_bytes(self, owner: str) -> tuple[int, int]:
         own = every = 0
         with self._tx.store.mutex:
-            for record in self._committed.records.values():
-                waiting = self._waiting(record)
-                if waiting > 0:  # of most nothing waits, and their owner takes longer to find
+            buffers = self._tx.store.invoker.buffers
+            for identifier, record in self._committed.records.items():
+                buffer = buffers.get(identifier)
+                # Of most nothing waits, and this looks at all of them.
+                if buffer is not None and record.received_bytes > buffer.record.consumed_bytes:
+                    waiting = record.received_bytes - buffer.record.consumed_bytes
                     every += waiting
                     own += waiting if record.owner == owner else 0
         return own, every
 
-    def _waiting(self, record: RmdRecord) -> int:
+    def _has_waiting(self, record: RmdRecord) -> bool:
         buffer = self._tx.store.invoker.buffers.get(record.identifier)
-        return record.received_bytes - buffer.record.consumed_bytes if buffer is not None else 0
+        return buffer is not None and record.received_bytes > buffer.record.consumed_bytes
 
     def all(self) -> list[RmdRecord]:
         with self._tx.store.mutex:
