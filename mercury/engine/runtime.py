@@ -19,6 +19,7 @@ from mercury.engine.crew import Crew, Worker
 from mercury.engine.exchange import Answer, Arrival, Outgoing, Step
 from mercury.engine.parking import HeldWorker, Parking
 from mercury.engine.senders import Senders
+from mercury.engine.together import Together
 from mercury.engine.transport import Transport
 from mercury.errors import Overloaded, TransportError
 from mercury.statemachine.bounds import above, at_least
@@ -34,9 +35,6 @@ log = logging.getLogger("mercury.runtime")
 LONG = 3600.0
 #: Seconds between two looks at the clock.
 WATCH = 1.0
-#: Seconds without another arrival after which a transaction waits no longer for those that come together, and how long
-#: it waits for them in all.
-TOGETHER, IN_ALL = 0.004, 0.025
 
 #: Seconds that each of the last steps of a stop may take at least, when its time is over.
 LAST = 0.2
@@ -191,10 +189,9 @@ class Runtime:
 
     def _commit(self) -> None:
         """The committer: everything that waits, in one transaction."""
-        expected = 1
+        together = Together(self._arrivals, self._settings.batch)
         while True:
-            waiting, ended = self._waiting(expected)
-            expected = max(len(waiting), expected // 2)
+            waiting, ended = together.take()
             if ended:
                 self._arrivals.put(None)
             if not waiting:
@@ -215,30 +212,6 @@ class Runtime:
     def _hold(self, answer: Answer) -> Answer:
         """Hold the exchange if a response may come; whoever has it lets it go."""
         return answer if answer.waiting is None else replace(answer, held=self.parking.hold(answer.waiting))
-
-    def _waiting(self, expected: int) -> tuple[list[tuple[Arrival, OnAnswer | None]], bool]:
-        """What one transaction takes, and whether nothing comes after it.
-
-        :param expected: how many the last ones took. A commit costs as much as several arrivals, and those that come
-            together come one after the other: it waits for as many while they come; whoever is alone never waits.
-        """
-        taken: list[tuple[Arrival, OnAnswer | None]] = []
-        until = 0.0
-        while len(taken) < self._settings.batch:
-            try:
-                if not taken:
-                    found = self._arrivals.get()
-                    until = time.monotonic() + IN_ALL
-                elif len(taken) < expected and (left := until - time.monotonic()) > 0:
-                    found = self._arrivals.get(timeout=min(left, TOGETHER))
-                else:
-                    found = self._arrivals.get_nowait()
-            except queue.Empty:
-                break
-            if found is None:
-                return taken, True
-            taken.append(found)
-        return taken, False
 
     # --- what goes out ---------------------------------------------------------------------------------------------
 
