@@ -65,7 +65,7 @@ class Mercury:
     :param allow: addresses that peers may name for acknowledgements, responses and faults, as URL prefixes; see
         `AddressPolicy`. Nothing is allowed unless it is listed.
     :param authenticate: says who sends an HTTP request; the sequences that are made under an identity are its own.
-        Left out, it is the subject of the client's TLS certificate, if there is one. See `mercury.Authenticate`.
+        Left out, it is the name in the client's TLS certificate, if there is one. See `mercury.Authenticate`.
     :param peers: certificates, headers and identities by the URLs that peers are reached at (prefixes); see `Peer`.
     :param settings: left out, environment variables over ``mercury.toml`` over defaults.
     :raises ConfigurationError: a setting or a parameter is wrong.

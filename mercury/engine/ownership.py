@@ -1,6 +1,6 @@
 """Who may speak for a sequence (WS-RM section 5, SEC-01): the identity that made it, or the endpoint it belongs to.
 
-An identity is what the HTTP layer established: the subject of a TLS client certificate, or what the application's
+An identity is what the HTTP layer established: the name in a TLS client certificate, or what the application's
 ``authenticate`` returned. Where none is known, knowing the identifier of a sequence is all that is asked for; it is
 random, and has to travel over TLS.
 """

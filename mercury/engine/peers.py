@@ -35,8 +35,10 @@ class Peer:
     client_key: str | None = None
     #: Sent with every request; never shown.
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: Who the peer is when it posts here: what ``authenticate`` returns for it, or the subject of its certificate. Then
-    #: acknowledgements, faults and responses of its sequences count from this identity only.
+    #: Who the peer is when it posts here: what ``authenticate`` returns for it, or else the name in its certificate, as
+    #: `HttpRequest.certificate` has it: ``URI:spiffe://...``, or else the subject (RFC 4514), and behind it the
+    #: authority when ``tls.client_ca`` holds several: ``CN=partner;issuer=<CN=authority>``. Then acknowledgements,
+    #: faults and responses of its sequences count from this identity only.
     identity: str | None = None
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ import logging
 import sys
 from typing import Protocol
 
+from mercury.service.authorities import Authorities
 from mercury.settings import HttpSettings
 from mercury.storage.callers import network_of
 
@@ -68,6 +69,8 @@ class Connections:
 
     def __init__(self, settings: HttpSettings) -> None:
         self.settings = settings
+        #: Who vouches for the certificates of its peers.
+        self.authorities = Authorities()
         self._limit = min(settings.max_connections, _descriptors())
         #: In the order in which they came, with the address that each counts for.
         self._addresses: dict[Connection, str] = {}

@@ -109,7 +109,7 @@ class Http11Protocol(HttpToolsProtocol):
             self._reading = Reading.BODY  # there may be a request: it is thrown away
             self.hang_up()
             return
-        self._extensions = tls_extension(transport)
+        self._extensions = tls_extension(transport, self._connections.authorities)
         self._read_deadline = self.loop.time() + self._settings.first_byte_timeout
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from mercury.errors import ConfigurationError, NotAuthenticated
 from mercury.service.bodies import RequestRefused
-from mercury.service.peer import tls_identity
+from mercury.service.peer import certificate_in
 from mercury.statemachine.bounds import INDEXED_BYTES, storable
 
 log = logging.getLogger("mercury.endpoint")
@@ -30,9 +30,22 @@ class HttpRequest:
     #: By name in small letters; what is there several times is joined by ``, ``. A server that is not Mercury's may add
     #: the trailers of a request (uvicorn with httptools does).
     headers: Mapping[str, str]
-    #: The subject of the client's verified TLS certificate (RFC 4514), or when that is empty, the certificate's first
-    #: alternative name: ``URI:spiffe://...`` or ``DNS:...``. ``None`` = it has shown none, or one without any name.
+    #: The identity that the client's verified TLS certificate gives it. That is the URI in its subject alternative name
+    #: (``URI:spiffe://...``), or else its subject (RFC 4514: ``CN=till,O=Shop``), or else its DNS name (``DNS:...``);
+    #: several URIs have commas between them. When ``tls.client_ca`` holds several certificates, the authority stands
+    #: behind it: ``CN=till,O=Shop;issuer=<CN=authority>``. ``None`` = it has shown none, or one without any name.
     certificate: str | None
+    #: The subject of that certificate (RFC 4514); it may be empty. ``None`` = it has shown none.
+    subject: str | None = None
+    #: The authority in ``tls.client_ca`` that vouches for it, directly or through others: its subject (RFC 4514), and
+    #: when several there have the same one, ``;sha256=`` and the SHA-256 of its certificate, in hexadecimal.
+    #: ``None`` = it has shown none, or a server that is not Mercury's does not say.
+    issuer: str | None = None
+    #: Its subject alternative names as they come, as pairs of kind and value: ``("URI", "spiffe://...")``,
+    #: ``("DNS", ...)``, ``("email", ...)``, ``("IP Address", ...)``.
+    alternative_names: tuple[tuple[str, str], ...] = ()
+    #: The SHA-256 of the certificate, 64 hexadecimal digits in small letters. ``None`` as with `issuer`.
+    fingerprint: str | None = None
 
 
 #: Returns who sent a request, a text that stays the same for as long as its sequences live, of 2,048 bytes of UTF-8 at
@@ -58,17 +71,21 @@ def identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate:
 
 
 def _identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate: Authenticate | None) -> str | None:
-    certificate = tls_identity(scope)
+    shown = certificate_in(scope)
     if authenticate is None:
-        if certificate == "":  # as many as have such a certificate would be one
+        if shown is not None and not shown.identity:  # as many as have such a certificate would be one
             raise RequestRefused(403, "The client certificate names nobody.")
-        return certificate
+        return shown.identity if shown is not None else None
     client = scope.get("client")
     request = HttpRequest(
         path=str(scope.get("path", "")),
         client=str(client[0]) if client else "",
         headers=headers,
-        certificate=certificate or None,
+        certificate=(shown.identity or None) if shown is not None else None,
+        subject=shown.subject if shown is not None else None,
+        issuer=shown.issuer if shown is not None else None,
+        alternative_names=shown.alternative_names if shown is not None else (),
+        fingerprint=shown.fingerprint if shown is not None else None,
     )
     try:
         return authenticate(request)

@@ -1,8 +1,8 @@
 """Who is at the other end of a connection, as far as TLS says.
 
-The identity of a peer is the name in its certificate (the subject, or an alternative name when that is empty), which the server has verified against
-``http.tls_client_ca``. It is in the scope of every request: ``scope["extensions"]["tls"]["client_cert_name"]``, as
-ASGI's TLS extension has it, and `tls_identity` reads it.
+The server has verified the certificate of a peer against ``tls.client_ca``. What it says is in the scope of every
+request: ``scope["extensions"]["tls"]["client_cert_name"]`` is the identity, in the place that ASGI's TLS extension has
+for the name of a peer, and ``scope["extensions"]["mercury.tls"]`` is the whole `Certificate`.
 """
 
 from __future__ import annotations
@@ -10,76 +10,91 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-#: RFC 4514: the short names of attributes; others are written as OpenSSL names them.
-_SHORT = {
-    "commonName": "CN",
-    "countryName": "C",
-    "localityName": "L",
-    "stateOrProvinceName": "ST",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "domainComponent": "DC",
-    "userId": "UID",
-    "streetAddress": "STREET",
-}
-_SPECIAL = frozenset('"+,;<>\\')
+from mercury.service.authorities import Authorities, distinguished_name, escaped, fingerprint_of
 
 
-def tls_identity(scope: Mapping[str, Any]) -> str | None:
-    """The name in the peer's verified certificate, as `name_in` writes it; ``None`` = it has shown none."""
-    name = scope.get("extensions", {}).get("tls", {}).get("client_cert_name")
-    return name if isinstance(name, str) else None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What the verified certificate of a peer says."""
+
+    #: The identity: `name_in`, and if the server has several authorities, which of them vouches for it. Empty = it names
+    #: nobody.
+    identity: str
+    #: ``None`` = not known.
+    subject: str | None = None
+    #: The authority that vouches for it; ``None`` = not known.
+    issuer: str | None = None
+    #: Kinds (``URI``, ``DNS``, ``email``, ``IP Address``, ...) and values, in the certificate's order.
+    alternative_names: tuple[tuple[str, str], ...] = ()
+    #: SHA-256, in hexadecimal.
+    fingerprint: str | None = None
 
 
-def tls_extension(transport: asyncio.Transport) -> dict[str, Any] | None:
+def certificate_in(scope: Mapping[str, Any]) -> Certificate | None:
+    """What the peer has shown; ``None`` = nothing. Of another server than Mercury's only the name is known."""
+    extensions = scope.get("extensions", {})
+    found = extensions.get("mercury.tls")
+    if isinstance(found, Certificate):
+        return found
+    name = extensions.get("tls", {}).get("client_cert_name")
+    return Certificate(identity=name) if isinstance(name, str) else None
+
+
+def tls_extension(transport: asyncio.Transport, authorities: Authorities) -> dict[str, Any] | None:
     """The extensions of every scope of a connection; ``None`` for one without TLS."""
     connection: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     if connection is None:
         return None
-    certificate = connection.getpeercert()
-    der = connection.getpeercert(binary_form=True) if certificate else None
+    decoded = connection.getpeercert()
+    der = connection.getpeercert(binary_form=True) if decoded else None
+    certificate = _certificate(connection, decoded or {}, der, authorities) if der else None
     cipher = connection.cipher()
-    return {
-        "tls": {
-            "server_cert": None,
-            "client_cert_chain": (ssl.DER_cert_to_PEM_cert(der),) if der else (),
-            "client_cert_name": name_in(certificate) if certificate else None,
-            "client_cert_error": None,
-            "tls_version": {"TLSv1.2": 0x0303, "TLSv1.3": 0x0304}.get(connection.version() or ""),
-            "cipher_suite": cipher[0] if cipher else None,
-        }
+    tls = {
+        "server_cert": None,
+        "client_cert_chain": (ssl.DER_cert_to_PEM_cert(der),) if der else (),
+        "client_cert_name": certificate.identity if certificate is not None else None,
+        "client_cert_error": None,
+        "tls_version": {"TLSv1.2": 0x0303, "TLSv1.3": 0x0304}.get(connection.version() or ""),
+        "cipher_suite": cipher[0] if cipher else None,
     }
+    return {"tls": tls, "mercury.tls": certificate}
+
+
+def _certificate(
+    connection: ssl.SSLObject, decoded: Mapping[str, Any], der: bytes, authorities: Authorities
+) -> Certificate:
+    fingerprint = fingerprint_of(der)
+    issuer, name = authorities.of(connection, fingerprint), name_in(decoded)
+    names = decoded.get("subjectAltName", ())
+    return Certificate(
+        identity=vouched(name, issuer) if authorities.several else name,
+        subject=distinguished_name(decoded),
+        issuer=issuer,
+        alternative_names=tuple((kind, value) for kind, value in names if isinstance(value, str)),
+        fingerprint=fingerprint,
+    )
+
+
+def vouched(name: str, issuer: str | None) -> str:
+    """A name that counts together with the authority that vouches for it: ``CN=till,O=Shop;issuer=<CN=authority>``.
+
+    No name has a semicolon or an angle bracket without a backslash before it. Empty when either is missing.
+    """
+    return f"{name};issuer=<{issuer}>" if name and issuer is not None else ""
 
 
 def name_in(certificate: Mapping[str, Any]) -> str:
-    """The subject of a certificate, or when that is empty its first URI, or else its first DNS name, with its kind in front.
+    """The name in a certificate: its URI (``URI:spiffe://...``), or else its subject, or else its DNS name (``DNS:...``).
 
-    Empty when it has none of these: then it names nobody.
+    When it has several URIs, all of them, as they come, with commas between them; and so the DNS names. It is empty when
+    it has none of these: then it names nobody. Special characters are written as RFC 4514 writes them.
     """
-    subject = distinguished_name(certificate)
-    if subject:
-        return subject
-    for kind in ("URI", "DNS"):
-        for each, name in certificate.get("subjectAltName", ()):
-            if each == kind and name:
-                return f"{kind}:{name}"
-    return ""
+    return _alternatives(certificate, "URI") or distinguished_name(certificate) or _alternatives(certificate, "DNS")
 
 
-def distinguished_name(certificate: Mapping[str, Any]) -> str:
-    """The subject of a certificate as `ssl` decodes it, as RFC 4514 writes it: the last part comes first."""
-    parts = []
-    for relative in reversed(certificate.get("subject", ())):
-        parts.append("+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in relative))
-    return ",".join(parts)
-
-
-def _escaped(value: str) -> str:
-    text = "".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in value).replace("\0", "\\00")
-    if text[:1] in (" ", "#"):
-        text = "\\" + text
-    if text.endswith(" ") and not text.endswith("\\ "):
-        text = text[:-1] + "\\ "
-    return text
+def _alternatives(certificate: Mapping[str, Any], wanted: str) -> str:
+    names = certificate.get("subjectAltName", ())
+    return ",".join(f"{kind}:{escaped(name)}" for kind, name in names if kind == wanted and name)

@@ -8,7 +8,7 @@ from mercury import HttpRequest
 from mercury.service.bodies import RequestRefused
 from mercury.service.endpoint import _headers
 from mercury.service.identity import identify
-from mercury.service.peer import name_in
+from mercury.service.peer import name_in, vouched
 
 SUBJECT = ((("organizationName", "Shop"),), (("commonName", "till"),))
 
@@ -27,18 +27,51 @@ def test_trailer_does_not_replace_what_a_proxy_has_said() -> None:
 @pytest.mark.parametrize(
     ("certificate", "name"),
     [
-        ({"subject": SUBJECT, "subjectAltName": (("URI", "spiffe://a/b"),)}, "CN=till,O=Shop"),
+        ({"subject": SUBJECT, "subjectAltName": (("DNS", "a.example"), ("URI", "spiffe://a/b"))}, "URI:spiffe://a/b"),
+        ({"subject": SUBJECT, "subjectAltName": (("DNS", "a.example"),)}, "CN=till,O=Shop"),
+        ({"subjectAltName": (("URI", "urn:b"), ("URI", "urn:a"))}, "URI:urn:b,URI:urn:a"),
+        ({"subjectAltName": (("DNS", "b.example"), ("DNS", "a.example"))}, "DNS:b.example,DNS:a.example"),
         ({"subject": (), "subjectAltName": (("DNS", "a.example"), ("URI", "spiffe://a/b"))}, "URI:spiffe://a/b"),
         ({"subjectAltName": (("IP Address", "10.0.0.1"), ("DNS", "a.example"))}, "DNS:a.example"),
         ({"subject": (), "subjectAltName": (("IP Address", "10.0.0.1"),)}, ""),
         ({}, ""),
     ],
 )
-def test_certificate_without_a_subject_names_by_its_alternative_name(certificate: dict[str, object], name: str) -> None:
+def test_certificate_names_by_its_uris_or_else_its_subject_or_else_its_dns_names(certificate: dict[str, object], name: str) -> None:
     assert name_in(certificate) == name
 
 
-def test_certificate_that_names_nobody_is_no_identity() -> None:
+def named(subject: str = "", *uris: str) -> dict[str, object]:
+    return {
+        "subject": ((("commonName", subject),),) if subject else (),
+        "subjectAltName": tuple(("URI", uri) for uri in uris),
+    }
+
+
+def test_no_certificate_imitates_the_name_of_another_one_or_of_an_authority() -> None:
+    """Whatever stands in its fields: each of these is somebody else."""
+    certificates = (
+        named("till", ""),
+        named("till;issuer=<CN=a>"),
+        named("till\\;issuer=<CN=a>"),
+        named("URI:urn:a"),
+        named("", "urn:a"),
+        named("", "urn:a", "urn:b"),
+        named("", "urn:a,URI:urn:b"),
+        named("", "urn:a\\,URI:urn:b"),
+        named("", "urn:a;issuer=<CN=a>"),
+        named("", "urn:a\0"),
+        named("", "urn:a\\00"),
+    )
+    authorities = ("CN=a", "CN=a;sha256=00", "CN=a\\>\\;issuer=\\<CN=a", "")
+    names = [name_in(each) for each in certificates]
+    both = [vouched(name, authority) for name in names for authority in authorities]
+    assert len({*names, *both}) == len(names) + len(both)
+    assert vouched(name_in(named("till")), "CN=a") == "CN=till;issuer=<CN=a>"
+
+
+def test_certificate_that_names_nobody_or_whose_authority_is_not_known_is_no_identity() -> None:
+    assert (vouched("", "CN=a"), vouched("CN=till", None)) == ("", "")
     with pytest.raises(RequestRefused) as refused:
         identify(shown(""), {}, None)
     assert refused.value.status == 403
