@@ -256,11 +256,10 @@ class _KeyWork:
         first = next((row for row in due if row.number == machine.lowest_outstanding()), None)
         if first is None or not first.attempts or before.limit(policy.window) == 1:
             return False
-        if self.parts.troubles.get(record.channel.endpoint) is not None:
-            return False  # exchanges fail: what did not get there says nothing about what the destination takes
         # The pause may have been shorter by chance: then it was sent later than this.
         since = first.due - policy.retransmission.delay(first.attempts, 0.0)
-        if machine.last_heard > since:
+        # What did not get there says nothing about what the destination takes.
+        if machine.last_heard > since and not self.parts.troubles.failed_since(record.channel.endpoint, since):
             self._handle(tx, record, events.Overdue())
         return machine.flow != before
 

@@ -40,6 +40,12 @@ class Troubles:
             trouble = self._troubles.get(url)
             return trouble.reason if trouble is not None else None
 
+    def failed_since(self, url: str, since: float) -> bool:
+        """Whether an exchange with an endpoint failed at a time or later, whatever has worked meanwhile."""
+        with self._mutex:
+            trouble = self._troubles.get(url)
+            return trouble is not None and trouble.last_failure >= since
+
     def failed(self, url: str, reason: str, now: float) -> None:
         """An exchange with an endpoint failed.
 
