@@ -363,14 +363,18 @@ class InvocationWorker:
     def _bury_dropped(self, tx: Transaction, run: Run, now: float) -> dict[int, InboundMessage]:
         """Returns the rows of what was dropped, by number."""
         rows = tx.invoker.messages(run.record.sequence, [number for number, _ in run.dropped])
+        discarded = 0
         for number, reason in run.dropped:
             if number not in rows or not rows[number].action:
                 continue
             if reason == BEHIND_A_GAP and not self._never_again(tx, run, rows[number]):
-                # Its source was told that it is discarded: it may well come again, so nobody is answered.
-                bury_inbound(tx, self._parts, run.record.service, [rows[number]], reason, now, disowned=True)
+                # Its source is told and still has it. Kept here, it would fill the store at a peer's will.
+                discarded += 1
             else:
                 self._drop(tx, run, rows[number], reason, now)
+        if discarded:
+            about = {"sequence": run.record.sequence}
+            tx.after_commit(lambda: log.warning("%d messages discarded: %s", discarded, BEHIND_A_GAP, extra=about))
         return rows
 
     def _never_again(self, tx: Transaction, run: Run, message: InboundMessage) -> bool:
