@@ -65,11 +65,15 @@ class Parking:
 
     def let_go(self, held: Held) -> None:
         """It is answered otherwise."""
-        about = (held.waiting.message_id, held.waiting.sequence)
         with self._mutex:
-            others = [each for each in self._held.pop(about, []) if each is not held]
-            if others:
-                self._held[about] = others
+            self._remove(held)
+
+    def give_up(self, held: Held) -> None:
+        """Let it be answered at once with what it has: another one needs its connection."""
+        with self._mutex:
+            waits = self._remove(held)
+        if waits:  # else its response is on its way
+            _answer(held, None)
 
     def release(self, responses: Iterable[Response]) -> None:
         """These responses are committed: whoever waits for them has them."""
@@ -95,6 +99,14 @@ class Parking:
         """What is waited for, each once."""
         with self._mutex:
             return [held[0].waiting for held in self._held.values()]
+
+    def _remove(self, held: Held) -> bool:
+        about = (held.waiting.message_id, held.waiting.sequence)
+        exchanges = self._held.pop(about, [])
+        others = [each for each in exchanges if each is not held]
+        if others:
+            self._held[about] = others
+        return len(others) < len(exchanges)
 
     # --- gaps ------------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,10 @@ import logging
 import sys
 from typing import Protocol
 
+from uvicorn.server import ServerState
+
 from mercury.service.authorities import Authorities
-from mercury.settings import HttpSettings
+from mercury.settings import HttpSettings, load
 from mercury.storage.callers import network_of
 
 log = logging.getLogger("mercury.http")
@@ -22,10 +24,13 @@ LINGER = 1.0
 MAX_LEAVING = 64
 #: File descriptors that are left for everything but connections: databases, logs, connections to peers.
 RESERVED_DESCRIPTORS = 256
+#: Where a server's state keeps the connections of all protocols that belong to it.
+_CONNECTIONS = "mercury_connections"
 
 
 class Activity(enum.IntEnum):
-    """What goes on at a connection. When places are scarce, the first of these lose theirs first."""
+    """What goes on at a connection. When places are scarce, the first of these lose theirs first; from `HELD` on only
+    those of a network that has more than its share."""
 
     #: It has been refused, or is being closed.
     ENDING = 0
@@ -34,10 +39,12 @@ class Activity(enum.IntEnum):
     #: What comes before a request is not all there, its header or the handshake of TLS; or the rest of a request that
     #: has been answered.
     BEGINNING = 2
+    #: A request is taken, and its exchange is held for the response: it can be answered at once without that.
+    HELD = 3
     #: The body of a request is not all there, or its answer is not being read.
-    TRANSFER = 3
+    TRANSFER = 4
     #: A request is being processed.
-    BUSY = 4
+    BUSY = 5
 
 
 class Connection(Protocol):
@@ -53,6 +60,10 @@ class Connection(Protocol):
     @property
     def activity(self) -> Activity:
         """What goes on at it."""
+
+    @property
+    def since(self) -> float:
+        """The lower, the sooner it makes room, of those with the same activity: when this began, or is to end."""
 
     def make_room(self) -> None:
         """Close the connection, which is not busy, for another one."""
@@ -90,9 +101,11 @@ class Connections:
         return len(self._addresses)
 
     def admit(self, connection: Connection, host: str) -> str | None:
-        """Count a new connection. When all are taken, another one is closed for it: the one that has been idle longest,
-        or else of the address with most connections the one whose header is unfinished for longest, or else the body,
-        if the address has more connections than the new one's. Who is silent or slow keeps nobody out.
+        """Count a new connection. When all are taken, another one makes room for it: the one that has been idle longest,
+        or else of the network with most connections the one whose header is unfinished for longest, or else, if that
+        network has more than the new one's, the exchange that is held for its response for longest, or the body. When
+        its own network has as many as it may, one of that network makes room, unless each sends a request or is being
+        answered. Who waits, is silent or slow keeps nobody out.
 
         :param host: the peer's IP address.
         :returns: why it is refused; ``None`` = it is taken, and `remove` must be called at its end.
@@ -100,11 +113,17 @@ class Connections:
         address = network_of(host)
         count = self._counts.get(address, 0)
         if count >= self.settings.max_connections_per_address:
-            return self._tell(f"too many connections from one address (http.max_connections_per_address = {count})")
-        if len(self._addresses) >= self._limit:
+            given_up = self._least_needed_of(address)
+            if given_up is None:
+                most = f"http.max_connections_per_address = {count}"
+                return self._tell(f"too many connections from one address ({most})")
+        elif len(self._addresses) >= self._limit:
             given_up = self._least_needed(count)
             if given_up is None:
                 return self._tell(f"too many connections (http.max_connections = {self._limit})")
+        else:
+            given_up = None
+        if given_up is not None:
             self.leave(given_up)
             given_up.make_room()
         self._addresses[connection] = address
@@ -134,16 +153,27 @@ class Connections:
             del self._counts[address]
 
     def _least_needed(self, count: int) -> Connection | None:
-        """Which connection is closed for one of an address that has this many."""
-        found = min(self._addresses, key=self._rank)
-        activity = found.activity
-        fair = self._counts[self._addresses[found]] > count + 1
-        return found if activity < Activity.TRANSFER or (activity is Activity.TRANSFER and fair) else None
+        """Which connection makes room for one of a network that has this many."""
+        ranks = {each: rank for each in self._addresses if (rank := self._rank(each, count)) is not None}
+        return min(ranks, key=ranks.__getitem__, default=None)
 
-    def _rank(self, connection: Connection) -> tuple[Activity, int, float]:
-        activity = connection.activity
-        of_address = 0 if activity <= Activity.IDLE else self._counts[self._addresses[connection]]
-        return activity, -of_address, connection.deadline
+    def _rank(self, connection: Connection, count: int) -> tuple[int, int, int, float] | None:
+        """The lowest makes room; ``None`` = this one does not."""
+        activity, of_network = connection.activity, self._counts[self._addresses[connection]]
+        if activity <= Activity.IDLE:
+            return activity, 0, 0, connection.since
+        if activity < Activity.HELD:
+            return activity, -of_network, 0, connection.since
+        if activity is Activity.BUSY or of_network <= count + 1:
+            return None
+        # Nobody loses an exchange to the slow bodies of a network that has more connections.
+        return Activity.HELD, -of_network, activity, connection.since
+
+    def _least_needed_of(self, network: str) -> Connection | None:
+        """Which connection makes room for another one of the same network."""
+        own = ((each.activity, each.since, each) for each, its in self._addresses.items() if its == network)
+        least = min(own, key=lambda each: each[:2], default=None)
+        return None if least is None or least[0] >= Activity.TRANSFER else least[2]
 
     def _tell(self, reason: str) -> str:
         if reason not in self._told:
@@ -181,3 +211,17 @@ def _descriptors() -> int:
     if soft == resource.RLIM_INFINITY:
         return sys.maxsize
     return max(soft - RESERVED_DESCRIPTORS, soft // 2)
+
+
+def connections_of(server_state: ServerState) -> Connections:
+    """The connections of a server; those of one that is not Mercury's go by the settings of the process."""
+    connections: Connections | None = getattr(server_state, _CONNECTIONS, None)
+    if connections is None:
+        connections = Connections(load().http)
+        keep(server_state, connections)
+    return connections
+
+
+def keep(server_state: ServerState, connections: Connections) -> None:
+    """Make a server's connections these."""
+    setattr(server_state, _CONNECTIONS, connections)

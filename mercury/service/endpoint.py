@@ -18,6 +18,7 @@ from mercury.engine.refusal import refuse, with_status
 from mercury.engine.runtime import Runtime
 from mercury.errors import Overloaded
 from mercury.service.bodies import Bodies, RequestRefused
+from mercury.service.held import held
 from mercury.service.identity import Authenticate, identify
 from mercury.wire.envelope import HttpMessage
 
@@ -92,8 +93,10 @@ class Endpoint:
             self._host.bodies.release(body)
         if answer.held is None:
             return answer.http
+        parking, waiting = runtime.parking, answer.held
         try:
-            return await _response(runtime.parking, answer.held, self._host.back_channel_wait) or answer.http
+            with held(scope, lambda: parking.give_up(waiting)):
+                return await _response(parking, waiting, self._host.back_channel_wait) or answer.http
         finally:
             _let_go(runtime, answer)
 

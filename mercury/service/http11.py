@@ -6,8 +6,10 @@ For a server of one's own: ``uvicorn shop:app --http mercury.service.http11:Http
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import math
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,11 +18,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from mercury.service.connections import Activity, Connection, Connections
+from mercury.service.connections import Activity, Connection, connections_of
 from mercury.service.flow import Flow, Outlet
 from mercury.service.heads import objection
+from mercury.service.held import EXTENSION, Holder
 from mercury.service.peer import tls_extension
-from mercury.settings import load
 
 #: Seconds that a peer is given to read a refusal before the connection is cut.
 LINGER = 2.0
@@ -30,8 +32,6 @@ LINGER_BYTES = 4 * 1024 * 1024
 GRACE = 1.0
 #: Requests that a connection may send ahead of their answers.
 MAX_PIPELINED = 8
-#: Where a server's state keeps the connections of all protocols that belong to it.
-_CONNECTIONS = "mercury_connections"
 
 
 class Reading(enum.Enum):
@@ -84,10 +84,13 @@ class Http11Protocol(HttpToolsProtocol):
         self._head_bytes = self._pending = 0
         self._fields = 0
         self._breach: _Breach | None = None
-        self._extensions: dict[str, Any] | None = None
+        self._extensions: dict[str, Any] = {}
         self._outlet: Outlet | None = None
         #: What the application answers now; `cycle` is the one that came last.
         self._running: RequestResponseCycle | None = None
+        #: Has the exchange answered at once that is held for its response, and since when it is held.
+        self._give_up: Callable[[], None] | None = None
+        self._held_since = 0.0
         #: Refused, or closed: what comes is thrown away.
         self._ended = False
         self._discarded = 0
@@ -109,7 +112,8 @@ class Http11Protocol(HttpToolsProtocol):
             self._reading = Reading.BODY  # there may be a request: it is thrown away
             self.hang_up()
             return
-        self._extensions = tls_extension(transport, self._connections.authorities)
+        tls = tls_extension(transport, self._connections.authorities)
+        self._extensions = {EXTENSION: self, **(tls or {})}
         self._read_deadline = self.loop.time() + self._settings.first_byte_timeout
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -140,15 +144,33 @@ class Http11Protocol(HttpToolsProtocol):
             return Activity.ENDING
         if self._write_deadline < math.inf:
             return Activity.TRANSFER
+        if self._give_up is not None:
+            return Activity.HELD
         if self._answering:
             # A body may be needed only for the last request: those before it are being processed.
             mine = self._reading is Reading.BODY and self._running is self.cycle
             return Activity.TRANSFER if mine else Activity.BUSY
         return Activity.IDLE if self._reading is Reading.NOTHING else Activity.BEGINNING
 
+    @property
+    def since(self) -> float:
+        return self.deadline if self._give_up is None else self._held_since
+
+    @contextlib.contextmanager
+    def held(self, give_up: Callable[[], None]) -> Iterator[None]:
+        self._give_up, self._held_since = give_up, self.loop.time()
+        try:
+            yield
+        finally:
+            self._give_up = None
+
     def make_room(self) -> None:
         if self._write_deadline < math.inf:
             self.abort()
+        elif self._give_up is not None and self._running is not None:
+            self.pipeline.clear()
+            self._running.keep_alive = False
+            self._give_up()
         elif self._answering or self._reading is Reading.HEAD:
             self._refuse(408, "the rest of the request did not come, and others wait for a connection")
         else:
@@ -198,7 +220,7 @@ class Http11Protocol(HttpToolsProtocol):
     def hang_up(self) -> None:
         """Close the connection once what was written has been sent; it is cut when that takes long."""
         self._ended = True
-        if self._reading is not Reading.NOTHING and self.transport.can_write_eof():
+        if (self._reading is not Reading.NOTHING or self.flow.read_paused) and self.transport.can_write_eof():
             # A connection that is closed with unread data is reset, and the peer may never see the answer.
             self.pipeline.clear()
             self.flow.resume_reading()
@@ -264,8 +286,7 @@ class Http11Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._extensions is not None:
-            self.scope["extensions"] = self._extensions
+        self.scope["extensions"] = self._extensions
         self._reading = Reading.HEAD
         self._head_bytes = self._pending = self._fields = 0
         self._read_deadline = self.loop.time() + self._settings.header_timeout
@@ -389,21 +410,10 @@ class Http11Protocol(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)
 
 
-def connections_of(server_state: ServerState) -> Connections:
-    """The connections of a server; those of one that is not Mercury's go by the settings of the process."""
-    connections: Connections | None = getattr(server_state, _CONNECTIONS, None)
-    if connections is None:
-        connections = Connections(load().http)
-        keep(server_state, connections)
-    return connections
-
-
-def keep(server_state: ServerState, connections: Connections) -> None:
-    """Make a server's connections these."""
-    setattr(server_state, _CONNECTIONS, connections)
-
-
 if TYPE_CHECKING:
 
     def _is_connection(protocol: Http11Protocol) -> Connection:
+        return protocol
+
+    def _is_holder(protocol: Http11Protocol) -> Holder:
         return protocol

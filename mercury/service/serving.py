@@ -16,8 +16,8 @@ from starlette.types import ASGIApp
 
 from mercury.engine.peers import TlsSettings
 from mercury.errors import ConfigurationError
-from mercury.service.connections import Connections
-from mercury.service.http11 import Http11Protocol, keep
+from mercury.service.connections import Connections, keep
+from mercury.service.http11 import Http11Protocol
 from mercury.service.tls_listener import Handshake, TlsListener
 from mercury.settings import HttpSettings
 

@@ -28,7 +28,7 @@ class Handshake:
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self.connection = connection
-        self.deadline = deadline
+        self.deadline = self.since = deadline
         self.activity = Activity.BEGINNING
 
     def expire(self, now: float) -> None:

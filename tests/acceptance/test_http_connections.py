@@ -7,15 +7,30 @@ import os
 import socket
 import ssl
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from lxml import etree
 
+from mercury import Mercury, Service, Settings
+from mercury.settings import HttpSettings
 from tests.acceptance.processes import PATIENCE, eventually
-from tests.acceptance.test_endpoint import read_reply
-from tests.acceptance.test_http_limits import connect, responses_head, served
+from tests.acceptance.test_endpoint import (
+    RM,
+    SOAP12,
+    WSA,
+    addressing,
+    create_sequence,
+    envelope,
+    exchange,
+    head,
+    read_reply,
+)
+from tests.acceptance.test_http_limits import closed, connect, responses_head, served
 from tests.acceptance.test_tls import behind_tls, certificates
 
 __all__ = ["certificates"]
@@ -68,7 +83,7 @@ def test_connections_that_made_room_are_cut_though_their_peers_stay() -> None:
 
 def test_refused_connections_are_cut_though_their_peers_stay() -> None:
     before = open_sockets()
-    with served(max_connections_per_address=4) as address, held(MANY, address, UNFINISHED):
+    with served(max_connections_per_address=4) as address, held(MANY, address, responses_head(10)):
         eventually(lambda: open_sockets() - before < MANY + 4 + 4, "the refused ones are cut")
 
 
@@ -152,3 +167,124 @@ def test_body_above_the_least_rate_is_taken() -> None:
             peer.sendall(b" " * 100)
             time.sleep(0.05)
         assert read_reply(peer).status in (400, 500)
+
+
+# --- of one address ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [b"", ASK, UNFINISHED], ids=["silent", "idle", "unfinished header"])
+def test_who_waits_at_the_limit_of_an_address_makes_room_for_another_one_of_it(first: bytes) -> None:
+    with (
+        served(max_connections_per_address=4, first_byte_timeout=600, idle_timeout=600, header_timeout=600) as address,
+        held(4, address, first) as peers,
+    ):
+        for each in peers if first is ASK else ():
+            assert read_reply(each).status == 200
+        with connect_from(2, address) as other:
+            other.sendall(ASK)
+            assert read_reply(other).status == 200
+        if first is UNFINISHED:
+            assert read_reply(peers[0]).status == 408
+        assert closed(peers[0])
+        peers[-1].sendall(b"\r\n" if first is UNFINISHED else ASK)
+        assert read_reply(peers[-1]).status in (200, 404)  # no refusal: one was enough
+
+
+# --- held for their responses --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ask:
+    text: str
+
+
+@dataclass(frozen=True)
+class Said:
+    text: str
+
+
+@contextlib.contextmanager
+def desk(
+    count: int, sources: int = 1, **http: float
+) -> Iterator[tuple[tuple[str, int], list[socket.socket], threading.Event]]:
+    """A service that answers no question before the event is set, and connections whose exchanges are held for one."""
+    service, over = Service("desk", namespace="urn:mercury:app"), threading.Event()
+
+    @service.operation
+    def ask(question: Ask) -> Said:
+        over.wait(PATIENCE)
+        return Said(f"re {question.text}")
+
+    limits = HttpSettings(back_channel_wait=600.0, **http)  # type: ignore[arg-type]
+    server = Mercury(settings=Settings(store="memory:", http=limits))
+    try:
+        host, port = server.listen(service).removeprefix("http://").split(":")
+        address = (host, int(port))
+        with held(count, address, question(address), sources) as peers:
+            runtime = server.running_runtime
+            assert runtime is not None
+            parking = runtime.parking
+            eventually(lambda: sum(map(len, parking._held.values())) == count, "all are held")
+            yield address, peers, over
+            over.set()
+    finally:
+        over.set()
+        server.stop()
+
+
+def question(address: tuple[str, int]) -> bytes:
+    """An HTTP request whose response the service owes, in a sequence of its own."""
+    created = exchange(f"{address[0]}:{address[1]}", create_sequence())
+    identifier = etree.fromstring(created.body).findtext(f".//{{{RM}}}Identifier")
+    sequence = (
+        f'<a:ReplyTo xmlns:a="{WSA}"><a:Address>{WSA}/anonymous</a:Address></a:ReplyTo><w:Sequence xmlns:w="{RM}" '
+        f's:mustUnderstand="1"><w:Identifier>{identifier}</w:Identifier><w:MessageNumber>1</w:MessageNumber>'
+        "</w:Sequence>"
+    )
+    body = '<Ask xmlns="urn:mercury:app"><text>1</text></Ask>'
+    message = envelope(SOAP12, body, addressing("urn:mercury:app/Ask", "urn:ask") + sequence)
+    return head(SOAP12, f"Content-Length: {len(message)}") + message
+
+
+def test_exchanges_held_by_an_address_with_many_connections_make_room_for_another_address() -> None:
+    with desk(8, sources=2, max_connections=8) as (address, peers, over):
+        eventually(lambda: answer(address) == 200, "another address gets a place")
+        reply = read_reply(peers[0])  # the one that is held longest
+        assert reply.status in (200, 202), "it is answered with what there is"  # one of all has the acknowledgement
+        assert b"re 1" not in reply.body
+        assert reply.headers["connection"] == "close"
+        assert closed(peers[0])
+        over.set()
+        assert b"re 1" in read_reply(peers[-1]).body, "the others wait on"
+
+
+def test_held_exchanges_of_addresses_with_as_many_connections_as_the_new_one_stay() -> None:
+    with desk(4, sources=4, max_connections=4) as (address, peers, over):
+        assert answer(address) == 503
+        over.set()
+        for each in peers:
+            assert b"re 1" in read_reply(each).body
+
+
+def test_slow_bodies_of_an_address_with_many_connections_make_room_before_another_ones_held_exchange() -> None:
+    with desk(2, max_connections=8) as (address, peers, over), contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(connect_from(50, address)) for _ in range(6)]
+        for each in slow:
+            each.sendall(responses_head(1000) + b"x")
+        eventually(lambda: answer(address) == 200, "another address gets a place")
+        assert read_reply(slow[0]).status == 408
+        over.set()
+        for each in peers:
+            assert b"re 1" in read_reply(each).body
+
+
+def test_exchange_held_longest_makes_room_at_the_limit_of_its_address() -> None:
+    with desk(4, max_connections_per_address=4) as (address, peers, _):
+
+        def taken() -> bool:
+            with connect_from(2, address) as other:
+                other.sendall(ASK)
+                return read_reply(other).status == 200
+
+        eventually(taken, "another one of the address gets a place")
+        assert read_reply(peers[0]).status in (200, 202)

@@ -299,6 +299,8 @@ def test_peer_that_does_not_read_its_answers_is_cut_off() -> None:
 def test_connections_of_one_address_above_the_limit_are_refused_with_503() -> None:
     with served(max_connections_per_address=3) as address, contextlib.ExitStack() as stack:
         held = [stack.enter_context(connect(address)) for _ in range(3)]
+        for each in held:
+            each.sendall(responses_head(10))  # else it makes room
         with connect(address) as peer:
             reply = read_reply(peer)
             assert (reply.status, reply.headers["retry-after"]) == (503, "1")

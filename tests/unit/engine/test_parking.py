@@ -115,3 +115,14 @@ def test_a_request_is_waited_for_once_its_gap_is_closed() -> None:
     assert parking.patience(held) is None
     later = behind(parking, 5, missing=4)
     assert parking.patience(later) == REORDERING, "another gap, with a moment of its own"
+
+
+def test_an_exchange_that_is_given_up_is_answered_without_its_response_and_others_wait_on() -> None:
+    parking = Parking()
+    mine, again = (parking.hold(Waiting(message_id="urn:1", sequence="urn:s")) for _ in range(2))
+    parking.give_up(mine)
+    assert mine.response.result(0) is None
+    assert not again.response.done()
+    parking.release([response("urn:1")])
+    parking.give_up(again)  # too late: it has its response
+    assert again.response.result(0) is not None

@@ -1,0 +1,27 @@
+"""Exchanges that are held for their response give way when connections are scarce: what an endpoint asks its server."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, MutableMapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+#: Under which name a scope's extensions have the connection, where the server is Mercury's.
+EXTENSION = "mercury.connection"
+
+
+class Holder(Protocol):
+    """The connection of a request. Used in the event loop's thread."""
+
+    def held(self, give_up: Callable[[], None]) -> AbstractContextManager[None]:
+        """Around the time for which the request's exchange is held for its response.
+
+        :param give_up: makes it be answered at once with what there is; the connection is closed behind that.
+        """
+
+
+def held(scope: MutableMapping[str, Any], give_up: Callable[[], None]) -> AbstractContextManager[None]:
+    """`Holder.held` of the connection of a request; another server than Mercury's is told nothing."""
+    holder: Holder | None = scope.get("extensions", {}).get(EXTENSION)
+    return contextlib.nullcontext() if holder is None else holder.held(give_up)
