@@ -65,6 +65,7 @@ class Batch:
         self._creates = 0
         #: How many sequences are open in the store, by owner.
         self._open: dict[str | None, int] = {}
+        self._crowding: dict[str, int] | None = None
 
     # --- locking ---------------------------------------------------------------------------------------------------
 
@@ -248,6 +249,15 @@ class Batch:
             self._ended.append(record)
         self.change_rmd(record)
         return asked
+
+    def crowding(self, limit: int = 0) -> dict[str, int]:
+        """Sequences of the peers with the most of them, with their number: the store is asked once.
+
+        :param limit: how many sequences; without it, what was found before.
+        """
+        if self._crowding is None and limit:
+            self._crowding = dict(self.tx.rmd.crowding(limit))
+        return self._crowding or {}
 
     def open_sequences(self, owner: str | None = None) -> int:
         """How many destination sequences are open, with those that this batch has made so far: all, or one owner's.

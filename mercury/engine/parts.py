@@ -29,7 +29,8 @@ class EngineSettings:
 
     limits: Limits = field(default_factory=Limits)
     addresses: AddressPolicy = field(default_factory=AddressPolicy)
-    #: Destination sequences that may be open at once; above it CreateSequence is refused as busy.
+    #: Destination sequences that may be open at once; above it who has by far the most gives up one for a peer with
+    #: few, or CreateSequence is refused as busy.
     max_sequences: int = 10_000
     #: The same for the sequences of one peer: of one identity, or else of one network address.
     max_sequences_per_peer: int = 1_000

@@ -74,6 +74,13 @@ class OpenSequences(Protocol):
         :param waiting: only those with messages that wait for the application.
         """
 
+    def crowding(self, limit: int) -> list[tuple[str, int]]:
+        """Sequences made by peers, no tombstones, behind which nothing waits for the application; as committed.
+
+        Those of the owner with the most open sequences first, and of one owner those last heard of longest ago. Each
+        with the number that its owner has open. Reads all open sequences: only when there are too many.
+        """
+
     def waiting_bytes(self, owner: str) -> tuple[int, int]:
         """Bytes (`InboundMessage.size`) that wait of one owner (`RmdRecord.owner`), and of all; as committed.
 

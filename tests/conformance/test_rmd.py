@@ -267,6 +267,25 @@ def test_idle_sequences_with_something_that_waits_are_found_the_oldest_first(sto
         assert tx.rmd.idle(NOW - 5, 10, "192.0.2.1", waiting=True) == ["urn:b"]
 
 
+def test_sequences_of_owners_with_many_are_found_those_of_the_one_with_most_first(store: StorageManager) -> None:
+    """Without those that hold messages for the application, have ended, or were made by this side."""
+    made = (("few", 2, 0), ("most", 4, 50), ("many", 3, 0))
+    for peer, count, ago in made:
+        for number in range(count):
+            record = rmd_record(f"urn:{peer}:{number}", create_message_id=f"create {peer} {number}", peer=peer)
+            record.machine.last_heard = NOW - ago - number
+            insert(store, record)
+    insert(store, rmd_record("urn:ended", create_message_id="create ended", peer="few", ended_at=NOW))
+    insert(store, rmd_record("urn:offered", peer="most"))
+    insert_with_bytes(store, ("urn:holds", "most", 1), ("urn:holds nothing", "most", 0))
+    with store.transaction() as tx:
+        most = [("urn:most:3", 7), ("urn:most:2", 7), ("urn:most:1", 7), ("urn:most:0", 7), ("urn:holds nothing", 7)]
+        many = [("urn:many:2", 3), ("urn:many:1", 3), ("urn:many:0", 3)]
+        few = [("urn:few:1", 2), ("urn:few:0", 2)]
+        assert tx.rmd.crowding(100) == most + many + few
+        assert tx.rmd.crowding(6) == most + many[:1]
+
+
 # --- what has ended ---------------------------------------------------------------------------------------------------
 
 

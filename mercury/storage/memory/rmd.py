@@ -143,6 +143,16 @@ class MemoryRmd:
             )
         return [identifier for _, identifier in idle[:limit]]
 
+    def crowding(self, limit: int) -> list[tuple[str, int]]:
+        with self._tx.store.mutex:
+            counts = self._committed.open_by_owner
+            found = sorted(
+                (-counts[record.owner], record.owner, record.machine.last_heard, record.identifier)
+                for record in self._committed.records.values()
+                if record.create_message_id is not None and not record.machine.tombstone and not self._has_waiting(record)
+            )
+        return [(identifier, -count) for count, _, _, identifier in found[:limit]]
+
     def ended_count(self, owner: str | None = None, since: float | None = None) -> int:
         with self._tx.store.mutex:
             if since is not None:

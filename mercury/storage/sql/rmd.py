@@ -43,6 +43,16 @@ BEHIND = (
     .subquery()
 )
 HOLDS = exists().where(OF_BUFFER)
+#: Open sequences by their owners.
+OPEN = (
+    select(TABLE.c.owner, func.count().label("open")).where(TABLE.c.ended_at.is_(None)).group_by(TABLE.c.owner).subquery()
+)
+CROWDING = (
+    select(TABLE.c.identifier, OPEN.c.open)
+    .join_from(TABLE, OPEN, OPEN.c.owner == TABLE.c.owner)
+    .where(TABLE.c.ended_at.is_(None), TABLE.c.create_message_id.is_not(None), ~HOLDS)
+    .order_by(OPEN.c.open.desc(), TABLE.c.owner, TABLE.c.last_heard, TABLE.c.identifier)
+)
 WAITING_BYTES = select(
     func.coalesce(func.sum(case((BEHIND.c.owner == bindparam("owner"), BEHIND.c.waiting), else_=0)), 0).label("own"),
     func.coalesce(func.sum(BEHIND.c.waiting), 0).label("every"),
@@ -120,6 +130,10 @@ class SqlRmd:
             query = query.where(HOLDS)
         rows = self._tx.read(query.order_by(TABLE.c.last_heard, TABLE.c.identifier).limit(limit))
         return [row["identifier"] for row in rows]
+
+    def crowding(self, limit: int) -> list[tuple[str, int]]:
+        rows = self._tx.read(CROWDING.limit(limit))
+        return [(row["identifier"], int(row["open"])) for row in rows]
 
     def ended_count(self, owner: str | None = None, since: float | None = None) -> int:
         query = select(func.count().label("ended")).select_from(TABLE).where(ENDED)
