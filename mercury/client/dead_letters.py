@@ -167,6 +167,7 @@ def _outbound(letter: DeadLetter, now: float) -> OutboundMessage:
         headers=letter.headers,
         to_parameters=letter.to_parameters,
         relates_to=letter.relates_to,
+        request=letter.request,
         expects_response=letter.expects_response,
         callback=letter.callback,
         correlation=letter.correlation,

@@ -32,8 +32,7 @@ def response(parts: Parts, record: RmsRecord, row: OutboundMessage, request: Rmd
     envelope = envelopes.message(record, row, acknowledgements=acknowledgements)
     fault = record.channel.plain and (row.is_fault or row.damaged)
     return Response(
-        message_id=row.relates_to or "",
-        sequence=record.channel.pair or "",
+        request=row.request or "",
         envelope=envelope,
         status=fault_status(_APPLICATION_FAULT, envelope.soap) if fault else None,  # HTTP-03
     )
@@ -53,23 +52,23 @@ def in_reply(found: Response, waiting: Waiting) -> HttpMessage:
 
 def stored_responses(tx: Transaction, parts: Parts, waiting: Sequence[Waiting], now: float) -> list[Response]:
     """Of the responses that are waited for those that can go out: one question, however many wait."""
-    wanted = {(each.message_id, each.sequence) for each in waiting}
-    found: dict[tuple[str, str], Response] = {}
-    for row in tx.rms.responses_to({message_id for message_id, _ in wanted}):
-        # Another client's request may have the same MessageID: its response is that client's alone.
-        about = (row.relates_to or "", row.channel.pair or "")
-        if about not in wanted or about in found or not row.channel.back_channel:
+    wanted = {each.request: each.sequence for each in waiting}
+    found: dict[str, Response] = {}
+    for row in tx.rms.responses_to(wanted):
+        about = row.request or ""
+        if about in found or not row.channel.back_channel:
             continue
         if row.damaged:
             _bury_once(tx, parts, row, now)
         record = next((known for known in tx.rms.peek(row.channel.key) if known.id == row.sequence_id), None)
         if record is not None:
-            found[about] = response(parts, record, row, tx.rmd.read(about[1]))
+            found[about] = response(parts, record, row, tx.rmd.read(wanted[about]))
     return list(found.values())
 
 
 def _bury_once(tx: Transaction, parts: Parts, row: OutboundMessage, now: float) -> None:
     """A fault goes out in the place of a response that the store gives back altered, whenever it is asked for."""
-    letters = tx.dead_letters.find(LetterFilter(key=row.channel.key.name, reason=DAMAGED))
-    if all(letter.message_id != row.message_id for letter in letters):
+    key = row.channel.key
+    which = LetterFilter(endpoint=key.endpoint, key=key.name, message_id=row.message_id, reason=DAMAGED)
+    if not tx.dead_letters.find(which, 1):
         bury(tx, parts, [row], DAMAGED, Certainty.UNKNOWN, now)

@@ -60,7 +60,7 @@ class Batch:
         self._changed_rmds: dict[str, None] = {}
         self._changed_rms: dict[str, RmsRecord] = {}
         self._ended: list[RmdRecord] = []
-        self._responses: dict[tuple[str, str], Response] = {}
+        self._responses: dict[str, Response] = {}
         #: How many CreateSequences are handled.
         self._creates = 0
         #: How many sequences are open in the store, by owner.
@@ -322,14 +322,14 @@ class Batch:
                 self.buffer(draft.waiting.sequence)  # it says whether the request waits for another
         repeated = [draft.waiting for draft in drafts if draft.waiting is not None and draft.waiting.repeated]
         found = stored_responses(self.tx, self.parts, repeated, self.now) if repeated else ()
-        self._responses = {(response.message_id, response.sequence): response for response in found}
+        self._responses = {response.request: response for response in found}
 
     # --- after the commit ------------------------------------------------------------------------------------------
 
     def response(self, draft: Draft) -> Response | None:
         """The response to a request that came again."""
         waiting = draft.waiting
-        return self._responses.get((waiting.message_id, waiting.sequence)) if waiting is not None else None
+        return self._responses.get(waiting.request) if waiting is not None else None
 
     def waiting(self, draft: Draft) -> Waiting | None:
         """What the exchange may be held open for, as everything that came together has left the sequence."""

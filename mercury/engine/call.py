@@ -14,6 +14,7 @@ from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import FaultCode
 from mercury.statemachine.messages import EndpointReference
 from mercury.storage.api import Transaction
+from mercury.storage.names import request_name
 from mercury.storage.records import Channel, InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, Role
 from mercury.wire.application_fault import read_application_fault, write_application_fault
 from mercury.wire.encode import fault_action
@@ -180,6 +181,7 @@ class Call:
             is_fault=response.is_fault,
             to_parameters=reply_to.parameters if reply_to is not None else (),
             relates_to=message.message_id,
+            request=request_name(message.sequence, message.number) if channel.back_channel else None,
             correlation=message.correlation,
             created_at=now,
             answered=channel.plain and channel.back_channel,

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from mercury.storage.callers import network_of
+from mercury.storage.names import request_name
 from mercury.storage.records import SequenceKey
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 
@@ -94,14 +95,18 @@ class Waiting:
     #: The application gets the request only after something that has not been received yet.
     behind_a_gap: bool = False
 
+    @property
+    def request(self) -> str:
+        """By what its response is found."""
+        return request_name(self.sequence, self.number)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
     """A response that can go out on the connection of its request: its number is committed."""
 
-    #: MessageID and sequence of the request.
-    message_id: str
-    sequence: str
+    #: The request; see `request_name`.
+    request: str
     #: Without AckRequested.
     envelope: Envelope
     #: The HTTP status; ``None`` = as the envelope has it.

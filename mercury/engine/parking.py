@@ -18,11 +18,9 @@ REORDERING = 0.5
 #: Sequences whose gaps are remembered.
 REMEMBERED = 1024
 
-Request = tuple[str, str]
-
 
 class Parking:
-    """Exchanges by their request: its MessageID and its sequence. Safe to be used by many threads.
+    """Exchanges by their request: its number in its sequence. Safe to be used by many threads.
 
     It never asks the store. The commit that makes responses possible brings them (`release`), whoever makes it.
 
@@ -32,9 +30,9 @@ class Parking:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._mutex = threading.Lock()
-        self._held: dict[Request, list[Held]] = {}
+        self._held: dict[str, list[Held]] = {}
         #: Responses that come while requests are being stored, whose exchanges are held only afterwards.
-        self._early: dict[Request, Response] | None = None
+        self._early: dict[str, Response] | None = None
         self._over = False
         #: By sequence: the lowest number that is missing, and since when something waits behind it.
         self._missing: dict[str, tuple[int, float | None]] = {}
@@ -53,7 +51,7 @@ class Parking:
     def hold(self, waiting: Waiting) -> Held:
         """Hold an exchange; its future is done with the response, or with ``None`` when it does not come here."""
         held = Held(waiting, Future())
-        about = (waiting.message_id, waiting.sequence)
+        about = waiting.request
         with self._mutex:
             self._note_missing(waiting)
             early, over = (self._early or {}).get(about), self._over
@@ -78,7 +76,7 @@ class Parking:
     def release(self, responses: Iterable[Response]) -> None:
         """These responses are committed: whoever waits for them has them."""
         for response in responses:
-            about = (response.message_id, response.sequence)
+            about = response.request
             with self._mutex:
                 if self._early is not None:
                     self._early[about] = response
@@ -101,7 +99,7 @@ class Parking:
             return [held[0].waiting for held in self._held.values()]
 
     def _remove(self, held: Held) -> bool:
-        about = (held.waiting.message_id, held.waiting.sequence)
+        about = held.waiting.request
         exchanges = self._held.pop(about, [])
         others = [each for each in exchanges if each is not held]
         if others:

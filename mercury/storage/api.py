@@ -272,8 +272,8 @@ class RMSSequenceManager(WatchedRows, Protocol):
     def row(self, message_id: str) -> OutboundMessage | None:
         """The committed row with this MessageID, without a lock."""
 
-    def responses_to(self, message_ids: Collection[str]) -> list[OutboundMessage]:
-        """The numbered, unacknowledged responses to peers' requests, even to two with one MessageID. Without a lock."""
+    def responses_to(self, requests: Collection[str]) -> list[OutboundMessage]:
+        """The numbered, unacknowledged responses to these requests (`OutboundMessage.request`), none else. No lock."""
 
     def unanswered(self, record: RmsRecord) -> list[OutboundMessage]:
         """The numbered requests of a sequence whose response is not stored, ascending. Its key must be locked."""

@@ -34,6 +34,7 @@ def outbound_letter(row: OutboundMessage, identifier: str, reason: str, certaint
         headers=row.headers,
         relates_to=row.relates_to,
         channel=row.channel,
+        request=row.request,
         to_parameters=row.to_parameters,
         expects_response=row.expects_response,
         callback=row.callback,

@@ -6,9 +6,7 @@ All times are seconds since the epoch. Identifiers are opaque strings.
 from __future__ import annotations
 
 import enum
-import hashlib
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.invoker import InvokerBuffer
@@ -19,7 +17,9 @@ from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
 from mercury.storage.callers import create_key, network_of
 from mercury.storage.copies import shallow
+from mercury.storage.names import key_digest
 from mercury.storage.sizes import inbound_size
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class SequenceKey:
@@ -37,12 +37,7 @@ class SequenceKey:
 
         Of a key without an endpoint only the digest is known: its row was damaged, and it is its name.
         """
-        return _digest(self.endpoint, self.name) if self.endpoint else self.name
-
-
-@lru_cache(maxsize=4096)
-def _digest(endpoint: str, name: str) -> str:
-    return hashlib.sha256(f"{endpoint}\0{name}".encode()).hexdigest()[:32]
+        return key_digest(self.endpoint, self.name) if self.endpoint else self.name
 
 
 class Role(enum.Enum):
@@ -117,6 +112,8 @@ class OutboundMessage:
     expects_response: bool = False
     #: The registered name of what consumes the response.
     callback: str | None = None
+    #: The request that it answers, of a response that is fetched; see `request_name`.
+    request: str | None = None
     correlation: str | None = None
     created_at: float = 0.0
     #: The order of insertion; given by the store.
@@ -353,6 +350,7 @@ class DeadLetter:
     relates_to: str | None = None
     #: Of an outbound message: what it is sent again with.
     channel: Channel | None = None
+    request: str | None = None
     to_parameters: tuple[bytes, ...] = ()
     expects_response: bool = False
     callback: str | None = None
@@ -374,6 +372,7 @@ class LetterFilter:
     endpoint: str | None = None
     #: The internal key, whole.
     key: str | None = None
+    message_id: str | None = None
     correlation: str | None = None
     #: A part of the reason, in small or capital letters.
     reason: str | None = None
@@ -389,6 +388,7 @@ class LetterFilter:
             (self.certainty, letter.certainty),
             (self.endpoint, letter.endpoint),
             (self.key, letter.key),
+            (self.message_id, letter.message_id),
             (self.correlation, letter.correlation),
         )
         return (

@@ -147,6 +147,7 @@ FULL_ROW = OutboundMessage(
     relates_to="urn:uuid:request",
     expects_response=True,
     callback=TEXT,
+    request="9 urn:uuid:pair",
     correlation="order:17",
     created_at=NOW + 0.123456,
 )
@@ -280,6 +281,7 @@ FULL_LETTER = DeadLetter(
     headers=(b"<h1/>", b"<h2>\xe2\x98\x83</h2>"),
     relates_to="urn:uuid:request",
     channel=FULL_CHANNEL,
+    request="9 urn:uuid:pair",
     to_parameters=(b"<reference/>",),
     expects_response=True,
     callback=TEXT,

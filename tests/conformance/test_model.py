@@ -50,7 +50,7 @@ class Row:
     message_id: str
     place: int
     expects: bool
-    relates_to: str | None
+    request: str | None
     sequence: str | None = None
     number: int | None = None
     attempts: int = 0
@@ -172,9 +172,9 @@ class RowsOfAKey(RuleBasedStateMachine):
             for _ in range(count):
                 self.appended += 1
                 name = f"row {self.appended}"
-                relates_to = f"request {self.appended % 3}" if responds else None
-                tx.rms.append(row(name, self.channel, expects_response=expects, relates_to=relates_to))
-                self.committed.rows[name] = Row(name, self.appended, expects, relates_to)
+                request = f"request {self.appended % 3}" if responds else None
+                tx.rms.append(row(name, self.channel, expects_response=expects, request=request))
+                self.committed.rows[name] = Row(name, self.appended, expects, request)
 
     @precondition(lambda self: self.tx is not None)
     @rule(sequence=st.sampled_from(SEQUENCES), limit=LIMITS, due=st.integers(0, 5))
@@ -293,7 +293,7 @@ class RowsOfAKey(RuleBasedStateMachine):
     def choose(self, data: st.DataObject) -> Row:
         """A row that is there, or one that is not."""
         rows = sorted(self.model.rows.values(), key=lambda each: each.place)
-        return data.draw(st.sampled_from([*rows, Row("unknown", 0, expects=False, relates_to=None)]))
+        return data.draw(st.sampled_from([*rows, Row("unknown", 0, expects=False, request=None)]))
 
     # --- what has to agree -------------------------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ class RowsOfAKey(RuleBasedStateMachine):
             open_ones = {
                 each.message_id
                 for each in model.rows.values()
-                if each.relates_to in requests and each.number is not None and not each.acknowledged
+                if each.request in requests and each.number is not None and not each.acknowledged
             }
             assert {response.message_id for response in tx.rms.responses_to(requests)} == open_ones
         due = bool(model.waiting()) and not any(model.holds.values())

@@ -525,8 +525,8 @@ def test_a_response_can_be_fetched_while_it_has_a_number_and_no_acknowledgement(
             return found[0].message_id if found else None
 
     assert fetched() is None
-    outbox.append("response", relates_to="request")
-    outbox.append("unrelated", relates_to="another")
+    outbox.append("response", request="request")
+    outbox.append("unrelated", request="another")
     assert fetched() is None
     outbox.number()
     assert fetched() == "response"
@@ -543,8 +543,8 @@ def test_of_two_responses_to_one_request_the_one_that_is_not_acknowledged_is_fet
     outbox: Outbox, store: StorageManager, first: int
 ) -> None:
     """At least once: a handler that ran twice has answered twice."""
-    outbox.append("first", relates_to="request")
-    outbox.append("second", relates_to="request")
+    outbox.append("first", request="request")
+    outbox.append("second", request="request")
     outbox.number()
     outbox.acknowledge(first)
     for _ in range(2):
@@ -555,6 +555,21 @@ def test_of_two_responses_to_one_request_the_one_that_is_not_acknowledged_is_fet
     outbox.acknowledge(3 - first)
     with store.transaction() as tx:
         assert tx.rms.responses_to(["request"]) == []
+
+
+def test_what_is_read_for_a_request_does_not_depend_on_how_many_others_have_its_message_id(
+    outbox: Outbox, store: StorageManager
+) -> None:
+    """A peer chooses MessageIDs, and may choose one for all its requests."""
+    for number in range(1, 51):
+        outbox.append(f"response {number}", relates_to="urn:same", request=f"{number} urn:s", payload=b"<x/>" * 250)
+    outbox.number()
+    with store.transaction() as tx:
+        (found,) = tx.rms.responses_to(["17 urn:s"])
+        assert (found.message_id, found.relates_to, found.request) == ("response 17", "urn:same", "17 urn:s")
+        assert len(found.payload) == 1000
+        assert ids(tx.rms.responses_to(["50 urn:s", "2 urn:s", "51 urn:s", "2 urn:t"])) == ["response 2", "response 50"]
+        assert tx.rms.responses_to(["urn:same"]) == []
 
 
 # --- moved, taken, discarded -----------------------------------------------------------------------------------------

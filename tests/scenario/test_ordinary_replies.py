@@ -107,6 +107,28 @@ def test_the_reply_to_somebody_elses_request_with_the_same_message_id_is_not_giv
     assert asked.reply(1, "curious") is None
 
 
+@pytest.mark.parametrize("offer", [None, "urn:offered"])
+def test_requests_of_a_sequence_with_one_message_id_are_handled_once_each_and_get_their_own_responses(
+    offer: str | None,
+) -> None:
+    """The number is what tells the messages of a sequence apart; a MessageID is what a peer makes of it."""
+    asked = Asked()
+    if offer is not None:
+        asked.identifier = asked.foreign.open(asked.node, offer=offer)
+    same = {"message_id": "urn:same"}
+    for number in (1, 2, 3, 2, 3, 1):
+        request = asked.foreign.ask(asked.identifier, number, f"{number}", **same)
+        answers = asked.node.receive([Arrival(http=request, service="orders", url=asked.node.service_url)])
+        assert answers is not None
+        asked.node.world.run()
+        http = answers[0].http if answers[0].waiting is None else asked.node.respond(answers[0].waiting)
+        assert http is not None
+        envelope = decode(http.body, http.content_type, http.soap_action)
+        assert isinstance(envelope.body, Payload)
+        assert (text_of(envelope.body.xml), envelope.relates_to) == (f"re {number}", "urn:same")
+    assert asked.node.handled == ["1", "2", "3"]
+
+
 def test_the_newest_replies_are_kept_and_the_oldest_give_way() -> None:
     asked = Asked(replies_kept=2)
     for number in range(1, 5):

@@ -28,9 +28,9 @@ ACTION = "urn:shop/put"
 ASK, ANSWERED = "urn:shop/ask", "answered"
 
 
-def channel(key: str = "till") -> Channel:
+def channel(key: str = "till", *, offer: bool = True) -> Channel:
     """Where orders go; nothing is posted back to the client."""
-    return Channel(key=SequenceKey(URL, key), policy=SourcePolicy(window=1000))
+    return Channel(key=SequenceKey(URL, key), policy=SourcePolicy(window=1000, offer=offer))
 
 
 @dataclass
@@ -95,15 +95,23 @@ class Pair:
         self.server = Side(server, settings=settings or EngineSettings())
 
     def send(
-        self, texts: Sequence[str], key: str = "till", *, end: bool = False, correlate: bool = True, ask: bool = False
+        self,
+        texts: Sequence[str],
+        key: str = "till",
+        *,
+        end: bool = False,
+        correlate: bool = True,
+        ask: bool = False,
+        offer: bool = True,
     ) -> None:
         """Hand over messages in one transaction, and perhaps the end of the sequence.
 
         :param ask: requests, whose responses come back on the connections of their posts.
+        :param offer: a sequence is offered for responses.
         """
         with self.client.store.transaction() as tx:
             for text in texts:
-                row = OutboundMessage(message_id=self.client.ids.new(), channel=channel(key), action=ACTION)
+                row = OutboundMessage(message_id=self.client.ids.new(), channel=channel(key, offer=offer), action=ACTION)
                 row.payload = f"<order>{text}</order>".encode()
                 row.correlation = f"order:{text}" if correlate else None
                 if ask:

@@ -51,6 +51,7 @@ def _flipped(value: str | bytes | int | None) -> str | bytes | int:
         ("mercury_rms_message", "kind"),
         ("mercury_rms_message", "correlation"),
         ("mercury_rms_message", "relates_to"),
+        ("mercury_rms_message", "request"),
         ("mercury_rms_message", "channel"),
     ],
 )

@@ -75,6 +75,7 @@ def waiting(store: StorageManager) -> list[str]:
         (LetterFilter(endpoint="shop"), ["b"]),
         (LetterFilter(endpoint="sho"), []),
         (LetterFilter(key=KEY.name), ["a", "c"]),
+        (LetterFilter(message_id="message c"), ["c"]),
         (LetterFilter(correlation="order:1"), ["a"]),
         (LetterFilter(reason="100%"), ["b"]),
         (LetterFilter(reason="TIME_OUT"), ["c"]),
@@ -139,7 +140,7 @@ def test_a_row_lives_again_as_it_was_sent_behind_what_was_sent_since(store: Stor
         before, again = tx.rms.unnumbered(sent.key, 10)
     assert before.message_id == FULL_ROW.message_id
     for name in ("message_id", "channel", "action", "payload", "is_fault", "headers", "to_parameters", "relates_to",
-                 "expects_response", "callback", "correlation"):  # fmt: skip
+                 "request", "expects_response", "callback", "correlation"):  # fmt: skip
         assert getattr(again, name) == getattr(dead, name), name
     assert (again.number, again.attempts, again.created_at) == (None, 0, NOW + 7)
 

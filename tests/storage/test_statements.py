@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import RowMapping, event
 
 from mercury.engine.exchange import Arrival, Purpose
 from mercury.engine.parking import HeldWorker
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
+from mercury.storage.sql.transaction import SqlTransaction
 
 from .pair import URL, Pair
 
@@ -184,6 +186,37 @@ def test_a_response_on_its_requests_connection_reads_the_request_once_and_never_
     _, reads = asking_side(store, 10)
     assert reads["receive responses"] == (1, 0), "its key is known from the exchange; it is read when that is locked"
     assert reads["consume responses"] == (2, 0), "for the names of callbacks, and again when its key is locked"
+
+
+@pytest.mark.parametrize("offers", [True, False], ids=["offered sequence", "ordinary replies"])
+def test_what_is_read_for_a_repetition_does_not_depend_on_how_many_requests_have_its_message_id(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, offers: bool
+) -> None:
+    bodies: list[int] = []
+    read = SqlTransaction.read
+
+    def counting(self: SqlTransaction, *question: Any) -> Sequence[RowMapping]:
+        found = read(self, *question)
+        bodies.extend(len(row["payload"]) for row in found if "payload" in row)
+        return found
+
+    def repeated(number: int) -> list[int]:
+        pair = Pair(MemoryStore(), store)
+        pair.send([str(each) for each in range(number)], key=f"till {number}", ask=True, offer=offers)
+        _, (create,) = pair.client.turn(NOW)
+        pair.client.engine.receive(pair.carry([create], NOW), NOW)
+        _, posts = pair.client.turn(NOW)
+        same = [replace(post, envelope=replace(post.envelope, message_id="urn:same")) for post in posts]
+        assert len(pair.hold(same, NOW)) == number
+        while pair.server.turn(NOW)[0]:
+            pass
+        bodies.clear()
+        assert pair.hold([same[-1]], NOW) == [], "it is answered at once"
+        return list(bodies)
+
+    monkeypatch.setattr(SqlTransaction, "read", counting)
+    one, forty = repeated(1), repeated(40)
+    assert [len(one), len(forty)] == [1, 1]
 
 
 def test_sequences_of_a_key_are_read_only_where_they_are_needed(store: SqlStore) -> None:

@@ -170,11 +170,11 @@ class MemoryRms:
         with self._tx.store.mutex:
             return self._committed_row(self._committed.by_message_id.get(message_id))
 
-    def responses_to(self, message_ids: Collection[str]) -> list[OutboundMessage]:
+    def responses_to(self, requests: Collection[str]) -> list[OutboundMessage]:
         found: list[OutboundMessage] = []
         with self._tx.store.mutex:
-            for message_id in message_ids:
-                for position, key in self._committed.responses.get(message_id, {}).items():
+            for request in requests:
+                for position, key in self._committed.responses.get(request, {}).items():
                     row = self._committed.keys[key].rows[position]
                     if row.number is not None and not row.acknowledged:
                         found.append(row.copy())

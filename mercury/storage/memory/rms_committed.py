@@ -52,7 +52,7 @@ class CommittedRms:
         self.by_identifier: dict[str, SequenceKey] = {}
         self.by_create: dict[str, SequenceKey] = {}
         self.by_message_id: dict[str, tuple[SequenceKey, int]] = {}
-        #: By the request: usually one, two when a handler ran twice.
+        #: By the request (`request_name`): usually one, two when a handler ran twice.
         self.responses: dict[str, dict[int, SequenceKey]] = {}
         #: Keys with rows that wait for a number.
         self.waiting: dict[SequenceKey, None] = {}
@@ -88,11 +88,11 @@ class CommittedRms:
                 _remove(rows.numbers, old.number)
                 _remove(rows.unsettled, old.number)
             self.by_message_id.pop(old.message_id, None)
-            if old.relates_to is not None:
-                others = self.responses[old.relates_to]
+            if old.request is not None:
+                others = self.responses[old.request]
                 del others[position]
                 if not others:
-                    del self.responses[old.relates_to]
+                    del self.responses[old.request]
         if row is None:
             data.rows.pop(position, None)
         else:
@@ -110,8 +110,8 @@ class CommittedRms:
                 if not row.settled:
                     insort(rows.unsettled, row.number)
             self.by_message_id[row.message_id] = (key, position)
-            if row.relates_to is not None:
-                self.responses.setdefault(row.relates_to, {})[position] = key
+            if row.request is not None:
+                self.responses.setdefault(row.request, {})[position] = key
 
     def install_records(self, key: SequenceKey, records: list[RmsRecord]) -> None:
         data = self.data(key)

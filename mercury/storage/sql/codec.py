@@ -338,6 +338,7 @@ def outbound_values(message: OutboundMessage) -> Values:
         "expects_response": message.expects_response,
         "replays": message.expects_response and message.channel.reply_to.anonymous,
         "callback": message.callback,
+        "request": message.request,
         "correlation": message.correlation,
         "created_at": message.created_at,
         "sequence_id": message.sequence_id,
@@ -365,8 +366,8 @@ def body_values(message: OutboundMessage) -> Values:
 
 #: The columns of an outbound row that never change: its state in transmission is not what it says.
 OUTBOUND_FIELDS = (
-    "message_id", "key_id", "channel", "kind", "action", "is_fault", "relates_to", "callback", "correlation",
-    "created_at",
+    "message_id", "key_id", "channel", "kind", "action", "is_fault", "relates_to", "callback", "request",
+    "correlation", "created_at",
 )  # fmt: skip
 
 
@@ -389,6 +390,7 @@ def outbound_message(row: Row) -> OutboundMessage:
         relates_to=row["relates_to"],
         expects_response=row["expects_response"],
         callback=row["callback"],
+        request=row["request"],
         correlation=row["correlation"],
         created_at=row["created_at"],
         position=row["position"],

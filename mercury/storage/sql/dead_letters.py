@@ -66,6 +66,7 @@ def _conditions(which: LetterFilter) -> list[ColumnElement[bool]]:
         (TABLE.c.certainty, which.certainty.value if which.certainty else None),
         (TABLE.c.endpoint, which.endpoint),
         (TABLE.c.key, which.key),
+        (TABLE.c.message_id, which.message_id),
         (TABLE.c.correlation, which.correlation),
     )
     found: list[ColumnElement[bool]] = [column == value for column, value in asked if value is not None]
@@ -107,6 +108,7 @@ def letter_values(letter: DeadLetter) -> Values:
         "element": letter.element,
         "relates_to": letter.relates_to,
         "channel": write_channel(letter.channel) if letter.channel else None,
+        "request": letter.request,
         "expects_response": letter.expects_response,
         "callback": letter.callback,
         "disowned": letter.disowned,
@@ -136,6 +138,7 @@ def dead_letter(row: Row) -> DeadLetter:
         headers=read_parts(row["headers"]),
         relates_to=row["relates_to"],
         channel=leniently(read_channel, row["channel"]),
+        request=row["request"],
         to_parameters=read_parts(row["to_parameters"]),
         expects_response=row["expects_response"],
         callback=row["callback"],

@@ -49,7 +49,7 @@ def _unsettled_due() -> Select[Any]:
 
 UNSETTLED_DUE = _unsettled_due()
 NAMES: BindParameter[str] = bindparam("names", expanding=True)
-FETCHABLE = and_(ROW.c.relates_to.in_(NAMES), ROW.c.number.is_not(None), not_(ROW.c.acknowledged))
+FETCHABLE = and_(ROW.c.request.in_(NAMES), ROW.c.number.is_not(None), not_(ROW.c.acknowledged))
 RESPONSES = WITH_BODY.where(FETCHABLE).order_by(ROW.c.position)
 NAMED = ROW.c.message_id.in_(NAMES)
 ANSWERED = update(ROW).where(NAMED).values(answered=True)
@@ -277,8 +277,8 @@ class SqlRmsRows:
         row = self._expected[message_id]
         return row.copy() if row is not None else None
 
-    def responses_to(self, message_ids: Collection[str]) -> list[OutboundMessage]:
-        return [row for part in chunks(message_ids) for row in self._rows(RESPONSES, {"names": part})]
+    def responses_to(self, requests: Collection[str]) -> list[OutboundMessage]:
+        return [row for part in chunks(requests) for row in self._rows(RESPONSES, {"names": part})]
 
     def key_of_request(self, message_id: str) -> SequenceKey | None:
         row = self.row(message_id)

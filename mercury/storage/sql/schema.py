@@ -261,6 +261,8 @@ RMS_MESSAGE = _table(
     #: It is repeated until it is answered (HTTP-05).
     _flag("replays"),
     _maybe_text("callback"),
+    #: By what a response is found that its client fetches; see `names.request_name`.
+    _maybe_text("request"),
     _maybe_text("correlation"),
     _time("created_at"),
     _maybe_text("sequence_id"),
@@ -294,10 +296,10 @@ Index(
     sqlite_where=text("number is not null"),
 )
 Index(
-    "mercury_rms_message_relates_to",
-    RMS_MESSAGE.c.relates_to,
-    postgresql_where=text("relates_to is not null"),
-    sqlite_where=text("relates_to is not null"),
+    "mercury_rms_message_request",
+    RMS_MESSAGE.c.request,
+    postgresql_where=text("request is not null"),
+    sqlite_where=text("request is not null"),
 )
 
 RMS_BODY = _table(
@@ -356,6 +358,7 @@ DEAD_LETTER = _table(
     _text("element"),
     _maybe_text("relates_to"),
     _maybe_text("channel"),
+    _maybe_text("request"),
     _flag("expects_response"),
     _maybe_text("callback"),
     _flag("disowned"),

@@ -6,6 +6,7 @@ from mercury.engine.exchange import Held, Response, Waiting
 from mercury.engine.parking import REORDERING, Parking
 from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
+from mercury.storage.names import request_name
 from mercury.wire.envelope import EMPTY, Envelope
 
 
@@ -17,7 +18,7 @@ class Clock:
         return self.now
 
 
-def response(message_id: str, sequence: str = "urn:s") -> Response:
+def response(message_id: str, number: int = 0) -> Response:
     envelope = Envelope(
         soap=SoapVersion.SOAP12,
         addressing=AddressingVersion.WSA10,
@@ -28,7 +29,7 @@ def response(message_id: str, sequence: str = "urn:s") -> Response:
         relates_to=message_id,
         body=EMPTY,
     )
-    return Response(message_id=message_id, sequence=sequence, envelope=envelope)
+    return Response(request=request_name("urn:s", number), envelope=envelope)
 
 
 def behind(parking: Parking, number: int, missing: int) -> Held:
@@ -47,13 +48,21 @@ def test_a_response_goes_to_all_exchanges_of_its_request_and_to_no_other() -> No
     parking = Parking()
     mine, again = (parking.hold(Waiting(message_id="urn:1", sequence="urn:s")) for _ in range(2))
     other = parking.hold(Waiting(message_id="urn:1", sequence="urn:of-somebody-else"))
-    parking.release([response("urn:1"), response("urn:unknown")])
+    parking.release([response("urn:1"), response("urn:unknown", 9)])
     first = mine.response.result(0)
     assert first is not None
     assert b"urn:answer:to:urn:1" in first.body
     assert again.response.result(0) == first
     assert not other.response.done()
     assert [each.sequence for each in parking.waiting()] == ["urn:of-somebody-else"]
+
+
+def test_requests_with_one_message_id_get_their_own_responses() -> None:
+    parking = Parking()
+    first, second = (parking.hold(Waiting(message_id="urn:same", sequence="urn:s", number=each)) for each in (1, 2))
+    parking.release([response("urn:same", 2)])
+    assert second.response.done()
+    assert not first.response.done()
 
 
 def test_a_response_that_is_faster_than_the_holding_is_kept_for_it() -> None:

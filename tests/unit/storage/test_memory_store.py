@@ -66,7 +66,7 @@ def fill(store: MemoryStore) -> None:
         tx.invoker.add([InboundMessage(sequence="urn:rmd", number=1, kind=InboundKind.END)])
         tx.rms.insert(source())
         for name in ("a", "b", "c"):
-            tx.rms.append(OutboundMessage(message_id=name, channel=CHANNEL, relates_to="request"))
+            tx.rms.append(OutboundMessage(message_id=name, channel=CHANNEL, relates_to="urn:r", request="1 urn:s"))
     with store.transaction() as tx:
         tx.rms.lock([CHANNEL.key])
         rows = tx.rms.unnumbered(CHANNEL.key, 2)

@@ -48,6 +48,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("element", sa.Text(), nullable=False),
         sa.Column("relates_to", sa.Text(), nullable=True),
         sa.Column("channel", sa.Text(), nullable=True),
+        sa.Column("request", sa.Text(), nullable=True),
         sa.Column("expects_response", sa.Boolean(), nullable=False),
         sa.Column("callback", sa.Text(), nullable=True),
         sa.Column("disowned", sa.Boolean(), nullable=False),
@@ -240,6 +241,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("expects_response", sa.Boolean(), nullable=False),
         sa.Column("replays", sa.Boolean(), nullable=False),
         sa.Column("callback", sa.Text(), nullable=True),
+        sa.Column("request", sa.Text(), nullable=True),
         sa.Column("correlation", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("sequence_id", sa.Text(), nullable=True),
@@ -268,12 +270,12 @@ def upgrade(op: Operations) -> None:
         sqlite_where=sa.text("number is not null"),
     )
     op.create_index(
-        "mercury_rms_message_relates_to",
+        "mercury_rms_message_request",
         "mercury_rms_message",
-        ["relates_to"],
+        ["request"],
         unique=False,
-        postgresql_where=sa.text("relates_to is not null"),
-        sqlite_where=sa.text("relates_to is not null"),
+        postgresql_where=sa.text("request is not null"),
+        sqlite_where=sa.text("request is not null"),
     )
     op.create_index(
         "mercury_rms_message_waiting",
