@@ -5,11 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
 from mercury.service.status_access import host_in
 
 #: The versions of HTTP that are spoken.
 VERSIONS = ("1.0", "1.1")
 _PORTS = {b"http": 80, b"https": 443}
+
+
+class Breach(Exception):
+    """A limit is passed, or a head is refused; raised in the parser's callbacks."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
 
 
 def objection(version: str, url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
@@ -51,3 +61,20 @@ def _coding(version: str, values: list[bytes]) -> tuple[int, str] | None:
     if codings != [b"chunked"]:
         return 501, "of transfer codings only chunked is taken"
     return None
+
+
+def refusal(status: int, reason: str, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The answer to a request that the application is not asked about; the connection is closed behind it.
+
+    :param headers: what every answer has.
+    """
+    body = f"{reason}\n".encode()
+    fields = [
+        *headers,
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    if status == 503:
+        fields.append((b"retry-after", b"1"))
+    return STATUS_LINE[status] + b"".join(b"%b: %b\r\n" % field for field in fields) + b"\r\n" + body

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from mercury.service.connections import Activity, Connection, connections_of
 from mercury.service.flow import Flow, Outlet
-from mercury.service.heads import objection
+from mercury.service.heads import Breach, objection, refusal
 from mercury.service.held import EXTENSION, Holder
 from mercury.service.peer import tls_extension
 
@@ -40,14 +40,6 @@ class Reading(enum.Enum):
     NOTHING = "nothing"
     HEAD = "head"
     BODY = "body"
-
-
-class _Breach(Exception):
-    """A limit is passed; raised in the parser's callbacks."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
 
 
 class Http11Protocol(HttpToolsProtocol):
@@ -76,6 +68,8 @@ class Http11Protocol(HttpToolsProtocol):
         self._max_fields = settings.max_header_fields
         #: When what is being waited for must have come, and when what has been written must have been read.
         self._read_deadline = self._write_deadline = math.inf
+        #: Until when what was written last, and was much, may take to be sent.
+        self._sent_by = 0.0
         self._reading = Reading.NOTHING
         #: When the whole body must have come, and the bytes of it since its rate was looked at.
         self._body_deadline = math.inf
@@ -83,7 +77,7 @@ class Http11Protocol(HttpToolsProtocol):
         #: Bytes of the header that is being read: of whole fields, and of what has not become one yet.
         self._head_bytes = self._pending = 0
         self._fields = 0
-        self._breach: _Breach | None = None
+        self._breach: Breach | None = None
         self._extensions: dict[str, Any] = {}
         self._outlet: Outlet | None = None
         #: What the application answers now; `cycle` is the one that came last.
@@ -91,6 +85,8 @@ class Http11Protocol(HttpToolsProtocol):
         #: Has the exchange answered at once that is held for its response, and since when it is held.
         self._give_up: Callable[[], None] | None = None
         self._held_since = 0.0
+        #: Nothing comes any more: the connection is closed behind the answers that are owed.
+        self._last = False
         #: Refused, or closed: what comes is thrown away.
         self._ended = False
         self._discarded = 0
@@ -122,12 +118,17 @@ class Http11Protocol(HttpToolsProtocol):
         self._disconnect()
         super().connection_lost(exc)
 
-    def eof_received(self) -> None:
-        """The transport closes behind this once what was written has been sent, which may be never."""
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whole requests are answered, but with TLS, which has no half; else the transport closes behind this once what
+        was written has been sent, which may be never."""
+        if self._answering and self._reading is Reading.NOTHING and not self._ended and self.transport.can_write_eof():
+            self._last = True
+            return True
         self._read_deadline = min(self._read_deadline, self.loop.time() + self._settings.receive_timeout)
+        return False
 
     def pause_writing(self) -> None:
-        self._write_deadline = self.loop.time() + self._settings.receive_timeout
+        self._write_deadline = self._sent_by = self.loop.time() + self._settings.receive_timeout
         super().pause_writing()
 
     def resume_writing(self) -> None:
@@ -140,10 +141,10 @@ class Http11Protocol(HttpToolsProtocol):
 
     @property
     def activity(self) -> Activity:
-        if self._ended or self.transport.is_closing():
-            return Activity.ENDING
         if self._write_deadline < math.inf:
             return Activity.TRANSFER
+        if self._ended or self.transport.is_closing():
+            return Activity.ENDING
         if self._give_up is not None:
             return Activity.HELD
         if self._answering:
@@ -182,16 +183,23 @@ class Http11Protocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         super().shutdown()
         if self.transport.is_closing():  # what is not read until then is not waited for
-            self._read_deadline = self.loop.time() + LINGER
+            self._read_deadline = self._sent_by = self.loop.time() + LINGER
+            self._write_deadline = min(self._write_deadline, self._sent_by)
 
     @property
     def _answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     def expire(self, now: float) -> None:
-        if self._ended or self.transport.is_closing() or self._write_deadline <= now:
+        over, nothing = self._ended or self.transport.is_closing(), self._reading is Reading.NOTHING
+        if self._write_deadline <= now:
             self.transport.abort()
-        elif self._reading is Reading.NOTHING:
+        elif (over or (nothing and not self._answering)) and now < self._sent_by and self.transport.get_write_buffer_size():
+            # An answer is on its way, however slow its reader is.
+            self._read_deadline = min(self._sent_by, now + self._settings.idle_timeout)
+        elif over:
+            self.transport.abort()
+        elif nothing:
             self._read_deadline = math.inf
             if not self._answering:
                 self.hang_up()
@@ -248,8 +256,7 @@ class Http11Protocol(HttpToolsProtocol):
                     return
                 continue
             except httptools.HttpParserError:
-                breach = self._breach or _Breach(400, "Invalid HTTP request received.")
-                self._refuse(breach.status, str(breach))
+                self._refuse_breach()
                 return
             break
         if self._head_bytes + self._pending > self._max_head and self._reading is not Reading.NOTHING:
@@ -268,8 +275,7 @@ class Http11Protocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(b"".join(lines))
         except httptools.HttpParserError:
-            breach = self._breach or _Breach(400, "Invalid HTTP request received.")
-            self._refuse(breach.status, str(breach))
+            self._refuse_breach()
             return False
         return True
 
@@ -346,7 +352,7 @@ class Http11Protocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _exceeded(self, status: int, reason: str) -> NoReturn:
-        self._breach = _Breach(status, reason)
+        self._breach = Breach(status, reason)
         raise self._breach
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -377,6 +383,9 @@ class Http11Protocol(HttpToolsProtocol):
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
+        elif self._last:
+            self.hang_up()
+            return
         elif self._reading is Reading.NOTHING:
             self._read_deadline = self.loop.time() + self._settings.idle_timeout
         elif self._reading is Reading.BODY:  # nobody needs the rest any more
@@ -396,24 +405,15 @@ class Http11Protocol(HttpToolsProtocol):
         self._reading = Reading.BODY  # there may be more of it: it is thrown away
         self.hang_up()
 
+    def _refuse_breach(self) -> None:
+        breach = self._breach or Breach(400, "Invalid HTTP request received.")
+        self._refuse(breach.status, str(breach))
+
     def _write_refusal(self, status: int, reason: str) -> None:
-        body = f"{reason}\n".encode()
-        headers = [
-            *self.server_state.default_headers,
-            (b"content-type", b"text/plain; charset=utf-8"),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
-        ]
-        if status == 503:
-            headers.append((b"retry-after", b"1"))
-        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-        self.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)
+        self.transport.write(refusal(status, reason, self.server_state.default_headers))
 
 
 if TYPE_CHECKING:
 
-    def _is_connection(protocol: Http11Protocol) -> Connection:
-        return protocol
-
-    def _is_holder(protocol: Http11Protocol) -> Holder:
-        return protocol
+    def _conforms(protocol: Http11Protocol) -> tuple[Connection, Holder]:
+        return protocol, protocol
