@@ -79,7 +79,8 @@ class HttpSettings:
     #: How long an exchange is held open for its response when the client does not listen.
     back_channel_wait: float = 2.0
     #: What whoever asks for the status of sequences has to show, as ``Authorization: Bearer TOKEN``: it is then given
-    #: to them wherever they are, whole. Without it, only this machine gets it, with masked identifiers.
+    #: to them wherever they are, whole. Without it, only this machine gets it, with masked identifiers. A proxy on this
+    #: machine that adds no header is taken for it: behind a proxy, set the token.
     status_token: str | None = None
     #: How long an orderly stop may take.
     shutdown_deadline: float = 10.0

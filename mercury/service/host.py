@@ -149,9 +149,9 @@ def watch_router(watched: Watched, patience: float = PATIENCE) -> APIRouter:
 
     Its status is ``degraded``, with 200, when something waits for longer than the settings ``watch`` allow.
 
-    The status of all sequences is given to this machine only, asked directly and not through a proxy, and with masked
-    identifiers; when ``http.status_token`` is set, to whoever has it, whole. While the store fails it is 503 with the
-    reason.
+    The status of all sequences is given to this machine only, not through a proxy that can be recognised, and with
+    masked identifiers; when ``http.status_token`` is set, to whoever has it, whole. While the store fails it is 503 with
+    the reason.
 
     :param patience: seconds that a request waits for the store; then it is answered with 503.
     """

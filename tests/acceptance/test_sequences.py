@@ -137,6 +137,14 @@ def test_proxy_that_speaks_http_1_0_and_adds_no_header_gets_no_status(serving: S
             assert status in peer.makefile("rb").readline()
 
 
+@pytest.mark.parametrize(("token", "status"), [("", 200), ("a-token-of-some-length", 401)])
+def test_status_through_a_proxy_that_adds_nothing_is_refused_with_a_token_only(token: str, status: int) -> None:
+    """As haproxy and nginx do it with their own defaults: the request is the same as a direct one."""
+    with Serving(**({"MERCURY_HTTP_STATUS_TOKEN": token} if token else {})) as server:
+        for host in ("localhost", server.netloc):
+            assert get(server.netloc, STATUS, Host=host)[0] == status
+
+
 @pytest.mark.parametrize("host", ["[::1", "[x]", "[::1]x]", "::1", "a:b"])
 def test_host_header_that_is_no_host_is_a_bad_request(serving: Serving, host: str) -> None:
     assert get(serving.netloc, STATUS, Host=host)[0] == 400
