@@ -90,6 +90,14 @@ def shop(url: str, protocol: Protocol = RM11_SOAP12, **more: Any) -> Iterator[Pe
         yield Peer(Side(store, **more), protocol)
 
 
+def indexed_by_its_owner(url: str) -> None:
+    """The owner of the database has an index of his own: it refuses responses to requests with a long MessageID."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("create index on mercury_rms_message (relates_to)")
+    engine.dispose()
+
+
 def outages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if "the store fails" in each.getMessage()]
 
@@ -189,6 +197,7 @@ def test_a_message_whose_response_the_store_refuses_is_tried_as_often_as_any_and
     postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with shop(postgres_url, policy=SKIPS, limits=unbounded()) as peer:
+        indexed_by_its_owner(postgres_url)
         peer.sends(1, "before")
         peer.sends(2, "poison", ASK, message_id=random(4000))
         peer.sends(3, "behind", ASK)
@@ -203,6 +212,7 @@ def test_a_message_whose_response_the_store_refuses_is_tried_as_often_as_any_and
 
 def test_a_message_whose_response_the_store_refuses_waits_with_its_error_and_is_parked(postgres_url: str) -> None:
     with shop(postgres_url, policy=replace(SKIPS, on_failure=OnFailure.WAIT), limits=unbounded()) as peer:
+        indexed_by_its_owner(postgres_url)
         peer.sends(1, "poison", ASK, message_id=random(4000))
         peer.sends(2, "behind", ASK)
         peer.lets_time_pass(5)
@@ -246,6 +256,7 @@ def test_a_commit_that_a_constraint_of_the_application_refuses_is_a_failed_try(p
 def test_at_least_once_a_handler_is_not_called_without_end_for_a_response_that_is_refused(postgres_url: str) -> None:
     policy = DestinationPolicy(assurance=DeliveryAssurance.AT_LEAST_ONCE, redelivery=AT_ONCE)
     with shop(postgres_url, policy=policy, limits=unbounded()) as peer:
+        indexed_by_its_owner(postgres_url)
         peer.sends(1, "poison", ASK, message_id=random(4000))
         peer.lets_time_pass(20)
         assert peer.side.handled == ["<t>poison</t>"] * 2, "in its run, and by itself"
@@ -260,6 +271,7 @@ def test_at_least_once_a_handler_is_not_called_without_end_for_a_response_that_i
 def test_at_most_once_a_message_whose_response_is_refused_is_let_go(postgres_url: str) -> None:
     policy = DestinationPolicy(assurance=DeliveryAssurance.AT_MOST_ONCE)
     with shop(postgres_url, policy=policy, limits=unbounded()) as peer:
+        indexed_by_its_owner(postgres_url)
         peer.sends(1, "poison", ASK, message_id=random(4000))
         peer.lets_time_pass(20)
         assert (peer.side.handled, [letter.number for letter in peer.letters()]) == ([], [1])
