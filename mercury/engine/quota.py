@@ -90,8 +90,7 @@ def _made_by_others(batch: Batch, owner: str, excess: int) -> bool:
         record = batch.rmds.get(identifier)
         if record is None or record.machine.tombstone or _ends(record, before, None):
             continue
-        ending = _is_ending(batch, record)  # it makes room already
-        if ending or (count - given_up[record.owner] >= least and not _holds(batch, record)):
+        if count - given_up[record.owner] >= least and not _holds(batch, record):
             given_up[record.owner] += 1
             chosen.append(record)
     if len(chosen) < excess:
@@ -114,12 +113,8 @@ def _end_those_that_wait(batch: Batch, owner: str | None) -> None:
             _end(batch, record)
 
 
-def _is_ending(batch: Batch, record: RmdRecord) -> bool:
-    return record.machine.expires_at is not None and record.machine.expires_at <= batch.now
-
-
 def _end(batch: Batch, record: RmdRecord) -> None:
-    if not _is_ending(batch, record):
+    if record.machine.expires_at is None or record.machine.expires_at > batch.now:
         record.machine.expires_at = batch.now
         batch.change_rmd(record)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from mercury.engine.exchange import Arrival
+from mercury.wire.envelope import HttpMessage
+
 from .foreign import Foreign, identifier_in
 from .harness import Node, name_of
+from .harness.words import SERVICE
 from .test_ownership_of_sequences import create, post, server
 
 MADE, REFUSED = "CreateSequenceResponse", "fault CreateSequenceRefused"
@@ -75,3 +79,26 @@ def test_peers_with_about_as_many_sequences_take_none_from_each_other() -> None:
     node, foreign, made = filled(3, FIRST, SECOND, "192.0.2.3")
     assert create(node, foreign, NEWCOMER) == REFUSED
     assert still_open(node) == {sequence for sequences in made.values() for sequence in sequences}
+
+
+def together(node: Node, *come: tuple[str, HttpMessage]) -> list[str]:
+    """What these peers post is handled in one transaction; returns the names of the answers."""
+    arrivals = [Arrival(http=http, service=SERVICE, url=node.service_url, peer=peer) for peer, http in come]
+    answers = node.receive(arrivals)
+    assert answers is not None
+    return [name_of(answer.http) for answer in answers]
+
+
+def test_sequence_whose_message_comes_in_the_same_moment_makes_no_room() -> None:
+    node, foreign, made = filled(2, FIRST)
+    waiting = [(FIRST, foreign.note(sequence, 2)) for sequence in made[FIRST]]
+    assert together(node, *waiting, (NEWCOMER, foreign.create())) == ["acknowledgement"] * 2 + [REFUSED]
+    assert still_open(node) == set(made[FIRST])
+
+
+def test_message_that_comes_just_after_its_sequence_made_room_is_handled_if_it_is_acknowledged() -> None:
+    node, foreign, made = filled(2, FIRST)
+    answers = together(node, (NEWCOMER, foreign.create()), (FIRST, foreign.note(made[FIRST][0], 1, "late")))
+    assert answers[0] == MADE
+    assert made[FIRST][0] not in still_open(node)
+    assert (answers[1] == "acknowledgement") == (node.handled == ["late"]), answers
