@@ -112,7 +112,7 @@ class Mercury:
         self._services: list[Service] = []
         self._error_callbacks: list[ErrorCallback] = []
         http, limit = settings.http, settings.engine.limits.max_bytes
-        self.bodies = Bodies(limit, http.max_receiving_bytes, http.receive_timeout)
+        self.bodies = Bodies(limit, http)
         self._peers = Peers(peers, settings.tls.others)
         self._transport: Transport = transport or HttpTransport(http.timeout, limit, self._peers)
         self._runtime: Runtime | None = None

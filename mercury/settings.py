@@ -76,6 +76,8 @@ class HttpSettings:
     #: Bytes of the bodies of all requests that are being received or wait for their answer; the first 64 KiB of each
     #: do not count, so that large messages do not keep small ones out.
     max_receiving_bytes: int = 64 * 1024 * 1024
+    #: Bytes of the answers above 64 KiB that have not been read yet; above it a request is answered with 202 alone.
+    max_sending_bytes: int = 64 * 1024 * 1024
     #: How long an exchange is held open for its response when the client does not listen.
     back_channel_wait: float = 2.0
     #: What whoever asks for the status of sequences has to show, as ``Authorization: Bearer TOKEN``: it is then given
@@ -100,6 +102,7 @@ class HttpSettings:
         at_least(8, max_header_fields=self.max_header_fields)
         at_least(1, max_connections=self.max_connections, max_receiving_bytes=self.max_receiving_bytes)
         at_least(1, max_connections_per_address=self.max_connections_per_address)
+        at_least(1, max_sending_bytes=self.max_sending_bytes)
         at_least(0, back_channel_wait=self.back_channel_wait, shutdown_deadline=self.shutdown_deadline)
 
 

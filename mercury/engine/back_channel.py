@@ -43,11 +43,17 @@ def in_reply(found: Response, waiting: Waiting) -> HttpMessage:
 
     LIVE-02: some clients answer AckRequested on a response before they have recorded it, and acknowledge nothing.
     """
+    written = found.written.get(waiting.repeated)
+    if written is not None:  # a large one is in memory once, however many wait for it
+        return written
     envelope = found.envelope
     if waiting.repeated and envelope.sequence is not None:
         envelope = replace(envelope, ack_requests=(AckRequested(envelope.sequence.identifier),))
     http = encode(envelope)
-    return http if found.status is None else with_status(http, found.status)
+    if found.status is not None:
+        http = with_status(http, found.status)
+    found.written[waiting.repeated] = http
+    return http
 
 
 def stored_responses(tx: Transaction, parts: Parts, waiting: Sequence[Waiting], now: float) -> list[Response]:

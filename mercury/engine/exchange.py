@@ -111,6 +111,8 @@ class Response:
     envelope: Envelope
     #: The HTTP status; ``None`` = as the envelope has it.
     status: int | None = None
+    #: What goes out, once it is written: to a request that came first, and to repetitions.
+    written: dict[bool, HttpMessage] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

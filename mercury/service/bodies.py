@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 
+from mercury.service.shares import FREE, Share, Shares
 from mercury.statemachine.faults import Fault, FaultCode
+from mercury.settings import HttpSettings
+from mercury.storage.callers import network_of
 
 log = logging.getLogger("mercury.endpoint")
-
-#: Bytes of each body that the common limit leaves out: small messages are taken whatever the large ones use.
-FREE = 64 * 1024
 
 
 class RequestRefused(Exception):
@@ -28,68 +27,86 @@ class RequestRefused(Exception):
         self.fault = Fault(code=code, reason=reason, sender=not busy, busy=busy)
 
 
-@dataclass(slots=True)
 class Bodies:
-    """The bodies of all requests to one process that are being received or handled.
+    """The bodies of all requests to one process that are being received or handled, and of their answers.
 
     Used in the event loop's thread.
+
+    :param max_bytes: that one request may have.
     """
 
-    #: Bytes that one may have, and that all may have without the first `FREE` of each.
-    max_bytes: int
-    max_in_all: int
-    #: Seconds that one may take to arrive.
-    timeout: float
-    #: Bytes that count for the common limit now.
-    counted: int = 0
-    _told: bool = False
+    def __init__(self, max_bytes: int, settings: HttpSettings) -> None:
+        self._max_bytes = max_bytes
+        #: Seconds that one may take to arrive.
+        self._timeout = settings.receive_timeout
+        #: What the requests have, without the first `FREE` bytes of each.
+        self._received = Shares(settings.max_receiving_bytes)
+        #: What the answers have that are larger than `FREE`, until they are written.
+        self.answers = Shares(settings.max_sending_bytes)
+        self._told = False
 
     async def read(
-        self, headers: Mapping[str, str], receive: Callable[[], Awaitable[MutableMapping[str, Any]]]
-    ) -> bytes:
-        """One body; give it to `release` when it has been dealt with.
+        self, headers: Mapping[str, str], receive: Callable[[], Awaitable[MutableMapping[str, Any]]], host: str
+    ) -> tuple[bytes, Share | None]:
+        """One body, and what it takes; give that to `release` when the body has been dealt with.
 
-        :raises RequestRefused: it is, or will be, too long, or took too long, or broke off. Nothing of it is counted.
+        :param host: the peer's IP address.
+        :raises RequestRefused: it is, or will be, too long, or took too long, or broke off, or made room for that of
+            another network. Nothing of it is counted.
         """
         announced = headers.get("content-length", "")
         if announced.isdecimal():
-            self._check(int(announced))
+            self._check(int(announced), host)
         pieces: list[bytes] = []
-        size = counted = 0
+        size = 0
+        share: Share | None = None
         try:
-            async with asyncio.timeout(self.timeout):
+            async with asyncio.timeout(self._timeout) as timeout:
                 while True:
                     event = await receive()
                     if event["type"] == "http.disconnect":
                         raise RequestRefused(400, "The request broke off.")
                     piece = event.get("body", b"")
                     size += len(piece)
-                    self._check(size, counted)
+                    if size > self._max_bytes:
+                        raise self._too_long()
                     if size > FREE:
-                        self.counted += size - FREE - counted
-                        counted = size - FREE
+                        share = share or _share(host, timeout)
+                        self._count(share, size)
                     pieces.append(piece)
                     if not event.get("more_body", False):
                         break
         except BaseException as error:
-            self.counted -= counted
+            if share is not None:
+                self._received.drop(share)
             if isinstance(error, TimeoutError):
+                if share is not None and share.lost:
+                    raise _too_many() from None
                 raise RequestRefused(408, "The request took too long to arrive.") from None
             raise
         if not size:
             self._check_upgrade(headers)
-        return b"".join(pieces)
+        if share is not None:
+            share.cut = None  # it is there
+        return b"".join(pieces), share
 
-    def release(self, body: bytes) -> None:
+    def release(self, share: Share | None) -> None:
         """A body that `read` returned is needed no more."""
-        if len(body) > FREE:
-            self.counted -= len(body) - FREE
+        if share is not None:
+            self._received.drop(share)
 
-    def _check(self, size: int, counted: int = 0) -> None:
-        if size > self.max_bytes:
-            raise RequestRefused(413, f"The message is longer than {self.max_bytes} bytes.")
-        if size > FREE and self.counted - counted + size - FREE > self.max_in_all:
-            raise RequestRefused(503, "Too many large messages at once; send it again later.", busy=True)
+    def _count(self, share: Share, size: int) -> None:
+        if share.lost or not self._received.grow(share, size - FREE, asyncio.get_running_loop().time()):
+            raise _too_many()
+
+    def _check(self, size: int, host: str) -> None:
+        if size > self._max_bytes:
+            raise self._too_long()
+        if size > FREE and not self._received.may_have(network_of(host), size - FREE):
+            raise _too_many()
+
+    def _too_long(self) -> RequestRefused:
+        return RequestRefused(413, f"The message is longer than {self._max_bytes} bytes.")
 
     def _check_upgrade(self, headers: Mapping[str, str]) -> None:
         """Some HTTP servers lose the body of a request that offers an upgrade.
@@ -108,3 +125,17 @@ class Bodies:
                 headers["upgrade"][:100].encode("unicode_escape").decode(),
             )
         raise RequestRefused(500, "The HTTP server in front of this endpoint lost the message.", busy=True)
+
+
+def _too_many() -> RequestRefused:
+    return RequestRefused(503, "Too many large messages at once; send it again later.", busy=True)
+
+
+def _share(host: str, timeout: asyncio.Timeout) -> Share:
+    loop = asyncio.get_running_loop()
+
+    def cut() -> None:
+        if not timeout.expired():
+            timeout.reschedule(loop.time())
+
+    return Share(network_of(host), loop.time(), cut)

@@ -11,15 +11,17 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Protocol
 
-from mercury.engine.exchange import Answer, Arrival, Held
+from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Held
 from mercury.engine.ids import Ids
 from mercury.engine.parking import Parking
 from mercury.engine.refusal import refuse, with_status
 from mercury.engine.runtime import Runtime
 from mercury.errors import Overloaded
 from mercury.service.bodies import Bodies, RequestRefused
-from mercury.service.held import held
+from mercury.service.held import abort_of, held
 from mercury.service.identity import Authenticate, identify
+from mercury.service.shares import FREE, Share
+from mercury.storage.callers import network_of
 from mercury.wire.envelope import HttpMessage
 
 log = logging.getLogger("mercury.endpoint")
@@ -47,7 +49,7 @@ class Host(Protocol):
 
     @property
     def bodies(self) -> Bodies:
-        """Those of all requests to the process."""
+        """Those of all requests to the process, and of their answers."""
 
     @property
     def authenticate(self) -> Authenticate | None:
@@ -79,18 +81,36 @@ class Endpoint:
             reply = with_status(refuse(refused.fault, content_type, self._host.ids), refused.status)
             await _send(send, reply, refused.challenge)
             return
-        await _send(send, reply)
+        if len(reply.body) > FREE:
+            await self._send_large(scope, send, reply)
+        else:
+            await _send(send, reply)
+
+    async def _send_large(self, scope: Scope, send: Send, reply: HttpMessage) -> None:
+        """Send an answer that counts until it is written; when there is no room, the request has to be repeated."""
+        answers, now = self._host.bodies.answers, asyncio.get_running_loop().time()
+        share = Share(network_of(_peer(scope)), now, abort_of(scope))
+        # One that is larger than all may be goes out too, when there is room for half of them.
+        if not answers.grow(share, min(len(reply.body), answers.limit // 2), now):
+            log.info("an answer of %d bytes is not sent: too many are not read yet (http.max_sending_bytes)", len(reply.body))
+            await _send(send, ACCEPTED)
+            return
+        try:
+            await _send(send, reply, whole=False)
+            await send({"type": "http.response.body", "body": b""})  # is taken once the peer has read the rest
+        finally:
+            answers.drop(share)
 
     async def _reply(self, scope: Scope, headers: dict[str, str], receive: Receive) -> HttpMessage:
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):
             raise RequestRefused(415, f"The Content-Encoding {encoding} is not taken.")
         identity = identify(scope, headers, self._host.authenticate)
-        body = await self._host.bodies.read(headers, receive)
+        body, share = await self._host.bodies.read(headers, receive, _peer(scope))
         try:
             runtime, answer = await self._submit(self._host.running_runtime, scope, headers, body, identity)
         finally:
-            self._host.bodies.release(body)
+            self._host.bodies.release(share)
         if answer.held is None:
             return answer.http
         parking, waiting = runtime.parking, answer.held
@@ -188,7 +208,7 @@ def _peer(scope: Scope) -> str:
     return str(client[0]) if client else ""
 
 
-async def _send(send: Send, message: HttpMessage, challenge: str | None = None) -> None:
+async def _send(send: Send, message: HttpMessage, challenge: str | None = None, *, whole: bool = True) -> None:
     headers = [("content-length", str(len(message.body)))]
     if message.body:
         headers.append(("content-type", message.content_type))
@@ -198,7 +218,7 @@ async def _send(send: Send, message: HttpMessage, challenge: str | None = None) 
         headers.append(("retry-after", "1"))
     if challenge is not None:
         headers.append(("www-authenticate", challenge))
-    await _send_raw(send, message.status, headers, message.body)
+    await _send_raw(send, message.status, headers, message.body, whole=whole)
 
 
 async def _send_text(send: Send, status: int, text: str, headers: Iterable[tuple[str, str]]) -> None:
@@ -207,7 +227,9 @@ async def _send_text(send: Send, status: int, text: str, headers: Iterable[tuple
     await _send_raw(send, status, every, body)
 
 
-async def _send_raw(send: Send, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+async def _send_raw(
+    send: Send, status: int, headers: list[tuple[str, str]], body: bytes, *, whole: bool = True
+) -> None:
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": body, "more_body": not whole})

@@ -1,4 +1,4 @@
-"""Exchanges that are held for their response give way when connections are scarce: what an endpoint asks its server."""
+"""What an endpoint asks Mercury's server: to hold an exchange only as long as its connection is not needed, and to cut."""
 
 from __future__ import annotations
 
@@ -20,8 +20,17 @@ class Holder(Protocol):
         :param give_up: makes it be answered at once with what there is; the connection is closed behind that.
         """
 
+    def abort(self) -> None:
+        """Cut the connection at once, whatever has not been sent."""
+
 
 def held(scope: MutableMapping[str, Any], give_up: Callable[[], None]) -> AbstractContextManager[None]:
     """`Holder.held` of the connection of a request; another server than Mercury's is told nothing."""
     holder: Holder | None = scope.get("extensions", {}).get(EXTENSION)
     return contextlib.nullcontext() if holder is None else holder.held(give_up)
+
+
+def abort_of(scope: MutableMapping[str, Any]) -> Callable[[], None] | None:
+    """`Holder.abort` of the connection of a request; ``None`` with another server than Mercury's."""
+    holder: Holder | None = scope.get("extensions", {}).get(EXTENSION)
+    return None if holder is None else holder.abort

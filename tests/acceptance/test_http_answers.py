@@ -1,4 +1,4 @@
-"""Answers of one HTTP server whose peers read them slowly, or have closed their half (over raw sockets)."""
+"""What one HTTP server keeps in memory for its peers: bodies that come slowly, answers that are read slowly or not."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from mercury import Mercury, Service, Settings
 from mercury.engine.peers import TlsSettings
 from mercury.service.serving import BackgroundServer
 from mercury.settings import HttpSettings
-from tests.acceptance.test_http_limits import MIB, closed, connect
+from tests.acceptance.processes import PATIENCE, eventually
+from tests.acceptance.test_endpoint import read_reply
+from tests.acceptance.test_http_connections import connect_from, question
+from tests.acceptance.test_http_limits import MIB, closed, connect, responses_head, served
 
 
 @contextlib.contextmanager
@@ -66,3 +71,114 @@ def test_peer_that_closes_its_half_within_a_request_is_gone() -> None:
         peer.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nCont")
         peer.shutdown(socket.SHUT_WR)
         assert closed(peer)
+
+
+# --- in memory -----------------------------------------------------------------------------------------------------
+
+
+def test_slowest_body_of_a_network_with_many_makes_room_for_that_of_another_network() -> None:
+    with served(max_receiving_bytes=MIB) as address, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(connect_from(2, address)) for _ in range(5)]
+        for each in slow:
+            each.sendall(responses_head(260_000) + b" " * 250_000)
+        eventually(lambda: _full(address), "there is no more room for this network")
+        with connect_from(100, address) as other:
+            other.sendall(responses_head(250_000) + b" " * 250_000)
+            assert read_reply(other).status in (400, 500), "it is taken: no envelope"
+        assert read_reply(slow[0]).status == 503, "it is to be sent again"
+        slow[-1].sendall(b" " * 10_000)
+        assert read_reply(slow[-1]).status in (400, 500), "one was enough"
+
+
+def test_only_body_of_a_network_stays_when_there_is_no_room_for_that_of_another() -> None:
+    with served(max_receiving_bytes=MIB) as address, connect_from(2, address) as only:
+        only.sendall(responses_head(MIB) + b" " * (MIB - 1))
+        eventually(lambda: _full(address), "there is no more room for this network")
+        with connect_from(3, address) as other:
+            other.sendall(responses_head(250_000) + b" " * 250_000)
+            assert read_reply(other).status == 503, "it is to be sent again"
+        only.sendall(b" ")
+        assert read_reply(only).status in (400, 500)
+
+
+def _full(address: tuple[str, int]) -> bool:
+    """Whether the first network can announce no more; nothing of it is sent."""
+    with connect_from(2, address) as peer:
+        peer.sendall(responses_head(250_000))
+        peer.settimeout(0.3)
+        with contextlib.suppress(TimeoutError):
+            return read_reply(peer).status == 503
+    return False
+
+
+@dataclass(frozen=True)
+class Ask:
+    size: int
+
+
+@dataclass(frozen=True)
+class Said:
+    text: str
+
+
+@contextlib.contextmanager
+def reporting(**http: float) -> Iterator[tuple[tuple[str, int], bytes]]:
+    """A service whose response has been stored, and the HTTP request that fetches it."""
+    service = Service("desk", namespace="urn:mercury:app")
+
+    @service.operation
+    def ask(question: Ask) -> Said:
+        return Said("x" * question.size)
+
+    server = Mercury(settings=Settings(store="memory:", http=HttpSettings(**http)))  # type: ignore[arg-type]
+    try:
+        host, port = server.listen(service).removeprefix("http://").split(":")
+        address = (host, int(port))
+        asked = question(address, f'<Ask xmlns="urn:mercury:app"><size>{ANSWER}</size></Ask>')
+        with connect_from(200, address) as peer:
+            peer.sendall(asked)
+            assert len(read_reply(peer).body) > ANSWER
+        yield address, asked
+    finally:
+        server.stop()
+
+
+#: Bytes: more than the buffers of loopback take, less than a message may have.
+ANSWER = 8_000_000
+
+
+def _unread(stack: contextlib.ExitStack, address: tuple[str, int], source: int, request: bytes) -> socket.socket:
+    peer = socket.socket()
+    stack.enter_context(peer)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    peer.settimeout(PATIENCE)
+    peer.bind((f"127.0.0.{source}", 0))
+    peer.connect(address)
+    peer.sendall(request)
+    return peer
+
+
+def test_answers_that_nobody_reads_are_bounded_and_a_request_is_answered_without_its_response_then() -> None:
+    with (
+        reporting(max_sending_bytes=3 * ANSWER + MIB) as (address, request),
+        contextlib.ExitStack() as stack,
+    ):
+        peers = [_unread(stack, address, 2, request) for _ in range(6)]
+        beginnings = [peer.recv(len(b"HTTP/1.1 202"), socket.MSG_WAITALL) for peer in peers]
+        assert sorted(beginnings) == [b"HTTP/1.1 200"] * 3 + [b"HTTP/1.1 202"] * 3
+
+
+def test_unread_answers_of_a_network_make_room_for_that_of_another_network_which_gets_it_whole() -> None:
+    with (
+        reporting(max_sending_bytes=3 * ANSWER + MIB) as (address, request),
+        contextlib.ExitStack() as stack,
+    ):
+        unread = [_unread(stack, address, 2, request) for _ in range(3)]
+        for each in unread:
+            assert each.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
+        with connect_from(100, address) as other:
+            other.sendall(request)
+            assert len(read_reply(other).body) > ANSWER
+        with contextlib.suppress(ConnectionError):  # the one that was begun first is cut
+            while unread[0].recv(MIB):
+                pass

@@ -232,7 +232,7 @@ def desk(
         server.stop()
 
 
-def question(address: tuple[str, int]) -> bytes:
+def question(address: tuple[str, int], body: str = '<Ask xmlns="urn:mercury:app"><text>1</text></Ask>') -> bytes:
     """An HTTP request whose response the service owes, in a sequence of its own."""
     created = exchange(f"{address[0]}:{address[1]}", create_sequence())
     identifier = etree.fromstring(created.body).findtext(f".//{{{RM}}}Identifier")
@@ -241,7 +241,6 @@ def question(address: tuple[str, int]) -> bytes:
         f's:mustUnderstand="1"><w:Identifier>{identifier}</w:Identifier><w:MessageNumber>1</w:MessageNumber>'
         "</w:Sequence>"
     )
-    body = '<Ask xmlns="urn:mercury:app"><text>1</text></Ask>'
     message = envelope(SOAP12, body, addressing("urn:mercury:app/Ask", "urn:ask") + sequence)
     return head(SOAP12, f"Content-Length: {len(message)}") + message
 

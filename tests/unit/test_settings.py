@@ -283,6 +283,7 @@ FIGURES = {
     "http.max_connections": ("0",),
     "http.max_connections_per_address": ("0",),
     "http.max_receiving_bytes": ("0",),
+    "http.max_sending_bytes": ("0",),
     "http.back_channel_wait": ("-1",),
     "http.shutdown_deadline": ("-1",),
     "log.level": ("loud",),
