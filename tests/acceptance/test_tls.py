@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import ssl
 import subprocess
 import threading
@@ -98,13 +99,21 @@ def test_certificates_and_headers_of_a_peer_are_used_and_its_identity_is_seen(ce
 def test_connection_over_tls_is_kept_until_something_comes_unasked(certificates: Path) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
-    server = Server(OK, OK, OK, tls=context)
+    now, spoken = threading.Event(), threading.Event()
+
+    def answer_and_speak_later(connection: socket.socket) -> None:
+        connection.sendall(OK)
+        assert now.wait(PATIENCE)
+        connection.sendall(OK.replace(b"<b/>", b"<!/>"))
+        spoken.set()
+
+    server = Server(OK, answer_and_speak_later, OK, tls=context)
     transport = HttpTransport(PATIENCE, peers=Peers(None, Peer(ca_file=str(certificates / "ca.pem"))))
     try:
         assert [transport.post(server.url, MESSAGE).body for _ in range(2)] == [b"<b/>"] * 2
         assert server.connections == 1, "the session tickets of TLS 1.3 are no unasked reply"
-        assert server.connection is not None
-        server.connection.sendall(OK.replace(b"<b/>", b"<!/>"))
+        now.set()
+        assert spoken.wait(PATIENCE)
         assert transport.post(server.url, MESSAGE).body == b"<b/>"
         assert server.connections == 2
     finally:

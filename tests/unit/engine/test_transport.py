@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,10 +29,17 @@ TOO_MUCH_HEADER = f"the header of the reply has more than {MAX_HEADERS} bytes"
 class Server:
     """Answers each request with the next of the given bytes; ``None`` = it closes the connection instead.
 
+    What is called as an answer is given the connection, in the thread that reads from it.
+
     :param closes: whether it closes each connection after one answer.
     """
 
-    def __init__(self, *answers: bytes | None, closes: bool = False, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        *answers: bytes | Callable[[socket.socket], None] | None,
+        closes: bool = False,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._answers = list(answers)
         self._closes = closes
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -56,7 +63,7 @@ class Server:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.connections += 1
             self.connection = connection
-            with connection, contextlib.suppress(ConnectionError):
+            with connection, contextlib.suppress(OSError):  # with TLS the end of a connection has errors of its own
                 self._talk(connection)
 
     def _talk(self, connection: socket.socket) -> None:
@@ -71,7 +78,10 @@ class Server:
             answer = self._answers.pop(0)
             if answer is None:
                 return
-            connection.sendall(answer)
+            if callable(answer):
+                answer(connection)
+            else:
+                connection.sendall(answer)
             if self._closes:
                 return
 
