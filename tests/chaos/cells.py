@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.chaos.kinds import SAFE, Form, Harm, Mode, Moment, Side, Way
@@ -47,6 +47,14 @@ def matrix(points: tuple[Point, ...] = POINTS) -> Iterator[Cell]:
                     for harm in Harm:
                         for moment in Moment:
                             yield _cell(point, moment, side, form, mode, harm)
+
+
+def in_turn(cells: Iterable[Cell], seed: int) -> list[Cell]:
+    """In no order, the same for each seed: what is slow does not come together, and a run that is broken off has seen
+    something of everything."""
+    mixed = list(cells)
+    random.Random(seed).shuffle(mixed)
+    return mixed
 
 
 def _cell(point: Point, moment: Moment, side: Side, form: Form, mode: Mode, harm: Harm) -> Cell:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chaos import hook
-from tests.chaos.cells import matrix
+from tests.chaos.cells import Cell, in_turn, matrix
 from tests.chaos.driver import LOOK, Pair
 from tests.chaos.kinds import SAFE, Form, Harm, Mode, Moment, Side, Way
 from tests.chaos.lanes import Lane, lane
@@ -108,3 +108,15 @@ def undisturbed(lane: Lane, form: Form, mode: Mode, way: Way) -> dict[Side, dict
             pair.end()
     assert all(visits.values()), "both tell when they end in order"
     return {side: json.loads(found[1]) for side, found in visits.items() if found is not None}
+
+
+def test_run_that_was_broken_off_goes_on_where_it_stopped() -> None:
+    every = [cell for cell in matrix() if not cell.never]
+    first, rest = in_turn(every, 3)[:100], in_turn(matrix_again(), 3)[100:]
+    assert first != every[:100]
+    assert {cell.name for cell in (*first, *rest)} == {cell.name for cell in every}
+    assert len(first) + len(rest) == len(every)
+
+
+def matrix_again() -> Iterator[Cell]:
+    return (cell for cell in matrix() if not cell.never)
