@@ -1,7 +1,8 @@
 """Which authority vouches for the certificate of a peer: one that the server was given (``tls.client_ca``).
 
 It is the one at the end of the chain that TLS has verified, and not what the certificate names as its issuer: an
-authority may give another one in between any name it likes, that of a different authority too.
+authority may give another one in between any name it likes, that of a different authority too. A peer's own certificate
+may be given as well: then it vouches for itself.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Authorities:
 
     def __init__(self) -> None:
         self._context: ssl.SSLContext | None = None
+        #: Certificates that it was given, those that are no authority's too.
+        self._given = 0
         #: By their certificates (DER).
         self._names: dict[bytes, str] = {}
         #: By the fingerprints of the certificates that they vouch for.
@@ -47,22 +50,24 @@ class Authorities:
     @property
     def several(self) -> bool:
         """Whether a name in a certificate is not enough to know who shows it."""
-        return len(self._names) != 1
+        return self._given != 1
 
     def of(self, connection: ssl.SSLObject, fingerprint: str) -> str | None:
         """The name of the authority of the certificate that is shown on a connection.
 
         :param fingerprint: of the certificate.
         :return: the subject of the authority (RFC 4514), with the SHA-256 of its certificate behind it when the server
-            has another one of that name. ``None`` = it is not known (any more).
+            has another one of that name, or when the certificate vouches for itself. ``None`` = it is not known (any
+            more).
         """
         self._read(connection.context)
-        if not self.several:
+        if not self.several and self._names:
             return next(iter(self._names.values()))
         chain = verified_chain(connection)
         if chain:
-            name = self._names.get(chain[-1]) or _marked("", chain[-1])
-            self._remembered[fingerprint] = name
+            # What is not among the authorities was given as the certificate of a peer: it ends its own chain.
+            itself = distinguished_name(connection.getpeercert() or {}) if len(chain) == 1 else ""
+            self._remembered[fingerprint] = self._names.get(chain[-1]) or _marked(itself, chain[-1])
             if len(self._remembered) > REMEMBERED:
                 self._remembered.popitem(last=False)
         if fingerprint in self._remembered:
@@ -73,6 +78,9 @@ class Authorities:
         if context is self._context:
             return
         self._context = context
+        # `get_ca_certs` leaves out what is no authority's. Without counting it, what it names would count as if the only
+        # authority vouched for it.
+        self._given = context.cert_store_stats()["x509"]
         given = zip(context.get_ca_certs(binary_form=True), context.get_ca_certs(), strict=True)
         names = {der: distinguished_name(decoded) for der, decoded in given}
         alike = list(names.values())

@@ -39,6 +39,7 @@ class HttpRequest:
     subject: str | None = None
     #: The authority in ``tls.client_ca`` that vouches for it, directly or through others: its subject (RFC 4514), and
     #: when several there have the same one, ``;sha256=`` and the SHA-256 of its certificate, in hexadecimal.
+    #: A client's own certificate there vouches for itself: its subject, and always the SHA-256.
     #: ``None`` = it has shown none, or a server that is not Mercury's does not say.
     issuer: str | None = None
     #: Its subject alternative names as they come, as pairs of kind and value: ``("URI", "spiffe://...")``,

@@ -35,6 +35,12 @@ class Folder:
         files = ("-keyout", self.path / f"{name}.key", "-out", self.path / f"{name}.pem")
         openssl("req", "-x509", *KEY, "-days", "2", *files, "-subj", subject, *extension)
 
+    def self_signed(self, name: str, subject: str) -> None:
+        """A certificate that is no authority's: who is given it takes it from its owner only."""
+        files = ("-keyout", self.path / f"{name}.key", "-out", self.path / f"{name}.pem")
+        extension = ("-addext", "basicConstraints=critical,CA:FALSE")
+        openssl("req", "-x509", *KEY, "-days", "2", *files, "-subj", subject, *extension)
+
     def sign(self, name: str, by: str, subject: str, *extensions: str) -> None:
         """:param by: the name of the authority, whose certificate goes along if it is none of the server's."""
         own, request = self.path / f"{name}.ext", self.path / f"{name}.csr"
@@ -61,13 +67,18 @@ class Folder:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    """The authority ``ca``; ``namesake`` has its name and another key; ``other`` another name. Clients of each."""
+    """The authority ``ca``; ``namesake`` has its name and another key; ``other`` another name. Clients of each.
+
+    ``pinned`` and ``pinned too`` have the subject of those clients, and are signed by themselves.
+    """
     made = Folder(tmp_path_factory.mktemp("certificates"))
     for name, subject in (("ca", "/CN=ca"), ("namesake", "/CN=ca"), ("other", "/CN=other")):
         made.authority(name, subject)
     made.sign("server", "ca", "/CN=server", "subjectAltName=IP:127.0.0.1")
     for authority in ("ca", "namesake", "other"):
         made.sign(f"till of {authority}", authority, TILL)
+    for name in ("pinned", "pinned too"):
+        made.self_signed(name, TILL)
     made.sign("between", "other", "/CN=ca", "basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign")
     made.sign("leaf", "between", TILL)
     made.together("till of between", "leaf", "between")
@@ -139,6 +150,19 @@ def test_same_subject_from_another_authority_cannot_use_my_sequence(folder: Fold
         assert_only_the_first_owns(desk, Foreign(), mine, others)
 
 
+@pytest.mark.parametrize("owner", ["pinned", "till of ca"])
+def test_same_subject_as_a_self_signed_certificate_cannot_use_its_sequence(folder: Folder, owner: str) -> None:
+    """`SSLContext.get_ca_certs` leaves out a certificate that is no authority's."""
+    with desk_with(folder, folder.together("ca and pinned", "ca", "pinned")) as desk:
+        other = "till of ca" if owner == "pinned" else "pinned"
+        assert_only_the_first_owns(desk, Foreign(), folder.client(owner), folder.client(other))
+
+
+def test_self_signed_certificates_of_one_subject_are_different_peers(folder: Folder) -> None:
+    with desk_with(folder, folder.together("two pinned", "pinned", "pinned too")) as desk:
+        assert_only_the_first_owns(desk, Foreign(), folder.client("pinned"), folder.client("pinned too"))
+
+
 @pytest.mark.parametrize("other", ["two", "both"])
 def test_same_subject_with_another_uri_cannot_use_my_sequence(folder: Folder, other: str) -> None:
     with desk_with(folder, str(folder.path / "ca.pem")) as desk:
@@ -193,3 +217,18 @@ def test_authority_is_part_of_the_identity_when_there_are_several(folder: Folder
     assert (namesake.certificate, namesake.issuer) == (f"CN=till,O=Shop;issuer=<{of_namesake}>", of_namesake)
     assert (between.certificate, between.issuer) == ("CN=till,O=Shop;issuer=<CN=other>", "CN=other")
     assert by_uri.certificate == f"URI:spiffe://x/one;issuer=<{of_ca}>"
+
+
+def test_self_signed_certificate_is_its_own_authority(folder: Folder) -> None:
+    pinned, of_ca = told_by(folder, folder.together("ca and pinned", "ca", "pinned"), "pinned", "till of ca")
+    itself = f"CN=till,O=Shop;sha256={folder.fingerprint('pinned')}"
+    assert (pinned.certificate, pinned.issuer) == (f"CN=till,O=Shop;issuer=<{itself}>", itself)
+    assert (of_ca.certificate, of_ca.issuer) == ("CN=till,O=Shop;issuer=<CN=ca>", "CN=ca")
+
+
+def test_only_certificate_that_is_given_needs_no_authority_behind_its_name(folder: Folder) -> None:
+    (alone,) = told_by(folder, str(folder.path / "pinned.pem"), "pinned")
+    assert (alone.certificate, alone.issuer) == (
+        "CN=till,O=Shop",
+        f"CN=till,O=Shop;sha256={folder.fingerprint('pinned')}",
+    )
