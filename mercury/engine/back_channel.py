@@ -18,6 +18,9 @@ from mercury.storage.records import LetterFilter, OutboundMessage, RmdRecord, Rm
 from mercury.wire.encode import encode, fault_status
 from mercury.wire.envelope import HttpMessage
 
+#: Bytes of stored responses that one transaction reads; a single one may be larger.
+MOST_BYTES = 16 * 1024 * 1024
+
 _APPLICATION_FAULT = Fault(code=FaultCode.SENDER, reason="")
 
 
@@ -56,20 +59,29 @@ def in_reply(found: Response, waiting: Waiting) -> HttpMessage:
     return http
 
 
-def stored_responses(tx: Transaction, parts: Parts, waiting: Sequence[Waiting], now: float) -> list[Response]:
-    """Of the responses that are waited for those that can go out: one question, however many wait."""
+def stored_responses(
+    tx: Transaction, parts: Parts, waiting: Sequence[Waiting], now: float
+) -> tuple[list[Response], frozenset[str]]:
+    """Of the responses that are waited for those that can go out: one question, however many wait.
+
+    :return: the responses, `MOST_BYTES` of them or one; and the requests whose responses are not read for that.
+    """
     wanted = {each.request: each.sequence for each in waiting}
     found: dict[str, Response] = {}
-    for row in tx.rms.responses_to(wanted):
+    unread: set[str] = set()
+    for row in tx.rms.responses_to(wanted, MOST_BYTES):
         about = row.request or ""
         if about in found or not row.channel.back_channel:
+            continue
+        if row.unread:
+            unread.add(about)
             continue
         if row.damaged:
             _bury_once(tx, parts, row, now)
         record = next((known for known in tx.rms.peek(row.channel.key) if known.id == row.sequence_id), None)
         if record is not None:
             found[about] = response(parts, record, row, tx.rmd.read(wanted[about]))
-    return list(found.values())
+    return list(found.values()), frozenset(unread.difference(found))
 
 
 def _bury_once(tx: Transaction, parts: Parts, row: OutboundMessage, now: float) -> None:

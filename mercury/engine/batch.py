@@ -61,6 +61,8 @@ class Batch:
         self._changed_rms: dict[str, RmsRecord] = {}
         self._ended: list[RmdRecord] = []
         self._responses: dict[str, Response] = {}
+        #: Requests whose stored responses are too much for one transaction.
+        self._unread: frozenset[str] = frozenset()
         #: How many CreateSequences are handled.
         self._creates = 0
         #: How many sequences are open in the store, by owner.
@@ -321,7 +323,9 @@ class Batch:
             if draft.waiting is not None:
                 self.buffer(draft.waiting.sequence)  # it says whether the request waits for another
         repeated = [draft.waiting for draft in drafts if draft.waiting is not None and draft.waiting.repeated]
-        found = stored_responses(self.tx, self.parts, repeated, self.now) if repeated else ()
+        if not repeated:
+            return
+        found, self._unread = stored_responses(self.tx, self.parts, repeated, self.now)
         self._responses = {response.request: response for response in found}
 
     # --- after the commit ------------------------------------------------------------------------------------------
@@ -334,7 +338,7 @@ class Batch:
     def waiting(self, draft: Draft) -> Waiting | None:
         """What the exchange may be held open for, as everything that came together has left the sequence."""
         waiting = draft.waiting
-        if waiting is None:
+        if waiting is None or waiting.request in self._unread:  # that comes again, and its response is there already
             return None
         received, buffer = self.rmds[waiting.sequence].machine.received, self._buffers.get(waiting.sequence)
         waits = buffer is not None and buffer.machine.waits_for_another(waiting.number, received)

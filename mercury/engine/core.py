@@ -75,11 +75,11 @@ class Engine:
 
     def respond(self, waiting: Waiting, now: float) -> HttpMessage | None:
         """The response that an exchange waits for, if it is there by now."""
-        found = self._reception.responses([waiting], now)
+        found, _ = self._reception.responses([waiting], now)
         return in_reply(found[0], waiting) if found else None
 
-    def responses(self, waiting: Sequence[Waiting], now: float) -> list[Response]:
-        """Of the responses that exchanges wait for those that are there by now."""
+    def responses(self, waiting: Sequence[Waiting], now: float) -> tuple[list[Response], frozenset[str]]:
+        """Of the responses that exchanges wait for those that are there by now; and the requests of further ones."""
         return self._reception.responses(waiting, now)
 
     def answered(self, outgoing: Outgoing, reply: HttpMessage, now: float) -> Arrival | None:

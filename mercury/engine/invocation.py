@@ -32,6 +32,8 @@ from mercury.storage.api import Claim, Seeker, Topic, Transaction
 from mercury.storage.records import InboundKind, InboundMessage, OutboundKind, OutboundMessage
 
 log = logging.getLogger("mercury.engine.invocation")
+#: Bytes of responses after which a run ends.
+RESPONSE_BYTES = 8 * 1024 * 1024
 #: One turn at a buffer: its sequence, the claim, the time, how many messages. Returns how much was done.
 _Turn = Callable[[str, Claim, float, int], int]
 
@@ -284,8 +286,8 @@ class InvocationWorker:
         """Call the application for each message of the run, up to the first that has to be tried again."""
         enough = self._parts.claims.run()
         for index, message in enumerate(run.messages):
-            if index and not run.at_most_once and enough():
-                return  # before the claim is over: what is left is for the next run
+            if index and not run.at_most_once and (enough() or run.response_bytes >= RESPONSE_BYTES):
+                return  # before the claim is over, or memory is full: what is left is for the next run
             attempt = run.record.attempts + 1 if index == 0 else 1
             answered = {request.message_id for request in run.requests}
             call = Call(self._parts, run.record, run.request, message, attempt, answered)

@@ -146,9 +146,11 @@ class HeldWorker:
 
     def run_once(self, now: float) -> Step:
         waiting = self._parking.waiting()
-        if waiting:
-            self._parking.release(self._engine.responses(waiting, now))
-        return Step()
+        if not waiting:
+            return Step()
+        found, unread = self._engine.responses(waiting, now)
+        self._parking.release(found)
+        return Step(progress=len(unread) if found else 0)
 
     def next_due(self) -> float | None:
         """It is called, or looks now and then."""

@@ -60,8 +60,8 @@ class Reception:
                 answers[index] = answer
         return [answer for answer in answers if answer is not None]
 
-    def responses(self, waiting: Sequence[Waiting], now: float) -> list[Response]:
-        """Of the responses that exchanges wait for those that are there by now (HTTP-05)."""
+    def responses(self, waiting: Sequence[Waiting], now: float) -> tuple[list[Response], frozenset[str]]:
+        """Of the responses that exchanges wait for those that are there by now (HTTP-05); see `stored_responses`."""
         with self._parts.store.transaction() as tx:
             return stored_responses(tx, self._parts, waiting, now)
 

@@ -34,6 +34,8 @@ class Run:
     requests: list[OutboundMessage] = field(default_factory=list)
     #: What is to be stored for peers.
     responses: list[OutboundMessage] = field(default_factory=list)
+    #: Of their payloads.
+    response_bytes: int = 0
     failure: CallFailed | None = None
     #: What is dropped is not answered: the store may refuse the answer.
     silent: bool = False
@@ -81,6 +83,7 @@ class Run:
             self.requests.append(call.request)
         if call.response is not None:
             self.responses.append(call.response)
+            self.response_bytes += len(call.response.payload)
 
     @property
     def at_most_once(self) -> bool:

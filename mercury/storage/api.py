@@ -272,8 +272,11 @@ class RMSSequenceManager(WatchedRows, Protocol):
     def row(self, message_id: str) -> OutboundMessage | None:
         """The committed row with this MessageID, without a lock."""
 
-    def responses_to(self, requests: Collection[str]) -> list[OutboundMessage]:
-        """The numbered, unacknowledged responses to these requests (`OutboundMessage.request`), none else. No lock."""
+    def responses_to(self, requests: Collection[str], most_bytes: int) -> list[OutboundMessage]:
+        """The numbered, unacknowledged responses to these requests (`OutboundMessage.request`), none else. No lock.
+
+        :param most_bytes: of payloads that are read, the smallest first and one at least; the others are ``unread``.
+        """
 
     def unanswered(self, record: RmsRecord) -> list[OutboundMessage]:
         """The numbered requests of a sequence whose response is not stored, ascending. Its key must be locked."""

@@ -129,6 +129,7 @@ class OutboundMessage:
     answered: bool = False
     #: What the store gave back is not what was stored: it must not be sent.
     damaged: bool = False
+    unread: bool = False  #: It came without its body, for which there was no room (`responses_to`).
 
     @property
     def kept(self) -> bool:

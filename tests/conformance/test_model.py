@@ -323,7 +323,7 @@ class RowsOfAKey(RuleBasedStateMachine):
                 for each in model.rows.values()
                 if each.request in requests and each.number is not None and not each.acknowledged
             }
-            assert {response.message_id for response in tx.rms.responses_to(requests)} == open_ones
+            assert {response.message_id for response in tx.rms.responses_to(requests, 1_000_000)} == open_ones
         due = bool(model.waiting()) and not any(model.holds.values())
         assert (self.key in self.store.due_rms(NOW, 10)) == due
 

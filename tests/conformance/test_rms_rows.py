@@ -15,6 +15,9 @@ from .builders import EVERYTHING, FETCHING, KEY, LISTENING, NOW, rms_record, row
 from .ending import ending
 from .outbox import Outbox, ids, number_in, single
 
+#: Bytes: more than any test stores.
+ANY = 1_000_000
+
 
 @pytest.fixture
 def outbox(store: StorageManager) -> Outbox:
@@ -521,7 +524,7 @@ def test_a_response_can_be_fetched_while_it_has_a_number_and_no_acknowledgement(
 ) -> None:
     def fetched() -> str | None:
         with store.transaction() as tx:
-            found = tx.rms.responses_to(["request", "another request"])
+            found = tx.rms.responses_to(["request", "another request"], ANY)
             return found[0].message_id if found else None
 
     assert fetched() is None
@@ -549,12 +552,12 @@ def test_of_two_responses_to_one_request_the_one_that_is_not_acknowledged_is_fet
     outbox.acknowledge(first)
     for _ in range(2):
         with store.transaction() as tx:
-            (found,) = tx.rms.responses_to(["request"])
+            (found,) = tx.rms.responses_to(["request"], ANY)
         assert found.number == 3 - first
         outbox.release()
     outbox.acknowledge(3 - first)
     with store.transaction() as tx:
-        assert tx.rms.responses_to(["request"]) == []
+        assert tx.rms.responses_to(["request"], ANY) == []
 
 
 def test_what_is_read_for_a_request_does_not_depend_on_how_many_others_have_its_message_id(
@@ -565,11 +568,37 @@ def test_what_is_read_for_a_request_does_not_depend_on_how_many_others_have_its_
         outbox.append(f"response {number}", relates_to="urn:same", request=f"{number} urn:s", payload=b"<x/>" * 250)
     outbox.number()
     with store.transaction() as tx:
-        (found,) = tx.rms.responses_to(["17 urn:s"])
+        (found,) = tx.rms.responses_to(["17 urn:s"], ANY)
         assert (found.message_id, found.relates_to, found.request) == ("response 17", "urn:same", "17 urn:s")
         assert len(found.payload) == 1000
-        assert ids(tx.rms.responses_to(["50 urn:s", "2 urn:s", "51 urn:s", "2 urn:t"])) == ["response 2", "response 50"]
-        assert tx.rms.responses_to(["urn:same"]) == []
+        assert ids(tx.rms.responses_to(["50 urn:s", "2 urn:s", "51 urn:s", "2 urn:t"], ANY)) == [
+            "response 2",
+            "response 50",
+        ]
+        assert tx.rms.responses_to(["urn:same"], ANY) == []
+
+
+def test_responses_are_read_up_to_so_many_bytes_the_smallest_first_and_one_at_least(
+    outbox: Outbox, store: StorageManager
+) -> None:
+    sizes = {"large": 4000, "small": 1000, "medium": 2000}
+    for name, size in sizes.items():
+        outbox.append(name, request=f"to {name}", payload=b"x" * size)
+    outbox.number()
+    requests = [f"to {name}" for name in sizes]
+
+    def read(most_bytes: int) -> list[str]:
+        with store.transaction() as tx:
+            found = tx.rms.responses_to(requests, most_bytes)
+        assert ids(found) == list(sizes), "what is not read is known"
+        for each in found:
+            assert (len(each.payload), each.damaged) == (0 if each.unread else sizes[each.message_id], False)
+        return [each.message_id for each in found if not each.unread]
+
+    assert read(7000) == ["large", "small", "medium"]
+    assert read(6999) == ["small", "medium"]
+    assert read(2999) == ["small"]
+    assert read(1) == ["small"]
 
 
 # --- moved, taken, discarded -----------------------------------------------------------------------------------------

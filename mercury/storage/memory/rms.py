@@ -170,7 +170,7 @@ class MemoryRms:
         with self._tx.store.mutex:
             return self._committed_row(self._committed.by_message_id.get(message_id))
 
-    def responses_to(self, requests: Collection[str]) -> list[OutboundMessage]:
+    def responses_to(self, requests: Collection[str], most_bytes: int) -> list[OutboundMessage]:
         found: list[OutboundMessage] = []
         with self._tx.store.mutex:
             for request in requests:
@@ -178,6 +178,11 @@ class MemoryRms:
                     row = self._committed.keys[key].rows[position]
                     if row.number is not None and not row.acknowledged:
                         found.append(row.copy())
+        size = 0
+        for row in sorted(found, key=lambda row: (len(row.payload), row.position)):
+            before, size = size, size + len(row.payload)
+            if before and size > most_bytes:
+                row.payload, row.headers, row.to_parameters, row.unread = b"", (), (), True
         return sorted(found, key=lambda row: row.position)
 
     def unanswered(self, record: RmsRecord) -> list[OutboundMessage]:

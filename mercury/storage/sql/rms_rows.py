@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BindParameter, ColumnElement, Integer, Select, and_, bindparam, delete, false, func, not_, or_, select, update
+from sqlalchemy import BigInteger, BindParameter, ColumnElement, Integer, Select, and_, bindparam, delete, false, func, not_, or_, select, update
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.api import Topic
@@ -50,7 +50,21 @@ def _unsettled_due() -> Select[Any]:
 UNSETTLED_DUE = _unsettled_due()
 NAMES: BindParameter[str] = bindparam("names", expanding=True)
 FETCHABLE = and_(ROW.c.request.in_(NAMES), ROW.c.number.is_not(None), not_(ROW.c.acknowledged))
-RESPONSES = WITH_BODY.where(FETCHABLE).order_by(ROW.c.position)
+
+
+def _responses() -> Select[Any]:
+    """Responses by their requests, with the bodies that fit: a body's length is known without reading it."""
+    size = func.length(BODY.c.payload)
+    upto = func.sum(size).over(order_by=(size, ROW.c.position))
+    whole = select(ROW.c.position, size.label("size"), upto.label("upto")).where(FETCHABLE)
+    sizes = whole.join_from(ROW, BODY, ROW.c.message_id == BODY.c.message_id).cte("sizes")
+    fits = or_(sizes.c.upto <= bindparam("most_bytes", type_=BigInteger), sizes.c.upto == sizes.c.size)
+    body = and_(ROW.c.message_id == BODY.c.message_id, fits)
+    rows = select(ROW, *BODY_COLUMNS).join_from(sizes, ROW, sizes.c.position == ROW.c.position)
+    return rows.join(BODY, body, isouter=True).order_by(ROW.c.position)
+
+
+RESPONSES = _responses()
 NAMED = ROW.c.message_id.in_(NAMES)
 ANSWERED = update(ROW).where(NAMED).values(answered=True)
 ANSWERED_TOO = update(ROW).where(NAMED).values(answered=True, acknowledged=True)
@@ -277,8 +291,16 @@ class SqlRmsRows:
         row = self._expected[message_id]
         return row.copy() if row is not None else None
 
-    def responses_to(self, requests: Collection[str]) -> list[OutboundMessage]:
-        return [row for part in chunks(requests) for row in self._rows(RESPONSES, {"names": part})]
+    def responses_to(self, requests: Collection[str], most_bytes: int) -> list[OutboundMessage]:
+        found: list[OutboundMessage] = []
+        self.flush_kept()
+        for part in chunks(requests):
+            left = most_bytes - sum(len(row.payload) for row in found)
+            for read in self._tx.read(RESPONSES, {"names": part, "most_bytes": left}):
+                row = outbound_message(read)
+                row.unread = read["checksum"] is None
+                found.append(row)
+        return found
 
     def key_of_request(self, message_id: str) -> SequenceKey | None:
         row = self.row(message_id)
