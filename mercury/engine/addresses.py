@@ -36,6 +36,15 @@ def split_url(url: str) -> SplitResult:
     return parts
 
 
+def server_of(url: str) -> str:
+    """The server that a URL leads to, however it is written: scheme, host and port. What is no URL stays as it is."""
+    try:
+        parts = split_url(url)
+    except ConfigurationError:
+        return url
+    return f"{parts.scheme}://{parts.hostname}:{_port(parts)}"
+
+
 @dataclass(frozen=True, slots=True)
 class AddressPolicy:
     """An allow-list for AcksTo, ReplyTo, FaultTo and Offer endpoints: nothing is allowed unless it is listed.

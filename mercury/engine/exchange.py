@@ -6,6 +6,7 @@ import enum
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from mercury.engine.addresses import server_of
 from mercury.storage.callers import network_of
 from mercury.storage.names import request_name
 from mercury.storage.records import SequenceKey
@@ -48,6 +49,18 @@ class Outgoing:
     def slot(self) -> tuple[str, str, int]:
         """Two with the same slot say the same: while one waits, the other is not needed."""
         return (self.purpose.value, self.record_id or self.rmd or self.envelope.message_id or "", self.number or 0)
+
+    @property
+    def server(self) -> str:
+        return server_of(self.url)
+
+    @property
+    def known_as(self) -> str:
+        """The name under which `Troubles` know of it.
+
+        That is the URL, but all answers to one server have one name: each request may name another path for its answer.
+        """
+        return f"answers to {self.server}" if self.purpose is Purpose.ANSWER else self.url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 
 from mercury.engine.core import Engine
 from mercury.engine.crew import Crew, Worker
-from mercury.engine.exchange import Answer, Arrival, Outgoing, Step
+from mercury.engine.exchange import Answer, Arrival, Outgoing, Purpose, Step
 from mercury.engine.parking import HeldWorker, Parking
 from mercury.engine.senders import Senders
 from mercury.engine.together import Together
 from mercury.engine.transport import Transport
+from mercury.engine.troubles import REPEATED, TRIED_AGAIN
 from mercury.errors import Overloaded, TransportError
 from mercury.statemachine.bounds import above, at_least
 from mercury.storage.api import StorageManager, Topic
@@ -109,7 +110,7 @@ class Runtime:
         self._others = 0
         #: Endpoints whose last exchange failed, with the reason.
         self.troubles = engine.troubles
-        self._senders = Senders(settings.senders, self.exchange, lambda url: self.troubles.get(url) is not None)
+        self._senders = Senders(settings.senders, self.exchange, lambda name: self.troubles.get(name) is not None)
         engine.source.under_way = self._senders.under_way
         engine.invocation.answer = self.parking.release
         engine.invocation.more = self._crews[Topic.INVOKER].call_another
@@ -225,7 +226,7 @@ class Runtime:
         try:
             reply = self._transport.post(outgoing.url, encode(outgoing.envelope))
         except TransportError as error:
-            self.troubles.failed(outgoing.url, str(error), self._clock())
+            self._failed(outgoing, str(error).removeprefix(f"{outgoing.url}: "))
             self._engine.failed(outgoing, str(error), self._clock())
             return False
         trouble = _trouble_with(reply)
@@ -235,9 +236,9 @@ class Runtime:
         if arrival is not None and isinstance(arrival.envelope, Undecodable):
             trouble = f"what it answers is refused: {arrival.envelope}"
         if trouble is None:
-            self.troubles.worked(outgoing.url, self._clock())
+            self.troubles.worked(outgoing.known_as, self._clock())
         else:
-            self.troubles.failed(outgoing.url, f"{outgoing.url}: {trouble}", self._clock())
+            self._failed(outgoing, trouble)
         if arrival is None:
             return False
         # A reply may wait as long as the committer needs: this is what slows the senders down to its pace.
@@ -248,6 +249,10 @@ class Runtime:
             except queue.Full:
                 continue
         return False
+
+    def _failed(self, outgoing: Outgoing, reason: str) -> None:
+        name, once = outgoing.known_as, outgoing.purpose is Purpose.ANSWER
+        self.troubles.failed(name, f"{name}: {reason}", self._clock(), again=REPEATED if once else TRIED_AGAIN)
 
     def turn(self, worker: Worker) -> Step:
         """One turn of a worker."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import urllib.request
 from collections.abc import Iterator
 
-from mercury import Mercury, Service, Settings
+import pytest
+
+from mercury import AddressPolicy, Mercury, Service, Settings
+from mercury.engine.parts import EngineSettings
 from mercury.engine.runtime import RuntimeSettings
 from mercury.settings import HttpSettings
 from tests.acceptance.app import Note
 from tests.acceptance.processes import PATIENCE, eventually
+from tests.scenario.foreign import Foreign
 
 
 @contextlib.contextmanager
@@ -80,3 +85,24 @@ def test_peer_that_trickles_holds_up_nobody_else_and_is_named() -> None:
                 assert "no whole answer within 0.5 s (http.timeout)" in trouble
     finally:
         server.stop()
+
+
+def test_answers_to_many_paths_of_a_server_are_one_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    service, foreign = Service("desk"), Foreign()
+
+    @service.operation
+    def note(what: Note) -> None: ...
+
+    settings = Settings(engine=EngineSettings(addresses=AddressPolicy(("http://127.0.0.1:*",))))
+    with Mercury("memory:", settings=settings) as mercury, Mercury("memory:") as other:
+        url, friend = mercury.listen(service), other.listen(service)
+        for number in range(30):
+            asked = foreign.terminate("urn:nothing", fault_to=f"{friend}/nothing/{number}")
+            request = urllib.request.Request(f"{url}/services/desk", asked.body, {"Content-Type": asked.content_type})
+            with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
+                assert reply.status == 202
+        name = f"answers to {friend}"
+        eventually(lambda: mercury.trouble_with(name), "the answers get nowhere")
+        assert mercury.trouble_with(f"{friend}/nothing/0") is None
+    lines = [record.getMessage() for record in caplog.records if record.name == "mercury.transport"]
+    assert [line.partition(";")[0] for line in lines] == [f"{name}: HTTP status 404: nothing is served at this path"]

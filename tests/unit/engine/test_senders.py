@@ -8,13 +8,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import pytest
+
 from mercury.engine.exchange import Outgoing, Purpose
-from mercury.engine.senders import OPEN, Senders
+from mercury.engine.senders import ALL_ANSWERS, ANSWERS, OPEN, TOLD, Senders
 from mercury.statemachine.protocol import Protocol
 from mercury.wire.envelope import EMPTY, Envelope
 from tests.acceptance.processes import PATIENCE, eventually
 
 SLOW, OTHER = "http://slow.example/a", "http://other.example/a"
+
+
+def answer(url: str, number: int) -> Outgoing:
+    """The answer to a request, which has a MessageID of its own."""
+    post = outgoing(url, 0)
+    envelope = replace(post.envelope, message_id=f"urn:answer:{url}:{number}")
+    return Outgoing(url=url, envelope=envelope, purpose=Purpose.ANSWER)
 
 
 def outgoing(url: str, number: int) -> Outgoing:
@@ -230,3 +239,80 @@ def test_a_server_in_trouble_gets_no_more_of_what_would_be_held() -> None:
         threads.put(outgoing(OTHER, 1))
         eventually(lambda: network.count(OTHER) == 1, "the other one is served")
         assert network.count(SLOW) == 2
+
+
+def test_answers_leave_most_exchanges_of_their_server_and_wait_behind_everything_else() -> None:
+    network = Network()
+    message, acknowledgement = f"{SLOW}/message", f"{SLOW}/acknowledgement"
+    network.held |= {message: threading.Semaphore(0)}
+    with senders(network, 8) as threads:
+        for number in range(50):
+            threads.put(answer(SLOW, number))
+        eventually(lambda: network.count(SLOW) == 2, "a quarter of all")
+        for number in range(10):
+            threads.put(outgoing(message, number))
+        eventually(lambda: network.count(message) == 4, "the rest of the server's share is for what is no answer")
+        threads.put(outgoing(acknowledgement, 0))
+        network.held[message].release(7)
+        eventually(lambda: network.count(acknowledgement) == 1, "it is posted before the answers")
+        assert network.count(SLOW) == 2
+        network.held[message].release(3)
+        for _ in range(50):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(SLOW) == 50, "and the answers in the end")
+
+
+def dropped(caplog: pytest.LogCaptureFixture) -> int:
+    return sum("are not posted" in record.getMessage() for record in caplog.records)
+
+
+def test_answers_above_the_limit_of_their_server_are_not_posted_which_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    network, clock = Network(), Clock()
+    with senders(network, 8, clock) as threads:
+        for number in range(4 * ANSWERS):
+            threads.put(answer(f"{SLOW}?{number}" if number > 10 else SLOW, number))
+        threads.put(answer("HTTP://SLOW.example:080/another/path", 0))
+        assert dropped(caplog) == 1
+        clock.now += TOLD
+        threads.put(answer(SLOW, -1))
+        assert dropped(caplog) == 2
+        for number in range(3):
+            threads.put(answer(OTHER, number))
+        eventually(lambda: network.count(OTHER) == 3, "another server gets its answers")
+        for _ in range(4 * ANSWERS):
+            network.held[SLOW].release()
+        eventually(lambda: len(network.begun) == 3 + 2 + ANSWERS, "two were being posted and the others waited")
+        threads.put(answer(OTHER, 4))
+        eventually(lambda: network.count(OTHER) == 4, "nothing else was left")
+        assert len(network.begun) == 4 + 2 + ANSWERS
+
+
+def test_answers_that_wait_for_all_servers_are_bounded() -> None:
+    network = Network()
+    servers = [f"http://{number}.example/" for number in range(2 * ALL_ANSWERS // ANSWERS)]
+    network.held |= dict.fromkeys(servers, network.held[SLOW])
+    with senders(network, 1) as threads:
+        for number in range(ANSWERS):
+            for url in servers:
+                threads.put(answer(url, number))
+        threads.put(outgoing(OTHER, 0))
+        for _ in range(2 * ALL_ANSWERS):
+            network.held[SLOW].release()
+        eventually(lambda: len(network.begun) == 1 + 1 + ALL_ANSWERS, "one was being posted")
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 2, "nothing else was left")
+        assert len(network.begun) == 1 + 2 + ALL_ANSWERS
+
+
+def test_answers_to_many_paths_of_a_server_in_trouble_get_its_few_threads() -> None:
+    network = Network()
+    network.in_trouble.add("answers to http://slow.example:80")
+    network.held |= {f"{SLOW}/{number}": network.held[SLOW] for number in range(20)}
+    with senders(network, 32) as threads:
+        for number in range(20):
+            threads.put(answer(f"{SLOW}/{number}", number))
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "the other one is posted to")
+        assert len(network.begun) == 3

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from mercury.engine.troubles import CALM, Troubles
+from mercury.engine.troubles import CALM, KNOWN, LINES, REASONS, Troubles
 
 URL, OTHER = "http://a/services/x", "http://b/services/x"
 REFUSED, SLOW = f"{URL}: Connection refused", f"{URL}: timed out"
@@ -88,3 +88,57 @@ def test_endpoints_have_troubles_of_their_own(told: pytest.LogCaptureFixture) ->
     troubles.worked(OTHER, 1.0)
     assert troubles.get(URL) == REFUSED
     assert len(told.records) == 3
+
+
+def test_reasons_of_one_trouble_that_are_told_are_bounded(told: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    for number in range(100):
+        troubles.failed(URL, f"{URL}: {number}", 3.0 * number)
+    assert levels(told) == [("WARNING", f"{URL}: {number}") for number in range(REASONS)]
+    assert troubles.get(URL) == f"{URL}: 99"
+
+
+def test_failures_of_many_paths_of_one_server_are_told_up_to_a_limit(told: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    for number in range(500):
+        troubles.failed(f"{URL}/{number}", f"{URL}/{number}: gone", 0.0)
+    assert levels(told)[:-1] == [("WARNING", f"{URL}/{number}: gone") for number in range(LINES)]
+    assert "no more failures are logged for up to 60 s" in told.messages[-1]
+    assert troubles.get(f"{URL}/499") == f"{URL}/499: gone"
+    told.clear()
+    troubles.worked(f"{URL}/499", 1.0)
+    assert levels(told) == [], "what was not told is not told to be over"
+    troubles.failed(OTHER, f"{OTHER}: gone", 1.0)
+    troubles.failed(f"{URL}/498", f"{URL}/498: gone", CALM)
+    assert levels(told) == [("WARNING", f"{OTHER}: gone"), ("WARNING", f"{URL}/498: gone")]
+
+
+def test_endpoint_that_failed_longest_ago_is_forgotten_when_too_many_fail_and_that_is_told(
+    told: pytest.LogCaptureFixture,
+) -> None:
+    troubles = Troubles()
+    urls = [f"http://{number}.example/" for number in range(KNOWN)]
+    for url in (URL, OTHER, *urls[2:]):
+        troubles.failed(url, f"{url}: gone", 0.0)
+    troubles.failed(URL, REFUSED, 1.0)
+    told.clear()
+    troubles.failed(urls[0], "new", 1.0)
+    assert troubles.get(OTHER) is None
+    assert troubles.get(URL) == REFUSED
+    assert "http://b/services/x: gone: not known until it fails again" in told.text
+    troubles.failed(urls[1], "new", 1.0)
+    assert told.text.count("not known") == 1
+    troubles.failed(OTHER, REFUSED, 2.0)
+    assert troubles.get(OTHER) == REFUSED
+
+
+def test_endpoint_that_works_again_is_forgotten_before_one_that_does_not(told: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    urls = [f"http://{number}.example/" for number in range(KNOWN + 1)]
+    for url in urls[:-1]:
+        troubles.failed(url, f"{url}: gone", 0.0)
+    troubles.worked(urls[500], 0.0)
+    troubles.failed(urls[-1], "new", 1.0)
+    assert [url for url in urls if troubles.get(url) is None] == [urls[500]]
+    assert not troubles.failed_since(urls[500], 0.0)
+    assert "not known" not in told.text
