@@ -21,7 +21,7 @@ from mercury.engine.exchange import Outgoing, Purpose, Response, Waiting
 from mercury.engine.forgetting import Forgetting
 from mercury.engine.ownership import owns_destination, owns_source
 from mercury.engine.parts import Parts
-from mercury.engine.quota import idle_sequences
+from mercury.engine.quota import IN_USE, UNUSED, idle_sequences
 from mercury.statemachine import effects, events
 from mercury.statemachine.faults import Fault
 from mercury.statemachine.messages import (
@@ -253,12 +253,13 @@ class Batch:
         return asked
 
     def crowding(self, limit: int = 0) -> dict[str, int]:
-        """Sequences of the peers with the most of them, with their number: the store is asked once.
+        """Sequences that may make room, with the number that their peer has open: the store is asked once.
 
         :param limit: how many sequences; without it, what was found before.
         """
         if self._crowding is None and limit:
-            self._crowding = dict(self.tx.rmd.crowding(limit))
+            times = {"unused_before": self.now - UNUSED, "heard_before": self.now - IN_USE}
+            self._crowding = dict(self.tx.rmd.crowding(limit, **times))
         return self._crowding or {}
 
     def open_sequences(self, owner: str | None = None) -> int:

@@ -1,8 +1,13 @@
 """How many ended sequences of peers are remembered, and which of them are forgotten before their time.
 
 A peer makes and ends any number of sequences, each of which would be remembered for a day. Above a limit the oldest
-ones go, many at a time. That is safe: a late message of such a sequence is answered with UnknownSequence, and nothing
-is handled twice. A sequence whose messages wait for the application is never forgotten.
+ones go, many at a time; above the limit for all, those of the peer that has most. That is safe: a late message of such
+a sequence is answered with UnknownSequence, and nothing is handled twice. A sequence whose messages wait for the
+application is never forgotten.
+
+A sequence that this side ended to make room (`quota`) stays, unless such sequences fill half of a limit: its source
+does not know yet, and learns only from the answer to its next message what was received. UnknownSequence would leave
+it in doubt.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from mercury.engine.aftermath import save_rms
+from mercury.engine.quota import FAR_MORE
 from mercury.storage.records import RmdRecord, RmsRecord, SequenceKey
 
 if TYPE_CHECKING:
@@ -19,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Ended sequences that are forgotten in one transaction, so that few of those that make a sequence pay for it.
 TOGETHER = 100
+#: The same part of those of the peer that has far more than another one, which finds no room otherwise.
+PART = 10
 
 
 class Forgetting:
@@ -30,6 +38,8 @@ class Forgetting:
         self._now = now
         #: Whether there is no room, by owner; ``None`` = all together.
         self._full: dict[str | None, bool] = {}
+        #: Why there is no room, by owner.
+        self._refusals: dict[str, str | None] = {}
         self._names: dict[str, None] = {}
         self._responses: dict[SequenceKey, None] = {}
 
@@ -38,29 +48,47 @@ class Forgetting:
 
         The store is asked once for all that the batch makes.
         """
-        limits: dict[str | None, int] = {None: self._settings.max_ended}
-        if owner:
-            limits[owner] = self._settings.max_ended_per_peer
-        for who, limit in limits.items():
-            if who not in self._full:
-                self._full[who] = self._is_full(who, limit, wanted)
+        if owner not in self._refusals:
+            self._refusals[owner] = self._look(owner, wanted)
+
+    def _look(self, owner: str, wanted: int) -> str | None:
+        if owner and self._is_full(owner, self._settings.max_ended_per_peer, wanted):
+            return "too many sequences of this peer have just ended; try again later"
+        if self._is_full(None, self._settings.max_ended, wanted) and not self._takes_from_most(owner, wanted):
+            return "too many sequences have just ended; try again later"
+        return None
 
     def _is_full(self, owner: str | None, limit: int, wanted: int) -> bool:
+        if owner not in self._full:
+            self._full[owner] = self._finds_none(owner, limit, wanted)
+        return self._full[owner]
+
+    def _finds_none(self, owner: str | None, limit: int, wanted: int) -> bool:
         rmd, before = self._tx.rmd, self._now - self._settings.remember_ended
         if rmd.ended_count(owner) < limit:
             return False
-        names = rmd.ended(before, max(TOGETHER, wanted), owner)
+        many = max(TOGETHER, wanted)
+        names = rmd.ended(before, many, owner)
+        given_up = rmd.ended_count(owner, given_up=True)
+        if 2 * given_up > limit:
+            names += rmd.ended(before, many, owner, given_up=True)
         self._names |= dict.fromkeys(names)
         # Those that wait for the application are older than that, and no reason to refuse.
-        return not names and rmd.ended_count(owner, before) >= limit
+        return not names and rmd.ended_count(owner, before, given_up=False) + given_up >= limit
+
+    def _takes_from_most(self, owner: str, wanted: int) -> bool:
+        """Forget what has just ended of the peer with most, if that is far more than this owner has."""
+        rmd = self._tx.rmd
+        who, most = rmd.most_ended()
+        if most < FAR_MORE * (rmd.ended_count(owner) + 1):
+            return False
+        names = rmd.ended(self._now, max(wanted, min(TOGETHER, most // PART)), who)
+        self._names |= dict.fromkeys(names)
+        return bool(names)
 
     def refusal(self, owner: str) -> str | None:
         """Why there is no room for one more sequence of this owner."""
-        if self._full.get(owner):
-            return "too many sequences of this peer have just ended; try again later"
-        if self._full.get(None):
-            return "too many sequences have just ended; try again later"
-        return None
+        return self._refusals.get(owner)
 
     def but(self, named: Collection[str]) -> list[str]:
         """What is to be locked to be forgotten: nothing that the batch has to do with."""

@@ -29,8 +29,8 @@ class EngineSettings:
 
     limits: Limits = field(default_factory=Limits)
     addresses: AddressPolicy = field(default_factory=AddressPolicy)
-    #: Destination sequences that may be open at once; above it who has by far the most gives up one for a peer with
-    #: few, or CreateSequence is refused as busy.
+    #: Destination sequences that may be open at once; above it those that nobody uses make room, then who has by far
+    #: the most gives up one for a peer with few, or CreateSequence is refused as busy.
     max_sequences: int = 10_000
     #: The same for the sequences of one peer: of one identity, or else of one network address.
     max_sequences_per_peer: int = 1_000
@@ -40,7 +40,8 @@ class EngineSettings:
     max_ended: int = 10_000
     #: The same for the ended sequences of one peer.
     max_ended_per_peer: int = 2_000
-    #: An ended sequence is remembered for so long at least; above a limit CreateSequence is refused as busy meanwhile.
+    #: An ended sequence is remembered for so long at least; above a limit CreateSequence is refused as busy meanwhile,
+    #: except that above the limit for all those of who has by far the most are forgotten for a peer with few.
     remember_ended: float = 60.0
     #: Bytes of received messages that may wait for the application; above it what is not next is refused as busy.
     max_backlog_bytes: int = 4 * 1024**3
@@ -104,6 +105,30 @@ class PutOff:
         self._failed.pop(name, None)
 
 
+class NoRoom:
+    """Who found nothing a moment ago that makes room for its sequence: the store is not looked through again so soon.
+
+    Safe to be used by many threads.
+    """
+
+    #: Seconds it is remembered.
+    LASTS = 1.0
+
+    def __init__(self) -> None:
+        #: How many sequences it had open, and when that was.
+        self._found: tuple[int, float] | None = None
+
+    def remember(self, open_sequences: int, now: float) -> None:
+        """There was no room for a peer with so many sequences; not to be told again before that is over."""
+        if not self.holds(open_sequences, now):
+            self._found = (open_sequences, now)
+
+    def holds(self, open_sequences: int, now: float) -> bool:
+        """Whether there was no room a moment ago for a peer with so many, or fewer: who has more finds none either."""
+        found = self._found
+        return found is not None and open_sequences >= found[0] and 0 <= now - found[1] < self.LASTS
+
+
 @dataclass(slots=True, kw_only=True)
 class Parts:
     """The engine's surroundings, given by whoever builds it."""
@@ -119,3 +144,5 @@ class Parts:
     doing: Doing = field(default_factory=Doing)
     #: Endpoints whose last exchange failed, with the reason.
     troubles: Troubles = field(default_factory=Troubles)
+    #: Whether sequences of peers that were refused a moment ago would be refused still.
+    no_room: NoRoom = field(default_factory=NoRoom)

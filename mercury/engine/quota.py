@@ -1,15 +1,16 @@
-"""How many sequences peers may hold open, and which idle ones make room for a new one.
+"""How many sequences peers may hold open, and which ones make room for a new one.
 
 Many clients never end their sequences (a process that creates one and exits): the newest use wins over the oldest
 idle one, so that such a client neither fills the endpoint for others nor is refused itself. A few peers that use up the
-limit of all keep nobody out: who has by far the most gives up one of them. How many ended ones are remembered is in
-`forgetting`.
+limit of all keep nobody out: first sequences that were never used make room, whoever has them; then who has by far the
+most gives up one that it has not used for a while. A sequence in use is never ended. How many ended ones are remembered
+is in `forgetting`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from mercury.storage.records import RmdRecord
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 TOGETHER = 100
 #: A peer that has so many times as many sequences as another one then has makes room for it.
 FAR_MORE = 2
+#: Seconds after which a sequence that was never used makes room: the first message comes sooner.
+UNUSED = 60.0
+#: Seconds for which a sequence that was used counts as in use, and makes no room for others.
+IN_USE = 300.0
 
 
 def idle_sequences(batch: Batch, owner: str, wanted: int) -> Iterator[str]:
@@ -32,15 +37,14 @@ def idle_sequences(batch: Batch, owner: str, wanted: int) -> Iterator[str]:
     if owner and batch.open_sequences(owner) + wanted > settings.max_sequences_per_peer:
         yield from batch.tx.rmd.idle(before, wanted, owner)
     needed = batch.open_sequences() + wanted - settings.max_sequences
-    if needed > 0:
+    if needed > 0 and not batch.parts.no_room.holds(batch.open_sequences(owner), batch.now):
         idle = batch.tx.rmd.idle(before, needed)
         yield from idle
-        if len(idle) < needed:
-            yield from batch.crowding(needed + len(idle))
+        yield from batch.crowding(needed + len(idle))
 
 
 def make_room(batch: Batch, owner: str) -> str | None:
-    """End idle sequences, which are locked, until one more of this owner fits; else why there is no room.
+    """End sequences, which are locked, until one more of this owner fits; else why there is no room.
 
     They end by their expiry, which the destination worker sees next.
     """
@@ -53,29 +57,40 @@ def make_room(batch: Batch, owner: str) -> str | None:
     full = batch.backlog.no_new_sequence(owner)
     if full is not None:
         return f"{full[0].lower()}{full[1:]}; try again later"
-    if owner and not _fits(batch, batch.open_sequences(owner), settings.max_sequences_per_peer, owner):
-        return "too many sequences of this peer are open; try again later"
-    excess = _excess(batch, batch.open_sequences(), settings.max_sequences, None)
+    if owner:
+        excess = batch.open_sequences(owner) + 1 - settings.max_sequences_per_peer
+        if _still_excess(batch, _idle(batch, owner), excess) > 0:
+            return "too many sequences of this peer are open; try again later"
+    excess = batch.open_sequences() + 1 - settings.max_sequences
+    excess = _still_excess(batch, [*_never_used(batch), *_idle(batch, None)], excess)
     if excess > 0 and not _made_by_others(batch, owner, excess):
+        batch.parts.no_room.remember(batch.open_sequences(owner), batch.now)
         return "too many sequences are open; try again later"
     return None
 
 
-def _fits(batch: Batch, open_now: int, limit: int, owner: str | None) -> bool:
-    return _excess(batch, open_now, limit, owner) <= 0
-
-
-def _excess(batch: Batch, open_now: int, limit: int, owner: str | None) -> int:
-    """How many have to end besides the idle ones, which do, so that one more fits."""
-    before = batch.now - batch.parts.settings.idle_sequence
-    for record in sorted(batch.rmds.values(), key=lambda each: each.machine.last_heard):
-        if open_now < limit:
-            break
-        if not _ends(record, before, owner):
-            continue
+def _still_excess(batch: Batch, those: Iterable[RmdRecord], excess: int) -> int:
+    """End so many of those; returns how many have to end besides."""
+    distinct = list({record.identifier: record for record in those}.values())
+    chosen = distinct[: max(0, excess)]
+    for record in chosen:
         _end(batch, record)
-        open_now -= 1
-    return open_now - limit + 1
+    return excess - len(chosen)
+
+
+def _idle(batch: Batch, owner: str | None) -> list[RmdRecord]:
+    """Sequences that nothing was heard of for very long, the oldest first."""
+    before = batch.now - batch.parts.settings.idle_sequence
+    idle = [record for record in batch.rmds.values() if _ends(record, before, owner)]
+    return sorted(idle, key=lambda each: each.machine.last_heard)
+
+
+def _never_used(batch: Batch) -> Iterator[RmdRecord]:
+    """Sequences that were made a while ago, and nothing came on them: those of the peers with most first."""
+    for identifier in batch.crowding():
+        record = batch.rmds.get(identifier)
+        if record is not None and not record.machine.used and _ends(record, batch.now - UNUSED, None):
+            yield record
 
 
 def _made_by_others(batch: Batch, owner: str, excess: int) -> bool:
@@ -88,9 +103,9 @@ def _made_by_others(batch: Batch, owner: str, excess: int) -> bool:
         if len(chosen) == excess:
             break
         record = batch.rmds.get(identifier)
-        if record is None or record.machine.tombstone or _ends(record, before, None):
+        if record is None or _ends(record, before, None) or not _ends(record, batch.now - IN_USE, None):
             continue
-        if count - given_up[record.owner] >= least and not _holds(batch, record):
+        if record.machine.used and count - given_up[record.owner] >= least and not _holds(batch, record):
             given_up[record.owner] += 1
             chosen.append(record)
     if len(chosen) < excess:
@@ -116,6 +131,7 @@ def _end_those_that_wait(batch: Batch, owner: str | None) -> None:
 def _end(batch: Batch, record: RmdRecord) -> None:
     if record.machine.expires_at is None or record.machine.expires_at > batch.now:
         record.machine.expires_at = batch.now
+        record.given_up = True
         batch.change_rmd(record)
 
 

@@ -215,6 +215,8 @@ class RmdRecord:
     due: float | None = None
     #: Bytes of all messages that were put into its buffer; see `InboundMessage.size`.
     received_bytes: int = 0
+    #: This side has ended it, or is about to, to make room: its source may not know yet.
+    given_up: bool = False
 
     @property
     def identifier(self) -> str:

@@ -56,11 +56,25 @@ class WatchedBuffer(Protocol):
 class EndedSequences(Protocol):
     """Ended sequences that peers have made and that are still remembered."""
 
-    def ended_count(self, owner: str | None = None, since: float | None = None) -> int:
-        """How many there are: all, or those of one owner (`RmdRecord.owner`); all, or those that ended since then."""
+    def ended_count(
+        self, owner: str | None = None, since: float | None = None, *, given_up: bool | None = None
+    ) -> int:
+        """How many there are: all, or those of one owner (`RmdRecord.owner`).
 
-    def ended(self, before: float, limit: int, owner: str | None = None) -> list[str]:
-        """Those (or one owner's) that ended before that and whose buffer has nothing left to do; the oldest first."""
+        :param since: only those that ended since then.
+        :param given_up: only those that were given up to make room (`RmdRecord.given_up`), or were not; ``None`` = all.
+        """
+
+    def most_ended(self) -> tuple[str, int]:
+        """The owner that has most of them, and how many; as committed. Without any: ``("", 0)``."""
+
+    def ended(self, before: float, limit: int, owner: str | None = None, *, given_up: bool = False) -> list[str]:
+        """Those (or one owner's) that ended before that and whose buffer has nothing left to do.
+
+        Those of the owner with most ended ones first, and of one owner the oldest.
+
+        :param given_up: those that were given up to make room (`RmdRecord.given_up`), or else those that were not.
+        """
 
 
 class OpenSequences(Protocol):
@@ -74,11 +88,15 @@ class OpenSequences(Protocol):
         :param waiting: only those with messages that wait for the application.
         """
 
-    def crowding(self, limit: int) -> list[tuple[str, int]]:
+    def crowding(self, limit: int, *, unused_before: float, heard_before: float) -> list[tuple[str, int]]:
         """Sequences made by peers, no tombstones, behind which nothing waits for the application; as committed.
 
-        Those of the owner with the most open sequences first, and of one owner those last heard of longest ago. Each
-        with the number that its owner has open. Reads all open sequences: only when there are too many.
+        First those that were never used; then those of the owner with the most open sequences, and of one owner those
+        last heard of longest ago. Each with the number that its owner has open. Reads all open sequences: only when
+        there are too many.
+
+        :param unused_before: those that were never used were last heard of before that.
+        :param heard_before: the others were last heard of before that.
         """
 
     def waiting_bytes(self, owner: str) -> tuple[int, int]:

@@ -218,6 +218,7 @@ FULL_RMD = RmdRecord(
     offered_to="http://server.example/täg",
     ack_failures=2,
     received_bytes=2**40 + 1,
+    given_up=True,
     due=NOW + 5.25,
 )
 

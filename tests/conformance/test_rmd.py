@@ -7,7 +7,7 @@ from typing import Any
 from mercury.errors import Conflict
 from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.ranges import RangeSet
-from mercury.statemachine.tables import InvokerState
+from mercury.statemachine.tables import InvokerState, RmdState
 from mercury.storage.api import StorageManager, Topic
 from mercury.storage.records import InboundKind, RmdRecord
 
@@ -269,6 +269,7 @@ def test_idle_sequences_with_something_that_waits_are_found_the_oldest_first(sto
 
 def test_sequences_of_owners_with_many_are_found_those_of_the_one_with_most_first(store: StorageManager) -> None:
     """Without those that hold messages for the application, have ended, or were made by this side."""
+    late = {"unused_before": NOW + 1, "heard_before": NOW + 1}
     made = (("few", 2, 0), ("most", 4, 50), ("many", 3, 0))
     for peer, count, ago in made:
         for number in range(count):
@@ -282,8 +283,26 @@ def test_sequences_of_owners_with_many_are_found_those_of_the_one_with_most_firs
         most = [("urn:most:3", 7), ("urn:most:2", 7), ("urn:most:1", 7), ("urn:most:0", 7), ("urn:holds nothing", 7)]
         many = [("urn:many:2", 3), ("urn:many:1", 3), ("urn:many:0", 3)]
         few = [("urn:few:1", 2), ("urn:few:0", 2)]
-        assert tx.rmd.crowding(100) == most + many + few
-        assert tx.rmd.crowding(6) == most + many[:1]
+        assert tx.rmd.crowding(100, **late) == most + many + few
+        assert tx.rmd.crowding(6, **late) == most + many[:1]
+
+
+def test_sequences_that_were_never_used_are_found_first_and_of_each_kind_only_those_silent_for_long(
+    store: StorageManager,
+) -> None:
+    a, b = [("a", True, ago) for ago in (9, 10, 11)], [("b", False, ago) for ago in (1, 2)]
+    for owner, used, ago in [*a, *b, ("c", False, 3)]:
+        record = rmd_record(f"urn:{owner}:{ago}", create_message_id=f"create {owner} {ago}", peer=owner)
+        record.machine.last_heard = NOW - ago
+        if used:
+            record.machine.used, record.machine.state = True, RmdState.RECEIVING
+        insert(store, record)
+    with store.transaction() as tx:
+        unused = [("urn:b:2", 2), ("urn:c:3", 1)]
+        found = tx.rmd.crowding(10, unused_before=NOW - 1, heard_before=NOW - 9)
+        assert found == [*unused, ("urn:a:11", 3), ("urn:a:10", 3)]
+        assert tx.rmd.crowding(10, unused_before=NOW - 1, heard_before=NOW - 11) == unused
+        assert tx.rmd.crowding(1, unused_before=NOW - 2, heard_before=NOW) == [("urn:c:3", 1)]
 
 
 # --- what has ended ---------------------------------------------------------------------------------------------------
@@ -318,9 +337,38 @@ def test_ended_sequences_of_peers_are_counted_for_one_owner_and_since_a_time(sto
 def test_ended_sequences_are_found_the_oldest_first(store: StorageManager) -> None:
     insert_ended(store)
     with store.transaction() as tx:
-        assert tx.rmd.ended(NOW, 10) == ["urn:1", "urn:2", "urn:0"]
-        assert tx.rmd.ended(NOW, 2) == ["urn:1", "urn:2"]
+        assert tx.rmd.ended(NOW, 10, "192.0.2.0") == ["urn:2", "urn:0"]
+        assert tx.rmd.ended(NOW, 1, "192.0.2.0") == ["urn:2"]
         assert tx.rmd.ended(NOW + 1, 10, "192.0.2.1") == ["urn:1", "urn:3"]
+
+
+def test_of_all_ended_sequences_those_of_the_owner_with_most_are_found_first(store: StorageManager) -> None:
+    with store.transaction() as tx:
+        assert tx.rmd.most_ended() == ("", 0)
+    insert_ended(store)
+    with store.transaction() as tx:
+        assert tx.rmd.most_ended() == ("192.0.2.0", 2)
+        assert tx.rmd.ended(NOW + 1, 10) == ["urn:2", "urn:0", "urn:1", "urn:3"]
+    insert(store, rmd_record("urn:more", create_message_id="create more", peer="192.0.2.1", ended_at=NOW - 5))
+    with store.transaction() as tx:
+        assert tx.rmd.most_ended() == ("192.0.2.1", 3)
+        assert tx.rmd.ended(NOW, 10) == ["urn:1", "urn:more", "urn:2", "urn:0"]
+        assert tx.rmd.ended(NOW, 3) == ["urn:1", "urn:more", "urn:2"]
+
+
+def test_ended_sequences_that_were_given_up_are_found_and_counted_apart(store: StorageManager) -> None:
+    insert_ended(store)
+    with store.transaction() as tx:
+        for record in tx.rmd.lock(["urn:1", "urn:2"]).values():
+            record.given_up = True
+            tx.rmd.save(record)
+    with store.transaction() as tx:
+        assert tx.rmd.ended(NOW + 1, 10) == ["urn:0", "urn:3"]
+        assert tx.rmd.ended(NOW + 1, 10, given_up=True) == ["urn:2", "urn:1"]
+        assert tx.rmd.ended(NOW + 1, 10, "192.0.2.1", given_up=True) == ["urn:1"]
+        assert [tx.rmd.ended_count(given_up=given_up) for given_up in (None, True, False)] == [4, 2, 2]
+        assert tx.rmd.ended_count(None, NOW - 20, given_up=True) == 1
+        assert tx.rmd.ended_count("192.0.2.0", NOW - 20, given_up=False) == 1
 
 
 def test_of_ended_sequences_only_those_with_nothing_for_the_application_are_found(store: StorageManager) -> None:

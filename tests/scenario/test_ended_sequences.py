@@ -6,6 +6,7 @@ import pytest
 
 from mercury.engine.application import MessageContext
 from mercury.engine.exchange import Arrival
+from mercury.engine.quota import IN_USE
 from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM10_SOAP11, RM11_SOAP12, Foreign, identifier_in
@@ -155,3 +156,49 @@ def test_a_sequence_whose_message_waits_for_the_application_is_kept_and_no_reaso
     node.on_call = None
     node.world.advance(600)
     assert len(node.handled) == 1
+
+
+def test_peers_that_fill_what_is_remembered_keep_nobody_out_who_has_far_fewer() -> None:
+    node, foreign = server(max_ended=12, max_ended_per_peer=4, remember_ended=60), Foreign()
+    fillers = [f"192.0.2.{number}" for number in (1, 2, 3)]
+    filled = {make_and_end(node, foreign, peer) for peer in fillers for _ in range(4)}
+    assert name_of(post(node, foreign.create(), "192.0.2.9")) == "CreateSequenceResponse"
+    remembered = {each.identifier for each in node.destinations() if each.machine.tombstone}
+    assert len(filled - remembered) == 1, "the oldest one of a peer with most makes room"
+    make_and_end(node, foreign, "192.0.2.9")
+    assert len([each for each in node.destinations() if each.machine.tombstone]) <= 12
+    assert name_of(post(node, foreign.create(), "192.0.2.3")) == REFUSED
+    for _ in range(2):
+        make_and_end(node, foreign, "192.0.2.8")
+    assert name_of(post(node, foreign.create(), "192.0.2.8")) == REFUSED, "it has about as many as the others"
+
+
+@LIMITS
+@DIALECTS
+def test_sequence_that_ended_to_make_room_is_remembered_longer_than_what_its_peer_has_ended(
+    limit: str, foreign: Foreign
+) -> None:
+    """Its source learns from the answer to its next message what was received; unknown would leave it in doubt."""
+    node = server(max_sequences=2, remember_ended=1.5, **{limit: 5})
+    given_up, other = (identifier_in(post(node, foreign.create())) for _ in range(2))
+    for sequence in (given_up, other):
+        post(node, foreign.note(sequence, 1))
+    node.world.advance(IN_USE + 1)
+    assert name_of(post(node, foreign.create(), "192.0.2.9")) == "CreateSequenceResponse"
+    post(node, foreign.terminate(other, 1))
+    node.world.advance(1)
+    for _ in range(20):
+        make_and_end(node, foreign)
+    fault = post(node, foreign.note(given_up, 2))
+    assert name_of(fault) == "fault SequenceTerminated"
+    assert b"AcknowledgementRange" in fault.body
+    assert len(node.destinations()) <= 7
+
+
+def test_of_what_ended_to_make_room_only_so_much_is_remembered_as_of_anything() -> None:
+    node, foreign = server(max_sequences=1, max_ended=4, remember_ended=3), Foreign()
+    for number in range(20):
+        sequence = identifier_in(post(node, foreign.create(), f"192.0.2.{number}"))
+        post(node, foreign.note(sequence, 1), f"192.0.2.{number}")
+        node.world.advance(3601)
+    assert len(node.destinations()) <= 6

@@ -143,33 +143,50 @@ class MemoryRmd:
             )
         return [identifier for _, identifier in idle[:limit]]
 
-    def crowding(self, limit: int) -> list[tuple[str, int]]:
+    def crowding(self, limit: int, *, unused_before: float, heard_before: float) -> list[tuple[str, int]]:
         with self._tx.store.mutex:
             counts = self._committed.open_by_owner
             found = sorted(
-                (-counts[record.owner], record.owner, record.machine.last_heard, record.identifier)
+                (record.machine.used, -counts[record.owner], record.owner, record.machine.last_heard, record.identifier)
                 for record in self._committed.records.values()
-                if record.create_message_id is not None and not record.machine.tombstone and not self._has_waiting(record)
+                if record.create_message_id is not None
+                and not record.machine.tombstone
+                and record.machine.last_heard < (heard_before if record.machine.used else unused_before)
+                and not self._has_waiting(record)
             )
-        return [(identifier, -count) for count, _, _, identifier in found[:limit]]
+        return [(identifier, -count) for _, count, _, _, identifier in found[:limit]]
 
-    def ended_count(self, owner: str | None = None, since: float | None = None) -> int:
+    def ended_count(
+        self, owner: str | None = None, since: float | None = None, *, given_up: bool | None = None
+    ) -> int:
         with self._tx.store.mutex:
-            if since is not None:
-                return sum(at >= since for at, _ in self._ended(owner))
+            if since is not None or given_up is not None:
+                return sum(
+                    (since is None or at >= since) and (given_up is None or record.given_up is given_up)
+                    for at, record in self._ended(owner)
+                )
             return self._committed.ended if owner is None else self._committed.ended_by_owner[owner]
 
-    def ended(self, before: float, limit: int, owner: str | None = None) -> list[str]:
+    def most_ended(self) -> tuple[str, int]:
         with self._tx.store.mutex:
-            idle = self._tx.store.invoker.idle
-            old = sorted((at, name) for at, name in self._ended(owner) if at < before and idle(name))
-        return [identifier for _, identifier in old[:limit]]
+            counts = self._committed.ended_by_owner
+            return min(counts.items(), key=lambda each: (-each[1], each[0]), default=("", 0))
 
-    def _ended(self, owner: str | None) -> Iterator[tuple[float, str]]:
+    def ended(self, before: float, limit: int, owner: str | None = None, *, given_up: bool = False) -> list[str]:
+        with self._tx.store.mutex:
+            idle, counts = self._tx.store.invoker.idle, self._committed.ended_by_owner
+            old = sorted(
+                (-counts[record.owner], record.owner, at, record.identifier)
+                for at, record in self._ended(owner)
+                if at < before and record.given_up is given_up and idle(record.identifier)
+            )
+        return [identifier for *_, identifier in old[:limit]]
+
+    def _ended(self, owner: str | None) -> Iterator[tuple[float, RmdRecord]]:
         for record in self._committed.records.values():
             at = record.machine.ended_at
             if at is not None and record.create_message_id is not None and owner in (None, record.owner):
-                yield at, record.identifier
+                yield at, record
 
     def waiting_bytes(self, owner: str) -> tuple[int, int]:
         own = every = 0

@@ -89,6 +89,7 @@ def rmd_values(record: RmdRecord) -> Values:
         "ack_failures": record.ack_failures,
         "due": record.due,
         "received_bytes": record.received_bytes,
+        "given_up": record.given_up,
     }
 
 
@@ -124,6 +125,7 @@ def rmd_record(row: Row) -> RmdRecord:
         ack_failures=row["ack_failures"],
         due=row["due"],
         received_bytes=row["received_bytes"],
+        given_up=row["given_up"],
     )
 
 

@@ -47,12 +47,21 @@ HOLDS = exists().where(OF_BUFFER)
 OPEN = (
     select(TABLE.c.owner, func.count().label("open")).where(TABLE.c.ended_at.is_(None)).group_by(TABLE.c.owner).subquery()
 )
+#: Nothing was heard of them for so long as counts.
+SILENT = or_(
+    and_(TABLE.c.used, TABLE.c.last_heard < bindparam("heard_before")),
+    and_(~TABLE.c.used, TABLE.c.last_heard < bindparam("unused_before")),
+)
 CROWDING = (
     select(TABLE.c.identifier, OPEN.c.open)
     .join_from(TABLE, OPEN, OPEN.c.owner == TABLE.c.owner)
-    .where(TABLE.c.ended_at.is_(None), TABLE.c.create_message_id.is_not(None), ~HOLDS)
-    .order_by(OPEN.c.open.desc(), TABLE.c.owner, TABLE.c.last_heard, TABLE.c.identifier)
+    .where(TABLE.c.ended_at.is_(None), TABLE.c.create_message_id.is_not(None), SILENT, ~HOLDS)
+    .order_by(TABLE.c.used, OPEN.c.open.desc(), TABLE.c.owner, TABLE.c.last_heard, TABLE.c.identifier)
 )
+#: Ended sequences of peers by their owners.
+MANY_ENDED = select(TABLE.c.owner, func.count().label("ended")).where(ENDED).group_by(TABLE.c.owner)
+OF_MANY = MANY_ENDED.subquery()
+MOST_ENDED = MANY_ENDED.order_by(func.count().desc(), TABLE.c.owner).limit(1)
 WAITING_BYTES = select(
     func.coalesce(func.sum(case((BEHIND.c.owner == bindparam("owner"), BEHIND.c.waiting), else_=0)), 0).label("own"),
     func.coalesce(func.sum(BEHIND.c.waiting), 0).label("every"),
@@ -131,22 +140,34 @@ class SqlRmd:
         rows = self._tx.read(query.order_by(TABLE.c.last_heard, TABLE.c.identifier).limit(limit))
         return [row["identifier"] for row in rows]
 
-    def crowding(self, limit: int) -> list[tuple[str, int]]:
-        rows = self._tx.read(CROWDING.limit(limit))
+    def crowding(self, limit: int, *, unused_before: float, heard_before: float) -> list[tuple[str, int]]:
+        times = {"unused_before": unused_before, "heard_before": heard_before}
+        rows = self._tx.read(CROWDING.limit(limit), times)
         return [(row["identifier"], int(row["open"])) for row in rows]
 
-    def ended_count(self, owner: str | None = None, since: float | None = None) -> int:
+    def ended_count(
+        self, owner: str | None = None, since: float | None = None, *, given_up: bool | None = None
+    ) -> int:
         query = select(func.count().label("ended")).select_from(TABLE).where(ENDED)
         if owner is not None:
             query = query.where(TABLE.c.owner == owner)
         if since is not None:
             query = query.where(TABLE.c.ended_at >= since)
+        if given_up is not None:
+            query = query.where(TABLE.c.given_up == given_up)
         return int(self._tx.read(query)[0]["ended"])
 
-    def ended(self, before: float, limit: int, owner: str | None = None) -> list[str]:
-        query = select(TABLE.c.identifier).where(ENDED, TABLE.c.ended_at < before, ~BUSY)
+    def most_ended(self) -> tuple[str, int]:
+        rows = self._tx.read(MOST_ENDED)
+        return (rows[0]["owner"], int(rows[0]["ended"])) if rows else ("", 0)
+
+    def ended(self, before: float, limit: int, owner: str | None = None, *, given_up: bool = False) -> list[str]:
+        query = select(TABLE.c.identifier).where(ENDED, TABLE.c.ended_at < before, TABLE.c.given_up == given_up, ~BUSY)
         if owner is not None:
             query = query.where(TABLE.c.owner == owner)
+        else:
+            query = query.join_from(TABLE, OF_MANY, OF_MANY.c.owner == TABLE.c.owner)
+            query = query.order_by(OF_MANY.c.ended.desc(), TABLE.c.owner)
         rows = self._tx.read(query.order_by(TABLE.c.ended_at, TABLE.c.identifier).limit(limit))
         return [row["identifier"] for row in rows]
 

@@ -108,6 +108,8 @@ RMD_SEQUENCE = _table(
     _maybe_time("due"),
     #: What this is more than its buffer's `consumed_bytes` waits for the application.
     _number("received_bytes"),
+    #: This side has ended it to make room: of what has ended it is forgotten last.
+    _flag("given_up"),
 )
 Index(
     "mercury_rmd_sequence_created",

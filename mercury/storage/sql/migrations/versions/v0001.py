@@ -165,6 +165,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("ack_failures", sa.BigInteger(), nullable=False),
         sa.Column("due", sa.Double(), nullable=True),
         sa.Column("received_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("given_up", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("identifier"),
     )
     op.create_index(
