@@ -230,16 +230,14 @@ class RmdRecord:
     @property
     def create_key(self) -> str | None:
         """What a repetition of its CreateSequence has in common with it; see `create_key`."""
-        if self.create_message_id is None:
+        message_id, sender = self.create_message_id, self.identity or self.peer
+        if message_id is None:
             return None
-        sender = self.identity or self.peer
-        return create_key(self.create_message_id, self.acks_to.address, self.service, self.offered, sender)
+        return create_key(message_id, self.acks_to.address, self.service, self.offered, sender)
 
     def copy(self) -> RmdRecord:
-        own = shallow(self)
-        own.machine = machine = shallow(self.machine)
-        machine.received = machine.received.copy()
-        machine.consumed = machine.consumed.copy()
+        own, machine = shallow(self), shallow(self.machine)
+        own.machine, machine.received, machine.consumed = machine, machine.received.copy(), machine.consumed.copy()
         return own
 
 

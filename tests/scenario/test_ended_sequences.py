@@ -196,9 +196,9 @@ def test_sequence_that_ended_to_make_room_is_remembered_longer_than_what_its_pee
 
 
 def test_of_what_ended_to_make_room_only_so_much_is_remembered_as_of_anything() -> None:
-    node, foreign = server(max_sequences=1, max_ended=4, remember_ended=3), Foreign()
+    node, foreign = server(max_sequences=1, max_ended=4, remember_ended=3, idle_sequence=10), Foreign()
     for number in range(20):
         sequence = identifier_in(post(node, foreign.create(), f"192.0.2.{number}"))
         post(node, foreign.note(sequence, 1), f"192.0.2.{number}")
-        node.world.advance(3601)
+        node.world.advance(11)
     assert len(node.destinations()) <= 6
