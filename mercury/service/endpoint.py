@@ -18,7 +18,7 @@ from mercury.engine.refusal import refuse, with_status
 from mercury.engine.runtime import Runtime
 from mercury.errors import Overloaded
 from mercury.service.bodies import Bodies, RequestRefused
-from mercury.service.held import abort_of, held
+from mercury.service.held import abort_of, held, unsent_of
 from mercury.service.identity import Authenticate, identify
 from mercury.service.shares import FREE, Share
 from mercury.storage.callers import network_of
@@ -89,7 +89,7 @@ class Endpoint:
     async def _send_large(self, scope: Scope, send: Send, reply: HttpMessage) -> None:
         """Send an answer that counts until it is written; when there is no room, the request has to be repeated."""
         answers, now = self._host.bodies.answers, asyncio.get_running_loop().time()
-        share = Share(network_of(_peer(scope)), now, abort_of(scope))
+        share = Share(network_of(_peer(scope)), now, abort_of(scope), unsent_of(scope))
         # One that is larger than all may be goes out too, when there is room for half of them.
         if not answers.grow(share, min(len(reply.body), answers.limit // 2), now):
             log.info("an answer of %d bytes is not sent: too many are not read yet (http.max_sending_bytes)", len(reply.body))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, MutableMapping
 from contextlib import AbstractContextManager
@@ -13,6 +14,10 @@ EXTENSION = "mercury.connection"
 
 class Holder(Protocol):
     """The connection of a request. Used in the event loop's thread."""
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """Where its answer is written."""
 
     def held(self, give_up: Callable[[], None]) -> AbstractContextManager[None]:
         """Around the time for which the request's exchange is held for its response.
@@ -34,3 +39,9 @@ def abort_of(scope: MutableMapping[str, Any]) -> Callable[[], None] | None:
     """`Holder.abort` of the connection of a request; ``None`` with another server than Mercury's."""
     holder: Holder | None = scope.get("extensions", {}).get(EXTENSION)
     return None if holder is None else holder.abort
+
+
+def unsent_of(scope: MutableMapping[str, Any]) -> Callable[[], int] | None:
+    """How many bytes of what was written to the connection of a request its peer has not taken yet; as `abort_of`."""
+    holder: Holder | None = scope.get("extensions", {}).get(EXTENSION)
+    return None if holder is None else lambda: holder.transport.get_write_buffer_size()

@@ -78,7 +78,7 @@ def test_peer_that_closes_its_half_within_a_request_is_gone() -> None:
 
 def test_slowest_body_of_a_network_with_many_makes_room_for_that_of_another_network() -> None:
     with served(max_receiving_bytes=MIB) as address, contextlib.ExitStack() as stack:
-        slow = [stack.enter_context(connect_from(2, address)) for _ in range(5)]
+        slow = [stack.enter_context(connect_from(2, address)) for _ in range(4)]
         for each in slow:
             each.sendall(responses_head(260_000) + b" " * 250_000)
         eventually(lambda: _full(address), "there is no more room for this network")
@@ -90,21 +90,44 @@ def test_slowest_body_of_a_network_with_many_makes_room_for_that_of_another_netw
         assert read_reply(slow[-1]).status in (400, 500), "one was enough"
 
 
-def test_only_body_of_a_network_stays_when_there_is_no_room_for_that_of_another() -> None:
+def test_only_body_of_a_network_stays_when_there_is_no_room_for_one_of_another_that_is_as_large() -> None:
     with served(max_receiving_bytes=MIB) as address, connect_from(2, address) as only:
         only.sendall(responses_head(MIB) + b" " * (MIB - 1))
         eventually(lambda: _full(address), "there is no more room for this network")
         with connect_from(3, address) as other:
-            other.sendall(responses_head(250_000) + b" " * 250_000)
+            other.sendall(responses_head(MIB))
             assert read_reply(other).status == 503, "it is to be sent again"
         only.sendall(b" ")
         assert read_reply(only).status in (400, 500)
 
 
-def _full(address: tuple[str, int]) -> bool:
-    """Whether the first network can announce no more; nothing of it is sent."""
-    with connect_from(2, address) as peer:
-        peer.sendall(responses_head(250_000))
+def test_huge_body_makes_room_for_a_smaller_one_though_it_is_the_only_one_of_its_network() -> None:
+    with served(max_receiving_bytes=MIB) as address, connect_from(2, address) as huge:
+        huge.sendall(responses_head(MIB) + b" " * (MIB - 1))
+        eventually(lambda: _full(address), "there is no more room for this network")
+        with connect_from(3, address) as other:
+            other.sendall(responses_head(250_000) + b" " * 250_000)
+            assert read_reply(other).status in (400, 500), "it is taken: no envelope"
+        assert read_reply(huge).status == 503, "it is to be sent again"
+
+
+def test_small_body_gets_in_though_many_networks_have_one_large_body_each() -> None:
+    each, many = 419_430 + 65_536, 20  # none of them is huge; together they have as much as may be received
+    with served(max_receiving_bytes=8 * MIB) as address, contextlib.ExitStack() as stack:
+        for number in range(many):
+            peer = stack.enter_context(connect_from(2 + number, address))
+            with contextlib.suppress(ConnectionError):  # the last ones are refused
+                peer.sendall(responses_head(each) + b" " * (each - 1))
+        eventually(lambda: _full(address, 100, each), "there is no more room for large bodies")
+        with connect_from(101, address) as other:
+            other.sendall(responses_head(180_000) + b" " * 180_000)
+            assert read_reply(other).status in (400, 500), "it is taken: no envelope"
+
+
+def _full(address: tuple[str, int], source: int = 2, size: int = 250_000) -> bool:
+    """Whether a network can announce no more; nothing of it is sent."""
+    with connect_from(source, address) as peer:
+        peer.sendall(responses_head(size))
         peer.settimeout(0.3)
         with contextlib.suppress(TimeoutError):
             return read_reply(peer).status == 503
@@ -145,6 +168,8 @@ def reporting(**http: float) -> Iterator[tuple[tuple[str, int], bytes]]:
 
 #: Bytes: more than the buffers of loopback take, less than a message may have.
 ANSWER = 8_000_000
+#: Bytes of answers of which a quarter is kept for small ones, and too little beside four of them for one of 200 kB.
+FOR_THREE = 4 * ANSWER + 100_000
 
 
 def _unread(stack: contextlib.ExitStack, address: tuple[str, int], source: int, request: bytes) -> socket.socket:
@@ -160,7 +185,7 @@ def _unread(stack: contextlib.ExitStack, address: tuple[str, int], source: int, 
 
 def test_answers_that_nobody_reads_are_bounded_and_a_request_is_answered_without_its_response_then() -> None:
     with (
-        reporting(max_sending_bytes=3 * ANSWER + MIB) as (address, request),
+        reporting(max_sending_bytes=FOR_THREE) as (address, request),
         contextlib.ExitStack() as stack,
     ):
         peers = [_unread(stack, address, 2, request) for _ in range(6)]
@@ -170,7 +195,7 @@ def test_answers_that_nobody_reads_are_bounded_and_a_request_is_answered_without
 
 def test_unread_answers_of_a_network_make_room_for_that_of_another_network_which_gets_it_whole() -> None:
     with (
-        reporting(max_sending_bytes=3 * ANSWER + MIB) as (address, request),
+        reporting(max_sending_bytes=FOR_THREE) as (address, request),
         contextlib.ExitStack() as stack,
     ):
         unread = [_unread(stack, address, 2, request) for _ in range(3)]
@@ -180,5 +205,51 @@ def test_unread_answers_of_a_network_make_room_for_that_of_another_network_which
             other.sendall(request)
             assert len(read_reply(other).body) > ANSWER
         with contextlib.suppress(ConnectionError):  # the one that was begun first is cut
+            while unread[0].recv(MIB):
+                pass
+
+
+def _another(request: bytes, size: int) -> bytes:
+    """The next request of the same sequence, whose response has so many bytes."""
+    numbered = request.replace(b"<w:MessageNumber>1<", b"<w:MessageNumber>2<").replace(b"urn:ask<", b"urn:as2<")
+    return numbered.replace(b"<size>%d<" % ANSWER, b"<size>%07d<" % size)
+
+
+def test_small_answer_goes_out_though_a_few_networks_read_nothing_of_one_large_answer_each() -> None:
+    with (
+        reporting(max_sending_bytes=FOR_THREE) as (address, request),
+        contextlib.ExitStack() as stack,
+    ):
+        unread = [_unread(stack, address, source, request) for source in range(2, 6)]
+        for each in unread:
+            each.recv(12, socket.MSG_WAITALL)
+        with connect_from(100, address) as other:
+            other.sendall(_another(request, 200_000))
+            assert 200_000 < len(read_reply(other).body) < MIB
+        beginnings = [each.recv(1, socket.MSG_WAITALL) for each in unread]
+        assert beginnings.count(b" ") == 4, "none is cut for it"
+
+
+def test_of_huge_answers_the_slowest_makes_room_for_a_smaller_one_and_not_the_oldest() -> None:
+    with (
+        reporting(max_sending_bytes=FOR_THREE) as (address, request),
+        contextlib.ExitStack() as stack,
+    ):
+        reader = _unread(stack, address, 2, request)
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MIB)
+        received = 0
+        while received < ANSWER * 3 // 4:
+            received += len(reader.recv(MIB))
+        unread = [_unread(stack, address, source, request) for source in (3, 4, 5)]
+        statuses = [each.recv(12, socket.MSG_WAITALL) for each in unread]
+        assert statuses[0] == statuses[1] == b"HTTP/1.1 200", "for the third one there is no room"
+        with connect_from(100, address) as other:
+            other.sendall(_another(request, 3_000_000))
+            assert 3_000_000 < len(read_reply(other).body) < ANSWER
+        while received < ANSWER:
+            piece = reader.recv(MIB)
+            assert piece, "the one that is read is cut"
+            received += len(piece)
+        with contextlib.suppress(ConnectionError):
             while unread[0].recv(MIB):
                 pass
