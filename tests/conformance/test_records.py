@@ -32,7 +32,10 @@ from .outbox import Outbox
 
 #: What a store gives or derives itself, and a test sets in another way.
 GIVEN = {
-    "OutboundMessage": {"position", "sequence_id", "number", "attempts", "due", "acknowledged", "answered", "damaged"},
+    "OutboundMessage": {
+        *("position", "sequence_id", "number", "attempts", "due", "acknowledged", "answered"),
+        *("damaged", "unread"),
+    },
     "InboundMessage": {"position", "kind", "damaged"},
     "InvokerBuffer": {"buffered"},
 }
