@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 from lxml import etree
 
 from mercury import Mercury, Service, Settings
 from mercury.settings import HttpSettings
+from tests.acceptance.app import Ask, Said
 from tests.acceptance.processes import PATIENCE
 from tests.acceptance.test_endpoint import RM, SOAP12, TYPES, WSA, envelope
 
@@ -18,16 +18,6 @@ from tests.acceptance.test_endpoint import RM, SOAP12, TYPES, WSA, envelope
 LONG = 10 * PATIENCE
 DESK = "/services/desk"
 ANONYMOUS = f'<a:ReplyTo xmlns:a="{WSA}"><a:Address>{WSA}/anonymous</a:Address></a:ReplyTo>'
-
-
-@dataclass(frozen=True)
-class Ask:
-    text: str
-
-
-@dataclass(frozen=True)
-class Said:
-    text: str
 
 
 class Peer:

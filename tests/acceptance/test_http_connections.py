@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from lxml import etree
 
 from mercury import Mercury, Service, Settings
 from mercury.settings import HttpSettings
+from tests.acceptance.app import Ask, Said
 from tests.acceptance.processes import PATIENCE, eventually
 from tests.acceptance.test_endpoint import (
     RM,
@@ -191,16 +191,6 @@ def test_who_waits_at_the_limit_of_an_address_makes_room_for_another_one_of_it(f
 
 
 # --- held for their responses --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Ask:
-    text: str
-
-
-@dataclass(frozen=True)
-class Said:
-    text: str
 
 
 @contextlib.contextmanager
