@@ -13,7 +13,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
-from mercury.wire.scan import Node
+from mercury.wire.scan import Node, refused
 from mercury.wire.values import escape_attribute
 
 #: A whole start tag; only used on bytes that are known to be well-formed.
@@ -29,8 +29,30 @@ _LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 _PATIENCE = 1000
 
 
-def cut(data: bytes, node: Node) -> bytes:
-    """The element of ``node`` out of the document ``data``, standing by itself."""
+class Allowance:
+    """How many bytes of namespace declarations may still be repeated for elements that are cut out of one document.
+
+    Every element gets a copy of those it leans on: without a limit a small message with long namespaces and many
+    header blocks becomes a large one.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._left = limit
+
+    def take(self, size: int) -> None:
+        """:raises Refused: that is more than is left."""
+        self._left -= size
+        if self._left < 0:
+            raise refused(f"header blocks and body need more than {self._limit} bytes of namespace declarations")
+
+
+def cut(data: bytes, node: Node, allowance: Allowance | None = None) -> bytes:
+    """The element of ``node`` out of the document ``data``, standing by itself.
+
+    :param allowance: what the declarations that are added count against; ``None`` = they are not limited.
+    :raises Refused: they are more than is left of it.
+    """
     xml = data[node.start : _end(data, node)]
     needed = {}
     plain = None
@@ -45,7 +67,12 @@ def cut(data: bytes, node: Node) -> bytes:
             plain = undisguised(xml)
         if uses(plain, prefix):
             needed[f"xmlns:{prefix}"] = uri
-    return with_attributes(xml, needed) if needed else xml
+    if not needed:
+        return xml
+    if allowance is not None:
+        # Escaped they are longer still, and escaping costs time: what is too much as it is need not be escaped first.
+        allowance.take(sum(len(name) + len(uri) for name, uri in needed.items()))
+    return with_attributes(xml, needed)
 
 
 def _end(data: bytes, node: Node) -> int:

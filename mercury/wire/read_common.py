@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from mercury.wire.cut import cut
+from mercury.wire.cut import Allowance, cut
 from mercury.wire.ns import clark, local_of
 from mercury.wire.scan import Limits, Node, refused
 from mercury.wire.values import BLANKS, collapse
@@ -17,10 +17,17 @@ class Document:
     #: UTF-8; the offsets in nodes are offsets in it.
     data: bytes
     limits: Limits
+    _allowance: Allowance = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_allowance", Allowance(self.limits.max_declarations_bytes))
 
     def cut(self, node: Node) -> bytes:
-        """The element as standalone XML."""
-        return cut(self.data, node)
+        """The element as standalone XML.
+
+        :raises Refused: the declarations that the elements cut out so far need are more than the limit.
+        """
+        return cut(self.data, node, self._allowance)
 
     def uri(self, node: Node) -> str:
         """The URI in ``node`` without blanks around it (ACT-11); "" when there is none.

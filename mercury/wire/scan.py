@@ -44,6 +44,9 @@ class Limits:
     max_uri_length: int = INDEXED_BYTES
     #: Bytes of all reference parameters of one endpoint reference: a peer makes us send them again and again.
     max_parameters_bytes: int = 64 * 1024
+    #: Bytes of namespace declarations that are repeated when header blocks, reference parameters and the content of
+    #: the Body are cut out of one message: each gets those around it that it uses.
+    max_declarations_bytes: int = 64 * 1024
 
     def __post_init__(self) -> None:
         at_least(1, **{each.name: getattr(self, each.name) for each in fields(self)})

@@ -226,6 +226,13 @@ TESTED = (
         "test_an_acknowledgement_of_too_many_ranges_is_refused",
     ),
     limit(
+        "namespace declarations",
+        "mercury/wire/cut.py",
+        "        if self._left < 0:",
+        "        if False:",
+        "test_long_namespaces_repeated_for_every_header_block_are_refused",
+    ),
+    limit(
         "reference parameters",
         "mercury/wire/read_addressing.py",
         "or sum(map(len, parameters)) > document.limits.max_parameters_bytes",

@@ -186,6 +186,28 @@ def test_an_endpoint_reference_that_would_make_every_reply_huge_is_refused() -> 
         assert "reference parameters" in refusal(reply_to(*too_much)).fault.reason
 
 
+@pytest.mark.parametrize("quotes", [False, True])
+@pytest.mark.parametrize("place", ["header blocks", "reference parameters"])
+def test_long_namespaces_repeated_for_every_header_block_are_refused(place: str, quotes: bool) -> None:
+    # Each block leans on all of them, so each is given a copy; a quote is six characters long when it is written.
+    def message(namespaces: int, blocks: int) -> bytes:
+        uri = ('"' if quotes else "x") * 1000
+        inside = "".join(f"<x>{''.join(f'p{n}: ' for n in range(namespaces))}</x>" for _ in range(blocks))
+        if place == "reference parameters":
+            inside = f"<wsa:ReferenceParameters>{inside}</wsa:ReferenceParameters>"
+            inside = f"<wsa:ReplyTo><wsa:Address>urn:a</wsa:Address>{inside}</wsa:ReplyTo>"
+        declared = "".join(f" xmlns:p{n}='{uri}{n}'" for n in range(namespaces))
+        return soap(ACTION + inside).replace(b"Header>", f"Header{declared}>".encode(), 1)
+
+    assert decode(message(3, 3), "")
+    tracemalloc.start()
+    try:
+        assert "bytes of namespace declarations" in refusal(message(48, 58)).fault.reason
+        assert tracemalloc.get_traced_memory()[1] < 4 * MIB
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize(
     "data",
     [
