@@ -50,6 +50,7 @@ ONLY_IN = MappingProxyType(
         "sqlalchemy": (("mercury/storage/*", "mercury/reconcile/*"), ()),
         "psycopg": (("mercury/storage/*", "mercury/reconcile/*"), ()),
         "pyspark": ((), ("mercury/reconcile/*",)),
+        "jinja2": (("mercury/reconcile/report.py",), ()),
         "fastapi": (("mercury/service/*",), ("mercury/facade.py",)),
         "starlette": (("mercury/service/*",), ("mercury/facade.py", "mercury/cli/serve.py")),
         "uvicorn": (("mercury/service/*",), ("mercury/facade.py",)),

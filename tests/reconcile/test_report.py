@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jinja2 import UndefinedError
 
 from mercury.errors import ConfigurationError
 from mercury.reconcile import Difference, Result, Verdict, Where
 from mercury.reconcile.charts import delivery, duration, latency
 from mercury.reconcile.differences import writer
-from mercury.reconcile.report import contrast, page, visible, write_report
+from mercury.reconcile.report import contrast, environment, page, visible, write_report
 from mercury.reconcile.result import Latency, Side, Timeline
 from mercury.reconcile.source import Consistency
 
@@ -143,6 +144,12 @@ def test_nothing_in_a_row_gets_out_of_its_cell() -> None:
     assert not [name for name, _ in reader.attributes if name.startswith("on")]
     assert "\x00" not in page(found)
     assert "\u202e" not in "".join(reader.texts)
+
+
+def test_an_unknown_name_in_the_template_is_an_error_and_not_an_empty_place() -> None:
+    # A column that is renamed and forgotten in the template would else vanish from the page unseen.
+    with pytest.raises(UndefinedError):
+        environment().from_string("{{ result.nothing }}").render(result=result())
 
 
 def test_the_page_needs_nothing_else() -> None:
