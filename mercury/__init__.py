@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mercury.client.sender import Receipt, Sender, Waited
+    from mercury.engine import events
     from mercury.engine.addresses import AddressPolicy
     from mercury.engine.application import MessageContext
     from mercury.engine.peers import Peer
@@ -85,6 +86,7 @@ _WHERE = {
     "TransportError": "mercury.errors",
     "Waited": "mercury.client.sender",
     "Xml": "mercury.wire.mapping",
+    "events": "mercury.engine",
 }
 
 __all__ = [
@@ -127,12 +129,15 @@ __all__ = [
     "TransportError",
     "Waited",
     "Xml",
+    "events",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'mercury' has no attribute {name!r}")
+    if name == "events":
+        return import_module("mercury.engine.events")
     return getattr(import_module(_WHERE[name]), name)
 
 

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mercury.client import overview
 from mercury.client.dead_letters import DeadLetters, Redriven
 from mercury.client.futures import Futures
-from mercury.client.listening import ErrorCallback, ErrorListener
+from mercury.client.listening import Observable
 from mercury.client.sender import Sender
 from mercury.client.status import SequenceStatus
 from mercury.engine.addresses import AddressPolicy, split_url
 from mercury.engine.core import Engine
+from mercury.engine.events import DeadLettered
 from mercury.engine.ids import Ids, RandomIds
+from mercury.engine.observers import Observer
 from mercury.engine.peers import Peer, Peers
 from mercury.engine.registry import Registry
 from mercury.engine.retention import RetentionWorker
@@ -51,7 +53,7 @@ log = logging.getLogger("mercury")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Mercury:
+class Mercury(Observable):
     """Reliable messages for one process: the client's side, the server's side, or both.
 
     :param store: the store's URL: ``sqlite:///FILE``, ``postgresql+psycopg://...``, or ``memory:`` for messages that
@@ -67,6 +69,7 @@ class Mercury:
     :param authenticate: says who sends an HTTP request; the sequences that are made under an identity are its own.
         Left out, it is the name in the client's TLS certificate, if there is one. See `mercury.Authenticate`.
     :param peers: certificates, headers and identities by the URLs that peers are reached at (prefixes); see `Peer`.
+    :param observers: are called with all events: see `subscribe`.
     :param settings: left out, environment variables over ``mercury.toml`` over defaults.
     :raises ConfigurationError: a setting or a parameter is wrong.
     :raises CapabilityError: the store, or a database of ``resources``, can not take part in a two-phase commit.
@@ -85,11 +88,13 @@ class Mercury:
         allow: Iterable[str] | None = None,
         peers: Mapping[str, Peer] | None = None,
         authenticate: Authenticate | None = None,
+        observers: Iterable[Observer] = (),
         settings: Settings | None = None,
         transport: Transport | None = None,
         ids: Ids | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__(observers)
         settings = settings or load_settings()
         address = settings.address if address is None else address
         if address is not None:
@@ -107,10 +112,10 @@ class Mercury:
         self.coordinator = self._named(resources, log or settings.xa.log) if resources else None
         self._dead_letters = DeadLetters(self.store, clock)
         self.futures = Futures(self.ids.new())
+        self.observers.subscribe(self.futures.dead_lettered, DeadLettered)
         self._registry = Registry(default_policy=settings.destination)
         self._registry.add_callback(self.futures.callback_name, self.futures.callback())
         self._services: list[Service] = []
-        self._error_callbacks: list[ErrorCallback] = []
         http, limit = settings.http, settings.engine.limits.max_bytes
         self.bodies = Bodies(limit, http)
         self._peers = Peers(peers, settings.tls.others)
@@ -123,10 +128,12 @@ class Mercury:
     def _named(self, resources: Resources, log: str | None) -> Coordinator:
         xa, wait = self.settings.xa, self.settings.store_wait
         try:
-            return name_resources(self.store, resources, log=log, lease=xa.lease, interval=xa.interval, patience=wait)
+            named = name_resources(self.store, resources, log=log, lease=xa.lease, interval=xa.interval, patience=wait)
         except BaseException:
             self.store.close()
             raise
+        named.recovery.found_in_doubt = self.tell_in_doubt
+        return named
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
@@ -184,15 +191,6 @@ class Mercury:
             return function
 
         return register
-
-    def on_error(self, function: ErrorCallback) -> ErrorCallback:
-        """Register what is told of failed sequences, refused messages and dead letters; a decorator.
-
-        It is called with the kind (``sequence_failed``, ``peer_fault``, ``dead_letter``) and the details, after the
-        commit, in a thread of Mercury's.
-        """
-        self._error_callbacks.append(function)
-        return function
 
     # --- serving ---------------------------------------------------------------------------------------------------
 
@@ -268,7 +266,7 @@ class Mercury:
             engine = Engine(
                 store=self.store,
                 application=self._registry,
-                listener=ErrorListener(self.futures, self._error_callbacks),
+                observers=self.observers,
                 ids=self.ids,
                 settings=self.settings.engine,
             )

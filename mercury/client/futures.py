@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mercury.engine.application import FUTURE, Callback, MessageContext
+from mercury.engine.events import DeadLettered
 from mercury.errors import MercuryError, PayloadError, SequenceFailed
 from mercury.wire.envelope import Payload
 from mercury.wire.mapping import check_type, from_xml
@@ -99,8 +100,17 @@ class Futures:
 
         return consume
 
-    def died(self, message_id: str | None, reason: str) -> None:
-        """A message became a dead letter: whoever waits for its response waits in vain."""
+    def dead_lettered(self, event: DeadLettered) -> None:
+        """Messages became dead letters: whoever waits for a response to one, or for one as a response, waits in vain.
+
+        A peer that was told that its response is not taken may send another one.
+        """
+        for letter in event.letters:
+            self._fail(letter.message_id, letter.reason)
+            if letter.relates_to is not None and not letter.disowned:
+                self._fail(letter.relates_to, letter.reason)
+
+    def _fail(self, message_id: str | None, reason: str) -> None:
         with self._mutex:
             expected = self._expected.pop(message_id or "", None)
         if expected is not None and expected.future.set_running_or_notify_cancel():

@@ -1,43 +1,73 @@
-"""What the application is told of: failed sequences, refused messages, dead letters."""
+"""How an application watches what happens: observers of events, and of errors among them."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
-from mercury.client.futures import Futures
+from mercury.engine.events import BranchInDoubt, DeadLettered, Event, MessageRefused, SequenceFailed
+from mercury.engine.observers import Observer, Observers
 
-log = logging.getLogger("mercury")
+if TYPE_CHECKING:
+    from mercury.storage.xa.recovery import InDoubtBranch
 
-#: Is told what happened to sequences and messages; see `Mercury.on_error`.
-ErrorCallback = Callable[[str, dict[str, str]], None]
+#: Is told of failed sequences, refused messages and dead letters; see `Observable.on_error`.
+ErrorCallback: TypeAlias = Callable[[SequenceFailed | MessageRefused | DeadLettered], None]
+
+A = TypeVar("A", bound=Event)
+B = TypeVar("B", bound=Event)
+C = TypeVar("C", bound=Event)
 
 
-class ErrorListener:
-    """Tells the futures and the application's error callbacks."""
+class Observable:
+    """The part of `Mercury` that its observers see.
 
-    def __init__(self, futures: Futures, callbacks: list[ErrorCallback]) -> None:
-        self._futures = futures
-        self._callbacks = callbacks
+    :param observers: are called with all events.
+    """
 
-    def sequence_failed(self, endpoint: str, key: str, reason: str, dead_letters: int) -> None:
-        details = {"endpoint": endpoint, "key": key, "reason": reason, "dead_letters": str(dead_letters)}
-        self._tell("sequence_failed", details)
+    def __init__(self, observers: Iterable[Observer]) -> None:
+        self.observers = Observers()
+        for observer in observers:
+            self.observers.subscribe(observer)
 
-    def peer_fault(self, endpoint: str, key: str, message_id: str | None, reason: str) -> None:
-        details = {"endpoint": endpoint, "key": key, "message_id": message_id or "", "reason": reason}
-        self._tell("peer_fault", details)
+    @overload
+    def subscribe(self, observer: Callable[[A], None], kind: type[A], /) -> Callable[[], None]: ...
 
-    def message_died(self, message_id: str | None, reason: str) -> None:
-        self._futures.died(message_id, reason)
-        self._tell("dead_letter", {"message_id": message_id or "", "reason": reason})
+    @overload
+    def subscribe(self, observer: Callable[[A | B], None], kind: type[A], second: type[B], /) -> Callable[[], None]: ...
 
-    def response_died(self, request: str, reason: str) -> None:
-        self._futures.died(request, reason)
+    @overload
+    def subscribe(
+        self, observer: Callable[[A | B | C], None], kind: type[A], second: type[B], third: type[C], /
+    ) -> Callable[[], None]: ...
 
-    def _tell(self, kind: str, details: dict[str, str]) -> None:
-        for callback in self._callbacks:
-            try:
-                callback(kind, details)
-            except Exception:
-                log.exception("an error callback failed")
+    @overload
+    def subscribe(self, observer: Callable[[Event], None], /, *kinds: type[Event]) -> Callable[[], None]: ...
+
+    def subscribe(self, observer: Callable[[Any], None], /, *kinds: type[Event]) -> Callable[[], None]:
+        """Call an observer with each event of these kinds (`mercury.events`); without kinds, with all.
+
+        It is called after the commit that made the event true, in the thread of Mercury's that has committed, and by
+        several threads at once: it must not block, and must be safe to be used so. What it raises is logged at the
+        first time, with its name; other observers and the message are none the worse for it.
+
+        An event is told once for a commit, and by the process that committed. One whose process is killed between the
+        commit and the call is not told again.
+
+        :returns: ends the subscription.
+        :raises ConfigurationError: a kind is no kind of event.
+        """
+        return self.observers.subscribe(observer, *kinds)
+
+    def on_error(self, function: ErrorCallback) -> ErrorCallback:
+        """Register what is told of failed sequences, refused messages and dead letters; a decorator.
+
+        It is an observer like those of `subscribe`.
+        """
+        self.subscribe(function, SequenceFailed, MessageRefused, DeadLettered)
+        return function
+
+    def tell_in_doubt(self, branch: InDoubtBranch, now: float) -> None:
+        """Recovery found a branch that it could not finish."""
+        event = BranchInDoubt(at=now, gid=branch.gid, resource=branch.resource, since=branch.since, why=branch.why)
+        self.observers.emit_now(event)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
+from mercury.engine.emission import emit_acknowledged, emit_dead_lettered, emit_source_ended
+from mercury.engine.events import SequenceFailed
 from mercury.engine.parts import Parts
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty, RmsEffect
@@ -43,6 +45,7 @@ def apply_rms_effects(
             case effects.Released(ranges=ranges):
                 tx.rms.acknowledge(record, ranges)
                 release_acknowledged(tx, record)
+                emit_acknowledged(tx, parts.observers, record, ranges, now)
             case effects.Due(ranges=ranges):
                 tx.rms.resend(record, [n for low, high in ranges for n in range(low, high + 1)], now)
             case effects.Moved(ranges=ranges) if record.machine.abandoned:
@@ -72,7 +75,7 @@ def apply_rms_effects(
             case effects.Ended():
                 record.ended_at = now
                 release_acknowledged(tx, record)
-                log.info("sequence ended", extra=_about(record))
+                emit_source_ended(tx, parts.observers, record, now)
                 _end_waiting(tx, parts, record, now)
             case effects.RaiseFault(fault=fault):
                 faults.append(fault)
@@ -134,11 +137,17 @@ def _bury_outbound(tx: Transaction, parts: Parts, record: RmsRecord, failed: eff
             alike.setdefault(reason, []).append(row)
         for reason, rows in alike.items():
             letters += bury(tx, parts, rows, reason, certainty, now)
-    listener, key = parts.listener, record.channel.key
-    text = failed.reason.value + (f": {why}" if why else "")
-    tx.after_commit(lambda: listener.sequence_failed(key.endpoint, key.name, text, len(letters)))
-    if not letters or not _unfetched(record, failed):  # of these one line has said everything
-        log.error("the sequence failed: %r; %d messages are dead letters", text, len(letters), extra=_about(record))
+    event = SequenceFailed(
+        at=now,
+        sequence=record.machine.identifier,
+        endpoint=record.channel.endpoint,
+        key=record.channel.key.name,
+        failure=failed.reason,
+        reason=failed.reason.value + (f": {why}" if why else ""),
+        dead_letters=len(letters),
+        unfetched=_unfetched(record, failed),
+    )
+    parts.observers.emit(tx, event)
 
 
 def _unfetched(record: RmsRecord, failed: effects.Failed) -> bool:
@@ -205,7 +214,7 @@ def bury(
     """Make dead letters of rows that were taken from the buffer. Ends of a sequence leave none, unless damaged."""
     gone = [row for row in rows if row.action or row.damaged]
     letters = [outbound_letter(row, parts.ids.new(), reason, certainty, now) for row in gone]
-    _tell(tx, parts, letters)
+    _store_letters(tx, parts, letters, now)
     return letters
 
 
@@ -249,31 +258,13 @@ def bury_inbound(
         )
         for message in messages
     ]
-    _tell(tx, parts, letters)
+    _store_letters(tx, parts, letters, now)
 
 
-def _tell(tx: Transaction, parts: Parts, letters: list[DeadLetter]) -> None:
-    if not letters:
-        return
-    tx.dead_letters.add(letters)
-    listener = parts.listener
-    alike: dict[tuple[str | None, str, Certainty], list[DeadLetter]] = {}
-    for letter in letters:
-        alike.setdefault((letter.sequence, letter.reason, letter.certainty), []).append(letter)
-    for (sequence, reason, certainty), group in alike.items():
-        about = {"sequence": sequence, "number": group[0].number, "message_id": group[0].message_id}
-        if len(group) > 1:
-            log.error("%d dead letters: %r (%s)", len(group), reason, certainty.value, extra=about)
-        else:
-            log.error("dead letter: %r (%s)", reason, certainty.value, extra=about)
-
-    def tell() -> None:
-        for letter in letters:
-            listener.message_died(letter.message_id, letter.reason)
-            if letter.relates_to is not None and not letter.disowned:
-                listener.response_died(letter.relates_to, letter.reason)
-
-    tx.after_commit(tell)
+def _store_letters(tx: Transaction, parts: Parts, letters: list[DeadLetter], now: float) -> None:
+    if letters:
+        tx.dead_letters.add(letters)
+        emit_dead_lettered(tx, parts.observers, letters, now)
 
 
 def _about(record: RmsRecord) -> dict[str, object]:

@@ -75,19 +75,3 @@ class Application(Protocol):
 
     def callback(self, name: str) -> Callback | None:
         """What consumes a response, by its registered name."""
-
-
-class Listener(Protocol):
-    """Is told what the application should know. Calls come after the commit and must not block or fail."""
-
-    def sequence_failed(self, endpoint: str, key: str, reason: str, dead_letters: int) -> None:
-        """A sequence failed; its undelivered messages are dead letters."""
-
-    def peer_fault(self, endpoint: str, key: str, message_id: str | None, reason: str) -> None:
-        """The peer refuses a message; it goes on being sent."""
-
-    def message_died(self, message_id: str | None, reason: str) -> None:
-        """A message became a dead letter. Whoever waits for its response waits in vain."""
-
-    def response_died(self, request: str, reason: str) -> None:
-        """The response to a request became a dead letter: whoever waits for it waits in vain."""

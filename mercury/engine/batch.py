@@ -15,8 +15,9 @@ from mercury.engine.aftermath import apply_rms_effects, save_rms, silence
 from mercury.engine.back_channel import stored_responses
 from mercury.engine.backlog import Backlog
 from mercury.engine.channels import fetched_channel
-from mercury.engine.destination import all_received, rows_for, save_rmd
+from mercury.engine.destination import all_received, handle_rmd, rows_for, save_rmd
 from mercury.engine.drafts import Draft
+from mercury.engine.emission import emit_accepted, emit_destination_created, emit_source_created
 from mercury.engine.exchange import Outgoing, Purpose, Response, Waiting
 from mercury.engine.forgetting import Forgetting
 from mercury.engine.ownership import owns_destination, owns_source
@@ -245,7 +246,7 @@ class Batch:
 
     def raise_rmd(self, record: RmdRecord, event: events.RmdInput) -> tuple[effects.RmdEffect, ...]:
         """Let a destination sequence handle an event; tells its buffer and returns what else it asks."""
-        asked = record.machine.handle(event, self.now, self.parts.application.policy(record.service))
+        asked = handle_rmd(self.tx, self.parts, record, event, self.now)
         self._rows += rows_for(record, asked)
         if record.machine.tombstone and record not in self._ended:
             self._ended.append(record)
@@ -271,23 +272,29 @@ class Batch:
             self._open[owner] = self.tx.rmd.open_count(owner)
         return self._open[owner] + sum(owner in (None, record.owner) for record in self._new_rmds)
 
-    def add_row(self, row: InboundMessage) -> None:
+    def add_reply(self, row: InboundMessage) -> None:
+        """Put a response that came outside any sequence into its buffer."""
         self._rows.append(row)
+        emit_accepted(self.tx, self.parts.observers, None, row, self.now)
 
     def add_message(self, record: RmdRecord, row: InboundMessage) -> None:
         """Put a message into the buffer of a locked sequence, which has changed by it already."""
         self.backlog.take(record, row.size)
         self._rows.append(row)
+        emit_accepted(self.tx, self.parts.observers, record.service, row, self.now)
 
     def add_rmd(self, record: RmdRecord, buffer: InvokerRecord) -> None:
         self.rmds[record.identifier] = record
         self._new_rmds.append(record)
         self.tx.invoker.insert(buffer)
         self._buffers[record.identifier] = buffer
+        emit_destination_created(self.tx, self.parts.observers, record, self.now)
 
-    def add_rms(self, record: RmsRecord) -> None:
+    def add_offered(self, record: RmsRecord, identifier: str) -> None:
+        """A source sequence that the peer has offered and that is accepted."""
         self._keys.setdefault(record.channel.key, []).append(record)
         self._new_rms.append(record)
+        emit_source_created(self.tx, self.parts.observers, record, identifier, self.now)
 
     def save(self) -> None:
         """Write everything that changed."""

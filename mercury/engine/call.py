@@ -8,6 +8,7 @@ from collections.abc import Collection
 from mercury.engine.aftermath import bury, bury_inbound
 from mercury.engine.application import FUTURE, MessageContext, Operation
 from mercury.engine.channels import TOO_MANY_ADDRESSES, one_too_many, reply_channel, response_channel
+from mercury.engine.events import Delivered
 from mercury.engine.parts import Parts
 from mercury.errors import ApplicationFault, MercuryError, TransientStorageError
 from mercury.statemachine.effects import Certainty
@@ -26,13 +27,16 @@ log = logging.getLogger("mercury.engine.invocation")
 class CallFailed(MercuryError):
     """The application raised an error it did not mean for the client."""
 
-    def __init__(self, message: InboundMessage, attempt: int, error: Exception) -> None:
+    def __init__(self, message: InboundMessage, attempt: int, error: Exception, handler: str = "") -> None:
         # Whatever the application says: no store keeps these characters.
         text = f"{type(error).__name__}: {error}".replace("\0", "\N{REPLACEMENT CHARACTER}")
         super().__init__(text.encode(errors="replace").decode())
         self.message = message
         #: Which try this was, from 1.
         self.attempt = attempt
+        self.error = error
+        #: The operation or callback that raised it; where there is none, the name that was looked for.
+        self.handler = handler
 
 
 class Unstorable(MercuryError):
@@ -62,12 +66,10 @@ class Call:
         self.request: OutboundMessage | None = None
         #: The response to the request of a peer; it is to be stored.
         self.response: OutboundMessage | None = None
-        self._about = {
-            "sequence": message.sequence,
-            "number": message.number,
-            "message_id": message.message_id,
-            "attempt": attempt,
-        }
+        #: The operation or callback that has consumed the message; ``None`` = none has.
+        self.consumed_by: str | None = None
+        #: It has answered with an `ApplicationFault`.
+        self.refused = False
 
     def make(self, tx: Transaction, now: float) -> Channel | None:
         """Call the application in ``tx``, in a savepoint. Returns the channel of the response.
@@ -82,14 +84,33 @@ class Call:
             return None
         operation = self._operation()
         if operation is None:
-            raise CallFailed(self._message, self._attempt, LookupError(f"no operation for {self._message.action!r}"))
+            action = self._message.action
+            raise CallFailed(self._message, self._attempt, LookupError(f"no operation for {action!r}"), action)
         try:
             response = self._handle(tx, operation)
         except ApplicationFault as fault:
             return self._refused(tx, operation, fault, now)
+        self.consumed_by = operation.name
         if operation.response_action is None:
             return None
         return self._respond(tx, operation.response_action, response or Payload(b""), now)
+
+    def delivered(self, now: float) -> Delivered:
+        """What observers are told when the application has consumed the message."""
+        message = self._message
+        return Delivered(
+            at=now,
+            sequence=message.sequence,
+            number=message.number,
+            message_id=message.message_id,
+            service=self._record.service,
+            action=message.action,
+            handler=self.consumed_by or "",
+            attempt=self._attempt,
+            received_at=message.received_at,
+            correlation=message.correlation,
+            refused=self.refused,
+        )
 
     def drop(
         self,
@@ -132,29 +153,23 @@ class Call:
             raise
         except Exception as error:
             _raise_transient(tx, error)
-            raise self._failed(f"the handler of {operation.name}", error) from error
+            raise CallFailed(self._message, self._attempt, error, operation.name) from error
 
     def _named(self, what: str) -> str:
         """A call, for people."""
         message = self._message
         return f"{what} with message {message.message_id}, number {message.number} of {message.sequence}"
 
-    def _failed(self, what: str, error: Exception) -> CallFailed:
-        """Log what the application did: with its trace, unless the try before failed in the same way."""
-        failure = CallFailed(self._message, self._attempt, error)
-        if self._attempt > 1 and self._record.last_error == str(failure):
-            log.error("%s failed again: %s", what, failure, extra=self._about)
-        else:
-            log.error("%s failed", what, exc_info=error, extra=self._about)
-        return failure
-
     def _refused(self, tx: Transaction, operation: Operation, fault: ApplicationFault, now: float) -> Channel | None:
         """The handler's work is rolled back; the fault and the consumption of the request commit together."""
-        log.info("the handler of %s answers with a fault: %s", operation.name, fault, extra=self._about)
+        message = self._message
+        about = {"sequence": message.sequence, "number": message.number, "message_id": message.message_id}
+        log.info("the handler of %s answers with a fault: %s", operation.name, fault, extra=about)
         if operation.response_action is None:
             reason = f"the handler refused it: {fault.reason}"
-            bury_inbound(tx, self._parts, self._record.service, [self._message], reason, now)
+            bury_inbound(tx, self._parts, self._record.service, [message], reason, now)
             return None
+        self.consumed_by, self.refused = operation.name, True
         return self._send_fault(tx, fault, now)
 
     def _send_fault(self, tx: Transaction, fault: ApplicationFault, now: float) -> Channel | None:
@@ -218,7 +233,7 @@ class Call:
         callback = self._parts.application.callback(row.callback) if row.callback else None
         if callback is None and row.callback and not row.callback.startswith(FUTURE):
             unknown = LookupError(f"no callback named {row.callback!r} is registered")
-            raise CallFailed(message, self._attempt, unknown)
+            raise CallFailed(message, self._attempt, unknown, row.callback)
         if callback is None:
             bury_inbound(tx, self._parts, None, [message], "who waited for this response is gone", now)
         else:
@@ -228,7 +243,8 @@ class Call:
                     callback(self._context(tx), result)
             except Exception as error:
                 _raise_transient(tx, error)
-                raise self._failed(f"the callback {row.callback}", error) from error
+                raise CallFailed(message, self._attempt, error, row.callback or "") from error
+            self.consumed_by = row.callback or ""
         self.request = row
 
     def _waiting_request(self, tx: Transaction) -> OutboundMessage | None:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from mercury.engine.application import Application, Listener
+from mercury.engine.application import Application
 from mercury.engine.back_channel import in_reply
 from mercury.engine.claims import ClaimKeeper
 from mercury.engine.clock import ClockWorker
@@ -14,6 +14,7 @@ from mercury.engine.destination import DestinationWorker
 from mercury.engine.exchange import Answer, Arrival, Outgoing, Purpose, Response, Waiting
 from mercury.engine.ids import Ids
 from mercury.engine.invocation import InvocationWorker
+from mercury.engine.observers import Observers
 from mercury.engine.parts import EngineSettings, Parts
 from mercury.engine.reception import Reception
 from mercury.engine.source import SourceWorker
@@ -31,6 +32,7 @@ class Engine:
     ``source``, ``destination`` and ``invocation`` are workers with ``run_once(now)``; their posts are carried out by
     the caller, who tells the result by `answered` or `failed`. ``clock`` wants a turn every second or so.
 
+    :param observers: are told what has happened, after the commit.
     :param monotonic: seconds that only ever grow; the clock that gives ``now`` may be set.
     """
 
@@ -39,7 +41,7 @@ class Engine:
         *,
         store: StorageManager,
         application: Application,
-        listener: Listener,
+        observers: Observers,
         ids: Ids,
         settings: EngineSettings,
         monotonic: Callable[[], float] = time.monotonic,
@@ -48,7 +50,7 @@ class Engine:
         self._parts = Parts(
             store=store,
             application=application,
-            listener=listener,
+            observers=observers,
             ids=ids,
             settings=settings,
             claims=claims,

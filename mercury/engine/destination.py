@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from mercury.engine import envelopes
 from mercury.engine.channels import fetched_channel
+from mercury.engine.emission import emit_destination_ended
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.parts import Parts
 from mercury.statemachine import effects, events
@@ -63,13 +64,12 @@ class DestinationWorker:
             else:
                 self._save(tx, record)
             return False
-        asked = machine.handle(events.Tick(), now, policy)
+        asked = handle_rmd(tx, self._parts, record, events.Tick(), now)
         if effects.Forget() in asked:
             tx.invoker.delete(record.identifier)
             tx.rmd.delete(record.identifier)
             return True
         if machine.tombstone:
-            log.warning("sequence ended by its time", extra={"sequence": record.identifier})
             tx.invoker.add(rows_for(record, asked))
         longest = max(ACK_RETRY_CAP, policy.acknowledgement_interval)
         if machine.ack_due is not None and is_due(machine.ack_due, now, longest):
@@ -109,6 +109,19 @@ def repeat_acknowledgement(record: RmdRecord, now: float) -> None:
     record.machine.ack_due = now + min(ACK_RETRY * 2 ** min(record.ack_failures, 16), ACK_RETRY_CAP)
 
 
+def handle_rmd(
+    tx: Transaction, parts: Parts, record: RmdRecord, event: events.RmdInput, now: float
+) -> tuple[effects.RmdEffect, ...]:
+    """Let a locked destination sequence handle an event; returns what it asks. Its end is told to the observers."""
+    machine = record.machine
+    alive = not machine.tombstone
+    asked = machine.handle(event, now, parts.application.policy(record.service))
+    if alive and (machine.tombstone or effects.Forget() in asked):
+        expired = isinstance(event, events.Tick)
+        emit_destination_ended(tx, parts.observers, record, now, expired=expired)
+    return asked
+
+
 def save_rmd(tx: Transaction, parts: Parts, record: RmdRecord) -> None:
     """Save a locked sequence with the time at which something is due next."""
     if not record.acks_to.addressable:
@@ -140,7 +153,7 @@ def end_offered(tx: Transaction, parts: Parts, record: RmdRecord, now: float) ->
     """End a locked sequence together with the one that offered it (RM-TRM-05)."""
     if record.machine.tombstone:
         return
-    asked = record.machine.handle(all_received(record), now, parts.application.policy(record.service))
+    asked = handle_rmd(tx, parts, record, all_received(record), now)
     tx.invoker.add(rows_for(record, asked))
     save_rmd(tx, parts, record)
 

@@ -306,6 +306,7 @@ class InvocationWorker:
                 if not skips and not run.at_most_once:
                     run.failure = failure
                     return
+                run.emit_failure(tx, self._parts.observers, failure, now)
                 channel = call.drop(tx, f"given up: {failure}", now)
             run.remember(channel)
             run.consumed.append(message.number)
@@ -339,7 +340,8 @@ class InvocationWorker:
         if any(message.damaged for message in gone):
             run.lost_bytes = lost_bytes(tx, run)
         run.count_bytes(gone)
-        self._note_failure(run, now)
+        run.note_failure(now, self._parts.ids.chance)
+        run.emit(tx, self._parts.observers, now)
         tx.invoker.mark(record, consumed=passed, markers=run.markers)
         consume_requests(tx, run)
         if machine.state is InvokerState.DONE and run.request is None and not machine.in_progress:
@@ -383,17 +385,6 @@ class InvocationWorker:
         """Whether what is discarded is a response that its source has no way to send again (RM-TRM-05)."""
         request = tx.rms.row(message.relates_to) if run.record.service is None and message.relates_to else None
         return request is not None and request.channel.reply_to.anonymous
-
-    def _note_failure(self, run: Run, now: float) -> None:
-        record = run.record
-        if record.parked in run.consumed:
-            record.parked = None
-        if run.failure is None:
-            record.attempts, record.retry_at, record.last_error = 0, None, None
-            return
-        record.attempts = run.failure.attempt
-        record.last_error = str(run.failure)
-        record.retry_at = now + run.policy.redelivery.delay(record.attempts, self._parts.ids.chance())
 
     def _acknowledge(self, tx: Transaction, run: Run, numbers: Iterable[int], now: float) -> None:
         policy = self._parts.application.policy

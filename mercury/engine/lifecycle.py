@@ -9,6 +9,7 @@ from mercury.engine import envelopes
 from mercury.engine.batch import Batch
 from mercury.engine.channels import response_channel
 from mercury.engine.drafts import Draft, Reply, unknown_sequence
+from mercury.engine.emission import emit_source_created
 from mercury.engine.exchange import Purpose
 from mercury.engine.ownership import may_carry_on
 from mercury.engine.quota import make_room
@@ -69,7 +70,6 @@ def create(batch: Batch, draft: Draft, body: CreateSequence) -> None:
     record = _make(batch, draft, body, message_id)
     _carry_on(batch, body.follows)
     draft.reply = _created_reply(batch, draft, body, record)
-    log.info("sequence created", extra={"sequence": record.identifier, "service": record.service})
 
 
 def _unfit(batch: Batch, draft: Draft, body: CreateSequence) -> str | None:
@@ -146,15 +146,14 @@ def _accept(batch: Batch, draft: Draft, offer: Offer, body: CreateSequence, reco
     expires_at = None if offer.expires is None else batch.now + offer.expires
     machine = RMSSequence.offered(record.protocol.rm, offer.identifier, expires_at, batch.now)
     machine.incomplete_behavior = body.mercury_behavior or offer.incomplete_behavior
-    batch.add_rms(
-        RmsRecord(
-            id=batch.parts.ids.new(),
-            channel=channel,
-            machine=machine,
-            created_at=batch.now,
-            create_message_id=batch.parts.ids.new(),
-        )
+    offered = RmsRecord(
+        id=batch.parts.ids.new(),
+        channel=channel,
+        machine=machine,
+        created_at=batch.now,
+        create_message_id=batch.parts.ids.new(),
     )
+    batch.add_offered(offered, offer.identifier)
     return channel
 
 
@@ -224,7 +223,7 @@ def created(batch: Batch, draft: Draft, body: CreateSequenceResponse) -> None:
     if body.accept_acks_to is not None and record.offered is not None:
         told = body.mercury_behavior is not None
         _open_offered(batch, record, record.offered, body.accept_acks_to, told=told)
-    log.info("sequence started", extra={"sequence": body.identifier, "endpoint": record.channel.endpoint})
+    emit_source_created(batch.tx, batch.parts.observers, record, body.identifier, batch.now)
 
 
 def _end_orphan(batch: Batch, record: RmsRecord, identifier: str) -> None:
@@ -232,6 +231,7 @@ def _end_orphan(batch: Batch, record: RmsRecord, identifier: str) -> None:
     record.machine = RMSSequence.orphan(record.machine.rm, identifier, batch.now)
     record.ended_at = None
     batch.change_rms(record)
+    emit_source_created(batch.tx, batch.parts.observers, record, identifier, batch.now)
     log.info("a sequence that was replaced is ended", extra={"sequence": identifier})
 
 

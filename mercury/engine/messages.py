@@ -7,6 +7,7 @@ import logging
 from mercury.engine.batch import Batch
 from mercury.engine.channels import TOO_MANY_ADDRESSES, one_too_many
 from mercury.engine.drafts import Draft, unknown_sequence
+from mercury.engine.emission import emit_duplicate
 from mercury.engine.exchange import Waiting
 from mercury.engine.replies import answers, taken_alone
 from mercury.statemachine import effects, events
@@ -49,6 +50,9 @@ def sequenced(batch: Batch, draft: Draft, header: SequenceHeader, body: Payload)
         match effect:
             case effects.Accept(number=number, last=last):
                 _accept(batch, draft, record, body, number, last)
+            case effects.Duplicate():
+                about = (header.message_number, draft.envelope.message_id, draft.envelope.action)
+                emit_duplicate(batch.tx, batch.parts.observers, record, *about, batch.now)
             case effects.RaiseFault(fault=fault):
                 draft.fault = fault
             case _:

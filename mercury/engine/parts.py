@@ -15,8 +15,9 @@ from mercury.storage.outages import PAUSES, Outages
 from mercury.wire.scan import Limits
 
 if TYPE_CHECKING:
-    from mercury.engine.application import Application, Listener
+    from mercury.engine.application import Application
     from mercury.engine.ids import Ids
+    from mercury.engine.observers import Observers
     from mercury.storage.api import StorageManager
 
 
@@ -135,7 +136,7 @@ class Parts:
 
     store: StorageManager
     application: Application
-    listener: Listener
+    observers: Observers
     ids: Ids
     settings: EngineSettings
     claims: ClaimKeeper

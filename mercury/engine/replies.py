@@ -118,7 +118,7 @@ def _store(batch: Batch, draft: Draft, body: Payload) -> None:
     machine = InvokerBuffer(in_order=True, assurance=policy.assurance, behavior=IncompleteSequenceBehavior.NO_DISCARD)
     identifier = f"{REPLY}{batch.parts.ids.new()}"
     batch.tx.invoker.insert(InvokerRecord(sequence=identifier, machine=machine))
-    batch.add_row(
+    batch.add_reply(
         InboundMessage(
             sequence=identifier,
             number=1,

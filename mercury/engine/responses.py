@@ -8,6 +8,7 @@ from mercury.engine.aftermath import bury_unanswered
 from mercury.engine.batch import Batch
 from mercury.engine.destination import repeat_acknowledgement
 from mercury.engine.drafts import Draft
+from mercury.engine.events import MessageRefused
 from mercury.engine.exchange import Purpose
 from mercury.engine.replies import answered_plainly
 from mercury.statemachine import events
@@ -47,9 +48,15 @@ def faulted(batch: Batch, draft: Draft, fault: Fault) -> None:
     batch.change_rms(record)
     if fault.busy:
         return
-    listener, key = batch.parts.listener, record.channel.key
-    about, reason = draft.envelope.relates_to, record.last_error
-    batch.tx.after_commit(lambda: listener.peer_fault(key.endpoint, key.name, about, reason))
+    key = record.channel.key
+    event = MessageRefused(
+        at=batch.now,
+        endpoint=key.endpoint,
+        key=key.name,
+        message_id=draft.envelope.relates_to,
+        reason=record.last_error,
+    )
+    batch.parts.observers.emit(batch.tx, event)
 
 
 def _about_acknowledgement(batch: Batch, identifier: str | None, fault: Fault) -> None:

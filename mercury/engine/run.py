@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
 from mercury.engine.aftermath import LOST, bury_requests
-from mercury.engine.call import Call, CallFailed
+from mercury.engine.call import Call, CallFailed, Unstorable
+from mercury.engine.events import Delivered, HandlerFailed
+from mercury.engine.observers import Observers
 from mercury.engine.parts import Parts
 from mercury.errors import Conflict
 from mercury.statemachine import effects, events
@@ -37,6 +39,8 @@ class Run:
     #: Of their payloads.
     response_bytes: int = 0
     failure: CallFailed | None = None
+    #: Calls whose message the application has consumed, until that is saved.
+    calls: list[Call] = field(default_factory=list)
     #: What is dropped is not answered: the store may refuse the answer.
     silent: bool = False
     #: Whether it may have been handled.
@@ -45,9 +49,11 @@ class Run:
     lost_bytes: int = 0
     #: What had left the buffer before, in bytes.
     left_before: int = field(init=False)
+    #: Why the first message was not consumed the last time.
+    error_before: str | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.left_before = self.record.consumed_bytes
+        self.left_before, self.error_before = self.record.consumed_bytes, self.record.last_error
 
     def count_bytes(self, gone: Iterable[InboundMessage]) -> None:
         """These rows leave the buffer, by what is saved now; of an attempt that was rolled back nothing counts."""
@@ -70,7 +76,7 @@ class Run:
 
     def forget(self) -> None:
         """What the calls have brought is rolled back."""
-        self.consumed, self.requests, self.responses = [], [], []
+        self.consumed, self.requests, self.responses, self.calls = [], [], [], []
 
     def remember(self, channel: Channel | None) -> None:
         """A response went this way; the channel ends with the requests."""
@@ -79,11 +85,59 @@ class Run:
 
     def add(self, call: Call) -> None:
         """Keep what is to be written for a call that was made."""
+        if call.consumed_by is not None:
+            self.calls.append(call)
         if call.request is not None:
             self.requests.append(call.request)
         if call.response is not None:
             self.responses.append(call.response)
             self.response_bytes += len(call.response.payload)
+
+    def note_failure(self, now: float, chance: Callable[[], float]) -> None:
+        """Keep in the record when the message that failed is tried again; without one, that nothing failed."""
+        record = self.record
+        if record.parked in self.consumed:
+            record.parked = None
+        if self.failure is None:
+            record.attempts, record.retry_at, record.last_error = 0, None, None
+            return
+        record.attempts = self.failure.attempt
+        record.last_error = str(self.failure)
+        record.retry_at = now + self.policy.redelivery.delay(record.attempts, chance())
+
+    # --- what observers are told -----------------------------------------------------------------------------------
+
+    def emit(self, tx: Transaction, observers: Observers, now: float) -> None:
+        """Tell what was delivered, and what is tried again, in the transaction that says so."""
+        if observers.wants(Delivered):
+            for call in self.calls:
+                observers.emit(tx, call.delivered(now))
+        self.calls = []
+        if self.failure is not None and not isinstance(self.failure.error, Unstorable):
+            self.emit_failure(tx, observers, self.failure, now, retry_at=self.record.retry_at)
+
+    def emit_failure(
+        self, tx: Transaction, observers: Observers, failure: CallFailed, now: float, *, retry_at: float | None = None
+    ) -> None:
+        """Tell that a call has failed.
+
+        :param retry_at: when it is made again; ``None`` = it is not.
+        """
+        message = failure.message
+        event = HandlerFailed(
+            at=now,
+            sequence=message.sequence,
+            number=message.number,
+            message_id=message.message_id,
+            service=self.record.service,
+            action=message.action,
+            handler=failure.handler,
+            attempt=failure.attempt,
+            error=failure.error,
+            repeated=failure.attempt > 1 and self.error_before == str(failure),
+            retry_at=retry_at,
+        )
+        observers.emit(tx, event)
 
     @property
     def at_most_once(self) -> bool:

@@ -13,6 +13,7 @@ from mercury.engine import back_channel, envelopes
 from mercury.engine.aftermath import DAMAGED, bury, handle_rms, release_acknowledged, save_rms, silence
 from mercury.engine.channels import REPLIES_LOOK, hopeless, unfetchable_at
 from mercury.engine.destination import end_offered
+from mercury.engine.emission import emit_transmitted
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.numbering import Numbering, replaced_before
 from mercury.engine.parts import Parts, PutOff
@@ -223,6 +224,7 @@ class _KeyWork:
             pair = self._pair_acknowledgement(tx, record) if envelopes.is_bare_last(row) else ()
             envelope = envelopes.message(record, row, ask=ask, acknowledgements=pair)
             self._post(record, envelope, Purpose.MESSAGE, row.number, held=row.expects_response)
+            emit_transmitted(tx, self.parts.observers, record, row, self.now)
         tx.rms.transmitted(due)
         return min((row.due for row in rows), default=None)
 

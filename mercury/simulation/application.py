@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from mercury.engine.application import MessageContext, Operation
+from mercury.engine.events import DeadLettered, SequenceFailed
+from mercury.engine.observers import Observers
 from mercury.engine.registry import Registry
 from mercury.errors import ApplicationFault, MercuryError
 from mercury.simulation.scenario import Flow, Scenario
@@ -39,7 +41,7 @@ class Ledger:
     handled: dict[str, list[bytes]] = field(default_factory=dict)
     #: key -> number of the request -> the responses that were consumed for it.
     answers: dict[str, dict[int, list[str]]] = field(default_factory=dict)
-    #: What was told to the application's error callback.
+    #: What the application's observers were told of failures.
     told: list[str] = field(default_factory=list)
 
 
@@ -54,6 +56,9 @@ class SimulatedApplication:
         #: Is called in each handler and callback.
         self.handling: Callable[[], None] = _nothing
         self.registry = Registry(default_policy=scenario.destination)
+        self.observers = Observers()
+        self.observers.subscribe(self._failed, SequenceFailed)
+        self.observers.subscribe(self._dead_lettered, DeadLettered)
         operations = (
             Operation(name="Note", action=ONE_WAY, response_action=None, call=self._note),
             Operation(name="Ask", action=TWO_WAY, response_action=TWO_WAY + "Response", call=self._ask),
@@ -89,19 +94,14 @@ class SimulatedApplication:
         if not self.healed and self._chance.random() < self._faults.handler_fails:
             raise RuntimeError("a handler stumbled")
 
-    # --- Listener --------------------------------------------------------------------------------------------------
+    # --- observing -------------------------------------------------------------------------------------------------
 
-    def sequence_failed(self, endpoint: str, key: str, reason: str, dead_letters: int) -> None:
-        self._ledger.told.append(f"failed {endpoint} {key}: {reason}, {dead_letters} dead letters")
+    def _failed(self, event: SequenceFailed) -> None:
+        text = f"failed {event.endpoint} {event.key}: {event.reason}, {event.dead_letters} dead letters"
+        self._ledger.told.append(text)
 
-    def peer_fault(self, endpoint: str, key: str, message_id: str | None, reason: str) -> None:
-        """Faults come and go here; what matters is whether everything arrives."""
-
-    def message_died(self, message_id: str | None, reason: str) -> None:
-        self._ledger.told.append(f"dead letter {message_id}: {reason}")
-
-    def response_died(self, request: str, reason: str) -> None:
-        """Its dead letter was told."""
+    def _dead_lettered(self, event: DeadLettered) -> None:
+        self._ledger.told += (f"dead letter {letter.message_id}: {letter.reason}" for letter in event.letters)
 
 
 def _nothing() -> None:

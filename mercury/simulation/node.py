@@ -169,7 +169,7 @@ class Node:
         engine = Engine(
             store=store,
             application=application.registry,
-            listener=application,
+            observers=application.observers,
             ids=SeededIds(self._chance),
             settings=EngineSettings(
                 addresses=AddressPolicy(("*",)),

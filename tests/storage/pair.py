@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from mercury.client.futures import Futures
-from mercury.client.listening import ErrorListener
 from mercury.engine.application import MessageContext, Operation
 from mercury.engine.core import Engine
 from mercury.engine.exchange import Arrival, Held, Outgoing
 from mercury.engine.ids import RandomIds
+from mercury.engine.observers import Observers
 from mercury.engine.parking import Parking
 from mercury.engine.parts import EngineSettings
 from mercury.engine.registry import Registry
@@ -48,6 +47,7 @@ class Side:
 
     def __post_init__(self) -> None:
         self.ids = RandomIds()
+        self.observers = Observers()
         self.parking = Parking()
         registry = Registry()
         put = Operation(name="put", action=ACTION, response_action=None, call=self._put)
@@ -57,7 +57,7 @@ class Side:
         self.engine = Engine(
             store=self.store,
             application=registry,
-            listener=ErrorListener(Futures("test"), []),
+            observers=self.observers,
             ids=self.ids,
             settings=replace(self.settings, limits=self.limits),
             monotonic=lambda: 0.0,  # time stands still within a turn, so that no claim is asked for anew
@@ -111,7 +111,9 @@ class Pair:
         """
         with self.client.store.transaction() as tx:
             for text in texts:
-                row = OutboundMessage(message_id=self.client.ids.new(), channel=channel(key, offer=offer), action=ACTION)
+                row = OutboundMessage(
+                    message_id=self.client.ids.new(), channel=channel(key, offer=offer), action=ACTION
+                )
                 row.payload = f"<order>{text}</order>".encode()
                 row.correlation = f"order:{text}" if correlate else None
                 if ask:

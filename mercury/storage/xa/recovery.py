@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,6 +79,9 @@ class Recovery:
         self._told: set[str] = set()
         #: What is known of the store's health in this process.
         self.outages = Outages()
+        #: Is called once with each branch that is found in doubt and the time, in the thread that looks. It must not
+        #: block or fail.
+        self.found_in_doubt: Callable[[InDoubtBranch, float], None] = _nobody
 
     @property
     def resources(self) -> list[Resource]:
@@ -133,9 +136,13 @@ class Recovery:
             back = f"away {resource.name}" in self._told
             self._told.discard(f"away {resource.name}")
             self._away.pop(resource.name, None)
-            self._left[resource.name] = [each for each in found if each is not None]
+            known = {each.gid for each in self._left.get(resource.name, ())}
+            left = self._left[resource.name] = [each for each in found if each is not None]
         if back:
             log.info("recovery of %s goes on", resource)
+        for branch in left:
+            if branch.gid not in known:
+                self.found_in_doubt(branch, now)
         return True
 
     def recover_branch(self, resource: Resource, branch: PreparedBranch, look: _Look) -> InDoubtBranch | None:
@@ -315,6 +322,10 @@ class _Look:
     def is_gone(self, decisions: DecisionLog, incarnation: Incarnation) -> bool:
         """Whether it has given no sign of life for the time of its lease, by the log's clock."""
         return incarnation.dead or incarnation.seen_at + self._coordinator.pace.lease <= decisions.now()
+
+
+def _nobody(_branch: InDoubtBranch, _now: float) -> None:
+    """Nobody is told."""
 
 
 def _in_doubt(branch: PreparedBranch, now: float, why: str) -> InDoubtBranch:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from mercury.client.futures import Futures
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.application import MessageContext, Operation
 from mercury.engine.core import Engine
+from mercury.engine.events import DeadLettered, Event, MessageRefused, SequenceFailed
 from mercury.engine.exchange import Answer, Arrival, Outgoing, Waiting
+from mercury.engine.observers import Observers
 from mercury.engine.parts import EngineSettings
 from mercury.engine.registry import Registry
 from mercury.errors import ApplicationFault, TransientStorageError
@@ -31,10 +33,12 @@ from .watched import Crash, WatchedStore
 from .words import ASK, DESTINATION, NOTE, SERVICE, CountedIds, body, source, text_of
 from .world import World
 
+E = TypeVar("E", bound=Event)
+
 
 @dataclass(slots=True)
 class Told:
-    """What the application's error callback heard."""
+    """What the application's observers heard of errors."""
 
     failed: list[tuple[str, int]] = field(default_factory=list)
     refused: list[tuple[str | None, str]] = field(default_factory=list)
@@ -51,7 +55,7 @@ class Looked:
 
 
 class Node:
-    """One engine with its store and application. Implements `Listener`."""
+    """One engine with its store and application."""
 
     def __init__(
         self,
@@ -77,6 +81,8 @@ class Node:
         #: Called in a handler or callback before anything else; may raise.
         self.on_call: Callable[[MessageContext, str], None] | None = None
         self.told = Told()
+        #: What the observers were told, whatever process of the node it was.
+        self.events: list[Event] = []
         self.commits = 0
         self.crash_before_commit: set[int] = set()
         self.crash_after_commit: set[int] = set()
@@ -102,10 +108,13 @@ class Node:
         self.registry.add_service(SERVICE, operations)
         self.registry.add_callback("answer", self._answer)
         self.registry.add_callback(self.futures.callback_name, self.futures.callback())
+        self.observers = Observers()
+        self.observers.subscribe(self.futures.dead_lettered, DeadLettered)
+        self.observers.subscribe(self._observe)
         self.engine = Engine(
             store=self.watched,
             application=self.registry,
-            listener=self,
+            observers=self.observers,
             ids=self.ids,
             settings=self.settings,
             monotonic=lambda: self.world.now,
@@ -259,20 +268,23 @@ class Node:
             self.on_call(context, text)
         context.transaction.after_commit(lambda: self.answers.append((context.correlation, text)))
 
-    # --- Listener --------------------------------------------------------------------------------------------------
+    # --- observing -------------------------------------------------------------------------------------------------
 
-    def sequence_failed(self, endpoint: str, key: str, reason: str, dead_letters: int) -> None:
-        self.told.failed.append((reason, dead_letters))
+    def _observe(self, event: Event) -> None:
+        self.events.append(event)
+        match event:
+            case SequenceFailed():
+                self.told.failed.append((event.reason, event.dead_letters))
+            case MessageRefused():
+                self.told.refused.append((event.message_id, event.reason))
+            case DeadLettered():
+                self.told.died += ((letter.message_id, letter.reason) for letter in event.letters)
+            case _:
+                pass
 
-    def peer_fault(self, endpoint: str, key: str, message_id: str | None, reason: str) -> None:
-        self.told.refused.append((message_id, reason))
-
-    def message_died(self, message_id: str | None, reason: str) -> None:
-        self.told.died.append((message_id, reason))
-        self.futures.died(message_id, reason)
-
-    def response_died(self, request: str, reason: str) -> None:
-        self.futures.died(request, reason)
+    def seen(self, kind: type[E]) -> list[E]:
+        """The events of a kind, in their order."""
+        return [event for event in self.events if isinstance(event, kind)]
 
     # --- looking ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,75 @@
+"""The log lines of events: an observer like those of an application."""
+
+from __future__ import annotations
+
+import logging
+
+from mercury.engine.events import (
+    DeadLettered,
+    Event,
+    HandlerFailed,
+    SequenceCreated,
+    SequenceEnded,
+    SequenceFailed,
+    Side,
+)
+
+log = logging.getLogger("mercury.engine")
+lifecycle = logging.getLogger("mercury.engine.lifecycle")
+destination = logging.getLogger("mercury.engine.destination")
+invocation = logging.getLogger("mercury.engine.invocation")
+
+#: Events that leave a line: what seldom happens. There is none for each message.
+KINDS: tuple[type[Event], ...] = (DeadLettered, HandlerFailed, SequenceCreated, SequenceEnded, SequenceFailed)
+
+
+def write(event: Event) -> None:
+    """Write the line of an event of `KINDS`."""
+    match event:
+        case DeadLettered():
+            _dead_lettered(event)
+        case HandlerFailed():
+            _handler_failed(event)
+        case SequenceCreated(side=side):
+            text = "sequence created" if side is Side.DESTINATION else "sequence started"
+            lifecycle.info(text, extra=_about(event))
+        case SequenceEnded(expired=True, messages=messages) if messages:
+            destination.warning("sequence ended by its time", extra=_about(event))
+        case SequenceEnded():
+            log.info("sequence ended", extra=_about(event))
+        case SequenceFailed(unfetched=unfetched, dead_letters=letters):
+            if not (unfetched and letters):  # the line of the dead letters says everything
+                about = {"sequence": event.sequence, "endpoint": event.endpoint, "key": event.key}
+                text = "the sequence failed: %r; %d messages are dead letters"
+                log.error(text, event.reason, letters, extra=about)
+
+
+def _dead_lettered(event: DeadLettered) -> None:
+    first, count, certainty = event.letters[0], len(event.letters), event.certainty.value
+    about = {"sequence": event.sequence, "number": first.number, "message_id": first.message_id}
+    if count > 1:
+        log.error("%d dead letters: %r (%s)", count, event.reason, certainty, extra=about)
+    else:
+        log.error("dead letter: %r (%s)", event.reason, certainty, extra=about)
+
+
+def _handler_failed(event: HandlerFailed) -> None:
+    """With its trace, unless the try before failed in the same way."""
+    about = {
+        "sequence": event.sequence,
+        "number": event.number,
+        "message_id": event.message_id,
+        "attempt": event.attempt,
+    }
+    who = f"the handler of {event.handler}" if event.service is not None else f"the callback {event.handler}"
+    if event.repeated:
+        error = f"{type(event.error).__name__}: {event.error}"
+        invocation.error("%s failed again: %s", who, error, extra=about)
+    else:
+        invocation.error("%s failed", who, exc_info=event.error, extra=about)
+
+
+def _about(event: SequenceCreated | SequenceEnded) -> dict[str, object]:
+    if event.side is Side.SOURCE:
+        return {"sequence": event.sequence, "endpoint": event.endpoint, "key": event.key}
+    return {"sequence": event.sequence, "service": event.service}
