@@ -121,11 +121,12 @@ def emit_dead_lettered(tx: Transaction, observers: Observers, letters: Iterable[
     alike: dict[tuple[str | None, str, Certainty], list[DeadLetter]] = {}
     for letter in letters:
         alike.setdefault((letter.sequence, letter.reason, letter.certainty), []).append(letter)
-    for (sequence, reason, certainty), group in alike.items():
+    for (_, reason, certainty), group in alike.items():
         event = DeadLettered(
             at=now,
             direction=group[0].direction,
-            sequence=sequence,
+            endpoint=group[0].endpoint,
+            key=group[0].key,
             reason=reason,
             certainty=certainty,
             letters=tuple(group),

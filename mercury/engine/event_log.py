@@ -46,7 +46,7 @@ def write(event: Event) -> None:
 
 def _dead_lettered(event: DeadLettered) -> None:
     first, count, certainty = event.letters[0], len(event.letters), event.certainty.value
-    about = {"sequence": event.sequence, "number": first.number, "message_id": first.message_id}
+    about = {"sequence": first.sequence, "number": first.number, "message_id": first.message_id}
     if count > 1:
         log.error("%d dead letters: %r (%s)", count, event.reason, certainty, extra=about)
     else:

@@ -182,8 +182,9 @@ class DeadLettered(Event):
     """Messages became dead letters together, for one reason: all that one transaction gave up of a sequence."""
 
     direction: Direction
-    #: ``None`` = they had no sequence yet.
-    sequence: str | None
+    #: Where they were sent to, and under which key; of inbound ones the service (empty: responses), and no key.
+    endpoint: str
+    key: str
     reason: str
     #: Whether they may have been delivered.
     certainty: Certainty

@@ -110,7 +110,7 @@ class Node:
         self.registry.add_callback(self.futures.callback_name, self.futures.callback())
         self.observers = Observers()
         self.observers.subscribe(self.futures.dead_lettered, DeadLettered)
-        self.observers.subscribe(self._observe)
+        self.stop_watching = self.observers.subscribe(self._observe)
         self.engine = Engine(
             store=self.watched,
             application=self.registry,
