@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from mercury.storage.api import Claim, StorageManager
+from mercury.storage.api import StorageManager
+from mercury.storage.claims import Claim
 
 
 @dataclass(slots=True)

@@ -16,13 +16,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from mercury.engine.aftermath import save_rms
-from mercury.engine.quota import FAR_MORE
 from mercury.storage.records import RmdRecord, RmsRecord, SequenceKey
 
 if TYPE_CHECKING:
     from mercury.engine.parts import Parts
     from mercury.storage.api import Transaction
 
+#: A peer that has so many times as many sequences as another one then has makes room for it.
+FAR_MORE = 2
 #: Ended sequences that are forgotten in one transaction, so that few of those that make a sequence pay for it.
 TOGETHER = 100
 #: The same part of those of the peer that has far more than another one, which finds no room otherwise.

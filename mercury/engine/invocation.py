@@ -28,7 +28,8 @@ from mercury.statemachine.invoker import BEHIND_A_GAP
 from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, OnFailure
 from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.tables import InvokerState
-from mercury.storage.api import Claim, Seeker, Topic, Transaction
+from mercury.storage.api import Topic, Transaction
+from mercury.storage.claims import Claim, Seeker
 from mercury.storage.records import InboundKind, InboundMessage, OutboundKind, OutboundMessage
 
 log = logging.getLogger("mercury.engine.invocation")

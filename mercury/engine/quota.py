@@ -10,25 +10,48 @@ is in `forgetting`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
 
-from mercury.storage.records import RmdRecord
-
-if TYPE_CHECKING:
-    from mercury.engine.batch import Batch
+from mercury.engine.backlog import Backlog
+from mercury.engine.forgetting import FAR_MORE, Forgetting
+from mercury.engine.parts import Parts
+from mercury.storage.api import Transaction
+from mercury.storage.records import InvokerRecord, RmdRecord
 
 #: Sequences that end together when many bytes wait.
 TOGETHER = 100
-#: A peer that has so many times as many sequences as another one then has makes room for it.
-FAR_MORE = 2
 #: Seconds after which a sequence that was never used makes room: the first message comes sooner.
 UNUSED = 60.0
 #: Seconds for which a sequence that was used counts as in use, and makes no room for others.
 IN_USE = 300.0
 
 
-def idle_sequences(batch: Batch, owner: str, wanted: int) -> Iterator[str]:
+class Creation(Protocol):
+    """What is asked here of the transaction that makes sequences: a `Batch` of arrivals."""
+
+    parts: Parts
+    tx: Transaction
+    now: float
+    #: The destination sequences that are locked.
+    rmds: dict[str, RmdRecord]
+    forgetting: Forgetting
+    backlog: Backlog
+
+    def open_sequences(self, owner: str | None = None, /) -> int:
+        """How many destination sequences are open: all, or one owner's."""
+
+    def crowding(self, limit: int = 0, /) -> Mapping[str, int]:
+        """Sequences that may make room, with the number that their peer has open; asked again without a limit."""
+
+    def buffer(self, identifier: str, /) -> InvokerRecord | None:
+        """The invoker buffer of a sequence, as committed."""
+
+    def change_rmd(self, record: RmdRecord, /) -> None:
+        """Keep a destination sequence that was changed."""
+
+
+def idle_sequences(batch: Creation, owner: str, wanted: int) -> Iterator[str]:
     """The sequences that may have to end so that ``wanted`` new ones of this owner can be made; to be locked."""
     settings = batch.parts.settings
     before = batch.now - settings.idle_sequence
@@ -43,7 +66,7 @@ def idle_sequences(batch: Batch, owner: str, wanted: int) -> Iterator[str]:
         yield from batch.crowding(needed + len(idle))
 
 
-def make_room(batch: Batch, owner: str) -> str | None:
+def make_room(batch: Creation, owner: str) -> str | None:
     """End sequences, which are locked, until one more of this owner fits; else why there is no room.
 
     They end by their expiry, which the destination worker sees next.
@@ -69,7 +92,7 @@ def make_room(batch: Batch, owner: str) -> str | None:
     return None
 
 
-def _still_excess(batch: Batch, those: Iterable[RmdRecord], excess: int) -> int:
+def _still_excess(batch: Creation, those: Iterable[RmdRecord], excess: int) -> int:
     """End so many of those; returns how many have to end besides."""
     distinct = list({record.identifier: record for record in those}.values())
     chosen = distinct[: max(0, excess)]
@@ -78,14 +101,14 @@ def _still_excess(batch: Batch, those: Iterable[RmdRecord], excess: int) -> int:
     return excess - len(chosen)
 
 
-def _idle(batch: Batch, owner: str | None) -> list[RmdRecord]:
+def _idle(batch: Creation, owner: str | None) -> list[RmdRecord]:
     """Sequences that nothing was heard of for very long, the oldest first."""
     before = batch.now - batch.parts.settings.idle_sequence
     idle = [record for record in batch.rmds.values() if _ends(record, before, owner)]
     return sorted(idle, key=lambda each: each.machine.last_heard)
 
 
-def _never_used(batch: Batch) -> Iterator[RmdRecord]:
+def _never_used(batch: Creation) -> Iterator[RmdRecord]:
     """Sequences that were made a while ago, and nothing came on them: those of the peers with most first."""
     for identifier in batch.crowding():
         record = batch.rmds.get(identifier)
@@ -93,7 +116,7 @@ def _never_used(batch: Batch) -> Iterator[RmdRecord]:
             yield record
 
 
-def _made_by_others(batch: Batch, owner: str, excess: int) -> bool:
+def _made_by_others(batch: Creation, owner: str, excess: int) -> bool:
     """End so many sequences of peers that have far more than this owner; none, if there are not enough of them."""
     before = batch.now - batch.parts.settings.idle_sequence
     least = FAR_MORE * (batch.open_sequences(owner) + 1)
@@ -115,12 +138,12 @@ def _made_by_others(batch: Batch, owner: str, excess: int) -> bool:
     return True
 
 
-def _holds(batch: Batch, record: RmdRecord) -> bool:
+def _holds(batch: Creation, record: RmdRecord) -> bool:
     buffer = batch.buffer(record.identifier)
     return buffer is not None and record.received_bytes > buffer.consumed_bytes
 
 
-def _end_those_that_wait(batch: Batch, owner: str | None) -> None:
+def _end_those_that_wait(batch: Creation, owner: str | None) -> None:
     """End idle sequences with messages that wait: what lies behind a gap that nobody fills makes room by it."""
     before = batch.now - batch.parts.settings.idle_sequence
     for record in batch.rmds.values():
@@ -128,7 +151,7 @@ def _end_those_that_wait(batch: Batch, owner: str | None) -> None:
             _end(batch, record)
 
 
-def _end(batch: Batch, record: RmdRecord) -> None:
+def _end(batch: Creation, record: RmdRecord) -> None:
     if record.machine.expires_at is None or record.machine.expires_at > batch.now:
         record.machine.expires_at = batch.now
         record.given_up = True

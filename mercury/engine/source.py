@@ -24,7 +24,8 @@ from mercury.statemachine.messages import SequenceAcknowledgement
 from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.rms_counters import RmsWork
 from mercury.statemachine.succession import NOTHING_TAKEN
-from mercury.storage.api import Claim, Seeker, Topic, Transaction
+from mercury.storage.api import Topic, Transaction
+from mercury.storage.claims import Claim, Seeker
 from mercury.storage.records import Channel, OutboundMessage, RmdRecord, RmsRecord, Role, SequenceKey
 from mercury.wire.envelope import Envelope
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from mercury.reconcile.source import Consistency
+
+#: A store that is lost with its process.
+MEMORY = "memory:"
 
 
 class Where(enum.Enum):
@@ -86,57 +88,3 @@ class NothingLeft:
 
     def consistency(self) -> Consistency:
         return Consistency.SNAPSHOT
-
-
-@contextlib.contextmanager
-def opened(
-    source: str | None,
-    destination: str | None,
-    *,
-    responses: bool,
-    source_log: str | None = None,
-    destination_log: str | None = None,
-    tables: Sequence[str] = (),
-) -> Iterator[Places]:
-    """The places of messages between two stores, at the present moment, until the block ends.
-
-    :param source: the URL of the store that sends; ``memory:`` = gone with its process; ``None`` = not known.
-    :param destination: that of the store that receives.
-    :param responses: the messages are responses to requests that went the other way.
-    :param source_log: the URL of the decision log of the store that sends, where it has one of its own.
-    :param destination_log: that of the store that receives.
-    :param tables: the URLs of the applications' databases: a transaction that is prepared there is not finished,
-        whichever log decides it.
-    :raises StorageError: a store, a log or a database can not be reached.
-    :raises ConfigurationError: a URL names no store.
-    """
-    from mercury.reconcile.stores import SqlPlaces, opened_store, prepared
-
-    if source is None and destination is None:
-        yield NoPlaces()
-        return
-    if source in (None, MEMORY) and destination in (None, MEMORY):
-        yield NothingLeft() if source == destination == MEMORY else NoPlaces()
-        return
-    with contextlib.ExitStack() as stack:
-        # The source first: what has left it by then has reached the destination when that is looked at.
-        first = stack.enter_context(opened_store(source)) if source not in (None, MEMORY) else None
-        second = stack.enter_context(opened_store(destination)) if destination not in (None, MEMORY) else None
-        # The logs after the stores and before the table: what is finished there by then is seen in the table.
-        logs = [
-            stack.enter_context(opened_store(log)) if log is not None and store is not None else None
-            for log, store in ((source_log, first), (destination_log, second))
-        ]
-        yield SqlPlaces(
-            first,
-            second,
-            complete=source is not None and destination is not None,
-            responses=responses,
-            source_log=logs[0],
-            destination_log=logs[1],
-            gids=prepared((source, destination, *tables)),
-        )
-
-
-#: A store that is lost with its process.
-MEMORY = "memory:"

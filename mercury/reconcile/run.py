@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mercury.errors import ConfigurationError, StorageError
-from mercury.reconcile import checksums, differences, jobs, order, places, rows, verdicts
+from mercury.reconcile import checksums, differences, jobs, order, places, rows, stores, verdicts
 from mercury.reconcile.config import Config
 from mercury.reconcile.plan import Plan
 from mercury.reconcile.planning import check, make_plan
@@ -89,11 +89,11 @@ def _check(config: Config) -> None:
 
 def _between(config: Config, *, back: bool) -> contextlib.AbstractContextManager[places.Places]:
     """The stores between the two tables, with their decision logs, in the direction of the messages."""
-    stores, logs = (config.client_store, config.server_store), (config.client_log, config.server_log)
+    pair, logs = (config.client_store, config.server_store), (config.client_log, config.server_log)
     if back:
-        stores, logs = stores[::-1], logs[::-1]
+        pair, logs = pair[::-1], logs[::-1]
     tables = (config.client.url, config.server.url)
-    return places.opened(*stores, responses=back, source_log=logs[0], destination_log=logs[1], tables=tables)
+    return stores.opened(*pair, responses=back, source_log=logs[0], destination_log=logs[1], tables=tables)
 
 
 def _direction(config: Config, spark: SparkSession, progress: Progress, title: str, *, back: bool) -> Result:

@@ -11,7 +11,8 @@ from mercury.engine.events import DeadLettered, SequenceFailed
 from mercury.engine.observers import Observers
 from mercury.engine.registry import Registry
 from mercury.errors import ApplicationFault, MercuryError
-from mercury.simulation.scenario import Flow, Scenario
+from mercury.simulation.flows import Flow
+from mercury.simulation.scenario import Scenario
 from mercury.storage.api import Transaction
 from mercury.wire.envelope import Payload
 

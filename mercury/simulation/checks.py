@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from mercury.engine.exchange import Outgoing
 from mercury.simulation.application import Ledger, body, expected_answer, expected_handled, number_of, refuses
-from mercury.simulation.scenario import Flow
+from mercury.simulation.flows import Flow
 from mercury.simulation.stores import NodeStore
 from mercury.simulation.variation import Variation, misplaced
 from mercury.statemachine.effects import Certainty

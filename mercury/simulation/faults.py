@@ -8,7 +8,8 @@ from random import Random
 from mercury.errors import TransientStorageError
 from mercury.simulation.scenario import NodeFaults
 from mercury.simulation.stores import Interruptions
-from mercury.storage.api import Capabilities, Claim, Seeker, StorageManager, Told, Topic, Transaction
+from mercury.storage.api import Capabilities, StorageManager, Told, Topic, Transaction
+from mercury.storage.claims import Claim, Seeker
 from mercury.storage.records import SequenceKey
 from mercury.storage.upkeep import Pauses
 

@@ -17,8 +17,9 @@ from mercury.errors import TransientStorageError
 from mercury.simulation.application import ONE_WAY, SERVICE, TWO_WAY, Ledger, SimulatedApplication, body
 from mercury.simulation.checks import Checks
 from mercury.simulation.faults import FaultyStore, SimulatedCrash
+from mercury.simulation.flows import Flow
 from mercury.simulation.network import Network, OnReply
-from mercury.simulation.scenario import Flow, Scenario
+from mercury.simulation.scenario import Scenario
 from mercury.simulation.stores import Interruptions, NodeStore, SharedMemoryNodeStore
 from mercury.simulation.variation import Variation
 from mercury.simulation.world import SeededIds, World

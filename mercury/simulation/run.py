@@ -14,9 +14,10 @@ from tempfile import TemporaryDirectory
 
 from mercury.simulation.application import Ledger
 from mercury.simulation.checks import Checks
+from mercury.simulation.flows import Flow
 from mercury.simulation.network import Network
 from mercury.simulation.node import Node
-from mercury.simulation.scenario import Flow, Scenario, scenario_of
+from mercury.simulation.scenario import Scenario, scenario_of
 from mercury.simulation.stores import MemoryNodeStore, NodeStore, SharedMemoryNodeStore, SqliteNodeStore
 from mercury.simulation.variation import Variation
 from mercury.simulation.world import EPOCH, World

@@ -6,13 +6,10 @@ import enum
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
 
+from mercury.simulation.flows import Flow
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy
-
-if TYPE_CHECKING:
-    from mercury.simulation.scenario import Flow
 
 #: One seed in so many is varied; the others keep the default world.
 VARIED_EVERY = 3

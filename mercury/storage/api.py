@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 from mercury.errors import StorageError
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
+from mercury.storage.claims import Claim, Seeker
 from mercury.storage.records import (
     InboundMessage,
     InvokerRecord,
@@ -81,29 +82,6 @@ class Outcome:
     gtrid: str | None = None
     #: Databases that were away after the decision to commit: recovery commits there as soon as they are back.
     away: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to work on one sequence. Commits made under it are conditional on the epoch."""
-
-    resource: str
-    owner: str
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Seeker:
-    """Who looks for work."""
-
-    #: Of its claims.
-    owner: str
-    #: What it hosts: several programs with services of their own may share a store. ``None`` = everything.
-    services: frozenset[str] | None = None
-
-    def hosts(self, service: str | None) -> bool:
-        """Responses, which belong to no service, are for everybody who shares the store."""
-        return service is None or self.services is None or service in self.services
 
 
 class LockOrderError(AssertionError):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from mercury.storage.claims import Seeker
 from mercury.storage.records import DeadLetter, LetterCount, LetterFilter
-
-if TYPE_CHECKING:
-    from mercury.storage.api import Seeker
 
 
 class DeadLetterManager(Protocol):

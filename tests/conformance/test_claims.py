@@ -7,7 +7,8 @@ from concurrent.futures import Future
 import pytest
 
 from mercury.errors import Conflict
-from mercury.storage.api import Claim, StorageManager
+from mercury.storage.api import StorageManager
+from mercury.storage.claims import Claim
 
 from .builders import KEY, NOW, row
 from .ending import ending

@@ -15,9 +15,10 @@ from sqlalchemy import make_url
 
 from mercury.reconcile import Verdict, Where, reconcile
 from mercury.reconcile.differences import client_now, sort_out
-from mercury.reconcile.places import Found, Places, opened
+from mercury.reconcile.places import Found, Places
 from mercury.reconcile.planning import make_plan
 from mercury.reconcile.source import Consistency, held
+from mercury.reconcile.stores import opened
 from mercury.reconcile.verdicts import Judged
 from mercury.statemachine.effects import Certainty
 from mercury.storage.opening import open_store

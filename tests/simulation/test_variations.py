@@ -9,7 +9,7 @@ from mercury.simulation.scenario import scenario_of
 from mercury.simulation.variation import VARIED, Variation, misplaced, variation_of
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance
-from mercury.storage.api import Claim
+from mercury.storage.claims import Claim
 from mercury.storage.memory import MemoryStore
 
 SENT = [b"1", b"2", b"3"]

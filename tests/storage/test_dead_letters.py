@@ -13,7 +13,8 @@ import pytest
 from mercury import ApplicationFault, Certainty, DeadLetter, Direction, LetterFilter, Mercury, StorageError
 from mercury.client.dead_letters import MAY_COME_AGAIN, MAY_HAVE_ARRIVED, DeadLetters
 from mercury.statemachine.messages import ANONYMOUS
-from mercury.storage.api import Claim, StorageManager, Transaction
+from mercury.storage.api import StorageManager, Transaction
+from mercury.storage.claims import Claim
 from mercury.storage.opening import open_store
 from tests.acceptance.processes import eventually
 from tests.acceptance.test_samples import free_port

@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mercury.errors import CapabilityError, Conflict, StorageError
-from mercury.storage.api import Capabilities, Claim, Seeker, Ending, LockOrderError, Outcome, Told, Topic
+from mercury.storage.api import Capabilities, Ending, LockOrderError, Outcome, Told, Topic
+from mercury.storage.claims import Claim, Seeker
 from mercury.storage.memory.invoker import CommittedInvoker, MemoryInvoker
 from mercury.storage.memory.locks import HeldLocks, LockTable
 from mercury.storage.memory.rmd import CommittedRmd, MemoryRmd

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import case, or_, update
 
-from mercury.storage.api import Claim
+from mercury.storage.claims import Claim
 from mercury.storage.sql.dialects import upsert
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.schema import CLAIM

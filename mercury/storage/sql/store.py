@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import URL, Connection, select
 
 from mercury.errors import StorageError
-from mercury.storage.api import Capabilities, Claim, Seeker, Told, Topic, Transaction
+from mercury.storage.api import Capabilities, Told, Topic, Transaction
+from mercury.storage.claims import Claim, Seeker
 from mercury.storage.records import SequenceKey
 from mercury.storage.sql import claims, clocks, sweeping, work
 from mercury.storage.sql.dialects import Dialect

@@ -10,7 +10,8 @@ from sqlalchemy import Connection, CursorResult, Executable, RowMapping, Select,
 from sqlalchemy.orm import Session
 
 from mercury.errors import CapabilityError, Conflict, DataError, StorageError, TransientStorageError
-from mercury.storage.api import Claim, Ending, LockOrderError, Outcome, Topic
+from mercury.storage.api import Ending, LockOrderError, Outcome, Topic
+from mercury.storage.claims import Claim
 from mercury.storage.order import NAMES
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints

@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from mercury.statemachine.tables import InvokerState
-from mercury.storage.api import Seeker
+from mercury.storage.claims import Seeker
 from mercury.storage.records import InboundKind, SequenceKey
 from mercury.storage.sql.codec import ALL, ANY, NEXT
 from mercury.storage.sql.schema import IS_ABANDONED, CLAIM, INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE, RMS_KEY, RMS_MESSAGE, RMS_SEQUENCE

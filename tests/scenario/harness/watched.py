@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mercury.errors import TransientStorageError
-from mercury.storage.api import Capabilities, Claim, Seeker, Told, Topic
+from mercury.storage.api import Capabilities, Told, Topic
+from mercury.storage.claims import Claim, Seeker
 from mercury.storage.memory import MemoryStore
 from mercury.storage.memory.store import MemoryTransaction
 from mercury.storage.records import SequenceKey

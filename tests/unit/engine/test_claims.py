@@ -6,7 +6,7 @@ import pytest
 
 from mercury.engine.claims import ClaimKeeper
 from mercury.errors import Conflict
-from mercury.storage.api import Claim
+from mercury.storage.claims import Claim
 from mercury.storage.memory import MemoryStore
 
 NOW = 1_000_000.0

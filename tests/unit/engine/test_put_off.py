@@ -12,7 +12,7 @@ from mercury.engine.invocation import InvocationWorker
 from mercury.engine.parts import EngineSettings, PutOff
 from mercury.engine.source import SourceWorker
 from mercury.errors import StorageError, TransientStorageError
-from mercury.storage.api import Claim
+from mercury.storage.claims import Claim
 from mercury.storage.outages import PAUSES, Outages
 from mercury.storage.records import SequenceKey
 
