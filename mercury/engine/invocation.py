@@ -388,10 +388,9 @@ class InvocationWorker:
         return request is not None and request.channel.reply_to.anonymous
 
     def _acknowledge(self, tx: Transaction, run: Run, numbers: Iterable[int], now: float) -> None:
-        policy = self._parts.application.policy
         for request in tx.rmd.lock([run.record.sequence]).values():
             ranges = tuple((number, number) for number in numbers)
-            request.machine.handle(events.Consumed(ranges), now, policy(request.service))
+            request.machine.handle(events.Consumed(ranges), now, self._parts.application.policy(request.service))
             save_rmd(tx, self._parts, request)
             run.request = request  # the responses acknowledge what it says now
 
