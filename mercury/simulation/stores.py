@@ -64,35 +64,35 @@ class MemoryNodeStore:
         return self._store
 
     def received(self, identifier: str) -> RangeSet:
-        record = self._store.rmd.records.get(identifier)
+        record = self._store.committed.rmd.records.get(identifier)
         return record.machine.received if record is not None else RangeSet()
 
     def number_of(self, message_id: str) -> int | None:
-        found = self._store.rms.by_message_id.get(message_id)
-        return self._store.rms.keys[found[0]].rows[found[1]].number if found else None
+        found = self._store.committed.rms.by_message_id.get(message_id)
+        return self._store.committed.rms.keys[found[0]].rows[found[1]].number if found else None
 
     def source(self, identifier: str) -> RmsRecord | None:
-        key = self._store.rms.by_identifier.get(identifier)
-        records = self._store.rms.keys[key].records if key is not None else []
+        key = self._store.committed.rms.by_identifier.get(identifier)
+        records = self._store.committed.rms.keys[key].records if key is not None else []
         return next((record for record in records if record.machine.identifier == identifier), None)
 
     def destinations(self) -> Iterable[RmdRecord]:
-        return self._store.rmd.records.values()
+        return self._store.committed.rmd.records.values()
 
     def buffers(self) -> Iterable[tuple[InvokerRecord, int]]:
-        return [(buffer.record, len(buffer.rows)) for buffer in self._store.invoker.buffers.values()]
+        return [(buffer.record, len(buffer.rows)) for buffer in self._store.committed.invoker.buffers.values()]
 
     def bytes_in(self, sequence: str) -> int:
-        return sum(row.size for row in self._store.invoker.buffers[sequence].rows.values())
+        return sum(row.size for row in self._store.committed.invoker.buffers[sequence].rows.values())
 
     def sources(self) -> Iterable[RmsRecord]:
-        return [record for data in self._store.rms.keys.values() for record in data.records]
+        return [record for data in self._store.committed.rms.keys.values() for record in data.records]
 
     def rows(self) -> list[str]:
-        return [row.message_id for data in self._store.rms.keys.values() for row in data.rows.values()]
+        return [row.message_id for data in self._store.committed.rms.keys.values() for row in data.rows.values()]
 
     def letters(self) -> Iterable[DeadLetter]:
-        return self._store.dead_letters.values()
+        return self._store.committed.dead_letters.values()
 
     def close(self) -> None:
         self._store.close()

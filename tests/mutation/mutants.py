@@ -246,7 +246,7 @@ TESTED = (
     ),
     Mutant(
         "a change without its lock",
-        (Change("mercury/storage/memory/store.py", "if not self.locks.holds(kind, name):", "if False:"),),
+        (Change("mercury/storage/memory/locks.py", "if not self.holds(kind, name):", "if False:"),),
         test=f"{BREACH}[memory-an RMS without its lock]",
     ),
     Mutant(

@@ -501,4 +501,4 @@ def test_what_is_acknowledged_but_not_answered_is_kept_until_its_response_is_con
     pair.advance(2)
     assert pair.client.answers == [("one", "re one")]
     assert pair.client.rows() == 0
-    assert pair.client.store.rms.keys[SequenceKey(pair.server.service_url, "key")].rows == {}
+    assert pair.client.store.committed.rms.keys[SequenceKey(pair.server.service_url, "key")].rows == {}

@@ -217,7 +217,7 @@ def test_a_response_to_none_is_not_made_but_the_request_is_acknowledged() -> Non
         assert name_of(node.get(foreign.ask(identifier, 1, "one", reply_to=none))) == "acknowledgement"
         node.world.run()
         assert node.handled == ["one"]
-        assert all(not data.rows for data in node.store.rms.keys.values())
+        assert all(not data.rows for data in node.store.committed.rms.keys.values())
 
 
 def test_a_client_that_ends_before_its_response_leaves_a_dead_letter_at_the_server() -> None:

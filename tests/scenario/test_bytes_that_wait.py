@@ -68,7 +68,7 @@ def sent(
 
 def stored(node: Node) -> int:
     """Bytes of the bodies that wait."""
-    buffers = node.store.invoker.buffers.values()
+    buffers = node.store.committed.invoker.buffers.values()
     return sum(len(row.payload) + sum(map(len, row.headers)) for buffer in buffers for row in buffer.rows.values())
 
 

@@ -84,7 +84,7 @@ def test_how_often_a_message_takes_effect_when_the_server_crashes_over_it(
     assert node.handled == ["one"] * times + ["two"], "it goes on behind it"
     node.get(foreign.terminate(identifier, 2))
     node.world.run()
-    assert node.store.invoker.buffers[identifier].record.machine.state is InvokerState.DONE
+    assert node.store.committed.invoker.buffers[identifier].record.machine.state is InvokerState.DONE
     node.world.assert_sound()
 
 
@@ -376,7 +376,7 @@ def test_a_failing_handler_is_tried_again_by_the_policy_and_the_rest_waits(assur
     pair.run()
     assert pair.server.handled == ["one"]
     for _ in range(4):
-        buffer = next(iter(pair.server.store.invoker.buffers.values())).record
+        buffer = next(iter(pair.server.store.committed.invoker.buffers.values())).record
         times.append((buffer.retry_at or 0) - pair.now)
         assert buffer.last_error == "RuntimeError: a handler stumbled"
         pair.advance(times[-1])

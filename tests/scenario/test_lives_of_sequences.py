@@ -507,7 +507,7 @@ def test_the_dead_answer_as_long_as_their_tombstone_stands_and_then_are_unknown(
     node.world.advance(2)
     assert name_of(node.get(foreign.note(identifier, 1))) == "fault UnknownSequence"
     assert node.destinations() == []
-    assert node.store.invoker.buffers == {}
+    assert node.store.committed.invoker.buffers == {}
 
 
 def test_a_tombstone_is_the_end_of_a_sequence_but_not_of_what_waits_for_the_application() -> None:
@@ -523,7 +523,7 @@ def test_a_tombstone_is_the_end_of_a_sequence_but_not_of_what_waits_for_the_appl
     broken[0] = False
     node.world.advance(10)
     assert node.handled == ["one"]
-    assert node.store.invoker.buffers == {}
+    assert node.store.committed.invoker.buffers == {}
 
 
 def test_a_repeated_create_sequence_after_the_end_is_ignored() -> None:
@@ -580,7 +580,7 @@ def test_the_kind_of_a_row_is_not_sent() -> None:
     link = pair.link()
     link.notes("one")
     link.close()
-    rows = [row for data in pair.client.store.rms.keys.values() for row in data.rows.values()]
+    rows = [row for data in pair.client.store.committed.rms.keys.values() for row in data.rows.values()]
     assert [row.kind for row in rows] == [OutboundKind.MESSAGE, OutboundKind.END]
     pair.advance(10)
     assert pair.count("message 2") == 0

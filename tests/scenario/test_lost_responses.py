@@ -30,7 +30,7 @@ class Asking:
             self.futures = [self.link.ask(text) for text in ("one", "two", "three")]
         else:
             self.link.asks("one", "two", "three")
-        self.requests = list(self.client.store.rms.by_message_id)
+        self.requests = list(self.client.store.committed.rms.by_message_id)
         self.pair.turn()
         record = self.client.source()
         self.offered = record.offered or ""
@@ -63,7 +63,8 @@ def test_futures_do_not_wait_for_the_responses_of_others() -> None:
     assert asking.client.rows() == 0
     asking.ends()
     assert asking.client.letters() == []
-    assert asking.client.store.invoker.buffers.keys() <= {asking.offered}, "buffers of single responses are gone"
+    buffers = asking.client.store.committed.invoker.buffers
+    assert buffers.keys() <= {asking.offered}, "buffers of single responses are gone"
     asking.pair.assert_sound()
 
 

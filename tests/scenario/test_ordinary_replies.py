@@ -294,7 +294,7 @@ class Declined:
     def asks_and_waits(self, text: str = "one") -> tuple[str, Future[bytes]]:
         future = self.link.ask(text)
         self.begin()
-        (request,) = self.client.store.rms.by_message_id
+        (request,) = self.client.store.committed.rms.by_message_id
         return request, future
 
     def acknowledgement(self) -> str:

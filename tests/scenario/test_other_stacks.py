@@ -91,7 +91,7 @@ def placeholder(http: HttpMessage) -> HttpMessage:
 def test_a_response_is_taken_though_http_has_a_placeholder_for_its_action(protocol: Protocol, way: str) -> None:
     # WSA-09
     pair, foreign, _ = opened(protocol, listens=way == "endpoint", accept="http://server/services/orders")
-    request = next(iter(pair.client.store.rms.by_message_id))
+    request = next(iter(pair.client.store.committed.rms.by_message_id))
     offered = pair.client.source().offered or ""
     response = placeholder(foreign.respond(offered, 1, request, "re one"))
     if way == "endpoint":

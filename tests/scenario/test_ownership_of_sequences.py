@@ -268,7 +268,7 @@ def test_who_sends_the_first_response_owns_the_sequence_that_was_offered() -> No
     post(pair.client, accepted, service=None, identity=OWNER)
     pair.client.turn()
     offered = pair.client.source().offered or ""
-    request = next(iter(pair.client.store.rms.keys[record.channel.key].rows.values())).message_id
+    request = next(iter(pair.client.store.committed.rms.keys[record.channel.key].rows.values())).message_id
     post(pair.client, foreign.respond(offered, 1, request, "theirs"), service=None, identity=OWNER)
     forged = foreign.respond(offered, 2, request, "forged")
     assert name_of(post(pair.client, forged, service=None, identity=STRANGER)) == "fault UnknownSequence"

@@ -41,7 +41,7 @@ class Asked:
     @property
     def request(self) -> str:
         """The MessageID."""
-        return next(iter(self.client.store.rms.keys[self.source.channel.key].rows.values())).message_id
+        return next(iter(self.client.store.committed.rms.keys[self.source.channel.key].rows.values())).message_id
 
     def brought(self, http: HttpMessage, identity: str | None) -> str:
         """Somebody posts this to the endpoint for responses; returns the name of the answer."""
@@ -174,7 +174,7 @@ def test_server_answers_no_request_to_another_on_the_sequence_that_was_offered_t
     client.to(HOSTILE, "hostile", listens=listens).ask("any")
     client.turn()
     other = next(each for each in client.sources() if each is not mine and each.channel.endpoint == HOSTILE)
-    request = next(iter(client.store.rms.keys[mine.channel.key].rows.values())).message_id
+    request = next(iter(client.store.committed.rms.keys[mine.channel.key].rows.values())).message_id
     answer_to(client, foreign.created("urn:hostile", other.create_message_id, accept=HOSTILE), purpose="CreateSequence")
     client.turn()
     posted = {each.url: each.exchange.outgoing for each in pair.wire if each.exchange is not None}

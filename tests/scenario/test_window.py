@@ -272,7 +272,7 @@ def test_no_more_requests_are_sent_than_may_be_unanswered() -> None:
 
 
 def rows(pair: Pair) -> list:  # type: ignore[type-arg]
-    return [row for data in pair.client.store.rms.keys.values() for row in data.rows.values()]
+    return [row for data in pair.client.store.committed.rms.keys.values() for row in data.rows.values()]
 
 
 # --- what is waited for ----------------------------------------------------------------------------------------------

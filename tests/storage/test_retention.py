@@ -188,10 +188,10 @@ def test_a_store_in_memory_forgets_too(now: float) -> None:
     for number in range(5):
         pair.send(["a"], key=f"till {number}", end=True)
         pair.run(now)
-    assert len(store.invoker.buffers) > 0
+    assert len(store.committed.invoker.buffers) > 0
     pair.run(now + 2 * DAY)
     sweep(store, now + 2 * DAY)
-    assert (store.invoker.buffers, store.rmd.records, store.rms.keys) == ({}, {}, {})
+    assert (store.committed.invoker.buffers, store.committed.rmd.records, store.committed.rms.keys) == ({}, {}, {})
 
 
 @pytest.mark.parametrize("wrong", [{"kept": -1.0}, {"claims": 0.0}, {"interval": 0.0}, {"batch": 0}], ids=str)

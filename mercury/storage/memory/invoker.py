@@ -2,140 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import replace
-from itertools import islice
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from mercury.errors import Conflict
 from mercury.statemachine.ranges import RangeSet
-from mercury.statemachine.tables import InvokerState
 from mercury.storage import order
 from mercury.storage.api import Topic
-from mercury.storage.copies import shallow
-from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
-
-if TYPE_CHECKING:
-    from mercury.storage.memory.store import MemoryTransaction
-
-#: Whether whoever asks may have the work on a resource of a service.
-Free = Callable[[str, str | None], bool]
-
-
-class Buffer:
-    """One buffer as committed."""
-
-    def __init__(self, record: InvokerRecord) -> None:
-        self.record = record
-        self.rows: dict[int, InboundMessage] = {}
-        self.numbers = RangeSet()
-        self.markers: list[InboundMessage] = []
-        #: The number of the message that said it is the last one.
-        self.last: int | None = None
-
-    def add(self, message: InboundMessage, position: int) -> None:
-        if message.kind is InboundKind.MESSAGE:
-            self.rows[message.number] = message
-            self.numbers.add(message.number)
-            if message.last:
-                self.last = message.number
-        else:
-            self.markers.append(replace(message, position=position))
-
-    def remove(self, number: int) -> None:
-        if self.rows.pop(number, None) is not None:
-            self.numbers.discard(number)
-
-    def releasable(self) -> bool:
-        """Whether a worker would find something to do: a marker, or a message that may be delivered."""
-        if self.markers:
-            return True
-        if not self.rows or self.record.machine.in_progress:
-            return bool(self.rows)
-        machine = shallow(self.record.machine)
-        machine.buffered = self.numbers
-        if machine.last is None:
-            machine.last = self.last
-        return next(machine.releasable(), None) is not None
-
-
-class CommittedInvoker:
-    """What is committed of invoker buffers."""
-
-    def __init__(self) -> None:
-        self.buffers: dict[str, Buffer] = {}
-        #: Buffers that may have something releasable; a superset, cleaned when it is asked.
-        self.ready: dict[str, None] = {}
-
-    def waits_for(self, record: InvokerRecord) -> bool:
-        """Whether the sequence that this one carries on still has something to deliver."""
-        before = self.buffers.get(record.follows) if record.follows else None
-        return before is not None and (
-            before.record.machine.state is not InvokerState.DONE or bool(before.rows or before.markers)
-        )
-
-    def idle(self, sequence: str) -> bool:
-        """Whether the buffer of a sequence has nothing left to do; so has none at all."""
-        buffer = self.buffers.get(sequence)
-        if buffer is None:
-            return True
-        machine = buffer.record.machine
-        return machine.state is InvokerState.DONE and not (machine.in_progress or buffer.rows or buffer.markers)
-
-    def forget(self, sequences: Container[str], limit: int) -> int:
-        """Remove empty buffers of sequences that are not among these. Returns how many."""
-        empty = (name for name, buffer in self.buffers.items() if not buffer.rows and not buffer.markers)
-        gone = list(islice((name for name in empty if name not in sequences), limit))
-        for name in gone:
-            del self.buffers[name]
-        return len(gone)
-
-    def bring_forward(self, now: float, longest: float) -> int:
-        """Let the messages be tried again whose next attempt is farther ahead than ``longest``. Returns how many."""
-        found = 0
-        for buffer in self.buffers.values():
-            if buffer.record.retry_at is not None and buffer.record.retry_at > now + longest:
-                buffer.record = buffer.record.copy()
-                buffer.record.retry_at = now
-                found += 1
-        return found
-
-    def due(self, now: float, limit: int, free: Free) -> list[str]:
-        found: list[str] = []
-        for sequence in list(self.ready):
-            buffer = self.buffers.get(sequence)
-            if buffer is None or not buffer.releasable():
-                del self.ready[sequence]
-                continue
-            retry_at = buffer.record.retry_at
-            ripe = retry_at is None or retry_at <= now
-            if ripe and not self.waits_for(buffer.record) and free(f"invoker {sequence}", buffer.record.service):
-                found.append(sequence)
-                if len(found) == limit:
-                    break
-        return found
-
-    def next_due(self, free: Free | None) -> float | None:
-        """A buffer that could be worked on at once counts as due for ever."""
-        if not self.ready:
-            return None
-        buffers = (self.buffers[sequence] for sequence in self.ready if sequence in self.buffers)
-        times = (
-            buffer.record.retry_at or 0.0
-            for buffer in buffers
-            if buffer.releasable()
-            and not self.waits_for(buffer.record)
-            and (free is None or free(f"invoker {buffer.record.sequence}", buffer.record.service))
-        )
-        return min(times, default=None)
+from mercury.storage.memory.committed import Committed
+from mercury.storage.memory.invoker_committed import Buffer
+from mercury.storage.memory.locks import HeldLocks
+from mercury.storage.records import InboundMessage, InvokerRecord
 
 
 class MemoryInvoker:
     """`InvokerBufferManager` of one transaction."""
 
-    def __init__(self, transaction: MemoryTransaction) -> None:
-        self._tx = transaction
-        self._committed = transaction.store.invoker
+    def __init__(self, committed: Committed, locks: HeldLocks) -> None:
+        self._mutex = committed.mutex
+        self._locks = locks
+        self._committed = committed.invoker
+        self._next_position = committed.next_position
         self.inserted: list[InvokerRecord] = []
         self.added: list[InboundMessage] = []
         self.marked: list[tuple[InvokerRecord, tuple[int, ...], tuple[int, ...]]] = []
@@ -157,17 +43,17 @@ class MemoryInvoker:
         for record in self.inserted:
             if record.sequence == sequence:
                 return record.copy()
-        with self._tx.store.mutex:
+        with self._mutex:
             buffer = self._committed.buffers.get(sequence)
             return buffer.record.copy() if buffer else None
 
     def markers(self, sequence: str) -> list[InboundMessage]:
-        with self._tx.store.mutex:
+        with self._mutex:
             buffer = self._committed.buffers.get(sequence)
             return list(buffer.markers) if buffer else []
 
     def numbers(self, sequence: str, low: int = 1, high: int | None = None) -> RangeSet:
-        with self._tx.store.mutex:
+        with self._mutex:
             buffer = self._committed.buffers.get(sequence)
             if buffer is None:
                 return RangeSet()
@@ -179,13 +65,13 @@ class MemoryInvoker:
         return found
 
     def messages(self, sequence: str, numbers: Sequence[int]) -> dict[int, InboundMessage]:
-        with self._tx.store.mutex:
+        with self._mutex:
             buffer = self._committed.buffers.get(sequence)
             rows = buffer.rows if buffer else {}
             return {number: rows[number] for number in numbers if number in rows}
 
     def oldest(self) -> float | None:
-        with self._tx.store.mutex:
+        with self._mutex:
             rows = (row for buffer in self._committed.buffers.values() for row in buffer.rows.values())
             return min((row.received_at for row in rows), default=None)
 
@@ -194,8 +80,8 @@ class MemoryInvoker:
         return []
 
     def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
-        self._tx.locks.acquire(order.INVOKER, [record.sequence])
-        with self._tx.store.mutex:
+        self._locks.acquire(order.INVOKER, [record.sequence])
+        with self._mutex:
             buffer = self._committed.buffers.get(record.sequence)
             if buffer is None or buffer.record.version != record.version:
                 raise Conflict(f"the buffer of {record.sequence} was delivered from by somebody else")
@@ -208,7 +94,7 @@ class MemoryInvoker:
         self.deleted.append(sequence)
 
     def all(self) -> list[InvokerRecord]:
-        with self._tx.store.mutex:
+        with self._mutex:
             return [buffer.record.copy() for buffer in self._committed.buffers.values()]
 
     # --- the end of the transaction, under the store's mutex -------------------------------------------------------
@@ -227,7 +113,7 @@ class MemoryInvoker:
         for message in self.added:
             buffer = committed.buffers.get(message.sequence)
             if buffer is not None:
-                buffer.add(message, self._tx.store.next_position())
+                buffer.add(message, self._next_position())
                 touched.append(message.sequence)
         for record, consumed, markers in self.marked:
             buffer = committed.buffers[record.sequence]

@@ -92,6 +92,14 @@ class HeldLocks:
     def holds(self, kind: int, name: str) -> bool:
         return (kind, name) in self._held
 
+    def require(self, kind: int, name: str) -> None:
+        """A row may be changed only while it is locked.
+
+        :raises LockOrderError: it is not.
+        """
+        if not self.holds(kind, name):
+            raise LockOrderError(f"{name} is changed without its lock")
+
     def release(self) -> None:
         for kind, name in self._held:
             self._table.release(kind, name)

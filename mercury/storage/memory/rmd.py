@@ -2,96 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from mercury.errors import Conflict
 from mercury.storage import order
 from mercury.storage.api import Topic
+from mercury.storage.memory.committed import Committed
+from mercury.storage.memory.locks import HeldLocks
 from mercury.storage.records import RmdRecord
-
-if TYPE_CHECKING:
-    from mercury.storage.memory.store import MemoryTransaction
-
-
-class CommittedRmd:
-    """What is committed of destination sequences."""
-
-    def __init__(self) -> None:
-        self.records: dict[str, RmdRecord] = {}
-        self.open = 0
-        self.open_by_owner: Counter[str] = Counter()
-        #: Ended ones that peers have made, and how many of them each owner has.
-        self.ended = 0
-        self.ended_by_owner: Counter[str] = Counter()
-        self.by_create: dict[str, str] = {}
-        #: Only the sequences that have something due at some time.
-        self.times: dict[str, float] = {}
-
-    def install(self, identifier: str, record: RmdRecord | None) -> None:
-        old = self.records.pop(identifier, None)
-        self.times.pop(identifier, None)
-        if old is not None:
-            self._count(old, -1)
-            if old.create_key is not None:
-                self.by_create.pop(old.create_key, None)
-        if record is None:
-            return
-        self.records[identifier] = record
-        if record.create_key is not None:
-            self.by_create[record.create_key] = identifier
-        if record.due is not None:
-            self.times[identifier] = record.due
-        self._count(record, 1)
-
-    def _count(self, record: RmdRecord, by: int) -> None:
-        if not record.machine.tombstone:
-            self.open += by
-            owners = self.open_by_owner
-        elif record.create_message_id is not None:
-            self.ended += by
-            owners = self.ended_by_owner
-        else:
-            return
-        owners[record.owner] += by
-        if not owners[record.owner]:
-            del owners[record.owner]
-
-    def bring_forward(self, now: float, longest: float) -> int:
-        """Make due the sequences whose acknowledgement is farther ahead than ``longest``. Returns how many."""
-        late = [
-            record
-            for record in self.records.values()
-            if record.machine.ack_due is not None and record.machine.ack_due > now + longest and record.due != now
-        ]
-        for record in late:
-            record = record.copy()
-            record.due = now
-            self.install(record.identifier, record)
-        return len(late)
-
-    def due(self, now: float, limit: int) -> list[str]:
-        due = [(at, identifier) for identifier, at in self.times.items() if at <= now]
-        due.sort()
-        return [identifier for _, identifier in due[:limit]]
-
-    def next_due(self) -> float | None:
-        return min(self.times.values(), default=None)
 
 
 class MemoryRmd:
     """`RMDSequenceManager` of one transaction."""
 
-    def __init__(self, transaction: MemoryTransaction) -> None:
-        self._tx = transaction
-        self._committed = transaction.store.rmd
+    def __init__(self, committed: Committed, locks: HeldLocks) -> None:
+        self._mutex = committed.mutex
+        self._locks = locks
+        self._committed = committed.rmd
+        self._buffers = committed.invoker
         self.changed: dict[str, RmdRecord | None] = {}
         self.inserted: list[RmdRecord] = []
 
     def lock(self, identifiers: Iterable[str]) -> dict[str, RmdRecord]:
         wanted = list(identifiers)
-        self._tx.locks.acquire(order.RMD, wanted)
+        self._locks.acquire(order.RMD, wanted)
         records = ((identifier, self.read(identifier)) for identifier in wanted)
         return {identifier: record for identifier, record in records if record is not None}
 
@@ -99,7 +33,7 @@ class MemoryRmd:
         if identifier in self.changed:
             own = self.changed[identifier]
             return own.copy() if own else None
-        with self._tx.store.mutex:
+        with self._mutex:
             record = self._committed.records.get(identifier)
             return record.copy() if record else None
 
@@ -107,30 +41,30 @@ class MemoryRmd:
         for record in self.inserted:
             if record.create_key == create_key:
                 return record.identifier
-        with self._tx.store.mutex:
+        with self._mutex:
             return self._committed.by_create.get(create_key)
 
     def insert(self, record: RmdRecord) -> None:
-        self._tx.locks.adopt(order.RMD, record.identifier)
+        self._locks.adopt(order.RMD, record.identifier)
         self.inserted.append(record)
         self.changed[record.identifier] = record.copy()
 
     def save(self, record: RmdRecord) -> None:
-        self._tx.require(order.RMD, record.identifier)
+        self._locks.require(order.RMD, record.identifier)
         self.changed[record.identifier] = record.copy()
 
     def delete(self, identifier: str) -> None:
-        self._tx.require(order.RMD, identifier)
+        self._locks.require(order.RMD, identifier)
         self.changed[identifier] = None
 
     def open_count(self, owner: str | None = None) -> int:
-        with self._tx.store.mutex:
+        with self._mutex:
             return self._committed.open if owner is None else self._committed.open_by_owner[owner]
 
     def idle(
         self, heard_before: float, limit: int, owner: str | None = None, *, waiting: bool = False
     ) -> list[str]:
-        with self._tx.store.mutex:
+        with self._mutex:
             records = self._committed.records.values()
             idle = sorted(
                 (record.machine.last_heard, record.identifier)
@@ -144,7 +78,7 @@ class MemoryRmd:
         return [identifier for _, identifier in idle[:limit]]
 
     def crowding(self, limit: int, *, unused_before: float, heard_before: float) -> list[tuple[str, int]]:
-        with self._tx.store.mutex:
+        with self._mutex:
             counts = self._committed.open_by_owner
             found = sorted(
                 (record.machine.used, -counts[record.owner], record.owner, record.machine.last_heard, record.identifier)
@@ -159,7 +93,7 @@ class MemoryRmd:
     def ended_count(
         self, owner: str | None = None, since: float | None = None, *, given_up: bool | None = None
     ) -> int:
-        with self._tx.store.mutex:
+        with self._mutex:
             if since is not None or given_up is not None:
                 return sum(
                     (since is None or at >= since) and (given_up is None or record.given_up is given_up)
@@ -168,13 +102,13 @@ class MemoryRmd:
             return self._committed.ended if owner is None else self._committed.ended_by_owner[owner]
 
     def most_ended(self) -> tuple[str, int]:
-        with self._tx.store.mutex:
+        with self._mutex:
             counts = self._committed.ended_by_owner
             return min(counts.items(), key=lambda each: (-each[1], each[0]), default=("", 0))
 
     def ended(self, before: float, limit: int, owner: str | None = None, *, given_up: bool = False) -> list[str]:
-        with self._tx.store.mutex:
-            idle, counts = self._tx.store.invoker.idle, self._committed.ended_by_owner
+        with self._mutex:
+            idle, counts = self._buffers.idle, self._committed.ended_by_owner
             old = sorted(
                 (-counts[record.owner], record.owner, at, record.identifier)
                 for at, record in self._ended(owner)
@@ -190,8 +124,8 @@ class MemoryRmd:
 
     def waiting_bytes(self, owner: str) -> tuple[int, int]:
         own = every = 0
-        with self._tx.store.mutex:
-            buffers = self._tx.store.invoker.buffers
+        with self._mutex:
+            buffers = self._buffers.buffers
             for identifier, record in self._committed.records.items():
                 buffer = buffers.get(identifier)
                 # Of most nothing waits, and this looks at all of them.
@@ -202,11 +136,11 @@ class MemoryRmd:
         return own, every
 
     def _has_waiting(self, record: RmdRecord) -> bool:
-        buffer = self._tx.store.invoker.buffers.get(record.identifier)
+        buffer = self._buffers.buffers.get(record.identifier)
         return buffer is not None and record.received_bytes > buffer.record.consumed_bytes
 
     def all(self) -> list[RmdRecord]:
-        with self._tx.store.mutex:
+        with self._mutex:
             return [record.copy() for record in self._committed.records.values()]
 
     # --- the end of the transaction, under the store's mutex -------------------------------------------------------

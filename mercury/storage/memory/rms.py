@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from mercury.errors import Conflict
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
 from mercury.storage import order
 from mercury.storage.api import Topic
+from mercury.storage.memory.committed import Committed
+from mercury.storage.memory.locks import HeldLocks
 from mercury.storage.memory.rms_committed import NumberedRows
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
-
-if TYPE_CHECKING:
-    from mercury.storage.memory.store import MemoryTransaction
 
 
 class MemoryRms:
     """`RMSSequenceManager` of one transaction."""
 
-    def __init__(self, transaction: MemoryTransaction) -> None:
-        self._tx = transaction
-        self._committed = transaction.store.rms
+    def __init__(self, committed: Committed, locks: HeldLocks) -> None:
+        self._mutex = committed.mutex
+        self._locks = locks
+        self._committed = committed.rms
+        self._next_position = committed.next_position
         self.appended: list[OutboundMessage] = []
         self._locked: set[SequenceKey] = set()
         self.changed_records: dict[SequenceKey, list[RmsRecord]] = {}
@@ -36,7 +36,7 @@ class MemoryRms:
 
     def lock(self, keys: Iterable[SequenceKey]) -> None:
         names = {str(key): key for key in keys}
-        self._tx.locks.acquire(order.RMS, names)
+        self._locks.acquire(order.RMS, names)
         self._locked.update(names.values())
 
     def records(self, key: SequenceKey) -> list[RmsRecord]:
@@ -46,7 +46,7 @@ class MemoryRms:
         return self.peek(key)
 
     def peek(self, key: SequenceKey) -> list[RmsRecord]:
-        with self._tx.store.mutex:
+        with self._mutex:
             data = self._committed.keys.get(key)
             return [record.copy() for record in data.records] if data else []
 
@@ -60,18 +60,18 @@ class MemoryRms:
         """Reading one by one costs nothing here."""
 
     def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:
-        with self._tx.store.mutex:
+        with self._mutex:
             if identifier is not None:
                 return self._committed.by_identifier.get(identifier)
             return self._committed.by_create.get(create_message_id or "")
 
     def key_of_request(self, message_id: str) -> SequenceKey | None:
-        with self._tx.store.mutex:
+        with self._mutex:
             found = self._committed.by_message_id.get(message_id)
             return found[0] if found else None
 
     def insert(self, record: RmsRecord) -> None:
-        self._tx.locks.adopt(order.RMS, str(record.channel.key))
+        self._locks.adopt(order.RMS, str(record.channel.key))
         self._own_records(record.channel.key).append(record.copy())
 
     def save(self, record: RmsRecord) -> None:
@@ -88,7 +88,7 @@ class MemoryRms:
         self._require(key)
         own = self.changed_rows.get(key, {})
         found = []
-        with self._tx.store.mutex:
+        with self._mutex:
             data = self._committed.keys.get(key)
             positions = list(data.waiting[: limit + len(own)]) if data else []
             committed = {position: data.rows[position] for position in positions} if data else {}
@@ -100,7 +100,7 @@ class MemoryRms:
 
     def abandoned(self, key: SequenceKey) -> bool:
         self._require(key)
-        with self._tx.store.mutex:
+        with self._mutex:
             data = self._committed.keys.get(key)
             return bool(data and data.abandoned - self.changed_rows.get(key, {}).keys())
 
@@ -111,7 +111,7 @@ class MemoryRms:
         key = record.channel.key
         self._require(key)
         own = self.changed_rows.get(key, {})
-        with self._tx.store.mutex:
+        with self._mutex:
             numbered = self._numbered(record)
             numbers = numbered.unsettled[: limit + len(own)] if numbered else []
             data = self._committed.keys.get(key)
@@ -167,12 +167,12 @@ class MemoryRms:
             self._keep(row.channel.key, [row])
 
     def row(self, message_id: str) -> OutboundMessage | None:
-        with self._tx.store.mutex:
+        with self._mutex:
             return self._committed_row(self._committed.by_message_id.get(message_id))
 
     def responses_to(self, requests: Collection[str], most_bytes: int) -> list[OutboundMessage]:
         found: list[OutboundMessage] = []
-        with self._tx.store.mutex:
+        with self._mutex:
             for request in requests:
                 for position, key in self._committed.responses.get(request, {}).items():
                     row = self._committed.keys[key].rows[position]
@@ -209,30 +209,30 @@ class MemoryRms:
             self._remove_row(row)
 
     def backlog(self, key: SequenceKey) -> int:
-        with self._tx.store.mutex:
+        with self._mutex:
             data = self._committed.keys.get(key)
             return len(data.rows) if data else 0
 
     def oldest_unacknowledged(self) -> float | None:
-        with self._tx.store.mutex:
+        with self._mutex:
             rows = (row for data in self._committed.keys.values() for row in data.rows.values())
             waiting = (row for row in rows if row.kind is OutboundKind.MESSAGE and not (row.acknowledged or row.kept))
             return min((row.created_at for row in waiting), default=None)
 
     def all(self) -> list[RmsRecord]:
-        with self._tx.store.mutex:
+        with self._mutex:
             return [record.copy() for data in self._committed.keys.values() for record in data.records]
 
     # --- within ----------------------------------------------------------------------------------------------------
 
     def _require(self, key: SequenceKey) -> None:
         if key not in self._locked:
-            self._tx.require(order.RMS, str(key))
+            self._locks.require(order.RMS, str(key))
 
     def _own_records(self, key: SequenceKey) -> list[RmsRecord]:
         self._require(key)
         if key not in self.changed_records:
-            with self._tx.store.mutex:
+            with self._mutex:
                 data = self._committed.keys.get(key)
                 # A record that is committed is replaced, never changed: it needs no copy until somebody reads it.
                 self.changed_records[key] = list(data.records) if data else []
@@ -275,7 +275,7 @@ class MemoryRms:
         self._require(key)
         own = self.changed_rows.get(key, {})
         found: list[OutboundMessage] = []
-        with self._tx.store.mutex:
+        with self._mutex:
             numbered = self._numbered(record)
             if numbered is not None:
                 rows = self._committed.keys[key].rows
@@ -335,7 +335,7 @@ class MemoryRms:
                 committed.install_row(key, position, row)
             touched[key] = None
         for message in self.appended:
-            message.position = self._tx.store.next_position()
+            message.position = self._next_position()
             committed.install_row(message.channel.key, message.position, message)
             touched[message.channel.key] = None
         for key, records in self.changed_records.items():

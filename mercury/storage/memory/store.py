@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from mercury.errors import CapabilityError, Conflict, StorageError
-from mercury.storage.api import Capabilities, Ending, LockOrderError, Outcome, Told, Topic
+from mercury.storage.api import Capabilities, Ending, Outcome, Told, Topic
 from mercury.storage.claims import Claim, Seeker
-from mercury.storage.memory.invoker import CommittedInvoker, MemoryInvoker
+from mercury.storage.memory.committed import Committed
+from mercury.storage.memory.dead_letters import MemoryDeadLetters
+from mercury.storage.memory.invoker import MemoryInvoker
 from mercury.storage.memory.locks import HeldLocks, LockTable
-from mercury.storage.memory.rmd import CommittedRmd, MemoryRmd
+from mercury.storage.memory.rmd import MemoryRmd
 from mercury.storage.memory.rms import MemoryRms
-from mercury.storage.memory.rms_committed import CommittedRms
-from mercury.storage.records import DeadLetter, LetterCount, LetterFilter, SequenceKey
+from mercury.storage.records import SequenceKey
 from mercury.storage.upkeep import Pauses
 
 if TYPE_CHECKING:
@@ -27,57 +26,6 @@ if TYPE_CHECKING:
 
 
 _OPEN, _ROLLED_BACK, _COMMITTED = Outcome(), Outcome(ending=Ending.ROLLED_BACK), Outcome(ending=Ending.COMMITTED)
-
-
-class MemoryDeadLetters:
-    """`DeadLetterManager` of one transaction."""
-
-    def __init__(self, transaction: MemoryTransaction) -> None:
-        self._tx = transaction
-        self.added: list[DeadLetter] = []
-        self.deleted: list[str] = []
-
-    def add(self, letters: Sequence[DeadLetter]) -> None:
-        self.added.extend(letters)
-
-    def all(self) -> list[DeadLetter]:
-        with self._tx.store.mutex:
-            return list(self._tx.store.dead_letters.values())
-
-    def find(self, which: LetterFilter, limit: int | None = None) -> list[DeadLetter]:
-        return [letter for letter in self.all() if which.takes(letter)][:limit]
-
-    def count(self, which: LetterFilter) -> list[LetterCount]:
-        alike = Counter(
-            (letter.direction, letter.endpoint, letter.key, letter.reason, letter.certainty)
-            for letter in self.find(which)
-        )
-        found = [
-            LetterCount(
-                count=count, direction=direction, endpoint=endpoint, key=key, reason=reason, certainty=certainty
-            )
-            for (direction, endpoint, key, reason, certainty), count in alike.items()
-        ]
-        return sorted(found, key=LetterCount.order)
-
-    def delete(self, identifier: str) -> DeadLetter | None:
-        if identifier in self.deleted:
-            return None
-        with self._tx.store.mutex:
-            letter = self._tx.store.dead_letters.get(identifier)
-        if letter is not None:
-            self.deleted.append(identifier)
-        return letter
-
-    def check(self) -> None:
-        for identifier in self.deleted:
-            if identifier not in self._tx.store.dead_letters:
-                raise Conflict(f"somebody else has taken dead letter {identifier}")
-
-    def install(self) -> None:
-        self._tx.store.dead_letters.update({letter.id: letter for letter in self.added})
-        for identifier in self.deleted:
-            self._tx.store.dead_letters.pop(identifier, None)
 
 
 class MemoryTransaction:
@@ -117,31 +65,26 @@ class MemoryTransaction:
     @property
     def rmd(self) -> MemoryRmd:
         if self._rmd is None:
-            self._rmd = MemoryRmd(self)
+            self._rmd = MemoryRmd(self.store.committed, self.locks)
         return self._rmd
 
     @property
     def invoker(self) -> MemoryInvoker:
         if self._invoker is None:
-            self._invoker = MemoryInvoker(self)
+            self._invoker = MemoryInvoker(self.store.committed, self.locks)
         return self._invoker
 
     @property
     def rms(self) -> MemoryRms:
         if self._rms is None:
-            self._rms = MemoryRms(self)
+            self._rms = MemoryRms(self.store.committed, self.locks)
         return self._rms
 
     @property
     def dead_letters(self) -> MemoryDeadLetters:
         if self._dead_letters is None:
-            self._dead_letters = MemoryDeadLetters(self)
+            self._dead_letters = MemoryDeadLetters(self.store.committed)
         return self._dead_letters
-
-    def require(self, kind: int, name: str) -> None:
-        """A row may be changed only while it is locked."""
-        if not self.locks.holds(kind, name):
-            raise LockOrderError(f"{name} is changed without its lock")
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -175,7 +118,7 @@ class MemoryTransaction:
 
     def _commit(self) -> frozenset[Topic]:
         topics: set[Topic] = set()
-        with self.store.mutex:
+        with self.store.committed.mutex:
             for claim in self._claims:
                 self.store.check_claim(claim)
             managers = [used for used in (self._rmd, self._invoker, self._rms) if used is not None]
@@ -210,17 +153,11 @@ class MemoryStore:
     capabilities = Capabilities()
 
     def __init__(self, *, lock_timeout: float = 10.0) -> None:
-        #: Guards everything that is committed.
-        self.mutex = threading.RLock()
+        self.committed = Committed()
         self.lock_table = LockTable(lock_timeout)
-        self.rmd = CommittedRmd()
-        self.invoker = CommittedInvoker()
-        self.rms = CommittedRms()
-        self.dead_letters: dict[str, DeadLetter] = {}
         self._claims: dict[str, _HeldClaim] = {}
         self._epoch = 0
         self._listeners: list[Callable[[frozenset[Topic]], None]] = []
-        self._position = 0
         self._closed = False
 
     def transaction(self) -> MemoryTransaction:
@@ -236,38 +173,33 @@ class MemoryStore:
         for listener in self._listeners:
             listener(topics)
 
-    def next_position(self) -> int:
-        """The next place in the order of insertion. Call it under the mutex."""
-        self._position += 1
-        return self._position
-
     # --- work ------------------------------------------------------------------------------------------------------
 
     def due_rmd(self, now: float, limit: int) -> list[str]:
-        with self.mutex:
-            return self.rmd.due(now, limit)
+        with self.committed.mutex:
+            return self.committed.rmd.due(now, limit)
 
     def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
-        with self.mutex:
-            return self.invoker.due(now, limit, partial(self._free, seeker, now))
+        with self.committed.mutex:
+            return self.committed.invoker.due(now, limit, partial(self._free, seeker, now))
 
     def stuck_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:  # noqa: ARG002
         return []  # memory gives back what it was given
 
     def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
-        with self.mutex:
-            return self.rms.due(now, limit, partial(self._free, seeker, now))
+        with self.committed.mutex:
+            return self.committed.rms.due(now, limit, partial(self._free, seeker, now))
 
     def next_due(self, topic: Topic, seeker: Seeker | None = None) -> float | None:
         free = partial(self._free, seeker, None) if seeker is not None else None
-        with self.mutex:
+        with self.committed.mutex:
             match topic:
                 case Topic.RMD:
-                    return self.rmd.next_due()
+                    return self.committed.rmd.next_due()
                 case Topic.INVOKER:
-                    return self.invoker.next_due(free)
+                    return self.committed.invoker.next_due(free)
                 case Topic.RMS:
-                    return self.rms.next_due(free)
+                    return self.committed.rms.next_due(free)
 
     # --- claims ----------------------------------------------------------------------------------------------------
 
@@ -280,7 +212,7 @@ class MemoryStore:
         return mine and seeker.hosts(service)
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
-        with self.mutex:
+        with self.committed.mutex:
             held = self._claims.get(resource)
             if held is not None and held.claim.owner == owner:
                 held.until = now + lease
@@ -293,7 +225,7 @@ class MemoryStore:
             return claim
 
     def release(self, claim: Claim) -> None:
-        with self.mutex:
+        with self.committed.mutex:
             held = self._claims.get(claim.resource)
             if held is not None and held.claim == claim:
                 del self._claims[claim.resource]
@@ -304,16 +236,17 @@ class MemoryStore:
             raise Conflict(f"the claim on {claim.resource} is lost")
 
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:  # noqa: ARG002  keeps none
-        with self.mutex:
+        with self.committed.mutex:
             idle = [name for name, held in self._claims.items() if held.until < idle_before][:limit]
             for name in idle:
                 del self._claims[name]
-            return max(len(idle), self.invoker.forget(self.rmd.records, limit))
+            return max(len(idle), self.committed.invoker.forget(self.committed.rmd.records, limit))
 
     def bring_forward(self, now: float, longest: Pauses) -> int:
-        with self.mutex:
-            found = self.rms.bring_forward(now) + self.rmd.bring_forward(now, longest.acknowledgement)
-            found += self.invoker.bring_forward(now, longest.redelivery)
+        kept = self.committed
+        with kept.mutex:
+            found = kept.rms.bring_forward(now) + kept.rmd.bring_forward(now, longest.acknowledgement)
+            found += kept.invoker.bring_forward(now, longest.redelivery)
             for held in self._claims.values():
                 if held.until > now + 2 * longest.lease:
                     held.until = now + longest.lease
@@ -333,13 +266,9 @@ class MemoryStore:
 
     def crashed(self) -> MemoryStore:
         """A store with what is committed now and nothing else: what a durable store would show after a crash."""
-        with self.mutex:
+        with self.committed.mutex:
             survivor = MemoryStore(lock_timeout=self.lock_table.timeout)
-            survivor.rmd = self.rmd
-            survivor.invoker = self.invoker
-            survivor.rms = self.rms
-            survivor.dead_letters = self.dead_letters
-            survivor._position = self._position
+            survivor.committed = self.committed
             survivor._epoch = self._epoch
             self._closed = True
         return survivor

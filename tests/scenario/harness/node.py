@@ -290,7 +290,7 @@ class Node:
 
     def sources(self) -> list[RmsRecord]:
         return sorted(
-            (record for data in self.store.rms.keys.values() for record in data.records),
+            (record for data in self.store.committed.rms.keys.values() for record in data.records),
             key=lambda record: record.created_at,
         )
 
@@ -300,7 +300,7 @@ class Node:
         return record
 
     def destinations(self) -> list[RmdRecord]:
-        return list(self.store.rmd.records.values())
+        return list(self.store.committed.rmd.records.values())
 
     def destination(self) -> RmdRecord:
         """The destination sequence at the service, when there is one only."""
@@ -308,16 +308,16 @@ class Node:
         return record
 
     def letters(self) -> list[DeadLetter]:
-        return list(self.store.dead_letters.values())
+        return list(self.store.committed.dead_letters.values())
 
     def buried(self) -> list[tuple[str, str]]:
         """The dead letters as (text, certainty)."""
         return [(text_of(letter.payload), letter.certainty.value) for letter in self.letters()]
 
     def rows(self) -> int:
-        return sum(len(data.rows) for data in self.store.rms.keys.values())
+        return sum(len(data.rows) for data in self.store.committed.rms.keys.values())
 
     def empty(self) -> bool:
         """Whether nothing is remembered."""
         store = self.store
-        return not (store.rms.keys or store.rmd.records or store.invoker.buffers)
+        return not (store.committed.rms.keys or store.committed.rmd.records or store.committed.invoker.buffers)

@@ -77,7 +77,9 @@ def fill(store: MemoryStore) -> None:
 
 def containers(store: MemoryStore) -> dict[str, int]:
     """How much is in everything that the store keeps committed data or locks in."""
-    parts = {"rmd": store.rmd, "invoker": store.invoker, "rms": store.rms, "locks": store.lock_table, "store": store}
+    kept = store.committed
+    parts = {"rmd": kept.rmd, "invoker": kept.invoker, "rms": kept.rms, "committed": kept}
+    parts |= {"locks": store.lock_table, "store": store}
     return {
         f"{name}.{attribute}": len(value)
         for name, part in parts.items()

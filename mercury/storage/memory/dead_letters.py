@@ -1,0 +1,62 @@
+"""Dead letters in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from mercury.errors import Conflict
+from mercury.storage.memory.committed import Committed
+from mercury.storage.records import DeadLetter, LetterCount, LetterFilter
+
+
+class MemoryDeadLetters:
+    """`DeadLetterManager` of one transaction."""
+
+    def __init__(self, committed: Committed) -> None:
+        self._mutex = committed.mutex
+        self._committed = committed.dead_letters
+        self.added: list[DeadLetter] = []
+        self.deleted: list[str] = []
+
+    def add(self, letters: Sequence[DeadLetter]) -> None:
+        self.added.extend(letters)
+
+    def all(self) -> list[DeadLetter]:
+        with self._mutex:
+            return list(self._committed.values())
+
+    def find(self, which: LetterFilter, limit: int | None = None) -> list[DeadLetter]:
+        return [letter for letter in self.all() if which.takes(letter)][:limit]
+
+    def count(self, which: LetterFilter) -> list[LetterCount]:
+        alike = Counter(
+            (letter.direction, letter.endpoint, letter.key, letter.reason, letter.certainty)
+            for letter in self.find(which)
+        )
+        found = [
+            LetterCount(
+                count=count, direction=direction, endpoint=endpoint, key=key, reason=reason, certainty=certainty
+            )
+            for (direction, endpoint, key, reason, certainty), count in alike.items()
+        ]
+        return sorted(found, key=LetterCount.order)
+
+    def delete(self, identifier: str) -> DeadLetter | None:
+        if identifier in self.deleted:
+            return None
+        with self._mutex:
+            letter = self._committed.get(identifier)
+        if letter is not None:
+            self.deleted.append(identifier)
+        return letter
+
+    def check(self) -> None:
+        for identifier in self.deleted:
+            if identifier not in self._committed:
+                raise Conflict(f"somebody else has taken dead letter {identifier}")
+
+    def install(self) -> None:
+        self._committed.update({letter.id: letter for letter in self.added})
+        for identifier in self.deleted:
+            self._committed.pop(identifier, None)

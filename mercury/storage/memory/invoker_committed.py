@@ -1,0 +1,123 @@
+"""What is committed of invoker buffers in memory, with the ways to find what is due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import replace
+from itertools import islice
+
+from mercury.statemachine.ranges import RangeSet
+from mercury.statemachine.tables import InvokerState
+from mercury.storage.copies import shallow
+from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
+
+#: Whether whoever asks may have the work on a resource of a service.
+Free = Callable[[str, str | None], bool]
+
+
+class Buffer:
+    """One buffer as committed."""
+
+    def __init__(self, record: InvokerRecord) -> None:
+        self.record = record
+        self.rows: dict[int, InboundMessage] = {}
+        self.numbers = RangeSet()
+        self.markers: list[InboundMessage] = []
+        #: The number of the message that said it is the last one.
+        self.last: int | None = None
+
+    def add(self, message: InboundMessage, position: int) -> None:
+        if message.kind is InboundKind.MESSAGE:
+            self.rows[message.number] = message
+            self.numbers.add(message.number)
+            if message.last:
+                self.last = message.number
+        else:
+            self.markers.append(replace(message, position=position))
+
+    def remove(self, number: int) -> None:
+        if self.rows.pop(number, None) is not None:
+            self.numbers.discard(number)
+
+    def releasable(self) -> bool:
+        """Whether a worker would find something to do: a marker, or a message that may be delivered."""
+        if self.markers:
+            return True
+        if not self.rows or self.record.machine.in_progress:
+            return bool(self.rows)
+        machine = shallow(self.record.machine)
+        machine.buffered = self.numbers
+        if machine.last is None:
+            machine.last = self.last
+        return next(machine.releasable(), None) is not None
+
+
+class CommittedInvoker:
+    """What is committed of invoker buffers."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[str, Buffer] = {}
+        #: Buffers that may have something releasable; a superset, cleaned when it is asked.
+        self.ready: dict[str, None] = {}
+
+    def waits_for(self, record: InvokerRecord) -> bool:
+        """Whether the sequence that this one carries on still has something to deliver."""
+        before = self.buffers.get(record.follows) if record.follows else None
+        return before is not None and (
+            before.record.machine.state is not InvokerState.DONE or bool(before.rows or before.markers)
+        )
+
+    def idle(self, sequence: str) -> bool:
+        """Whether the buffer of a sequence has nothing left to do; so has none at all."""
+        buffer = self.buffers.get(sequence)
+        if buffer is None:
+            return True
+        machine = buffer.record.machine
+        return machine.state is InvokerState.DONE and not (machine.in_progress or buffer.rows or buffer.markers)
+
+    def forget(self, sequences: Container[str], limit: int) -> int:
+        """Remove empty buffers of sequences that are not among these. Returns how many."""
+        empty = (name for name, buffer in self.buffers.items() if not buffer.rows and not buffer.markers)
+        gone = list(islice((name for name in empty if name not in sequences), limit))
+        for name in gone:
+            del self.buffers[name]
+        return len(gone)
+
+    def bring_forward(self, now: float, longest: float) -> int:
+        """Let the messages be tried again whose next attempt is farther ahead than ``longest``. Returns how many."""
+        found = 0
+        for buffer in self.buffers.values():
+            if buffer.record.retry_at is not None and buffer.record.retry_at > now + longest:
+                buffer.record = buffer.record.copy()
+                buffer.record.retry_at = now
+                found += 1
+        return found
+
+    def due(self, now: float, limit: int, free: Free) -> list[str]:
+        found: list[str] = []
+        for sequence in list(self.ready):
+            buffer = self.buffers.get(sequence)
+            if buffer is None or not buffer.releasable():
+                del self.ready[sequence]
+                continue
+            retry_at = buffer.record.retry_at
+            ripe = retry_at is None or retry_at <= now
+            if ripe and not self.waits_for(buffer.record) and free(f"invoker {sequence}", buffer.record.service):
+                found.append(sequence)
+                if len(found) == limit:
+                    break
+        return found
+
+    def next_due(self, free: Free | None) -> float | None:
+        """A buffer that could be worked on at once counts as due for ever."""
+        if not self.ready:
+            return None
+        buffers = (self.buffers[sequence] for sequence in self.ready if sequence in self.buffers)
+        times = (
+            buffer.record.retry_at or 0.0
+            for buffer in buffers
+            if buffer.releasable()
+            and not self.waits_for(buffer.record)
+            and (free is None or free(f"invoker {buffer.record.sequence}", buffer.record.service))
+        )
+        return min(times, default=None)

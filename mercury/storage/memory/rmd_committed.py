@@ -1,0 +1,72 @@
+"""What is committed of destination sequences in memory, with the ways to find it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from mercury.storage.records import RmdRecord
+
+
+class CommittedRmd:
+    """What is committed of destination sequences."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, RmdRecord] = {}
+        self.open = 0
+        self.open_by_owner: Counter[str] = Counter()
+        #: Ended ones that peers have made, and how many of them each owner has.
+        self.ended = 0
+        self.ended_by_owner: Counter[str] = Counter()
+        self.by_create: dict[str, str] = {}
+        #: Only the sequences that have something due at some time.
+        self.times: dict[str, float] = {}
+
+    def install(self, identifier: str, record: RmdRecord | None) -> None:
+        old = self.records.pop(identifier, None)
+        self.times.pop(identifier, None)
+        if old is not None:
+            self._count(old, -1)
+            if old.create_key is not None:
+                self.by_create.pop(old.create_key, None)
+        if record is None:
+            return
+        self.records[identifier] = record
+        if record.create_key is not None:
+            self.by_create[record.create_key] = identifier
+        if record.due is not None:
+            self.times[identifier] = record.due
+        self._count(record, 1)
+
+    def _count(self, record: RmdRecord, by: int) -> None:
+        if not record.machine.tombstone:
+            self.open += by
+            owners = self.open_by_owner
+        elif record.create_message_id is not None:
+            self.ended += by
+            owners = self.ended_by_owner
+        else:
+            return
+        owners[record.owner] += by
+        if not owners[record.owner]:
+            del owners[record.owner]
+
+    def bring_forward(self, now: float, longest: float) -> int:
+        """Make due the sequences whose acknowledgement is farther ahead than ``longest``. Returns how many."""
+        late = [
+            record
+            for record in self.records.values()
+            if record.machine.ack_due is not None and record.machine.ack_due > now + longest and record.due != now
+        ]
+        for record in late:
+            record = record.copy()
+            record.due = now
+            self.install(record.identifier, record)
+        return len(late)
+
+    def due(self, now: float, limit: int) -> list[str]:
+        due = [(at, identifier) for identifier, at in self.times.items() if at <= now]
+        due.sort()
+        return [identifier for _, identifier in due[:limit]]
+
+    def next_due(self) -> float | None:
+        return min(self.times.values(), default=None)
