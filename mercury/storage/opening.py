@@ -150,8 +150,9 @@ def name_resources(
     :raises StorageError: the log can not be opened.
     """
     from mercury.storage.sql.store import SqlStore
-    from mercury.storage.xa.coordinator import Coordinator, Pace
+    from mercury.storage.xa.coordinator import Coordinator
     from mercury.storage.xa.names import checked_resource
+    from mercury.storage.xa.pace import Pace
     from mercury.storage.xa.resources import Resource
 
     if not isinstance(store, SqlStore):
@@ -174,10 +175,10 @@ def name_resources(
     if decisions is not None and decisions.id == store.id:
         decisions.close()
         raise ConfigurationError("log: this is the store itself, which keeps the decisions when log is left out")
-    store.coordinator = Coordinator(
+    store.coordinator = coordinator = Coordinator(
         store, found, lambda: uuid.uuid4().hex[:16], log=decisions, pace=Pace(interval=interval, lease=lease)
     )
-    return store.coordinator
+    return coordinator
 
 
 def _engine(name: str, where: str | Engine) -> Engine:

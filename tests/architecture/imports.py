@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -217,3 +217,53 @@ def shadowing_packages(root: Path, folder: str) -> list[str]:
         for path in sorted((root / folder).rglob("__init__.py"))
         if path.parent.name in BARE and not (path.parent.parent / "__init__.py").exists()
     ]
+
+
+# --- circles of files ------------------------------------------------------------------------------------------------
+
+
+def circles(root: Path, folder: str = "mercury") -> list[str]:
+    """One way around for each group of files that import each other, directly or through others.
+
+    Imports in functions and for type hints count too. A package is its ``__init__``.
+    """
+    files = {module_name(root, file): file for file in python_files(root, folder)}
+    known = {module: _imported(root, file, files.keys()) - {module} for module, file in files.items()}
+    found, told = [], set[str]()
+    for module in sorted(known):
+        around = _way(module, module, known)
+        if around and module not in told:
+            found.append(" -> ".join([module, *around]))
+            told |= {each for each in known if _way(module, each, known) and _way(each, module, known)}
+    return found
+
+
+def _imported(root: Path, file: Path, files: Set[str]) -> set[str]:
+    """The files of these that a file imports: of ``from a import b`` the module ``a.b`` where there is one."""
+    found = set()
+    package = _package(root, file)
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file))):
+        for module in _modules(node, package):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+            parts = {f"{module}.{name}" for name in names} & files
+            found |= parts if names and len(parts) == len(names) else parts | {module}
+    return found & files
+
+
+def _way(start: str, end: str, known: Mapping[str, set[str]]) -> list[str]:
+    """The files after ``start`` on a shortest way of imports to ``end``; empty = there is none."""
+    before: dict[str, str] = {}
+    edge = [start]
+    while edge and end not in before:
+        following = []
+        for module in edge:
+            for each in sorted(known[module] - before.keys()):
+                before[each] = module
+                following.append(each)
+        edge = following
+    if end not in before:
+        return []
+    way = [end]
+    while before[way[-1]] != start:
+        way.append(before[way[-1]])
+    return way[::-1]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .imports import ALLOWED, BARE, bare_imports, breaches, python_files, shadowing_packages
+from .imports import ALLOWED, BARE, bare_imports, breaches, circles, python_files, shadowing_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,6 +25,10 @@ def plant(root: Path, path: str, text: str) -> None:
 
 def test_every_import_follows_the_direction_of_the_house() -> None:
     assert breaches(ROOT) == []
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    assert circles(ROOT) == []
 
 
 def test_there_is_something_to_check() -> None:
@@ -151,6 +155,42 @@ def test_a_breach_is_found_with_its_file_and_line(tmp_path: Path, path: str, tex
 def test_what_is_allowed_is_not_found(tmp_path: Path, path: str, text: str) -> None:
     plant(tmp_path, path, text)
     assert breaches(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "import mercury.storage.a\n",
+        "from mercury.storage.a import X\n",
+        "from mercury.storage import a\n",
+        "from . import a\n",
+        "from .a import X\n",
+        "def late():\n    from mercury.storage.a import X\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from mercury.storage.a import X\n",
+        "import importlib\na = importlib.import_module('mercury.storage.a')\n",
+    ],
+)
+def test_a_circle_of_files_is_found_and_printed(tmp_path: Path, back: str) -> None:
+    plant(tmp_path, "mercury/storage/a.py", "from mercury.storage.sql.b import X\n")
+    plant(tmp_path, "mercury/storage/sql/b.py", "from mercury.storage.c import X\n")
+    plant(tmp_path, "mercury/storage/c.py", back)
+    plant(tmp_path, "mercury/storage/d.py", "from mercury.storage.a import X\n")
+    assert circles(tmp_path) == ["mercury.storage.a -> mercury.storage.sql.b -> mercury.storage.c -> mercury.storage.a"]
+
+
+def test_every_circle_of_files_is_found_once(tmp_path: Path) -> None:
+    for one, other in (("a", "b"), ("b", "c"), ("c", "a"), ("b", "a"), ("d", "e"), ("e", "d"), ("d", "a")):
+        file = tmp_path / f"mercury/{one}.py"
+        before = file.read_text() if file.exists() else ""
+        plant(tmp_path, f"mercury/{one}.py", before + f"import mercury.{other}\n")
+    assert circles(tmp_path) == ["mercury.a -> mercury.b -> mercury.a", "mercury.d -> mercury.e -> mercury.d"]
+
+
+def test_a_package_that_imports_its_files_is_no_circle(tmp_path: Path) -> None:
+    plant(tmp_path, "mercury/storage/__init__.py", "from mercury.storage.a import X\n")
+    plant(tmp_path, "mercury/storage/a.py", "from mercury.storage import b\n")
+    plant(tmp_path, "mercury/storage/b.py", "import mercury.errors\n")
+    assert circles(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", BARE)

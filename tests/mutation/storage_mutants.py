@@ -74,7 +74,7 @@ STORAGE = (
     ),
     Mutant(
         "order after a broken commit",
-        (Change("mercury/storage/sql/rms_rows.py", "            coordinator.settle()\n", "            pass\n"),),
+        (Change("mercury/storage/sql/rms_rows.py", "        self._tx.store.settle()\n", ""),),
         test="tests/xa/test_order.py::test_nothing_is_sent_before_what_this_process_has_left_prepared",
     ),
     Mutant(

@@ -13,7 +13,8 @@ from sqlalchemy.pool import NullPool
 from mercury.storage.api import Transaction
 from mercury.storage.opening import open_sql_store
 from mercury.storage.postgres.databases import END_SESSIONS
-from mercury.storage.xa.coordinator import Coordinator, Pace
+from mercury.storage.xa.coordinator import Coordinator
+from mercury.storage.xa.pace import Pace
 from mercury.storage.xa.resources import Resource
 from tests.conformance.builders import row
 

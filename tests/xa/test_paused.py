@@ -6,7 +6,8 @@ import pytest
 
 from mercury.errors import TransientStorageError
 from mercury.storage.api import Ending
-from mercury.storage.xa.coordinator import Coordinator, Pace
+from mercury.storage.xa.coordinator import Coordinator
+from mercury.storage.xa.pace import Pace
 
 from .pausing import paused
 from .places import Places

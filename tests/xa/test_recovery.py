@@ -10,7 +10,8 @@ from sqlalchemy import text
 
 from mercury.errors import OutcomeUnknown, TransientStorageError
 from mercury.storage.api import Ending
-from mercury.storage.xa.coordinator import Coordinator, Pace
+from mercury.storage.xa.coordinator import Coordinator
+from mercury.storage.xa.pace import Pace
 
 from .pausing import paused
 from .places import Places, work

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -30,9 +30,7 @@ from sqlalchemy import (
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage.sql.schema import RMS_BODY, RMS_KEPT, RMS_MESSAGE
-
-if TYPE_CHECKING:
-    from mercury.storage.sql.transaction import SqlTransaction
+from mercury.storage.sql.statements import Statements
 
 ROW, BODY, KEPT = RMS_MESSAGE, RMS_BODY, RMS_KEPT
 #: What is remembered of a row until retention ends, if the application gave it a correlation.
@@ -54,7 +52,7 @@ class Arrived:
     Many acknowledgements of one sequence come together, each with a little more than the one before.
     """
 
-    def __init__(self, transaction: SqlTransaction) -> None:
+    def __init__(self, transaction: Statements) -> None:
         self._tx = transaction
         self._acknowledged: dict[str, RangeSet] = {}
         self._released: dict[str, RangeSet] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, delete, func, select
 
@@ -11,10 +10,8 @@ from mercury.statemachine.effects import Certainty
 from mercury.storage.records import EVERY_LETTER, DeadLetter, Direction, LetterCount, LetterFilter
 from mercury.storage.sql.codec import Row, Values
 from mercury.storage.sql.schema import DEAD_LETTER
+from mercury.storage.sql.statements import Statements
 from mercury.storage.sql.values import checksum, leniently, read_channel, read_parts, write_channel, write_parts
-
-if TYPE_CHECKING:
-    from mercury.storage.sql.transaction import SqlTransaction
 
 TABLE = DEAD_LETTER
 
@@ -22,7 +19,7 @@ TABLE = DEAD_LETTER
 class SqlDeadLetters:
     """`DeadLetterManager` of one transaction."""
 
-    def __init__(self, transaction: SqlTransaction) -> None:
+    def __init__(self, transaction: Statements) -> None:
         self._tx = transaction
 
     def add(self, letters: Sequence[DeadLetter]) -> None:

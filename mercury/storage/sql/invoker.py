@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlalchemy import BigInteger, and_, bindparam, delete, exists, func, or_, select, update
 
@@ -17,9 +16,7 @@ from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
 from mercury.storage.sql.codec import inbound_message, inbound_values, invoker_record, invoker_values
 from mercury.storage.sql.dialects import chunks
 from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE
-
-if TYPE_CHECKING:
-    from mercury.storage.sql.transaction import SqlTransaction
+from mercury.storage.sql.statements import Statements
 
 BUFFER, MESSAGE = INVOKER_BUFFER, INVOKER_MESSAGE
 IS_MESSAGE = MESSAGE.c.kind == InboundKind.MESSAGE.value
@@ -60,7 +57,7 @@ class _Window:
 class SqlInvoker:
     """`InvokerBufferManager` of one transaction."""
 
-    def __init__(self, transaction: SqlTransaction) -> None:
+    def __init__(self, transaction: Statements) -> None:
         self._tx = transaction
         self._expected: dict[str, InvokerRecord | None] = {}
         #: What was read ahead of one buffer: its markers, and the messages between two numbers.

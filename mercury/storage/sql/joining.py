@@ -6,7 +6,6 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, TwoPhaseTransaction, event, inspect, select, text
 from sqlalchemy.orm import Session, SessionTransaction
@@ -15,10 +14,8 @@ from mercury.errors import CapabilityError
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.releasing import OWNER
 from mercury.storage.sql.schema import STORE
+from mercury.storage.sql.statements import StoreParts
 from mercury.storage.sql.transaction import SqlTransaction
-
-if TYPE_CHECKING:
-    from mercury.storage.sql.store import SqlStore
 
 ENLIST = (
     "name its engine in Mercury(..., resources={...}), and use mercury.transaction() with tx.session(name) or "
@@ -54,7 +51,7 @@ def _tell(connection: Connection, *, commit: bool) -> None:
 class Joins:
     """Joins sessions and connections of the application, and remembers which engines are the store's database."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: StoreParts) -> None:
         self._store = store
         self._checked: weakref.WeakSet[Engine] = weakref.WeakSet()
         self._joined: weakref.WeakKeyDictionary[Connection, SqlTransaction] = weakref.WeakKeyDictionary()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, bindparam, case, delete, exists, func, or_, select
 
@@ -14,9 +13,7 @@ from mercury.storage.records import RmdRecord
 from mercury.storage.sql.codec import rmd_record, rmd_values
 from mercury.storage.sql.dialects import chunks
 from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE
-
-if TYPE_CHECKING:
-    from mercury.storage.sql.transaction import SqlTransaction
+from mercury.storage.sql.statements import Statements
 
 TABLE = RMD_SEQUENCE
 TO_LOCK = (
@@ -71,7 +68,7 @@ WAITING_BYTES = select(
 class SqlRmd:
     """`RMDSequenceManager` of one transaction. Records are kept here as they are locked and written at its end."""
 
-    def __init__(self, transaction: SqlTransaction) -> None:
+    def __init__(self, transaction: Statements) -> None:
         self._tx = transaction
         self._known: dict[str, RmdRecord | None] = {}
         self._changed: dict[str, None] = {}

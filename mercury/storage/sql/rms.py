@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from sqlalchemy import BindParameter, bindparam, delete, select
 
@@ -14,10 +13,8 @@ from mercury.storage.sql.codec import Values, rms_record, rms_values
 from mercury.storage.sql.dialects import chunks
 from mercury.storage.sql.rms_rows import SqlRmsRows
 from mercury.storage.sql.schema import RMS_KEY, RMS_SEQUENCE
+from mercury.storage.sql.statements import Statements
 from mercury.storage.sql.values import read_channel
-
-if TYPE_CHECKING:
-    from mercury.storage.sql.transaction import SqlTransaction
 
 TABLE = RMS_SEQUENCE
 NAMES: BindParameter[str] = bindparam("names", expanding=True)
@@ -28,7 +25,7 @@ OF_KEYS = select(TABLE).where(TABLE.c.key_id.in_(NAMES)).order_by(TABLE.c.positi
 class SqlRms(SqlRmsRows):
     """`RMSSequenceManager` of one transaction. Records are kept here as they are locked and written at its end."""
 
-    def __init__(self, transaction: SqlTransaction) -> None:
+    def __init__(self, transaction: Statements) -> None:
         super().__init__(transaction)
         self._records: dict[str, list[RmsRecord]] = {}
         self._changed: dict[str, RmsRecord] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import BigInteger, BindParameter, ColumnElement, Integer, Select, and_, bindparam, delete, false, func, not_, or_, select, update
 
@@ -15,9 +15,7 @@ from mercury.storage.sql.arrived import OF_SEQUENCE, Arrived
 from mercury.storage.sql.codec import body_values, outbound_message, outbound_values
 from mercury.storage.sql.dialects import chunks
 from mercury.storage.sql.schema import IS_ABANDONED, RMS_BODY, RMS_MESSAGE, RMS_SEQUENCE
-
-if TYPE_CHECKING:
-    from mercury.storage.sql.transaction import SqlTransaction
+from mercury.storage.sql.statements import Statements
 
 ROW, BODY, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_SEQUENCE
 #: `OutboundMessage.kept`
@@ -74,7 +72,7 @@ EXPECTED, WHOLE = select(ROW).where(NAMED), WITH_BODY.where(NAMED)
 class SqlRmsRows:
     """The part of `RMSSequenceManager` that works on rows."""
 
-    def __init__(self, transaction: SqlTransaction) -> None:
+    def __init__(self, transaction: Statements) -> None:
         self._tx = transaction
         self.appended: list[OutboundMessage] = []
         #: Whether anything was handed over, written already or not.
@@ -93,9 +91,7 @@ class SqlRmsRows:
     # --- handed over -----------------------------------------------------------------------------------------------
 
     def append(self, message: OutboundMessage) -> None:
-        coordinator = self._tx.store.coordinator
-        if coordinator is not None:
-            coordinator.settle()
+        self._tx.store.settle()
         self.has_appended = True
         self.appended.append(message.copy())
         if self._tx.joined:

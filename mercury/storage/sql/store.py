@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from sqlalchemy import URL, Connection, select
 
@@ -24,13 +24,24 @@ from mercury.storage.sql.schema import STORE
 from mercury.storage.sql.transaction import SqlTransaction
 from mercury.storage.upkeep import Pauses
 
-if TYPE_CHECKING:
-    from mercury.storage.xa.coordinator import Coordinator
-
 #: Seconds: workers look at least this often for what was not said to be due.
 SOON = 0.2
 #: Identifiers of sequences whose key is remembered.
 REMEMBERED = 10_000
+
+
+class TransactionCoordinator(Protocol):
+    """Makes the transactions in which other databases take part, and commits them: `mercury.storage.xa.coordinator`."""
+
+    def transaction(self) -> SqlTransaction: ...
+
+    def is_store(self, resource: str, /) -> bool:
+        """As `StoreParts.is_own_database`."""
+
+    def settle(self) -> None:
+        """As `StoreParts.settle`."""
+
+    def close(self) -> None: ...
 
 
 class SqlStore:
@@ -64,7 +75,7 @@ class SqlStore:
         #: Whose sequence an identifier names: that never changes, so it is asked once.
         self.remembered_keys: Remembered[SequenceKey] = Remembered(REMEMBERED)
         #: Makes the transactions that other databases may take part in; set when some were named.
-        self.coordinator: Coordinator | None = None
+        self.coordinator: TransactionCoordinator | None = None
         self.marks = Marks(self.engine)
         self._listeners: list[Told] = []
         #: Are told only of what other processes have committed.
@@ -91,6 +102,15 @@ class SqlStore:
     def transaction(self) -> SqlTransaction:
         self._refuse_when_closed()
         return SqlTransaction(self) if self.coordinator is None else self.coordinator.transaction()
+
+    def is_own_database(self, resource: str) -> bool:
+        """As `StoreParts.is_own_database`."""
+        return self.coordinator is not None and self.coordinator.is_store(resource)
+
+    def settle(self) -> None:
+        """As `StoreParts.settle`."""
+        if self.coordinator is not None:
+            self.coordinator.settle()
 
     def join(self, work: object) -> AbstractContextManager[Transaction]:
         self._refuse_when_closed()

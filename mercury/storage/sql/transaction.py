@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
-from sqlalchemy import Connection, CursorResult, Executable, RowMapping, Select, Table, bindparam, select
+from sqlalchemy import Connection, bindparam, select
 from sqlalchemy.orm import Session
 
 from mercury.errors import CapabilityError, Conflict, DataError, StorageError, TransientStorageError
-from mercury.storage.api import Ending, LockOrderError, Outcome, Topic
+from mercury.storage.api import Ending, Outcome
 from mercury.storage.claims import Claim
-from mercury.storage.order import NAMES
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints
 from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.invoker import SqlInvoker
-from mercury.storage.sql.releasing import OWNER, release
+from mercury.storage.sql.releasing import release
 from mercury.storage.sql.rmd import SqlRmd
 from mercury.storage.sql.rms import SqlRms
 from mercury.storage.sql.savepoints import Savepoint, Savepoints
 from mercury.storage.sql.schema import CLAIM
 from mercury.storage.sql.sessions import Sessions
-
-if TYPE_CHECKING:
-    from mercury.storage.sql.dialects import Dialect
-    from mercury.storage.sql.store import SqlStore
+from mercury.storage.sql.statements import Statements, StoreParts
 
 #: Of a claim that is held. Shared, so that nobody takes it over between this statement and the commit.
 HELD = (
@@ -40,22 +36,16 @@ HELD = (
 )
 
 
-class SqlTransaction:
+class SqlTransaction(Statements):
     """`Transaction` on a SQL store. The connection is taken when it is first needed.
 
     :param connection: a connection of the application's, in its own transaction: that one commits, not this.
     """
 
-    def __init__(self, store: SqlStore, connection: Connection | None = None) -> None:
-        self.store = store
-        self.dialect: Dialect = store.dialect
-        self.joined = connection is not None
-        self._connection = connection
-        self._writing = False
+    def __init__(self, store: StoreParts, connection: Connection | None = None) -> None:
+        super().__init__(store, connection)
         self._ending = False
         self._broken = False
-        self._locked: set[tuple[int, str]] = set()
-        self._highest = (-1, "")
         self._claims: list[Claim] = []
         self._after_commit: list[Callable[[], None]] = []
         self._sessions = Sessions()
@@ -63,9 +53,6 @@ class SqlTransaction:
         #: What the application does here may break a constraint that is looked at late.
         self._deferred: DeferredConstraints | None = None
         self.outcome = Outcome()
-        self.topics: set[Topic] = set()
-        #: What is news to other processes only.
-        self.topics_elsewhere: set[Topic] = set()
         self.rmd = SqlRmd(self)
         self.invoker = SqlInvoker(self)
         self.rms = SqlRms(self)
@@ -74,7 +61,7 @@ class SqlTransaction:
     # --- the application's part ------------------------------------------------------------------------------------
 
     def connection(self, resource: str | None = None) -> Connection:
-        if resource is not None and not self._is_store(resource):
+        if resource is not None and not self.store.is_own_database(resource):
             raise self._unknown(resource)
         connection = self.writing()
         if self._deferred is None:
@@ -99,11 +86,6 @@ class SqlTransaction:
                 raise
             raise known from error
 
-    def _is_store(self, resource: str) -> bool:
-        """Whether a database that was named for two-phase commit is the store's own."""
-        coordinator = self.store.coordinator
-        return coordinator is not None and coordinator.resource(resource).is_store
-
     def _unknown(self, resource: str) -> CapabilityError:
         if self.joined:
             return CapabilityError(
@@ -114,94 +96,6 @@ class SqlTransaction:
             f"no database is named {resource!r}: name it when Mercury is made, Mercury(..., "
             f"resources={{{resource!r}: engine}})"
         )
-
-    # --- statements ------------------------------------------------------------------------------------------------
-
-    def writing(self) -> Connection:
-        """The connection of this transaction, in the state of one that may write."""
-        connection = self._connected()
-        if not self._writing:
-            self._writing = True
-            if not self.joined:
-                with translated():
-                    self.dialect.begin_writing(connection)
-                    if not connection.in_transaction():
-                        connection.begin()  # else a session on it would take it for its own to commit
-        return connection
-
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            with translated():
-                self._connection = self.store.engine.connect()
-                self._connection.info[OWNER] = self
-        return self._connection
-
-    def read(self, query: Select[Any], parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
-        """Rows as they are committed, or as this transaction changed them."""
-        with translated():
-            return self._connected().execute(query, parameters).mappings().all()
-
-    def read_locked(self, query: Select[Any], parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
-        """Rows of a query ``for update``, or that changes something. In a SQLite file a writer has the one lock."""
-        self.writing()
-        return self.read(query, parameters)
-
-    def write(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> CursorResult[Any]:
-        connection = self.writing()
-        with translated():
-            result = connection.execute(statement, parameters)
-            assert isinstance(result, CursorResult)
-            return result
-
-    def insert(self, table: Table, rows: Sequence[Mapping[str, Any]], *, ignore: bool = False) -> None:
-        if rows:
-            connection = self.writing()
-            with translated():
-                self.dialect.insert(connection, table, rows, ignore=ignore)
-
-    def insert_both(
-        self,
-        first: Table,
-        first_rows: Sequence[Mapping[str, Any]],
-        second: Table,
-        second_rows: Sequence[Mapping[str, Any]],
-    ) -> None:
-        connection = self.writing()
-        with translated():
-            self.dialect.insert_both(connection, first, first_rows, second, second_rows)
-
-    def update(self, table: Table, key: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        if rows:
-            connection = self.writing()
-            with translated():
-                self.dialect.update(connection, table, key, rows)
-
-    # --- locks -----------------------------------------------------------------------------------------------------
-
-    def to_lock(self, kind: int, names: Sequence[str]) -> list[str]:
-        """Of these names those that are not locked yet, in the order in which to lock them.
-
-        :raises LockOrderError: something that comes later in the order is locked already.
-        """
-        wanted = sorted({name for name in names if (kind, name) not in self._locked})
-        if wanted and (kind, wanted[0]) < self._highest:
-            raise LockOrderError(f"{NAMES[kind]} {wanted[0]} is locked after {NAMES[self._highest[0]]}")
-        return wanted
-
-    def locked(self, kind: int, names: Sequence[str]) -> None:
-        """These are locked now."""
-        for name in names:
-            self._locked.add((kind, name))
-            self._highest = max(self._highest, (kind, name))
-
-    def adopt(self, kind: int, name: str) -> None:
-        """A row that is so new that nobody else can know it needs no lock."""
-        self._locked.add((kind, name))
-
-    def require(self, kind: int, name: str) -> None:
-        """A row may be changed only while it is locked."""
-        if (kind, name) not in self._locked:
-            raise LockOrderError(f"{NAMES[kind]} {name} is changed without its lock")
 
     # --- the contract ----------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -14,11 +14,9 @@ from mercury.errors import StorageError, TransientStorageError
 from mercury.storage.sql.deferred import DeferredConstraints
 from mercury.storage.sql.releasing import OWNER, release
 from mercury.storage.sql.savepoints import Savepoints
+from mercury.storage.sql.transaction import SqlTransaction
 from mercury.storage.xa.names import Gtrid
-
-if TYPE_CHECKING:
-    from mercury.storage.sql.transaction import SqlTransaction
-    from mercury.storage.xa.resources import Resource
+from mercury.storage.xa.resources import Resource
 
 #: An engine of the application's may have no limits: then a lost row lock or a stopped process would last for ever.
 LIMITS = """

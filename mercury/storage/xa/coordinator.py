@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
@@ -26,6 +25,7 @@ from mercury.storage.xa.decisions import Decision, DecisionLog, Heuristic, Verdi
 from mercury.storage.outages import Outages
 from mercury.storage.xa.keeping import Keeper
 from mercury.storage.xa.names import STORE_BRANCH, Gtrid
+from mercury.storage.xa.pace import Pace
 from mercury.storage.xa.process import Process
 from mercury.storage.xa.recovery import Recovery
 from mercury.storage.xa.resources import NoSuchBranch, Resource
@@ -39,18 +39,6 @@ PATIENCE = 5.0
 TRIES, PAUSE = 20, 0.25
 #: Finished transactions that are forgotten together.
 BATCH = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """Times of a coordinator and its recovery, in seconds."""
-
-    #: How often recovery looks.
-    interval: float = 1.0
-    #: How long a process is believed to live without a sign of it. Then its undecided transactions are rolled back.
-    lease: float = 5.0
-    #: How long others leave a branch to its coordinator, which is most likely about to finish it.
-    grace: float = 1.0
 
 
 class Coordinator:
@@ -100,6 +88,11 @@ class Coordinator:
         """Whether the store is prepared too."""
         return self._log is not None
 
+    @property
+    def can_prepare_store(self) -> bool:
+        """Whether branches of the store's own database may be left."""
+        return self.store.capabilities.two_phase
+
     # --- transactions ----------------------------------------------------------------------------------------------
 
     def transaction(self) -> XaTransaction:
@@ -142,6 +135,10 @@ class Coordinator:
         found = self.resources[name]
         found.check(self.store_id)
         return found
+
+    def is_store(self, name: str) -> bool:
+        """Whether a database that was named is the store's own. Errors are those of `resource`."""
+        return self.resource(name).is_store
 
     def start(self, outages: Outages | None = None) -> None:
         """Find out whether everything that was named can take part, then recover what was left, now and from now on.

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from mercury.errors import StorageError, TransientStorageError
 from mercury.storage.sql.fates import Fate
 from mercury.storage.outages import Outages
 from mercury.storage.xa.decisions import Decision, DecisionLog, Incarnation, Verdict
+from mercury.storage.xa.names import Gtrid
+from mercury.storage.xa.pace import Pace
+from mercury.storage.xa.process import Process
 from mercury.storage.xa.resources import NoSuchBranch, PreparedBranch, Resource
-
-if TYPE_CHECKING:
-    from mercury.storage.xa.coordinator import Coordinator
 
 log = logging.getLogger("mercury.storage.xa")
 
@@ -64,13 +64,50 @@ class InDoubt:
         }
 
 
+class Coordination(Protocol):
+    """What recovery uses of the `Coordinator` whose transactions it finishes."""
+
+    @property
+    def store_id(self) -> str: ...
+
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """The databases that may take part, by name."""
+
+    @property
+    def store_resource(self) -> Resource: ...
+
+    @property
+    def can_prepare_store(self) -> bool:
+        """Whether branches of the store's own database may be left."""
+
+    @property
+    def decisions(self) -> DecisionLog: ...
+
+    @property
+    def logs(self) -> Sequence[DecisionLog]:
+        """Where decisions may have been made, this process's first."""
+
+    @property
+    def process(self) -> Process: ...
+
+    @property
+    def pace(self) -> Pace: ...
+
+    def report(self, gtrid: Gtrid, resource: str, decided: Verdict, found: Fate, /) -> None:
+        """A branch was finished by hand, against the decision."""
+
+    def forget_finished(self) -> None:
+        """Forget the decisions of what is finished."""
+
+
 class Recovery:
     """Recovery of one store's transactions. Several processes may run it at once, beside their coordinators.
 
     It may look when it likes: no safety rests on when it does, only on the decision log.
     """
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: Coordination) -> None:
         self._coordinator = coordinator
         self._mutex = threading.Lock()
         self._left: dict[str, list[InDoubtBranch]] = {}
@@ -88,7 +125,7 @@ class Recovery:
         """Every database where a branch may be left."""
         named = [each for each in self._coordinator.resources.values() if not each.is_store]
         own = self._coordinator.store_resource
-        return [own, *named] if self._coordinator.store.capabilities.two_phase else named
+        return [own, *named] if self._coordinator.can_prepare_store else named
 
     def run_once(self, now: float) -> InDoubt:
         """Look everywhere once, one database after the other. Returns what is left.
@@ -303,7 +340,7 @@ class Recovery:
 class _Look:
     """What one look at a database knows of processes."""
 
-    def __init__(self, coordinator: Coordinator, now: float) -> None:
+    def __init__(self, coordinator: Coordination, now: float) -> None:
         self._coordinator = coordinator
         self._known: dict[str, tuple[DecisionLog, Incarnation]] | None = None
         self.at_rest = coordinator.process.at_rest()

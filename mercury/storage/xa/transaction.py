@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from sqlalchemy import Connection
 
 from mercury.errors import StorageError
+from mercury.storage.api import Outcome
 from mercury.storage.sql.savepoints import Savepoint
+from mercury.storage.sql.statements import StoreParts
 from mercury.storage.sql.transaction import SqlTransaction, StorePart
 from mercury.storage.xa.branch import Branch, enlist
+from mercury.storage.xa.resources import Resource
 
-if TYPE_CHECKING:
-    from mercury.storage.sql.store import SqlStore
-    from mercury.storage.xa.coordinator import Coordinator
+
+class Committer(Protocol):
+    """What a transaction asks of the `Coordinator` that commits it."""
+
+    @property
+    def store_resource(self) -> Resource:
+        """The store's own database."""
+
+    def enlistable(self, name: str, /) -> Resource:
+        """A database that may have a branch now.
+
+        :raises CapabilityError: none has this name, or it can not take part.
+        :raises TransientStorageError: it, or the decision log, does not answer.
+        """
+
+    def commit(self, tx: XaTransaction, branches: Sequence[Branch], /) -> Outcome:
+        """Commit a transaction with branches that have written.
+
+        :raises StorageError: it is not committed.
+        :raises OutcomeUnknown: it can not be told.
+        """
 
 
 class XaTransaction(SqlTransaction):
@@ -23,7 +44,7 @@ class XaTransaction(SqlTransaction):
     If no other database was written to, it is a plain transaction of the store's.
     """
 
-    def __init__(self, store: SqlStore, coordinator: Coordinator) -> None:
+    def __init__(self, store: StoreParts, coordinator: Committer) -> None:
         super().__init__(store)
         self._coordinator = coordinator
         self._branches: dict[str, Branch] = {}
@@ -38,7 +59,7 @@ class XaTransaction(SqlTransaction):
         return self._writing
 
     def connection(self, resource: str | None = None) -> Connection:
-        if resource is None or self._is_store(resource):
+        if resource is None or self.store.is_own_database(resource):
             return super().connection(resource)
         branch = self._branches.get(resource)
         if branch is None:
