@@ -198,7 +198,7 @@ def cut(source: Source, side: Side, number: int, survey: Survey) -> tuple[Slice,
     """
     if number == 1:
         return (Slice(),)
-    if source.dialect == "postgresql" and (blocks := _blocks(source)):
+    if blocks := source.blocks():
         edges = [blocks * index // number for index in range(number)]
         # The last is open: the table may have grown since it was measured.
         return tuple(Slice("ctid", low, high) for low, high in zip(edges, [*edges[1:], 2**32 - 1], strict=True))
@@ -209,19 +209,6 @@ def cut(source: Source, side: Side, number: int, survey: Survey) -> tuple[Slice,
         edges = _quantiles(source, side, number, survey[0])
     lows, highs = [None, *edges], [*edges, None]
     return tuple(Slice("key", low, high, nulls=low is None) for low, high in zip(lows, highs, strict=True))
-
-
-def _blocks(source: Source) -> int:
-    """The blocks of an ordinary table; 0 for everything else (views, partitioned and foreign tables)."""
-    schema, _, name = source.place.table.rpartition(".")
-    preparer = source.connection.dialect.identifier_preparer
-    quoted = ".".join(preparer.quote(part) for part in (schema, name) if part)
-    query = sa.text(
-        "select pg_relation_size(oid) / current_setting('block_size')::int from pg_class "
-        "where oid = to_regclass(:name) and relkind in ('r', 'm') and not relhassubclass"
-    )
-    with translating(source.place.table):
-        return int(source.connection.execute(query, {"name": quoted}).scalar() or 0)
 
 
 def _quantiles(source: Source, side: Side, number: int, count: int) -> list[Any]:

@@ -45,7 +45,7 @@ _SAFE: tuple[tuple[Kind, tuple[Kind, ...]], ...] = (
 def obstacle(client: Source, server: Source, fields: list[tuple[Field, Native, Field, Native]]) -> str:
     """Why the databases can not compute comparable checksums; empty when they can."""
     for source in (client, server):
-        if source.dialect != "postgresql":
+        if not source.is_postgres:
             return f"{source.dialect} has no hash that another database has too"
         version: int = source.connection.execute(
             sa.text("select current_setting('server_version_num')::int")

@@ -24,6 +24,16 @@ from mercury.reconcile.kinds import Kind
 #: Rows that one read takes from the server at a time.
 CHUNK = 1000
 
+#: SQLAlchemy's name for PostgreSQL.
+POSTGRES = "postgresql"
+#: The prepared transactions of one database.
+PREPARED = sa.text("select gid from pg_prepared_xacts where database = current_database()")
+#: The size of a table in blocks, where it has any.
+BLOCKS = sa.text(
+    "select pg_relation_size(oid) / current_setting('block_size')::int from pg_class "
+    "where oid = to_regclass(:name) and relkind in ('r', 'm') and not relhassubclass"
+)
+
 #: From the most special to the most general.
 _KINDS: tuple[tuple[type[sa.types.TypeEngine[Any]], Kind], ...] = (
     (sa.Uuid, Kind.UUID),
@@ -107,8 +117,19 @@ def shown(url: str) -> str:
         ) from error
 
 
-def is_postgres(url: str) -> bool:
-    return sa.make_url(url).get_backend_name() == "postgresql"
+def _is_postgres(url: str) -> bool:
+    return sa.make_url(url).get_backend_name() == POSTGRES
+
+
+def prepared(url: str) -> list[str]:
+    """The gids of the transactions that are prepared in a database at this moment: only PostgreSQL prepares any.
+
+    :raises StorageError: the database can not be reached.
+    """
+    if not _is_postgres(url):
+        return []
+    with connected(url) as connection, translating(shown(url)):
+        return list(connection.execute(PREPARED).scalars())
 
 
 @contextlib.contextmanager
@@ -123,7 +144,7 @@ def connected(url: str, snapshot: str | None = None) -> Iterator[sa.Connection]:
         engine = sa.create_engine(_with_driver(url), poolclass=NullPool)
         try:
             with engine.connect() as connection:
-                if is_postgres(url):
+                if _is_postgres(url):
                     _read_infinity(connection)
                     connection = connection.execution_options(
                         isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -164,7 +185,7 @@ def _read_infinity(connection: sa.Connection) -> None:
 def _with_driver(url: str) -> sa.URL:
     """PostgreSQL without a driver means the one that Mercury brings."""
     parsed = sa.make_url(url)
-    return parsed.set(drivername="postgresql+psycopg") if parsed.drivername == "postgresql" else parsed
+    return parsed.set(drivername="postgresql+psycopg") if parsed.drivername == POSTGRES else parsed
 
 
 def _refuse_missing_file(url: str) -> None:
@@ -195,7 +216,25 @@ class Source:
 
     @property
     def dialect(self) -> str:
+        """The kind of database, as SQLAlchemy names it."""
         return self.connection.dialect.name
+
+    @property
+    def is_postgres(self) -> bool:
+        return self.dialect == POSTGRES
+
+    def blocks(self) -> int:
+        """The blocks of an ordinary table of PostgreSQL's; 0 for every other (views, partitioned and foreign tables).
+
+        :raises StorageError: the database refuses.
+        """
+        if not self.is_postgres:
+            return 0
+        schema, _, name = self.place.table.rpartition(".")
+        preparer = self.connection.dialect.identifier_preparer
+        quoted = ".".join(preparer.quote(part) for part in (schema, name) if part)
+        with translating(self.place.table):
+            return int(self.connection.execute(BLOCKS, {"name": quoted}).scalar() or 0)
 
     def natives(self, columns: Sequence[str]) -> dict[str, Native]:
         """What the database says about these columns.
@@ -249,7 +288,7 @@ def held(url: str, table: str, where: str | None) -> Iterator[Source]:
     """
     with connected(url) as connection:
         snapshot = None
-        if is_postgres(url):
+        if _is_postgres(url):
             with translating(shown(url)):
                 snapshot = connection.execute(sa.text("select pg_export_snapshot()")).scalar_one()
         yield Source(connection, Place(url, table, where, snapshot))

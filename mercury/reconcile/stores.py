@@ -16,8 +16,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from mercury.errors import ConfigurationError
+from mercury.reconcile import source as sources
 from mercury.reconcile.places import MEMORY, Found, NoPlaces, NothingLeft, Places, Where
-from mercury.reconcile.source import Consistency, Source, connected, held, is_postgres, shown, translating
+from mercury.reconcile.source import Consistency, Source, held, shown, translating
 from mercury.storage.records import InboundKind, OutboundKind
 from mercury.storage.sql.schema import (
     DEAD_LETTER,
@@ -31,8 +32,6 @@ from mercury.storage.xa.names import STORE_BRANCH, prefix, read_gid
 
 #: Values that one statement asks for: every database takes as many.
 BATCH = 500
-#: The prepared transactions of one database.
-PREPARED = sa.text("select gid from pg_prepared_xacts where database = current_database()")
 
 
 @contextlib.contextmanager
@@ -226,13 +225,12 @@ def opened(
 def prepared(urls: Iterable[str | None]) -> Iterator[str]:
     """The gids of the transactions that are prepared in these databases at the moment of the call.
 
-    Only PostgreSQL prepares transactions. ``None`` and a store in memory have none.
+    ``None`` and a store in memory have none.
 
     :raises StorageError: a database can not be reached.
     """
-    for url in {each for each in urls if each is not None and each != MEMORY and is_postgres(each)}:
-        with connected(url) as connection, translating(shown(url)):
-            yield from connection.execute(PREPARED).scalars()
+    for url in {each for each in urls if each is not None and each != MEMORY}:
+        yield from sources.prepared(url)
 
 
 def _unfinished(store: Source | None, log: Source | None, gids: frozenset[str]) -> list[set[str]]:

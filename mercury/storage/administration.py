@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -33,7 +32,7 @@ class Database:
         parsed, dialect = read_url(url)
         #: For people, without a password.
         self.name = parsed.render_as_string(hide_password=True)
-        if must_exist and dialect.name == "sqlite" and not Path(parsed.database or "").exists():
+        if must_exist and not dialect.exists(parsed):
             raise StorageError(f"there is no store {self.name}")
         self._url = url
         self._engine = dialect.engine(parsed, LOCK_TIMEOUT, IDLE_TIMEOUT)

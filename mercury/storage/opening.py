@@ -52,7 +52,6 @@ def open_sql_store(
     patience: float = 0.0,
 ) -> SqlStore:
     """A store in a database; parameters are those of `SqlStore` and `open_store`, errors those of the latter."""
-    from mercury.storage.sql.dialects import Postgres
     from mercury.storage.sql.store import SqlStore
 
     parsed, dialect = read_url(url)
@@ -61,7 +60,7 @@ def open_sql_store(
         dialect,
         lock_timeout=lock_timeout,
         idle_timeout=idle_timeout,
-        database_clock=database_clock and isinstance(dialect, Postgres),
+        database_clock=database_clock and dialect.has_clock,
     )
     shown = parsed.render_as_string(hide_password=True)
     try:
@@ -113,20 +112,17 @@ def read_url(url: str) -> tuple[URL, Dialect]:
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
-    from mercury.storage.sql.dialects import Postgres, Sqlite
+    from mercury.storage.sql.dialects import dialect_of_url
 
     try:
         parsed = make_url(url)
     except ArgumentError:
         raise ConfigurationError(f"not a store: {url!r} ({WHAT_THERE_IS})") from None
-    if parsed.drivername in ("postgresql", "postgresql+psycopg"):
-        return parsed.set(drivername="postgresql+psycopg"), Postgres()
-    if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
-        if not parsed.database or parsed.database == ":memory:":
-            raise ConfigurationError("a SQLite store is a file: sqlite:///FILE (what lives in memory only is memory:)")
-        return parsed, Sqlite()
-    shown = parsed.render_as_string(hide_password=True)
-    raise ConfigurationError(f"not a store: {shown!r} ({WHAT_THERE_IS})")
+    dialect = dialect_of_url(parsed)
+    if dialect is None:
+        shown = parsed.render_as_string(hide_password=True)
+        raise ConfigurationError(f"not a store: {shown!r} ({WHAT_THERE_IS})")
+    return dialect.url(parsed), dialect
 
 
 def name_resources(
@@ -162,7 +158,7 @@ def name_resources(
         )
     if log is not None and not store.capabilities.two_phase:
         raise CapabilityError(
-            f"a store in {store.dialect.name} can not be prepared, so that it must keep the decisions itself: leave "
+            f"a store in {store.dialect} can not be prepared, so that it must keep the decisions itself: leave "
             "out log, or use a PostgreSQL store"
         )
     found = {
@@ -186,12 +182,14 @@ def _engine(name: str, where: str | Engine) -> Engine:
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
+    from mercury.storage.sql.dialects import KINDS
+
     if not isinstance(where, str):
         return where
     try:
         backend = make_url(where).get_backend_name()
     except ArgumentError:
         raise ConfigurationError(f"resources: what {name!r} stands for is no URL of a database") from None
-    if backend not in ("postgresql", "sqlite"):
+    if backend not in {kind.name for kind in KINDS}:
         raise CapabilityError(f"resources: {name!r} is a database of kind {backend}: only PostgreSQL can be prepared")
     return open_engine(where)

@@ -114,7 +114,7 @@ class Arrived:
         Returns of how many it is known that they were in the ranges ``new``.
         """
         values = {"at": self._tx.store.clock(), **values}
-        if self._tx.dialect.name == "postgresql":
+        if self._tx.dialect.changes_in_queries:
             return int(self._tx.read_locked(_removal(which, size), values)[0]["new"])
         kept, bodies, rows = _removals(which, size)
         self._tx.write(kept, values)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from sqlalchemy import case, or_, update
 
 from mercury.storage.claims import Claim
-from mercury.storage.sql.dialects import upsert
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.schema import CLAIM
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 def take(dialect: Dialect, connection: Connection, resource: str, owner: str, now: float, lease: float) -> Claim | None:
     """Take or prolong a claim in one statement; the epoch grows when the owner changes."""
-    insert = upsert(dialect, CLAIM).values(resource=resource, owner=owner, epoch=1, until=now + lease)
+    insert = dialect.upsert(CLAIM).values(resource=resource, owner=owner, epoch=1, until=now + lease)
     mine = CLAIM.c.owner == insert.excluded.owner
     statement = insert.on_conflict_do_update(
         index_elements=[CLAIM.c.resource],

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-HAS_ANY = "select exists (select from pg_trigger where tgdeferrable)"
-#: The nested savepoint gives their modes back; one round trip.
-CHECK = (
-    "savepoint mercury_check; set constraints all immediate; "
-    "rollback to savepoint mercury_check; release savepoint mercury_check"
-)
+from mercury.storage.sql.dialects import Dialect
 
 
 class DeferredConstraints:
-    """The constraints of one transaction's database that it checks no sooner than at the commit.
+    """The constraints of one transaction's database that it checks no sooner than at the commit."""
 
-    Only PostgreSQL's: what SQLite defers, it checks at the commit.
-    """
-
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, dialect: Dialect) -> None:
         self._connection = connection
-        self._any = None if connection.dialect.name == "postgresql" else False
+        self._dialect = dialect
+        self._any: bool | None = None
 
     def check(self) -> None:
         """Check them now; their modes stay as they are.
@@ -28,6 +21,6 @@ class DeferredConstraints:
         :raises sqlalchemy.exc.IntegrityError: one is broken; the transaction can only go back to a savepoint.
         """
         if self._any is None:
-            self._any = bool(self._connection.exec_driver_sql(HAS_ANY).scalar_one())
+            self._any = self._dialect.has_deferred(self._connection)
         if self._any:
-            self._connection.exec_driver_sql(CHECK, execution_options={"no_parameters": True})
+            self._dialect.check_deferred(self._connection)

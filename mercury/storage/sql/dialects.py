@@ -6,6 +6,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
@@ -29,6 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.pool import NullPool
 
+from mercury.errors import CapabilityError, ConfigurationError
 from mercury.storage.api import Capabilities
 
 Rows = Sequence[Mapping[str, Any]]
@@ -37,6 +40,16 @@ Rows = Sequence[Mapping[str, Any]]
 CONNECT_TIMEOUT = 10
 #: A connection prepares a statement that it has executed so often: Mercury's are few, and come again.
 PREPARE_AFTER = 1
+#: The advisory lock of whoever changes the schema.
+SCHEMA_LOCK = 0x6D657263
+HAS_DEFERRED = "select exists (select from pg_trigger where tgdeferrable)"
+#: The nested savepoint gives their modes back; one round trip.
+CHECK_DEFERRED = (
+    "savepoint mercury_check; set constraints all immediate; "
+    "rollback to savepoint mercury_check; release savepoint mercury_check"
+)
+#: Several statements in one can not be prepared.
+AS_IT_IS = MappingProxyType({"no_parameters": True})
 
 
 class Dialect(ABC):
@@ -49,6 +62,30 @@ class Dialect(ABC):
     single_writer: bool
     #: It is a server: the answer to a commit may be lost on the way.
     remote: bool
+    #: It has a clock of its own, by which the leases of all that share it can be measured.
+    has_clock: bool
+    #: A query may change rows too, so that one statement changes several tables and says what it changed.
+    changes_in_queries: bool
+    #: What SQLAlchemy's URLs for it begin with.
+    drivers: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def url(self, given: URL) -> URL:
+        """The URL of a store as `engine` takes it.
+
+        :raises ConfigurationError: no store can be there.
+        """
+        return given
+
+    def has_made(self, engine: Engine) -> bool:
+        """Whether an application's engine is of this kind, with a driver that Mercury can use too."""
+        return engine.dialect.name == self.name
+
+    @abstractmethod
+    def exists(self, url: URL) -> bool:
+        """Whether there may be such a database, as far as can be told without connecting to it."""
 
     @abstractmethod
     def engine(self, url: URL, lock_timeout: float, idle_timeout: float) -> Engine:
@@ -58,9 +95,21 @@ class Dialect(ABC):
     def begin_writing(self, connection: Connection) -> None:
         """Called once before the first lock or change of a transaction."""
 
+    def limit_lock_wait(self, connection: Connection, milliseconds: int) -> None:
+        """Let this transaction wait for a lock so long at most, where a transaction can have a limit of its own."""
+
+    @abstractmethod
+    def lock_schema(self, connection: Connection) -> None:
+        """Keep others from changing the schema until the transaction ends."""
+
     @abstractmethod
     def now(self, connection: Connection) -> float:
-        """The database's clock, seconds since the epoch."""
+        """The database's clock, or the caller's where it has none, in seconds since the epoch."""
+
+    def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:
+        """Execute statements without parameters and results, in one round trip where that can be."""
+        for text in statements:
+            connection.exec_driver_sql(text, execution_options=AS_IT_IS)
 
     @abstractmethod
     def insert(self, connection: Connection, table: Table, rows: Rows, *, ignore: bool = False) -> None:
@@ -72,8 +121,30 @@ class Dialect(ABC):
         self.insert(connection, second, rows)
 
     @abstractmethod
+    def upsert(self, table: Table) -> Any:
+        """An insert that has ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
+
+    @abstractmethod
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         """Update rows with the same columns by their column ``key``, in one statement."""
+
+    # --- the application's part of a transaction ---------------------------------------------------------------------
+
+    def has_deferred(self, connection: Connection) -> bool:
+        """Whether constraints of the database may be deferred, and can be checked before the commit all the same."""
+        return False
+
+    def check_deferred(self, connection: Connection) -> None:
+        """Check the deferred constraints now; their modes stay as they are.
+
+        :raises sqlalchemy.exc.IntegrityError: one is broken; the transaction can only go back to a savepoint.
+        """
+
+    def check_durable(self, connection: Connection) -> None:
+        """See that a session of the application's loses nothing that it commits.
+
+        :raises CapabilityError: it may.
+        """
 
 
 class Postgres(Dialect):
@@ -83,6 +154,18 @@ class Postgres(Dialect):
     name = "postgresql"
     single_writer = False
     remote = True
+    has_clock = True
+    changes_in_queries = True
+    drivers = ("postgresql", "postgresql+psycopg")
+
+    def url(self, given: URL) -> URL:
+        return given.set(drivername="postgresql+psycopg")
+
+    def has_made(self, engine: Engine) -> bool:
+        return super().has_made(engine) and engine.dialect.driver == "psycopg"
+
+    def exists(self, url: URL) -> bool:
+        return True
 
     def engine(self, url: URL, lock_timeout: float, idle_timeout: float) -> Engine:
         options = (
@@ -109,6 +192,29 @@ class Postgres(Dialect):
 
     def begin_writing(self, connection: Connection) -> None:
         """The driver begins by itself."""
+
+    def limit_lock_wait(self, connection: Connection, milliseconds: int) -> None:
+        connection.exec_driver_sql(f"set local lock_timeout = {milliseconds}")
+
+    def lock_schema(self, connection: Connection) -> None:
+        # Two processes that find an empty database at once make one schema.
+        connection.exec_driver_sql(f"select pg_advisory_xact_lock({SCHEMA_LOCK})")
+
+    def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:
+        connection.exec_driver_sql("; ".join(statements), execution_options=AS_IT_IS)
+
+    def upsert(self, table: Table) -> Any:
+        return postgresql.insert(table)
+
+    def has_deferred(self, connection: Connection) -> bool:
+        return bool(connection.exec_driver_sql(HAS_DEFERRED).scalar_one())
+
+    def check_deferred(self, connection: Connection) -> None:
+        connection.exec_driver_sql(CHECK_DEFERRED, execution_options=AS_IT_IS)
+
+    def check_durable(self, connection: Connection) -> None:
+        if connection.exec_driver_sql("show synchronous_commit").scalar() == "off":
+            raise CapabilityError("the session has synchronous_commit off: what it commits may be lost")
 
     def now(self, connection: Connection) -> float:
         return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
@@ -201,9 +307,20 @@ class Sqlite(Dialect):
     name = "sqlite"
     single_writer = True
     remote = False
+    has_clock = False
+    changes_in_queries = False
+    drivers = ("sqlite", "sqlite+pysqlite")
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
+
+    def url(self, given: URL) -> URL:
+        if not given.database or given.database == ":memory:":
+            raise ConfigurationError("a SQLite store is a file: sqlite:///FILE (what lives in memory only is memory:)")
+        return given
+
+    def exists(self, url: URL) -> bool:
+        return Path(url.database or "").exists()
 
     def engine(self, url: URL, lock_timeout: float, idle_timeout: float) -> Engine:
         engine = create_engine(
@@ -222,6 +339,12 @@ class Sqlite(Dialect):
     def begin_writing(self, connection: Connection) -> None:
         # Not before: a transaction that only reads never waits, and one that reads first can not fail to write.
         connection.exec_driver_sql("begin immediate")
+
+    def lock_schema(self, connection: Connection) -> None:
+        self.begin_writing(connection)
+
+    def upsert(self, table: Table) -> Any:
+        return sqlite.insert(table)
 
     def now(self, connection: Connection) -> float:
         return self._clock()
@@ -242,9 +365,18 @@ class Sqlite(Dialect):
             connection.execute(statement, [{f"_{name}": row[name] for name in row} for row in rows])
 
 
-def upsert(dialect: Dialect, table: Table) -> Any:
-    """An insert of the dialect's, which has ``on_conflict_do_update``."""
-    return postgresql.insert(table) if dialect.name == "postgresql" else sqlite.insert(table)
+#: The kinds of databases that a store may be in.
+KINDS: tuple[type[Postgres] | type[Sqlite], ...] = (Postgres, Sqlite)
+
+
+def dialect_of_url(url: URL) -> Dialect | None:
+    """The kind of database that the URL of a store names; ``None`` = no store can be there."""
+    return next((kind() for kind in KINDS if url.drivername in kind.drivers), None)
+
+
+def dialect_of(engine: Engine) -> Dialect | None:
+    """The kind of database of an application's engine; ``None`` = it is of no kind that Mercury knows."""
+    return next((found for kind in KINDS if (found := kind()).has_made(engine)), None)
 
 
 def chunks(values: Iterable[Any], size: int = 500) -> Iterable[list[Any]]:

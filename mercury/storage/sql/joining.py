@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, TwoPhaseTransaction, event, inspect, select, text
+from sqlalchemy import Connection, Engine, TwoPhaseTransaction, event, inspect, select
 from sqlalchemy.orm import Session, SessionTransaction
 
 from mercury.errors import CapabilityError
@@ -131,8 +131,5 @@ class Joins:
         here = connection.execute(select(STORE.c.id)).scalar() if inspect(connection).has_table(STORE.name) else None
         if here != self._store.id:
             raise CapabilityError(f"the session is of another database than Mercury's store: {ENLIST}")
-        if connection.dialect.name == "postgresql":
-            setting = connection.execute(text("show synchronous_commit")).scalar()
-            if setting == "off":
-                raise CapabilityError("the session has synchronous_commit off: what it commits may be lost")
+        self._store.dialect.check_durable(connection)
         self._checked.add(connection.engine)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection, NestedTransaction
 
+from mercury.storage.sql.dialects import Dialect
 from mercury.storage.sql.errors import translated
 
 
@@ -16,8 +17,9 @@ class Savepoints:
     together with the beginning of the next, or by the end of the transaction.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, dialect: Dialect) -> None:
         self._connection = connection
+        self._dialect = dialect
         self._depth = 0
         #: The depth of the one that is kept and not let go of yet; 0 = there is none.
         self._kept = 0
@@ -63,10 +65,8 @@ class Savepoints:
             yield found
 
     def _execute(self, statements: list[str]) -> None:
-        together = self._connection.dialect.name == "postgresql"
         with translated():
-            for text in ["; ".join(statements)] if together else statements:
-                self._connection.exec_driver_sql(text, execution_options={"no_parameters": True})
+            self._dialect.execute_all(self._connection, statements)
 
 
 class Savepoint:

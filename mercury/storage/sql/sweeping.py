@@ -41,7 +41,6 @@ def sweep(connection: Connection, *, kept_before: float, idle_before: float, lim
 
 
 def _delete(connection: Connection, table: Table, name: Column[Any], limit: int, *where: ColumnElement[bool]) -> int:
-    some = select(name).where(*where).limit(limit)
-    if connection.dialect.name == "postgresql":
-        some = some.with_for_update(skip_locked=True, of=table)  # what somebody works with is not over
+    # What somebody works with is not over. A SQLite file has no locks of rows: there it says nothing.
+    some = select(name).where(*where).limit(limit).with_for_update(skip_locked=True, of=table)
     return connection.execute(delete(table).where(name.in_(some))).rowcount

@@ -65,7 +65,7 @@ class SqlTransaction(Statements):
             raise self._unknown(resource)
         connection = self.writing()
         if self._deferred is None:
-            self._deferred = DeferredConstraints(connection)
+            self._deferred = DeferredConstraints(connection, self.dialect)
         return connection
 
     def session(self, resource: str | None = None) -> Session:
@@ -138,7 +138,7 @@ class SqlTransaction(Statements):
             return None
         connection = self.writing()
         if self._savepoints is None:
-            self._savepoints = Savepoints(connection)
+            self._savepoints = Savepoints(connection, self.dialect)
         return self._savepoints.begin()
 
     def begin_anew(self) -> None:

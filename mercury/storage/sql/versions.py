@@ -12,6 +12,7 @@ from time import time
 from sqlalchemy import Connection, Engine, delete, inspect, select, text
 
 from mercury.errors import ConfigurationError
+from mercury.storage.sql.dialects import dialect_of
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.schema import STORE
 
@@ -19,8 +20,6 @@ VERSION_TABLE = "mercury_schema_version"
 #: The versions there were, the last one is this Mercury's.
 KNOWN = ("0001",)
 HEAD = KNOWN[-1]
-#: Two processes that find an empty PostgreSQL database at once make one schema.
-ADVISORY_LOCK = 0x6D657263
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +120,10 @@ def _too_new(found: SchemaStatus) -> str:
 @contextmanager
 def _alone(engine: Engine) -> Iterator[Connection]:
     """A transaction that is the only one to change the schema."""
+    dialect = dialect_of(engine)
+    assert dialect is not None, f"no store can be in {engine.url.drivername}"
     with engine.connect() as connection:
-        if engine.dialect.name == "postgresql":
-            connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": ADVISORY_LOCK})
-        else:
-            connection.exec_driver_sql("begin immediate")
+        dialect.lock_schema(connection)
         yield connection
 
 

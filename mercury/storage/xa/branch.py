@@ -48,8 +48,8 @@ class Branch:
         self.resource = resource
         self.name = resource.name
         self.connection = connection
-        self.deferred = DeferredConstraints(connection)
-        self.savepoints = Savepoints(connection)
+        self.deferred = DeferredConstraints(connection, resource.dialect)
+        self.savepoints = Savepoints(connection, resource.dialect)
         self.state = BranchState.WORKING
         self.gid: str | None = None
         self._xid: int | None = None

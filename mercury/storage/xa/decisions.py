@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, Engine, RowMapping, delete, insert, select, text, update
 
 from mercury.errors import Conflict, TransientStorageError
-from mercury.storage.sql.dialects import Dialect, chunks, upsert
+from mercury.storage.sql.dialects import Dialect, chunks
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.releasing import release
 from mercury.storage.sql.schema import DECISION, HEURISTIC, INCARNATION
@@ -123,9 +123,8 @@ class DecisionLog:
         :raises IncarnationIsDead: this process may not decide any more.
         """
         incarnation = decision.gtrid.incarnation
-        alive = select(INCARNATION.c.id).where(INCARNATION.c.id == incarnation, ~INCARNATION.c.dead)
-        if self._dialect.name == "postgresql":
-            alive = alive.with_for_update(read=True, key_share=True)
+        this = select(INCARNATION.c.id).where(INCARNATION.c.id == incarnation, ~INCARNATION.c.dead)
+        alive = this.with_for_update(read=True, key_share=True)
         try:
             with translated():
                 if connection.execute(alive).first() is None:
@@ -141,7 +140,7 @@ class DecisionLog:
         :raises TransientStorageError: the coordinator is about to decide, or the log is away: it is not decided.
         """
         with self.writing(patient=False) as connection:
-            statement = upsert(self._dialect, DECISION).values(_values(decision)).on_conflict_do_nothing()
+            statement = self._dialect.upsert(DECISION).values(_values(decision)).on_conflict_do_nothing()
             new = connection.execute(statement.returning(DECISION.c.gtrid)).first() is not None
         found = self.find(decision.gtrid)
         if found is None:
@@ -208,7 +207,7 @@ class DecisionLog:
         row = {"gid": heuristic.gid, "resource": heuristic.resource, "decided": heuristic.decided,
                "found": heuristic.found, "found_at": heuristic.found_at}  # fmt: skip
         with self.writing() as connection:
-            statement = upsert(self._dialect, HEURISTIC).values(row).on_conflict_do_nothing()
+            statement = self._dialect.upsert(HEURISTIC).values(row).on_conflict_do_nothing()
             return connection.execute(statement.returning(HEURISTIC.c.gid)).first() is not None
 
     def heuristics(self) -> list[Heuristic]:
@@ -244,8 +243,8 @@ class DecisionLog:
     def writing(self, *, patient: bool = True) -> Iterator[Connection]:
         """A transaction of the log's own; it commits at the end."""
         with self.open() as connection:
-            if not patient and self._dialect.name == "postgresql":
-                connection.execute(text(f"set local lock_timeout = {PATIENCE}"))
+            if not patient:
+                self._dialect.limit_lock_wait(connection, PATIENCE)
             yield connection
             connection.commit()
 

@@ -11,6 +11,7 @@ import psycopg
 from sqlalchemy import Connection, Engine, exc, inspect, select
 
 from mercury.errors import CapabilityError, DataError, StorageError, TransientStorageError
+from mercury.storage.sql.dialects import Dialect, dialect_of
 from mercury.storage.sql.errors import translate
 from mercury.storage.sql.fates import Fate, fate
 from mercury.storage.sql.joining import guard_ends
@@ -57,6 +58,7 @@ class Resource:
         self.name = name
         self.engine = engine
         self._owned = owned
+        self._dialect = dialect_of(engine)
         self._is_store: bool | None = None
         guard_ends(engine)
 
@@ -73,14 +75,22 @@ class Resource:
         """It is the store's own database: there, one local transaction does. `check` has found out."""
         return self._is_store is True
 
+    @property
+    def dialect(self) -> Dialect:
+        """The kind of database that it is.
+
+        :raises CapabilityError: it is of no kind that may take part.
+        """
+        if self._dialect is None:
+            raise self._wrong_kind()
+        return self._dialect
+
     def check_kind(self) -> None:
         """Whether a database of this kind may take part at all. Asks nobody.
 
         :raises CapabilityError: it can not.
         """
-        kind = self.engine.dialect.name, self.engine.dialect.driver
-        if kind != ("postgresql", "psycopg") and kind[0] != "sqlite":  # which may be the store's own file
-            raise self._wrong_kind()
+        _ = self.dialect  # a SQLite file may be the store's own
 
     def _wrong_kind(self) -> CapabilityError:
         return CapabilityError(
@@ -101,7 +111,7 @@ class Resource:
             if _store_in(connection) == store:
                 self._is_store = True
                 return
-            if connection.dialect.name != "postgresql":
+            if not self.dialect.capabilities.two_phase:
                 raise self._wrong_kind()
             if cast("psycopg.Connection", connection.connection.dbapi_connection).autocommit:
                 raise CapabilityError(f"the engine of {self} has isolation_level AUTOCOMMIT: there is no transaction")

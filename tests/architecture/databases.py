@@ -1,0 +1,70 @@
+"""Who may ask which database it is: what PostgreSQL and SQLite do differently is known in one place.
+
+Asked is by the name of one as a value (``"postgresql"``, ``"sqlite"``, with or without a driver), by the class of a
+`Dialect`, by the name or driver of SQLAlchemy's dialect, or by a driver's own errors of SQLite. Everybody else calls a
+method of the `Dialect`, or reads one of its attributes, which say what differs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from types import MappingProxyType
+
+from .imports import python_files
+
+#: Where it may be asked, and why.
+ALLOWED = MappingProxyType(
+    {
+        "mercury/storage/sql/dialects.py": "the one place of the stores",
+        "mercury/storage/sql/errors.py": "an error of a driver says by its class which one has raised it",
+        "mercury/storage/sql/schema.py": "what SQLAlchemy is told to write for one of them only",
+        "mercury/storage/sql/migrations/versions/*.py": "the same",
+        "mercury/settings.py": "shows where a file is, before SQLAlchemy is loaded",
+        "mercury/*/postgres/databases.py": "makes databases on a PostgreSQL server, and refuses other URLs",
+        "mercury/reconcile/source.py": "the one place of the reconciler, whose databases are the applications'",
+    }
+)
+
+NAME = re.compile(r"(postgresql|sqlite)(\+\w+)?", re.IGNORECASE)
+CLASSES = frozenset({"Postgres", "Sqlite"})
+
+
+def questions(root: Path) -> list[str]:
+    """Every place below ``root/mercury`` that asks and may not: file, line and what is asked."""
+    found = []
+    for file in python_files(root, "mercury"):
+        path = file.relative_to(root).as_posix()
+        if not any(fnmatch(path, allowed) for allowed in ALLOWED):
+            tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+            asked = sorted({(node.lineno, what) for node, what in _asked(tree)})
+            found += [f"{path}:{line}: {what}: ask the Dialect what differs" for line, what in asked]
+    return found
+
+
+def _asked(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if NAME.fullmatch(text):
+                yield node, repr(text)
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, classes]) if (
+                _names(classes) & CLASSES
+            ):
+                yield node, ast.unparse(node)
+            case ast.Attribute(value=ast.Attribute(attr="dialect"), attr="name" | "driver"):
+                yield node, ast.unparse(node)
+            case ast.Import(names=names) if any(alias.name == "sqlite3" for alias in names):
+                yield node, "sqlite3"
+            case ast.ImportFrom(module="sqlite3"):
+                yield node, "sqlite3"
+            case _:
+                pass
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {
+        ast.unparse(each).rpartition(".")[2] for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute)
+    }
