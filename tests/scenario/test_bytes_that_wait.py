@@ -283,7 +283,7 @@ def test_a_sequence_that_ends_with_a_gap_leaves_no_bytes_behind(
     post(node, foreign.terminate(identifier, 4))
     node.world.advance(30)
     assert counted(node) == 0
-    assert node.store.invoker.idle(identifier)
+    assert node.store.committed.invoker.idle(identifier)
 
 
 def test_a_late_message_at_most_once_leaves_no_bytes_behind() -> None:

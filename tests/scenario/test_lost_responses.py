@@ -158,7 +158,7 @@ def test_a_response_that_is_damaged_in_the_store_fails_its_request_and_no_other(
 def damage_second_response(pair: Pair) -> list[str]:
     """The store of the server gives the response to the second request back altered, from the beginning."""
     seen: list[str] = []
-    install = pair.server.store.rms.install_row
+    install = pair.server.store.committed.rms.install_row
 
     def installed(key: SequenceKey, position: int, row: OutboundMessage | None) -> None:
         if row is not None and row.payload == body("re two"):
@@ -166,5 +166,5 @@ def damage_second_response(pair: Pair) -> list[str]:
             seen.append(row.message_id)
         install(key, position, row)
 
-    pair.server.store.rms.install_row = installed  # type: ignore[method-assign]
+    pair.server.store.committed.rms.install_row = installed  # type: ignore[method-assign]
     return seen
