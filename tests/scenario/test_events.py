@@ -305,7 +305,7 @@ def test_events_come_after_the_commit() -> None:
 
     def observe(event: Delivered) -> None:
         open_then.append(pair.server.watched.open)
-        waiting_then.append(len(pair.server.store.invoker.buffers[event.sequence].rows))
+        waiting_then.append(len(pair.server.store.committed.invoker.buffers[event.sequence].rows))
 
     pair.server.observers.subscribe(observe, Delivered)
     pair.link().notes("one")
