@@ -10,7 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mercury.client.sender import Receipt, Sender, Waited
+    from mercury.client.asynchronous import AsyncTransaction
+    from mercury.client.results import Receipt, Waited
+    from mercury.client.sender import Sender
     from mercury.engine import events
     from mercury.engine.addresses import AddressPolicy
     from mercury.engine.application import MessageContext
@@ -52,6 +54,7 @@ _WHERE = {
     "Peer": "mercury.engine.peers",
     "AddressingVersion": "mercury.statemachine.protocol",
     "ApplicationFault": "mercury.errors",
+    "AsyncTransaction": "mercury.client.asynchronous",
     "Attribute": "mercury.wire.mapping",
     "Authenticate": "mercury.service.identity",
     "Certainty": "mercury.statemachine.effects",
@@ -72,7 +75,7 @@ _WHERE = {
     "PayloadError": "mercury.errors",
     "Protocol": "mercury.statemachine.protocol",
     "ProtocolFault": "mercury.errors",
-    "Receipt": "mercury.client.sender",
+    "Receipt": "mercury.client.results",
     "RetransmissionPolicy": "mercury.statemachine.retransmission",
     "RmVersion": "mercury.statemachine.protocol",
     "Sender": "mercury.client.sender",
@@ -84,7 +87,7 @@ _WHERE = {
     "StorageError": "mercury.errors",
     "Transaction": "mercury.storage.api",
     "TransportError": "mercury.errors",
-    "Waited": "mercury.client.sender",
+    "Waited": "mercury.client.results",
     "Xml": "mercury.wire.mapping",
     "events": "mercury.engine",
 }
@@ -94,6 +97,7 @@ __all__ = [
     "AddressPolicy",
     "AddressingVersion",
     "ApplicationFault",
+    "AsyncTransaction",
     "Attribute",
     "Authenticate",
     "Certainty",

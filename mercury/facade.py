@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -9,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mercury.client import overview
+from mercury.client import asynchronous, overview
+from mercury.client.asynchronous import AsyncTransaction, Threads
 from mercury.client.dead_letters import DeadLetters, Redriven
 from mercury.client.futures import Futures
 from mercury.client.listening import Observable
@@ -37,7 +38,8 @@ from mercury.settings import load as load_settings
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
 from mercury.storage.api import StorageManager, Transaction
-from mercury.storage.opening import Resources, name_resources, open_store
+from mercury.storage.joining import AsyncWork
+from mercury.storage.opening import Resources, given_store, name_resources
 from mercury.storage.records import EVERY_LETTER, Channel, DeadLetter, LetterFilter, SequenceKey
 
 if TYPE_CHECKING:
@@ -107,12 +109,17 @@ class Mercury(Observable):
         self.clock = clock
         self.authenticate = authenticate
         self._asked_for = store
-        self.store: StorageManager = _opened(settings.store if store is None else store, settings.store_wait)
+        self.store: StorageManager = given_store(settings.store if store is None else store, settings.store_wait)
         resources = settings.xa.named() if resources is None else resources
         self.coordinator = self._named(resources, log or settings.xa.log) if resources else None
+        #: What health and status show of this process.
+        self.watch = overview.Watch(
+            self.store, clock, self._runs, self.coordinator, settings.watch, settings.http.status_token
+        )
         self._dead_letters = DeadLetters(self.store, clock)
         self.futures = Futures(self.ids.new())
         self.observers.subscribe(self.futures.dead_lettered, DeadLettered)
+        self.threads = Threads()
         self._registry = Registry(default_policy=settings.destination)
         self._registry.add_callback(self.futures.callback_name, self.futures.callback())
         self._services: list[Service] = []
@@ -180,6 +187,15 @@ class Mercury(Observable):
         """
         return self.store.transaction() if work is None else self.store.join(work)
 
+    def atransaction(self, work: AsyncWork | None = None) -> AsyncTransaction:
+        """One unit of work of an event loop: ``async with mercury.atransaction() as tx``. Its steps run in a thread.
+
+        :param work: an ``AsyncSession`` or ``AsyncConnection`` of SQLAlchemy's on the store's own database, in a
+            transaction of the application's: its commit commits both, and leaving the block does nothing.
+        :raises CapabilityError: ``work`` can not be joined; nothing was written.
+        """
+        return asynchronous.begin(self.store, work)
+
     def callback(self, name: str) -> Callable[[Function], Function]:
         """Register a function that consumes responses, under a name that outlives the process; a decorator.
 
@@ -215,15 +231,15 @@ class Mercury(Observable):
 
     def app(self, *services: Service) -> FastAPI:
         """A FastAPI application that hosts services and nothing else: endpoints, health and status."""
-        from mercury.service.host import application, watch_router
+        from mercury.service.host import application
 
-        return application("Mercury", [self.router(*services), watch_router(self)], self.lifespan)
+        return application("Mercury", [self.router(*services), self.watch_router()], self.lifespan)
 
     def watch_router(self) -> APIRouter:
         """A FastAPI router with ``/healthz``, ``/readyz`` and the status, for an application of one's own."""
         from mercury.service.host import watch_router
 
-        return watch_router(self)
+        return watch_router(self.watch)
 
     def lifespan(self, app: FastAPI) -> AbstractAsyncContextManager[None]:
         """The lifespan of a FastAPI application: starts with it, and stops with it in an orderly way."""
@@ -275,17 +291,7 @@ class Mercury(Observable):
             retention = RetentionWorker(self.store, self.settings.retention, self.clock())
             self._runtime = Runtime(engine, self.store, self._transport, self.settings.runtime, self.clock, retention)
             self._runtime.start()
-            self._say_store()
-
-    def _say_store(self) -> None:
-        """Which store this is: it may be another one than the settings say, or a file in some folder."""
-        asked, setting = self._asked_for, self.settings.store
-        name = store_name(setting if asked is None else asked) if isinstance(asked, str | None) else "of the program"
-        if asked is None or setting in (asked, DEFAULT_STORE):
-            log.info("started with the store %s", name)
-        else:
-            text = "started with the store %s, as the program says; the setting store = %s is not used"
-            log.info(text, name, masked(setting))
+            log.info("started with the store %s", _in_use(self._asked_for, self.settings.store))
 
     def stop(self, deadline: float | None = None) -> None:
         """Stop in an orderly way: what is being done is finished, nothing new is begun.
@@ -305,6 +311,7 @@ class Mercury(Observable):
             runtime.stop(self.settings.http.shutdown_deadline if deadline is None else deadline)
         if stopped:
             return
+        self.threads.stop()
         self.futures.abandon("no response will come to this future: Mercury was stopped")
         if not self.store.capabilities.durable:
             overview.log_losses(self.store)
@@ -318,10 +325,17 @@ class Mercury(Observable):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
+
+    async def __aenter__(self) -> Mercury:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.stop)
+
+    def _runs(self) -> bool:
+        return self._runtime is not None and self._runtime.running
 
     @property
     def running_runtime(self) -> Runtime | None:
@@ -355,7 +369,7 @@ class Mercury(Observable):
 
     def sequences(self) -> list[SequenceStatus]:
         """All sequences that are remembered, on both sides."""
-        return overview.sequences(self.store)
+        return self.watch.sequences()
 
     def dead_letters(self, which: LetterFilter = EVERY_LETTER) -> list[DeadLetter]:
         """Messages that could not be delivered, the oldest first; with a filter those that it means."""
@@ -374,26 +388,7 @@ class Mercury(Observable):
 
         ``len()`` of it is their number, ``oldest(now)`` the age of the oldest in seconds: it keeps its locks.
         """
-        return self.coordinator.recovery.in_doubt() if self.coordinator is not None else None
-
-    @property
-    def status_token(self) -> str | None:
-        """Who knows it may see the status over HTTP."""
-        return self.settings.http.status_token
-
-    def figures(self) -> dict[str, float]:
-        """What an operator watches, `InDoubt.figures`; empty when no ``resources`` are named."""
-        left = self.in_doubt()
-        return left.figures(self.clock()) if left is not None else {}
-
-    def readiness(self) -> dict[str, str]:
-        """Each part and what is wrong with it; ``ok`` where nothing is."""
-        runtime = self._runtime
-        return overview.readiness(self.store, runtime is not None and runtime.running)
-
-    def lateness(self) -> list[str]:
-        """What waits for longer than the settings ``watch`` allow, in words; nothing = all is well."""
-        return overview.late(self.store, self.in_doubt(), self.settings.watch, self.clock())
+        return self.watch.in_doubt()
 
     # --- what the parts ask ----------------------------------------------------------------------------------------
 
@@ -409,10 +404,9 @@ class Mercury(Observable):
         return self.settings.http.back_channel_wait
 
 
-def _opened(store: str | StorageManager, patience: float) -> StorageManager:
-    if not isinstance(store, str):
-        return store
-    try:
-        return open_store(store, patience=patience)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"store: {error}") from error
+def _in_use(asked: str | StorageManager | None, setting: str) -> str:
+    """Which store this is: it may be another one than the settings say, or a file in some folder."""
+    name = store_name(setting if asked is None else asked) if isinstance(asked, str | None) else "of the program"
+    if asked is None or setting in (asked, DEFAULT_STORE):
+        return name
+    return f"{name}, as the program says; the setting store = {masked(setting)} is not used"

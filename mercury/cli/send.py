@@ -21,7 +21,8 @@ from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from mercury.client.sender import Receipt, Sender
+    from mercury.client.results import Receipt
+    from mercury.client.sender import Sender
     from mercury.facade import Mercury
 
 

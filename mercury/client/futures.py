@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from typing import Any
 from mercury.engine.application import FUTURE, Callback, MessageContext
 from mercury.engine.events import DeadLettered
 from mercury.errors import MercuryError, PayloadError, SequenceFailed
+from mercury.wire.bodies import read_body
 from mercury.wire.envelope import Payload
-from mercury.wire.mapping import check_type, from_xml
+from mercury.wire.mapping import check_type
 
 
 class _ResponseFuture(Future[Any]):
@@ -21,7 +23,7 @@ class _ResponseFuture(Future[Any]):
 
     def __init__(self, message_id: str, state: Callable[[], str], idle: Callable[[], str | None]) -> None:
         super().__init__()
-        self._message_id = message_id
+        self.message_id = message_id
         self._state_of_request = state
         self._why_idle = idle
 
@@ -35,17 +37,45 @@ class _ResponseFuture(Future[Any]):
 
     @contextmanager
     def _explaining(self, timeout: float | None) -> Iterator[None]:
-        idle = None if self.done() else self._why_idle()
-        if idle is not None:
-            raise MercuryError(f"no response to {self._message_id} can come: {idle}")
+        self.refuse_idle()
         try:
             yield
         except TimeoutError:
             if self.done():
                 raise  # it is what the future was given
-            state = self._state_of_request()
-            text = f"no response to {self._message_id} within {timeout or 0:g} s; it is waited for on"
-            raise TimeoutError(f"{text}: {state}" if state else text) from None
+            raise TimeoutError(self.explain(timeout, "; it is waited for on")) from None
+
+    def refuse_idle(self) -> None:
+        """:raises MercuryError: nothing here can bring a response."""
+        idle = None if self.done() else self._why_idle()
+        if idle is not None:
+            raise MercuryError(f"no response to {self.message_id} can come: {idle}")
+
+    def explain(self, timeout: float | None, more: str = "") -> str:
+        """What is said when the time is over; asks the store."""
+        state = self._state_of_request()
+        text = f"no response to {self.message_id} within {timeout or 0:g} s{more}"
+        return f"{text}: {state}" if state else text
+
+
+async def awaited(
+    future: Future[Any], timeout: float | None, call: Callable[[Callable[[], str]], Awaitable[str]]
+) -> Any:
+    """The result of a future that `Futures.expect` has made, for an event loop.
+
+    :param call: calls a function that asks the store, outside the event loop.
+    :raises TimeoutError: it did not come in time; says what is known.
+    :raises MercuryError: nothing here can bring it.
+    """
+    assert isinstance(future, _ResponseFuture)
+    future.refuse_idle()
+    waiting = asyncio.wrap_future(future)
+    done, _ = await asyncio.wait((waiting,), timeout=timeout)
+    if not done:
+        text = await call(lambda: future.explain(timeout))
+        waiting.cancel()
+        raise TimeoutError(text)
+    return waiting.result()
 
 
 @dataclass(slots=True)
@@ -91,6 +121,12 @@ class Futures:
         with self._mutex:
             self._expected.pop(message_id, None)
 
+    def forget_futures(self, futures: Iterable[Future[Any]]) -> None:
+        """Nobody waits for these any more."""
+        for future in futures:
+            if isinstance(future, _ResponseFuture):
+                self.forget(future.message_id)
+
     def callback(self) -> Callback:
         """The callback to register under `callback_name`."""
 
@@ -131,10 +167,8 @@ class Futures:
             return
         if isinstance(response, MercuryError):
             expected.future.set_exception(response)
-        elif expected.wanted is bytes:
-            expected.future.set_result(response.xml)
         else:
             try:
-                expected.future.set_result(from_xml(response.xml, expected.wanted, expected.namespace))
+                expected.future.set_result(read_body(response, expected.wanted, expected.namespace))
             except PayloadError as error:
                 expected.future.set_exception(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mercury.client.status import SequenceStatus, destination_status, status_of
@@ -13,6 +14,7 @@ from mercury.errors import StorageError
 from mercury.storage.api import StorageManager
 
 if TYPE_CHECKING:
+    from mercury.storage.xa.coordinator import Coordinator
     from mercury.storage.xa.recovery import InDoubt
 
 log = logging.getLogger("mercury")
@@ -24,6 +26,53 @@ MOUNTED = (
 )
 #: What the log says of a message that comes while nothing runs.
 UNSTARTED = (NOT_STARTED, MOUNTED)
+
+
+class Watch:
+    """What health and status show of one process: whether it can take messages, and what waits for too long.
+
+    :param clock: seconds since the epoch.
+    :param running: whether the threads run.
+    :param coordinator: of two-phase commits; ``None`` = no ``resources`` are named.
+    :param status_token: who knows it may see the status over HTTP.
+    """
+
+    def __init__(
+        self,
+        store: StorageManager,
+        clock: Callable[[], float],
+        running: Callable[[], bool],
+        coordinator: Coordinator | None,
+        settings: WatchSettings,
+        status_token: str | None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._running = running
+        self._coordinator = coordinator
+        self._settings = settings
+        self.status_token = status_token
+
+    def in_doubt(self) -> InDoubt | None:
+        """What two-phase commits have left to recovery, as of its last look."""
+        return self._coordinator.recovery.in_doubt() if self._coordinator is not None else None
+
+    def readiness(self) -> dict[str, str]:
+        """Each part and what is wrong with it; ``ok`` where nothing is."""
+        return readiness(self._store, self._running())
+
+    def lateness(self) -> list[str]:
+        """What waits for longer than the settings ``watch`` allow, in words; nothing = all is well."""
+        return late(self._store, self.in_doubt(), self._settings, self._clock())
+
+    def figures(self) -> dict[str, float]:
+        """What an operator watches, `InDoubt.figures`; empty when no ``resources`` are named."""
+        left = self.in_doubt()
+        return left.figures(self._clock()) if left is not None else {}
+
+    def sequences(self) -> list[SequenceStatus]:
+        """All sequences that are remembered, on both sides."""
+        return sequences(self._store)
 
 
 def readiness(store: StorageManager, running: bool) -> dict[str, str]:

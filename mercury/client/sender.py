@@ -3,99 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, TypeVar, overload
 
-from mercury.client.futures import Futures
+from mercury.client.asynchronous import AsyncTransaction
+from mercury.client.futures import awaited
+from mercury.client.results import Receipt, Waited
+from mercury.client.room import Room
 from mercury.client.status import SequenceStatus, status_of
-from mercury.engine.ids import Ids
-from mercury.errors import ConfigurationError, MercuryError, Overloaded
+from mercury.client.surroundings import Surroundings
+from mercury.errors import ConfigurationError, MercuryError
 from mercury.statemachine.bounds import INDEXED_BYTES, KEY_BYTES, storable
 from mercury.statemachine.waiting import waits_for
-from mercury.storage.api import StorageManager, Transaction, Work, part_of
-from mercury.storage.records import Channel, Direction, LetterCount, LetterFilter, OutboundKind, OutboundMessage
-from mercury.wire.envelope import EMPTY, Payload
-from mercury.wire.mapping import element_name, to_xml
+from mercury.storage.api import Transaction
+from mercury.storage.joining import Work, part_of
+from mercury.storage.records import Channel, Direction, LetterFilter, OutboundKind, OutboundMessage
+from mercury.wire.bodies import write_body
+from mercury.wire.mapping import element_name
 from mercury.wire.payload import check_payload
 
 T = TypeVar("T")
 
-#: Messages sent between two counts of those that wait, at most.
-COUNT_EVERY = 1000
 #: Seconds between two looks at whether everything is done.
 LOOK = 0.01
-
-
-class Surroundings(Protocol):
-    """What a sender needs of the process it stands in."""
-
-    @property
-    def store(self) -> StorageManager: ...
-
-    @property
-    def ids(self) -> Ids: ...
-
-    @property
-    def futures(self) -> Futures: ...
-
-    @property
-    def clock(self) -> Callable[[], float]: ...
-
-    @property
-    def max_outbound_backlog(self) -> int: ...
-
-    def has_callback(self, name: str) -> bool: ...
-
-    @property
-    def why_not_running(self) -> str | None:
-        """Why nothing is sent, and what to do about it; ``None`` = it is."""
-
-    def trouble_with(self, url: str) -> str | None:
-        """Why the last exchange with an endpoint failed; ``None`` when it did not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """A message is stored: from the commit on it will arrive, whatever happens."""
-
-    #: wsa:MessageID, the same at every transmission.
-    message_id: str
-    endpoint: str
-    key: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waited:
-    """What came of `Sender.wait`: true when everything has arrived."""
-
-    #: Nothing waits any more: what was sent is acknowledged (requests: answered), or a dead letter.
-    settled: bool
-    #: Messages that still wait.
-    left: int = 0
-    #: What keeps them from arriving, as far as is known.
-    trouble: str = ""
-    #: Messages that became dead letters since the sender was made, alike ones together.
-    letters: tuple[LetterCount, ...] = ()
-
-    @property
-    def dead(self) -> int:
-        """How many messages became dead letters since the sender was made."""
-        return sum(each.count for each in self.letters)
-
-    def __bool__(self) -> bool:
-        return self.settled and not self.letters
-
-    def __str__(self) -> str:
-        said = []
-        if not self.settled:
-            waits = f"{self.left} still wait" if self.left else "the end of the sequence is not told yet"
-            said.append(waits + (f" ({self.trouble})" if self.trouble else ""))
-        said += [f"{each.count} dead: {each.reason} ({each.certainty.value})" for each in self.letters]
-        return "; ".join(said) or "everything has arrived"
 
 
 class Sender:
@@ -114,8 +47,7 @@ class Sender:
         self._namespace = namespace
         #: What dies from now on is this sender's business.
         self._made_at = surroundings.clock()
-        #: Messages that may be sent before those that wait are counted again.
-        self._room = 0
+        self._room = Room(channel.key, surroundings.max_outbound_backlog)
 
     @property
     def endpoint(self) -> str:
@@ -243,6 +175,99 @@ class Sender:
         row.callback = callback
         return self._store(row, tx)
 
+    # --- from an event loop ----------------------------------------------------------------------------------------
+
+    async def asend(
+        self,
+        body: object,
+        *,
+        tx: AsyncTransaction | None = None,
+        operation: str | None = None,
+        action: str | None = None,
+        correlation: str | None = None,
+        last: bool = False,
+        headers: Iterable[bytes] = (),
+    ) -> Receipt:
+        """Send a one-way message from an event loop, which is not blocked. Parameters and errors are those of `send`.
+
+        An await that is cancelled before the commit rolls it back; afterwards the message is sent all the same.
+
+        :param tx: what `Mercury.atransaction` gives; left out, a transaction of its own.
+        """
+        send = partial(
+            self.send, body, operation=operation, action=action, correlation=correlation, last=last, headers=headers
+        )
+        if tx is not None:
+            return await tx.run_sync(lambda sync: send(tx=sync))
+        return await self._surroundings.threads.in_transaction(self._surroundings.store, lambda sync: send(tx=sync))
+
+    @overload
+    async def arequest(
+        self,
+        body: object,
+        *,
+        response: type[T],
+        timeout: float | None = None,
+        operation: str | None = None,
+        action: str | None = None,
+        correlation: str | None = None,
+        headers: Iterable[bytes] = (),
+    ) -> T: ...
+
+    @overload
+    async def arequest(
+        self,
+        body: object,
+        *,
+        timeout: float | None = None,
+        operation: str | None = None,
+        action: str | None = None,
+        correlation: str | None = None,
+        headers: Iterable[bytes] = (),
+    ) -> bytes: ...
+
+    async def arequest(
+        self,
+        body: object,
+        *,
+        response: type[Any] = bytes,
+        timeout: float | None = None,
+        operation: str | None = None,
+        action: str | None = None,
+        correlation: str | None = None,
+        headers: Iterable[bytes] = (),
+    ) -> Any:
+        """Send a request from an event loop and wait for its response. Other parameters and errors as of `request`.
+
+        It has a transaction of its own, for the response comes after the commit. Within another transaction:
+        ``future = await tx.run_sync(lambda tx: sender.request(..., tx=tx))``, and after it
+        ``await asyncio.wrap_future(future)``. An await that is cancelled after the commit does not take the request
+        back; its response is consumed and given to nobody.
+
+        :param timeout: seconds to wait for the response once the request is stored; left out, as long as it takes.
+        :raises TimeoutError: none came; its text says how far the request has come.
+        :raises ApplicationFault: the handler refused the request.
+        :raises SequenceFailed: no response will come.
+        """
+        ask = partial(
+            self.request,
+            body,
+            response=response,
+            operation=operation,
+            action=action,
+            correlation=correlation,
+            headers=headers,
+        )
+        surroundings = self._surroundings
+        asked: list[Future[Any]] = []
+        try:
+            await surroundings.threads.in_transaction(surroundings.store, lambda sync: asked.append(ask(tx=sync)))
+            return await awaited(asked[0], timeout, surroundings.threads.call)
+        finally:
+            surroundings.futures.forget_futures(asked)
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
     def close(self, *, tx: Work | None = None) -> None:
         """Send no more on this sequence: it ends once everything has arrived. A later message starts a new one."""
         self._end(OutboundKind.END, tx)
@@ -348,7 +373,7 @@ class Sender:
         correlation: str | None,
         headers: Iterable[bytes],
     ) -> OutboundMessage:
-        payload = self._payload(body, operation)
+        payload = write_body(body, self._namespace, operation)
         if action is None:
             name = operation or (element_name(type(body)) if not isinstance(body, bytes | str | None) else None)
             if name is None:
@@ -367,13 +392,6 @@ class Sender:
             created_at=self._surroundings.clock(),
         )
 
-    def _payload(self, body: object, operation: str | None) -> Payload:
-        if body is None:
-            return EMPTY
-        if isinstance(body, bytes | str):
-            return check_payload(body)
-        return check_payload(to_xml(body, self._namespace, operation))
-
     def _end(self, kind: OutboundKind, tx: Work | None) -> None:
         row = OutboundMessage(
             message_id=self._surroundings.ids.new(),
@@ -386,19 +404,9 @@ class Sender:
 
     def _store(self, row: OutboundMessage, tx: Work | None) -> Receipt:
         with self._in(tx) as transaction:
-            self._make_room(transaction)
+            self._room.take(transaction)
             transaction.rms.append(row)
         return Receipt(row.message_id, self.endpoint, self.key)
-
-    def _make_room(self, tx: Transaction) -> None:
-        """Count what waits, the more often the less room there is: to count costs more than to send."""
-        if self._room > 0:
-            self._room -= 1
-            return
-        waiting, most = tx.rms.backlog(self._channel.key), self._surroundings.max_outbound_backlog
-        if waiting >= most:
-            raise Overloaded(f"{waiting} messages for {self._channel.key} wait already; at most {most} may")
-        self._room = min((most - waiting) // 4, COUNT_EVERY)
 
     def _in(self, tx: Work | None) -> AbstractContextManager[Transaction]:
         return part_of(self._surroundings.store, tx)

@@ -18,9 +18,9 @@ from mercury.errors import ApplicationFault, ConfigurationError, MercuryError, P
 from mercury.statemachine.bounds import KEY_BYTES, storable
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.storage.api import Transaction
-from mercury.wire.envelope import EMPTY, Payload
-from mercury.wire.mapping import check_type, element_name, from_xml, to_xml
-from mercury.wire.payload import check_payload
+from mercury.wire.bodies import read_body, write_body
+from mercury.wire.envelope import Payload
+from mercury.wire.mapping import check_type, element_name
 
 #: The namespace of services and messages that name none of their own.
 DEFAULT_NAMESPACE = "urn:mercury:app"
@@ -144,29 +144,6 @@ def read_callback(function: Callable[..., Any], namespace: str | None = None) ->
         function(**signature.arguments(context, read_body(response, signature.body or bytes, namespace)))
 
     return call
-
-
-def read_body(payload: Payload, wanted: type[Any], namespace: str | None) -> Any:
-    """A payload as the type a function asks for.
-
-    :raises PayloadError: it does not fit.
-    """
-    if wanted is bytes:
-        return payload.xml
-    return from_xml(payload.xml, wanted, namespace)
-
-
-def write_body(value: object, namespace: str, name: str | None = None) -> Payload:
-    """What an application hands over, as a payload.
-
-    :param value: a dataclass, XML of one element as bytes or text, or ``None`` for an empty body.
-    :raises PayloadError: it can not be written.
-    """
-    if value is None:
-        return EMPTY
-    if isinstance(value, bytes | str):
-        return check_payload(value)
-    return check_payload(to_xml(value, namespace, name))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

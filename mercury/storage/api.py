@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from mercury.errors import StorageError
 from mercury.statemachine.faults import Ranges
@@ -382,17 +382,3 @@ class StorageManager(Sweeper, Protocol):
 
     def close(self) -> None:
         """Let go of everything. A store can not be used afterwards."""
-
-
-#: What an application may hand over as its transaction: Mercury's own, or one of SQLAlchemy on the store's database.
-Work: TypeAlias = "Transaction | Session | Connection"
-
-
-def part_of(store: StorageManager, work: Work | None) -> AbstractContextManager[Transaction]:
-    """A transaction for one piece of work: a new one, or the one that is given, which its owner ends.
-
-    :raises CapabilityError: the store can not be part of ``work``; nothing was written.
-    """
-    if work is None:
-        return store.transaction()
-    return nullcontext(cast(Transaction, work)) if hasattr(work, "rms") else store.join(work)

@@ -43,6 +43,19 @@ def open_store(url: str, *, patience: float = 0.0) -> StorageManager:
     return open_sql_store(url, patience=patience)
 
 
+def given_store(store: str | StorageManager, patience: float) -> StorageManager:
+    """The store that an application has given: by its URL, or opened already.
+
+    Parameters and errors are those of `open_store`; the texts begin with ``store:``.
+    """
+    if not isinstance(store, str):
+        return store
+    try:
+        return open_store(store, patience=patience)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"store: {error}") from error
+
+
 def open_sql_store(
     url: str,
     *,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import shlex
 import signal
 import socket
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -136,6 +138,25 @@ def test_the_commands_of_the_tutorial_work(shop) -> None:
         ended = run([MERCURY, *words, *(["--at", server.url] if words[0] == "sequences" else [])], cwd=folder)
         assert (ended.code, ended.err) == (0, ""), ended
         assert "place_in_queue" in ended.out or words[0] == "sequences"
+
+
+# --- how-to ----------------------------------------------------------------------------------------------------------
+
+HOW_TO = ROOT / "docs/how-to.md"
+
+
+def test_the_asynchronous_client_of_the_how_to_sends_what_it_keeps(tmp_path: Path) -> None:
+    port = free_port()
+    write(README, tmp_path, f"127.0.0.1:{port}")
+    write(HOW_TO, tmp_path, f"127.0.0.1:{port}")
+    assert "`python asynchronous.py`" in HOW_TO.read_text(encoding="utf-8")
+    with Serving("server:app", "--port", str(port), cwd=tmp_path) as server:
+        client = run([sys.executable, "asynchronous.py"], cwd=tmp_path)
+        assert (client.code, client.out, client.err) == (0, "everything has arrived\n", "")
+        server.says(r"order 8 from Bob")
+        server.says(r"order 9 from Bob")
+    with contextlib.closing(sqlite3.connect(tmp_path / "asynchronous.db")) as database:
+        assert database.execute("select id from placed").fetchall() == [(9,)]
 
 
 # --- all pages -------------------------------------------------------------------------------------------------------

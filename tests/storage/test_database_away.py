@@ -98,7 +98,7 @@ def test_a_database_that_is_killed_under_load_loses_nothing_and_repeats_nothing(
             eventually(lambda: len(orders(taken, "taken")) >= ORDERS, "all are handled", 60)
             assert orders(taken, "taken") == expected
             assert client.dead_letters() == server.dead_letters() == []
-            assert server.readiness() == client.readiness() == {"workers": "ok", "store": "ok"}
+            assert server.watch.readiness() == client.watch.readiness() == {"workers": "ok", "store": "ok"}
         finally:
             stopped.set()
             if thread is not None:

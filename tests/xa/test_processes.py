@@ -77,8 +77,8 @@ def test_a_running_process_rolls_back_what_a_dead_one_left(places: Places) -> No
     leave(places, "prepare")
     with running(places) as mercury:
         eventually(lambda: places.prepared() == [], "nothing prepared")
-        eventually(lambda: mercury.figures()["in_doubt"] == 0, "the figure")
-        assert mercury.figures()["databases_away"] == 0
+        eventually(lambda: mercury.watch.figures()["in_doubt"] == 0, "the figure")
+        assert mercury.watch.figures()["databases_away"] == 0
     assert places.state == ([], [], [])
 
 
@@ -89,7 +89,7 @@ def test_a_process_that_gives_signs_of_life_is_left_alone_however_long_it_takes(
         assert living.coordinator is not None
         with paused(living.coordinator, "prepare") as stopped:
             eventually(lambda: (left := other.in_doubt()) is not None and len(left) > 0, "it is seen")
-            eventually(lambda: (other.figures()["in_doubt_oldest"] or 0) > 2.5, "it takes longer than the lease")
+            eventually(lambda: (other.watch.figures()["in_doubt_oldest"] or 0) > 2.5, "it takes longer than the lease")
             stopped.go_on()
             assert stopped.error is None
     assert places.state == ([1], [1], [])
