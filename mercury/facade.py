@@ -139,7 +139,7 @@ class Mercury(Observable):
         except BaseException:
             self.store.close()
             raise
-        named.recovery.found_in_doubt = self.tell_in_doubt
+        named.recovery.on_in_doubt = self.emit_in_doubt
         return named
 
     # --- sending ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from mercury.engine.observers import Observer, Observers
 if TYPE_CHECKING:
     from mercury.storage.xa.recovery import InDoubtBranch
 
-#: Is told of failed sequences, refused messages and dead letters; see `Observable.on_error`.
+#: Is called with failed sequences, refused messages and dead letters; see `Observable.on_error`.
 ErrorCallback: TypeAlias = Callable[[SequenceFailed | MessageRefused | DeadLettered], None]
 
 A = TypeVar("A", bound=Event)
@@ -47,12 +47,12 @@ class Observable:
     def subscribe(self, observer: Callable[[Any], None], /, *kinds: type[Event]) -> Callable[[], None]:
         """Call an observer with each event of these kinds (`mercury.events`); without kinds, with all.
 
-        It is called after the commit that made the event true, in the thread of Mercury's that has committed, and by
-        several threads at once: it must not block, and must be safe to be used so. What it raises is logged at the
-        first time, with its name; other observers and the message are none the worse for it.
+        It is called after the commit that made the event true, in the thread of Mercury's that has committed. Several
+        threads may call it at once. It must not block: sending, receiving or handling waits for it. Its first error is
+        logged with its name; its errors change nothing for the message or for other observers.
 
-        An event is told once for a commit, and by the process that committed. One whose process is killed between the
-        commit and the call is not told again.
+        Each commit emits an event once, in the process that committed. If the process is killed between the commit and
+        the call, the event is lost.
 
         :returns: ends the subscription.
         :raises ConfigurationError: a kind is no kind of event.
@@ -60,14 +60,14 @@ class Observable:
         return self.observers.subscribe(observer, *kinds)
 
     def on_error(self, function: ErrorCallback) -> ErrorCallback:
-        """Register what is told of failed sequences, refused messages and dead letters; a decorator.
+        """Call a function with failed sequences, refused messages and dead letters; a decorator.
 
         It is an observer like those of `subscribe`.
         """
         self.subscribe(function, SequenceFailed, MessageRefused, DeadLettered)
         return function
 
-    def tell_in_doubt(self, branch: InDoubtBranch, now: float) -> None:
+    def emit_in_doubt(self, branch: InDoubtBranch, now: float) -> None:
         """Recovery found a branch that it could not finish."""
         event = BranchInDoubt(at=now, gid=branch.gid, resource=branch.resource, since=branch.since, why=branch.why)
         self.observers.emit_now(event)

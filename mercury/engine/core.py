@@ -32,7 +32,7 @@ class Engine:
     ``source``, ``destination`` and ``invocation`` are workers with ``run_once(now)``; their posts are carried out by
     the caller, who tells the result by `answered` or `failed`. ``clock`` wants a turn every second or so.
 
-    :param observers: are told what has happened, after the commit.
+    :param observers: are called with events, after the commit.
     :param monotonic: seconds that only ever grow; the clock that gives ``now`` may be set.
     """
 

@@ -112,7 +112,7 @@ def repeat_acknowledgement(record: RmdRecord, now: float) -> None:
 def handle_rmd(
     tx: Transaction, parts: Parts, record: RmdRecord, event: events.RmdInput, now: float
 ) -> tuple[effects.RmdEffect, ...]:
-    """Let a locked destination sequence handle an event; returns what it asks. Its end is told to the observers."""
+    """Let a locked destination sequence handle an event; returns what it asks. Its end is an event."""
     machine = record.machine
     alive = not machine.tombstone
     asked = machine.handle(event, now, parts.application.policy(record.service))

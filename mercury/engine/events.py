@@ -1,9 +1,9 @@
-"""What observers are told of: facts about messages and sequences, each true because a transaction has committed it.
+"""Events: facts about messages and sequences, each true because a transaction has committed it.
 
 An event is built inside the transaction that makes it true and reaches the observers after the commit (`observers`).
-What is rolled back is never told. One commit tells an event once; a process that is killed between the commit and the
-observers tells it never. So events are for logs, metrics and alarms: what must happen belongs into a handler's
-transaction.
+Nothing is emitted for what is rolled back, and one commit emits an event once. A process that is killed between the
+commit and the observers never emits it. So events are for logs, metrics and alarms: what must happen belongs into a
+handler's transaction.
 
 The words are those of WS-ReliableMessaging 1.1 section 2: a destination accepts a message when it has stored it, and
 delivers it when the application has consumed it. Times are seconds since the epoch, by the clock of the process.
@@ -74,7 +74,10 @@ class DuplicateDropped(_Inbound):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered(_Inbound):
-    """The application has consumed a message: the transaction that says so is committed, with the handler's work."""
+    """The application has consumed a message: the transaction that says so is committed, with the handler's work.
+
+    A dead letter that is redriven to its service is delivered without being accepted again.
+    """
 
     #: The operation's name; of a response the callback's.
     handler: str
@@ -102,7 +105,7 @@ class HandlerFailed(_Inbound):
     error: Exception
     #: The try before has failed with the same error.
     repeated: bool
-    #: When it is tried again; ``None`` = it is not: a `DeadLettered` says so too.
+    #: When it is tried again; ``None`` = it is not, and becomes a dead letter.
     retry_at: float | None
 
 
@@ -113,7 +116,7 @@ class HandlerFailed(_Inbound):
 class _Outbound(Event):
     """What is known of a message that is sent by this side: requests, one-way messages, and responses that are posted.
 
-    Responses that go back on the connection of their request are fetched, not posted, and are not told.
+    Responses that go back on the connection of their request are fetched, not posted: they have no such events.
     """
 
     sequence: str
@@ -247,7 +250,7 @@ class SequenceFailed(Event):
 class BranchInDoubt(Event):
     """Recovery found a prepared branch of a two-phase commit that it could not finish. It keeps its locks.
 
-    Told once, by each process that runs recovery, until the branch is finished.
+    Each process that runs recovery emits it once for a branch.
     """
 
     #: Its name in pg_prepared_xacts.

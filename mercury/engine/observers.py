@@ -31,7 +31,7 @@ class _Subscription:
     #: An error of it was logged.
     reported: bool = False
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         try:
             self.observer(event)
         except Exception:
@@ -74,14 +74,14 @@ class Observers:
         return kind in self._by_kind
 
     def emit(self, tx: Transaction, event: Event) -> None:
-        """Tell of an event when ``tx`` has committed, in the thread that commits; not at all if it is rolled back."""
+        """Call the observers when ``tx`` has committed, in the thread that commits; never if it is rolled back."""
         if type(event) in self._by_kind:
             tx.after_commit(partial(self.emit_now, event))
 
     def emit_now(self, event: Event) -> None:
-        """Tell of what is true already."""
+        """Call the observers with what is true already."""
         for subscription in self._by_kind.get(type(event), ()):
-            subscription.tell(event)
+            subscription.notify(event)
 
 
 def _concrete(kinds: tuple[type[Event], ...]) -> tuple[type[Event], ...]:

@@ -105,10 +105,10 @@ class Run:
         record.last_error = str(self.failure)
         record.retry_at = now + self.policy.redelivery.delay(record.attempts, chance())
 
-    # --- what observers are told -----------------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------------------------
 
     def emit(self, tx: Transaction, observers: Observers, now: float) -> None:
-        """Tell what was delivered, and what is tried again, in the transaction that says so."""
+        """Emit what was delivered, and what is tried again, with the transaction that says so."""
         if observers.wants(Delivered):
             for call in self.calls:
                 observers.emit(tx, call.delivered(now))
@@ -119,7 +119,7 @@ class Run:
     def emit_failure(
         self, tx: Transaction, observers: Observers, failure: CallFailed, now: float, *, retry_at: float | None = None
     ) -> None:
-        """Tell that a call has failed.
+        """Emit that a call has failed.
 
         :param retry_at: when it is made again; ``None`` = it is not.
         """

@@ -51,7 +51,7 @@ def test_subscription_takes_one_kind_and_ends_when_it_is_called() -> None:
         sender = mercury.to(f"{mercury.listen(desk())}/services/desk", listen=False)
         end = mercury.subscribe(seen.append, events.Delivered)
         sender.send(Note("one"))
-        eventually(lambda: len(seen) == 1, "it is told")
+        eventually(lambda: len(seen) == 1, "it is seen")
         end()
         sender.send(Note("two"))
         assert sender.wait(30)
@@ -61,19 +61,19 @@ def test_subscription_takes_one_kind_and_ends_when_it_is_called() -> None:
 
 
 def test_error_callback_is_an_observer_of_dead_letters_refusals_and_failed_sequences() -> None:
-    told: list[events.Event] = []
+    seen: list[events.Event] = []
     with Mercury("memory:") as mercury:
         sender = mercury.to(f"{mercury.listen(desk(fails=True))}/services/desk", listen=False)
 
         @mercury.on_error
         def problem(event: events.SequenceFailed | events.MessageRefused | events.DeadLettered) -> None:
-            told.append(event)
+            seen.append(event)
 
         receipt = sender.send(Note("lost"))
-        eventually(lambda: told, "it is told")
+        eventually(lambda: seen, "it is seen")
         sender.send("<a/>", action="urn:nothing")
-        eventually(lambda: len(told) > 1, "it is told")
-    dead, refused = told[0], told[1]
+        eventually(lambda: len(seen) > 1, "it is seen")
+    dead, refused = seen[0], seen[1]
     assert isinstance(dead, events.DeadLettered)
     assert [letter.message_id for letter in dead.letters] == [receipt.message_id]
     assert "lost" in dead.reason
@@ -81,7 +81,7 @@ def test_error_callback_is_an_observer_of_dead_letters_refusals_and_failed_seque
 
 
 def test_observer_that_raises_harms_neither_the_message_nor_the_next_observer(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[events.Event] = []
+    seen: list[events.Event] = []
 
     class Stumbling:
         def __call__(self, event: events.Event) -> None:
@@ -90,12 +90,12 @@ def test_observer_that_raises_harms_neither_the_message_nor_the_next_observer(ca
         def __repr__(self) -> str:
             return "<the stumbling one>"
 
-    with Mercury("memory:", observers=[Stumbling(), told.append]) as mercury:
+    with Mercury("memory:", observers=[Stumbling(), seen.append]) as mercury:
         sender = mercury.to(f"{mercury.listen(desk())}/services/desk", listen=False)
         sender.send(Note("one"))
         sender.send(Note("two"))
         assert sender.wait(30)
-        eventually(lambda: sum(isinstance(event, events.Delivered) for event in told) == 2, "both are told")
+        eventually(lambda: sum(isinstance(event, events.Delivered) for event in seen) == 2, "both are seen")
     lines = [record.getMessage() for record in caplog.records if "stumbling" in record.getMessage()]
     assert len(lines) == 1
     assert lines[0].startswith("the observer <the stumbling one> failed with ")

@@ -20,7 +20,7 @@ FIELD = re.compile(r"`([a-z_]+)`")
 
 def test_the_table_of_events_has_every_kind_with_its_fields_in_their_order() -> None:
     page = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
-    documented = [(name.strip("`"), FIELD.findall(told)) for name, told, _ in table(section(page, "Events"))]
+    documented = [(name.strip("`"), FIELD.findall(named)) for name, named, _ in table(section(page, "Events"))]
     assert documented == [
         (kind.__name__, [field.name for field in fields(kind) if field.name != "at"]) for kind in events.EVENTS
     ]

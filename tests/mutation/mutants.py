@@ -171,6 +171,39 @@ SIMULATED = (
     ),
 )
 
+EVENTS = "tests/scenario/test_events.py"
+
+#: What an observer must not see.
+OBSERVED = (
+    Mutant(
+        "events before the commit",
+        (
+            Change(
+                "mercury/engine/observers.py",
+                "tx.after_commit(partial(self.emit_now, event))",
+                "self.emit_now(event)",
+            ),
+        ),
+        test=f"{EVENTS}::test_transaction_that_is_rolled_back_emits_nothing[server-1]",
+    ),
+    Mutant(
+        "observers that stop each other",
+        (
+            Change(
+                "mercury/engine/observers.py",
+                "        except Exception:\n            if not self.reported:",
+                "        except SystemExit:\n            if not self.reported:",
+            ),
+        ),
+        test=f"{EVENTS}::test_observer_that_raises_is_logged_once_with_its_name_and_harms_nobody",
+    ),
+    Mutant(
+        "a branch in doubt at every look",
+        (Change("mercury/storage/xa/recovery.py", "            if branch.gid not in known:", "            if True:"),),
+        test="tests/xa/test_events.py::test_branch_that_cannot_be_finished_is_an_event_at_the_first_look_only",
+    ),
+)
+
 #: Attributes are not counted before they are parsed, only while.
 NOT_CROWDED = Change(SCAN, "if crowded is not None:", "if False:")
 
@@ -321,4 +354,4 @@ TESTED = (
     *STORAGE,
 )
 
-MUTANTS = (*SIMULATED, *TESTED)
+MUTANTS = (*SIMULATED, *OBSERVED, *TESTED)

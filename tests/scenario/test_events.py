@@ -1,4 +1,4 @@
-"""What observers are told: each fact once, after the commit that made it true, and nothing that was rolled back."""
+"""Events: each fact once, after the commit that made it true, and none for what was rolled back."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_request_that_its_handler_refuses_is_delivered_as_refused() -> None:
 
 
 @pytest.mark.parametrize("assurance", [DeliveryAssurance.EXACTLY_ONCE, DeliveryAssurance.AT_LEAST_ONCE])
-def test_handler_that_raises_is_told_at_each_try_and_its_message_is_delivered_once(
+def test_handler_that_raises_fails_at_each_try_and_its_message_is_delivered_once(
     assurance: DeliveryAssurance,
 ) -> None:
     pair = Pair(policy=policy(assurance))
@@ -185,7 +185,7 @@ def test_message_without_an_operation_any_more_is_a_failure() -> None:
 
 @pytest.mark.parametrize("listens", [True, False], ids=["listens", "does not listen"])
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
-def test_each_sequence_is_told_as_created_and_as_ended_once_on_both_sides(protocol: Protocol, *, listens: bool) -> None:
+def test_each_sequence_is_created_and_ended_once_on_both_sides(protocol: Protocol, *, listens: bool) -> None:
     pair = Pair()
     link = pair.link(protocol, listens=listens)
     link.asks("one", "two")
@@ -204,7 +204,7 @@ def test_each_sequence_is_told_as_created_and_as_ended_once_on_both_sides(protoc
     assert (destination.service, destination.complete, destination.expired) == (SERVICE, True, False)
 
 
-def test_sequence_that_expires_is_told_as_failed_at_its_source_and_as_expired_at_its_destination() -> None:
+def test_sequence_that_expires_fails_at_its_source_and_ends_as_expired_at_its_destination() -> None:
     pair = Pair()
     pair.lose("message 2", 100)
     pair.link(expires=10).notes("one", "two")
@@ -231,7 +231,7 @@ def test_sequence_that_was_never_made_fails_without_an_identifier() -> None:
     assert len(dead.letters) == 2, "alike ones are one event"
 
 
-def test_message_that_the_peer_refuses_is_told_with_its_fault() -> None:
+def test_message_that_the_peer_refuses_is_an_event_with_its_fault() -> None:
     pair = Pair()
     pair.server.registry._services[SERVICE].operations.clear()
     (message_id,) = pair.link().notes("one")
@@ -264,8 +264,8 @@ def run_through(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize(("host", "first"), [("client", SENT + 1), ("server", 1)])
-def test_transaction_that_is_rolled_back_tells_nothing(host: str, first: int) -> None:
-    """Each commit of either node fails once: what is told is what was committed, as if none had failed."""
+def test_transaction_that_is_rolled_back_emits_nothing(host: str, first: int) -> None:
+    """Each commit of either node fails once: the events are those of a run in which none has failed."""
     place, commits = first, first
     while place <= commits:
         pair = Pair()
@@ -285,7 +285,7 @@ def test_transaction_that_is_rolled_back_tells_nothing(host: str, first: int) ->
 
 
 def test_crash_over_a_commit_doubles_nothing_and_loses_nothing_that_was_committed() -> None:
-    """The node is gone before a commit, or right behind it: nothing is told of what the next life does again."""
+    """A node that crashes before or after a commit does its work again, and no event comes twice."""
     for when in ("crash_before_commit", "crash_after_commit"):
         for place in range(1, 30):
             pair = Pair()
@@ -298,7 +298,7 @@ def test_crash_over_a_commit_doubles_nothing_and_loses_nothing_that_was_committe
 
 
 def test_events_come_after_the_commit() -> None:
-    """The store says the same as the event when the event is told."""
+    """The store says the same as the event when the observer is called."""
     pair = Pair()
     open_then: list[int] = []
     waiting_then: list[int] = []
@@ -396,7 +396,7 @@ def test_what_is_no_kind_of_event_can_not_be_subscribed_to(kind: type[Event]) ->
         Observers().subscribe(lambda _event: None, kind)
 
 
-def test_retransmissions_of_a_peer_that_is_away_are_told_with_their_count() -> None:
+def test_retransmissions_to_a_peer_that_is_away_are_counted() -> None:
     pair = Pair()
     pair.link(retransmission=PATIENT).notes("one")
     pair.run()

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy import RowMapping, event
 
+from mercury.engine.events import Accepted, Acknowledged, Delivered, Event, Transmitted
 from mercury.engine.exchange import Arrival, Purpose
+from mercury.engine.observers import Observers
 from mercury.engine.parking import HeldWorker
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
@@ -180,6 +182,27 @@ def test_what_a_hundred_requests_and_responses_cost_at_the_client_ten_cost_too(s
     assert ten == hundred
     assert max(hundred.values()) <= BOUND, hundred
     assert min(hundred.values()) >= 1, hundred
+
+
+class _Watched(Observers):
+    """Somebody watches everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Event] = []
+        self.subscribe(self.seen.append)
+
+
+def test_observers_of_every_event_cost_no_statement(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = client_side(store, 10), *server_side(store, 10), *asking_side(store, 20)
+    made: list[_Watched] = []
+    monkeypatch.setattr("tests.storage.pair.Observers", lambda: made.append(_Watched()) or made[-1])
+    watched = client_side(store, 11), *server_side(store, 11), *asking_side(store, 21)
+    assert watched[0] == alone[0]
+    assert watched[1] == alone[1]
+    assert watched[3:] == alone[3:]
+    kinds = {type(event) for each in made for event in each.seen}
+    assert kinds >= {Transmitted, Accepted, Delivered, Acknowledged}
 
 
 def test_a_response_on_its_requests_connection_reads_the_request_once_and_never_its_body(store: SqlStore) -> None:

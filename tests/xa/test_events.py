@@ -1,4 +1,4 @@
-"""A branch in doubt is told to the observers: once, for as long as it is in doubt."""
+"""A branch in doubt is an event: once, for as long as it is in doubt."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from .places import Places
 from .test_processes import running
 
 
-def test_branch_that_can_not_be_finished_is_told_at_the_first_look_only(places: Places) -> None:
-    told: list[tuple[InDoubtBranch, float]] = []
+def test_branch_that_cannot_be_finished_is_an_event_at_the_first_look_only(places: Places) -> None:
+    found: list[tuple[InDoubtBranch, float]] = []
     with places.process() as coordinator, places.process(pace=Pace(lease=3600.0, grace=0.0)) as other:
-        other.recovery.found_in_doubt = lambda branch, now: told.append((branch, now))
+        other.recovery.on_in_doubt = lambda branch, now: found.append((branch, now))
         with paused(coordinator, "prepare") as stopped:
             for _ in range(3):
                 other.recovery.run_once(other.clock())
-            assert sorted(branch.gid for branch, _ in told) == places.prepared() != []
-            assert all("has not decided yet" in branch.why for branch, _ in told)
+            assert sorted(branch.gid for branch, _ in found) == places.prepared() != []
+            assert all("has not decided yet" in branch.why for branch, _ in found)
             stopped.go_on()
         other.recovery.run_once(other.clock())
-        assert len({branch.gid for branch, _ in told}) == len(told)
+        assert len({branch.gid for branch, _ in found}) == len(found)
     assert places.state == ([1], [1], [])
 
 
-def test_branch_that_is_finished_at_the_first_look_is_not_told(places: Places) -> None:
-    told: list[InDoubtBranch] = []
+def test_branch_that_is_finished_at_the_first_look_is_no_event(places: Places) -> None:
+    found: list[InDoubtBranch] = []
     with places.process() as coordinator, places.process() as other:
-        other.recovery.found_in_doubt = lambda branch, _now: told.append(branch)
+        other.recovery.on_in_doubt = lambda branch, _now: found.append(branch)
         with paused(coordinator, "commit_decision") as stopped:
             other.recovery.run_once(other.clock())
             stopped.go_on()
-    assert told == []
+    assert found == []
     assert places.state == ([1], [1], [])
 
 
@@ -47,7 +47,7 @@ def test_observers_of_another_process_see_a_branch_in_doubt_once_while_recovery_
         assert living.coordinator is not None
         with paused(living.coordinator, "prepare") as stopped:
             left = len(places.prepared())
-            eventually(lambda: len(seen) == left, "every branch is told")
+            eventually(lambda: len(seen) == left, "every branch is seen")
             for _ in range(3):
                 assert other.coordinator is not None
                 other.coordinator.recovery.run_once(other.clock())  # beside its own threads

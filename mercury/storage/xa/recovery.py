@@ -118,7 +118,7 @@ class Recovery:
         self.outages = Outages()
         #: Is called once with each branch that is found in doubt and the time, in the thread that looks. It must not
         #: block or fail.
-        self.found_in_doubt: Callable[[InDoubtBranch, float], None] = _nobody
+        self.on_in_doubt: Callable[[InDoubtBranch, float], None] = _nobody
 
     @property
     def resources(self) -> list[Resource]:
@@ -179,7 +179,7 @@ class Recovery:
             log.info("recovery of %s goes on", resource)
         for branch in left:
             if branch.gid not in known:
-                self.found_in_doubt(branch, now)
+                self.on_in_doubt(branch, now)
         return True
 
     def recover_branch(self, resource: Resource, branch: PreparedBranch, look: _Look) -> InDoubtBranch | None:
@@ -362,7 +362,7 @@ class _Look:
 
 
 def _nobody(_branch: InDoubtBranch, _now: float) -> None:
-    """Nobody is told."""
+    """Nobody watches."""
 
 
 def _in_doubt(branch: PreparedBranch, now: float, why: str) -> InDoubtBranch:
