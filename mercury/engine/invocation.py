@@ -243,6 +243,7 @@ class InvocationWorker:
             run.forget()
             with self._parts.store.transaction() as tx:
                 tx.guard(claim)
+                run.emit_given_up(tx, self._parts.observers, now)
                 for message in run.messages:
                     self._drop(tx, run, message, f"given up: {error}", now)
                     run.consumed.append(message.number)

@@ -41,6 +41,8 @@ class Run:
     failure: CallFailed | None = None
     #: Calls whose message the application has consumed, until that is saved.
     calls: list[Call] = field(default_factory=list)
+    #: Calls that failed for good: under AtMostOnce they are not made again, even when their transaction is rolled back.
+    given_up: list[CallFailed] = field(default_factory=list)
     #: What is dropped is not answered: the store may refuse the answer.
     silent: bool = False
     #: Whether it may have been handled.
@@ -116,6 +118,12 @@ class Run:
         if self.failure is not None and not isinstance(self.failure.error, Unstorable):
             self.emit_failure(tx, observers, self.failure, now, retry_at=self.record.retry_at)
 
+    def emit_given_up(self, tx: Transaction, observers: Observers, now: float) -> None:
+        """Emit with another transaction the failures that were rolled back with their own: they are not tried again."""
+        failures, self.given_up = self.given_up, []
+        for failure in failures:
+            self.emit_failure(tx, observers, failure, now)
+
     def emit_failure(
         self, tx: Transaction, observers: Observers, failure: CallFailed, now: float, *, retry_at: float | None = None
     ) -> None:
@@ -123,6 +131,8 @@ class Run:
 
         :param retry_at: when it is made again; ``None`` = it is not.
         """
+        if retry_at is None:
+            self.given_up.append(failure)
         message = failure.message
         event = HandlerFailed(
             at=now,

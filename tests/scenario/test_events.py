@@ -166,6 +166,25 @@ def test_poison_message_fails_and_then_becomes_a_dead_letter_and_is_never_delive
     assert numbers(pair.server.seen(Delivered)) == [2]
 
 
+def test_handler_that_is_called_once_and_raises_is_an_event_although_its_commit_fails() -> None:
+    """It is not called again: the transaction that gives its message up emits what the other one could not."""
+    pair = Pair(policy=policy(DeliveryAssurance.AT_MOST_ONCE))
+
+    def handle(_context: MessageContext, _text: str) -> None:
+        pair.server.failing_commits = {pair.server.commits + 1}
+        raise LookupError("no one")
+
+    pair.server.on_call = handle
+    pair.link().notes("one")
+    pair.advance(5)
+    (failed,) = pair.server.seen(HandlerFailed)
+    assert (str(failed.error), failed.attempt, failed.retry_at) == ("no one", 1, None)
+    (dead,) = pair.server.seen(DeadLettered)
+    assert dead.reason.startswith("given up: commit ")
+    assert pair.server.events.index(failed) < pair.server.events.index(dead)
+    assert pair.server.seen(Delivered) == []
+
+
 def test_message_without_an_operation_any_more_is_a_failure() -> None:
     pair = Pair()
     pair.link().notes("one")
