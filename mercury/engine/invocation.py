@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 
@@ -21,6 +20,7 @@ from mercury.engine.exchange import Response, Step
 from mercury.engine.parts import Parts, PutOff
 from mercury.engine.repair import lost_bytes, lost_rows
 from mercury.engine.run import Run, consume_requests, lose_missing, parked_reason, relevant
+from mercury.engine.turns import Turns
 from mercury.errors import Conflict, DataError, StorageError, TransientStorageError
 from mercury.statemachine import events
 from mercury.statemachine.effects import Certainty
@@ -29,12 +29,14 @@ from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, OnFail
 from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Topic, Transaction
-from mercury.storage.claims import Claim, Seeker
+from mercury.storage.claims import Claim
 from mercury.storage.records import InboundKind, InboundMessage, OutboundKind, OutboundMessage
 
 log = logging.getLogger("mercury.engine.invocation")
 #: Bytes of responses after which a run ends.
 RESPONSE_BYTES = 8 * 1024 * 1024
+#: Seconds after which the store is asked again whose turn it is: another peer may have sent something.
+LOOK_AGAIN = 1.0
 #: One turn at a buffer: its sequence, the claim, the time, how many messages. Returns how much was done.
 _Turn = Callable[[str, Claim, float, int], int]
 
@@ -44,8 +46,8 @@ class InvocationWorker:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._turns = Turns(parts)
         self._mutex = threading.Lock()
-        self._busy: set[str] = set()
         self._put_off = PutOff()
         self._looks_at = 0.0
         #: Is called when there is work for another thread.
@@ -54,21 +56,28 @@ class InvocationWorker:
         self.answer: Answer = _nobody_waits
 
     def run_once(self, now: float) -> Step:
-        """Invoke what is due of one buffer after the other."""
+        """Invoke what is due of one buffer after the other: of each peer one, then of each the next, for a while.
+
+        What is left then is nobody's yet, and comes in its turn.
+        """
         step = Step()
-        sequences = self._parts.store.due_invoker(now, self._parts.settings.sequence_batch, self._seeker)
+        sequences = self._turns.next(now)
         if len(sequences) > 1:
             self.more()
-        busy, began = 0, self._parts.claims.monotonic()
-        for sequence in sequences:
+        busy, took, began = 0, 0.0, self._parts.claims.monotonic()
+        for sequence, peer in sequences.items():
+            if took >= LOOK_AGAIN:
+                break
             if self._put_off.waits(sequence, now):
                 continue
-            with self._alone(sequence) as alone:
+            with self._turns.alone(sequence) as alone:
                 busy += not alone
-                later = now + self._parts.claims.monotonic() - began  # the buffers before it have taken their time
-                claim = self._parts.claims.take(f"invoker {sequence}", later) if alone else None
+                # The buffers before it have taken their time.
+                claim = self._parts.claims.take(f"invoker {sequence}", now + took) if alone else None
                 if claim is not None:
+                    self._turns.taken(peer)
                     step.progress += self._work(sequence, claim, now)
+                    took = self._parts.claims.monotonic() - began
         step.shared = 0 < busy == len(sequences)
         self._look_through(now)
         return step
@@ -80,32 +89,15 @@ class InvocationWorker:
             if not is_due(self._looks_at, now, interval):
                 return
             self._looks_at = now + interval
-        for sequence in self._parts.store.stuck_invoker(now, self._parts.settings.sequence_batch, self._seeker):
-            with self._alone(sequence) as alone:
+        for sequence in self._parts.store.stuck_invoker(now, self._parts.settings.sequence_batch, self._turns.seeker):
+            with self._turns.alone(sequence) as alone:
                 claim = self._parts.claims.take(f"invoker {sequence}", now) if alone else None
                 if claim is not None:
                     self._work(sequence, claim, now, self._repair)
 
     def next_due(self) -> float | None:
         """When a failing handler is to be tried again."""
-        return self._parts.store.next_due(Topic.INVOKER, self._seeker)
-
-    @property
-    def _seeker(self) -> Seeker:
-        return Seeker(self._parts.claims.owner, self._parts.application.services())
-
-    @contextmanager
-    def _alone(self, sequence: str) -> Iterator[bool]:
-        """The claim belongs to the process; within it one thread works on a buffer."""
-        with self._mutex:
-            alone = sequence not in self._busy
-            self._busy.add(sequence)
-        try:
-            yield alone
-        finally:
-            if alone:
-                with self._mutex:
-                    self._busy.discard(sequence)
+        return self._parts.store.next_due(Topic.INVOKER, self._turns.seeker)
 
     def _work(self, sequence: str, claim: Claim, now: float, run: _Turn | None = None) -> int:
         limit, run = self._parts.settings.invoke_batch, run or self._run

@@ -79,7 +79,7 @@ class FaultyStore:
     def due_rmd(self, now: float, limit: int) -> list[str]:
         return self.inner.due_rmd(now, limit)
 
-    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
+    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> dict[str, str]:
         return self.inner.due_invoker(now, limit, seeker)
 
     def stuck_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:

@@ -348,13 +348,18 @@ class StorageManager(Sweeper, Protocol):
     def due_rmd(self, now: float, limit: int) -> list[str]:
         """Identifiers of destination sequences with ``due <= now``, the longest due first."""
 
-    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
+    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> dict[str, str]:
         """Sequences whose buffer has a releasable message or a marker, and whose ``retry_at`` has passed.
 
-        A sequence that carries on another waits until that one has delivered everything.
+        A sequence that carries on another waits until that one has delivered everything. Peers have their turns in the
+        order of their names, one sequence of each, then the next one of each that has more: however many sequences a
+        peer has, they keep no other peer from its turn. Of one peer that sequence comes first whose turn is longest
+        ago.
 
         :param seeker: leaves out what another owner has a claim on, on the resource ``invoker <sequence>``, and buffers
-            of services that it does not host.
+            of services that it does not host. The first turn is that of the peer that comes next after its ``after``.
+        :returns: their peers by their identifiers, in the order of their turns. A peer is the owner of the sequence;
+            one for responses has none, and counts for the endpoint that it was offered to.
         """
 
     def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:

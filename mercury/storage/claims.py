@@ -22,6 +22,8 @@ class Seeker:
     owner: str
     #: What it hosts: several programs with services of their own may share a store. ``None`` = everything.
     services: frozenset[str] | None = None
+    #: The peer whose message it gave to the application last: the peers that come after this one have their turn first.
+    after: str = ""
 
     def hosts(self, service: str | None) -> bool:
         """Responses, which belong to no service, are for everybody who shares the store."""

@@ -54,7 +54,7 @@ def test_a_failed_message_is_due_when_it_is_farther_ahead_than_one_is_ever_put_o
         tx.invoker.insert(record)
         tx.invoker.add([inbound(1)])
     assert store.bring_forward(NOW, LONGEST) == found
-    assert store.due_invoker(NOW, 10) == [record.sequence][:found]
+    assert list(store.due_invoker(NOW, 10)) == [record.sequence][:found]
 
 
 def test_a_claim_of_a_clock_that_was_ahead_ends_with_its_lease(store: StorageManager) -> None:

@@ -58,7 +58,7 @@ def numbers(store: StorageManager, sequence: str = ONE) -> list[tuple[int, int]]
 
 
 def due(store: StorageManager, now: float = NOW) -> list[str]:
-    return store.due_invoker(now, 100)
+    return list(store.due_invoker(now, 100))
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------

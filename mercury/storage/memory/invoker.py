@@ -21,6 +21,7 @@ class MemoryInvoker:
         self._mutex = committed.mutex
         self._locks = locks
         self._committed = committed.invoker
+        self._sequences = committed.rmd.records
         self._next_position = committed.next_position
         self.inserted: list[InvokerRecord] = []
         self.added: list[InboundMessage] = []
@@ -75,7 +76,6 @@ class MemoryInvoker:
             rows = (row for buffer in self._committed.buffers.values() for row in buffer.rows.values())
             return min((row.received_at for row in rows), default=None)
 
-
     def damaged(self, sequence: str) -> list[InboundMessage]:  # noqa: ARG002  memory gives back what it was given
         return []
 
@@ -109,7 +109,9 @@ class MemoryInvoker:
         committed = self._committed
         touched: list[str] = []
         for record in self.inserted:
-            committed.buffers[record.sequence] = Buffer(record)
+            origin = self._sequences.get(record.sequence)
+            peer = origin.owner or origin.offered_to if origin is not None else ""
+            committed.buffers[record.sequence] = Buffer(record, peer)
         for message in self.added:
             buffer = committed.buffers.get(message.sequence)
             if buffer is not None:
@@ -121,12 +123,13 @@ class MemoryInvoker:
             for number in consumed:
                 buffer.remove(number)
             buffer.markers = [marker for marker in buffer.markers if marker.position not in markers]
-            committed.ready.pop(record.sequence, None)  # it has had its turn
+            committed.rest(buffer.peer, record.sequence)
             touched.append(record.sequence)
         for sequence in self.deleted:
             committed.buffers.pop(sequence, None)
         for sequence in touched:
-            committed.ready[sequence] = None
+            if sequence in committed.buffers:
+                committed.touch(committed.buffers[sequence])
         return {Topic.INVOKER} if touched or self.deleted else set()
 
     def savepoint(self) -> tuple[int, int, int, int]:

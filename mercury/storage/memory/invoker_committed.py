@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.tables import InvokerState
@@ -18,8 +19,10 @@ Free = Callable[[str, str | None], bool]
 class Buffer:
     """One buffer as committed."""
 
-    def __init__(self, record: InvokerRecord) -> None:
+    def __init__(self, record: InvokerRecord, peer: str) -> None:
         self.record = record
+        #: Whose turn it takes.
+        self.peer = peer
         self.rows: dict[int, InboundMessage] = {}
         self.numbers = RangeSet()
         self.markers: list[InboundMessage] = []
@@ -57,8 +60,9 @@ class CommittedInvoker:
 
     def __init__(self) -> None:
         self.buffers: dict[str, Buffer] = {}
-        #: Buffers that may have something releasable; a superset, cleaned when it is asked.
-        self.ready: dict[str, None] = {}
+        #: By peer the buffers that may have something releasable, that whose turn is longest ago first; a superset,
+        #: cleaned when it is asked.
+        self.ready: dict[str, dict[str, None]] = {}
 
     def waits_for(self, record: InvokerRecord) -> bool:
         """Whether the sequence that this one carries on still has something to deliver."""
@@ -93,26 +97,53 @@ class CommittedInvoker:
                 found += 1
         return found
 
-    def due(self, now: float, limit: int, free: Free) -> list[str]:
-        found: list[str] = []
-        for sequence in list(self.ready):
+    def touch(self, buffer: Buffer) -> None:
+        """A buffer may have something releasable."""
+        self.ready.setdefault(buffer.peer, {})[buffer.record.sequence] = None
+
+    def rest(self, peer: str, sequence: str) -> None:
+        """A buffer has had its turn, or has nothing: it comes after the others of its peer when it is touched again."""
+        ready = self.ready.get(peer, {})
+        ready.pop(sequence, None)
+        if not ready:
+            self.ready.pop(peer, None)
+
+    def due(self, now: float, limit: int, free: Free, after: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        names = sorted(self.ready)
+        first = bisect_right(names, after)
+        peers = [(peer, self._due_of(peer, now, free)) for peer in (*names[first:], *names[:first])]
+        while peers:
+            more = []
+            for peer, sequences in peers:
+                sequence = next(sequences, None)
+                if sequence is None:
+                    continue
+                found[sequence] = peer
+                if len(found) == limit:
+                    return found
+                more.append((peer, sequences))
+            peers = more
+        return found
+
+    def _due_of(self, peer: str, now: float, free: Free) -> Iterator[str]:
+        """Of one peer, that whose turn is longest ago first."""
+        for sequence in list(self.ready[peer]):
             buffer = self.buffers.get(sequence)
             if buffer is None or not buffer.releasable():
-                del self.ready[sequence]
+                self.rest(peer, sequence)
                 continue
             retry_at = buffer.record.retry_at
             ripe = retry_at is None or retry_at <= now
             if ripe and not self.waits_for(buffer.record) and free(f"invoker {sequence}", buffer.record.service):
-                found.append(sequence)
-                if len(found) == limit:
-                    break
-        return found
+                yield sequence
 
     def next_due(self, free: Free | None) -> float | None:
         """A buffer that could be worked on at once counts as due for ever."""
         if not self.ready:
             return None
-        buffers = (self.buffers[sequence] for sequence in self.ready if sequence in self.buffers)
+        ready = chain.from_iterable(self.ready.values())
+        buffers = (self.buffers[sequence] for sequence in ready if sequence in self.buffers)
         times = (
             buffer.record.retry_at or 0.0
             for buffer in buffers

@@ -179,9 +179,10 @@ class MemoryStore:
         with self.committed.mutex:
             return self.committed.rmd.due(now, limit)
 
-    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
+    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> dict[str, str]:
+        after = seeker.after if seeker is not None else ""
         with self.committed.mutex:
-            return self.committed.invoker.due(now, limit, partial(self._free, seeker, now))
+            return self.committed.invoker.due(now, limit, partial(self._free, seeker, now), after)
 
     def stuck_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:  # noqa: ARG002
         return []  # memory gives back what it was given

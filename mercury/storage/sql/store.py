@@ -159,7 +159,7 @@ class SqlStore:
         with self.asking() as connection:
             return work.due_rmd(connection, now, limit)
 
-    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
+    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> dict[str, str]:
         with self.asking() as connection:
             return work.due_invoker(connection, now, limit, seeker)
 

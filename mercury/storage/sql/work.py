@@ -33,7 +33,16 @@ from mercury.statemachine.tables import InvokerState
 from mercury.storage.claims import Seeker
 from mercury.storage.records import InboundKind, SequenceKey
 from mercury.storage.sql.codec import ALL, ANY, NEXT
-from mercury.storage.sql.schema import IS_ABANDONED, CLAIM, INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE, RMS_KEY, RMS_MESSAGE, RMS_SEQUENCE
+from mercury.storage.sql.schema import (
+    IS_ABANDONED,
+    CLAIM,
+    INVOKER_BUFFER,
+    INVOKER_MESSAGE,
+    RMD_SEQUENCE,
+    RMS_KEY,
+    RMS_MESSAGE,
+    RMS_SEQUENCE,
+)
 from mercury.storage.sql.values import key_of
 
 BUFFER, MESSAGE, ROW, SEQUENCE = INVOKER_BUFFER, INVOKER_MESSAGE, RMS_MESSAGE, RMS_SEQUENCE
@@ -42,6 +51,7 @@ UNNUMBERED = ROW.c.number.is_(None)
 
 # The questions are made once for each kind of seeker, and asked very often: making one costs more than asking it.
 NOW, LIMIT, OWNER = bindparam("now", type_=Double), bindparam("limit", type_=Integer), bindparam("owner", type_=Text)
+AFTER = bindparam("after", type_=Text)
 KEPT = 64
 
 
@@ -140,15 +150,22 @@ def _workable(asked: Asked, *, at: bool) -> Select[tuple[str, float | None]]:
     )
 
 
+#: Whose turn a sequence takes: its owner's; one for responses has none, and takes that of where they come from.
+PEER = case((RMD_SEQUENCE.c.owner != "", RMD_SEQUENCE.c.owner), else_=func.coalesce(RMD_SEQUENCE.c.offered_to, ""))
+
+
 @lru_cache(maxsize=KEPT)
 def _due_invoker(asked: Asked) -> Select[Any]:
-    return (
+    place = func.row_number().over(partition_by=PEER, order_by=(BUFFER.c.turn, BUFFER.c.version))
+    work = (
         _workable(asked, at=True)
-        .with_only_columns(BUFFER.c.sequence)
+        .outerjoin(RMD_SEQUENCE, RMD_SEQUENCE.c.identifier == BUFFER.c.sequence)
+        .with_only_columns(BUFFER.c.sequence, PEER.label("peer"), place.label("place"))
         .where(or_(BUFFER.c.retry_at.is_(None), BUFFER.c.retry_at <= NOW))
-        .order_by(BUFFER.c.turn, BUFFER.c.version)
-        .limit(LIMIT)
+        .subquery()
     )
+    had_turn = work.c.peer <= AFTER
+    return select(work.c.sequence, work.c.peer).order_by(work.c.place, had_turn, work.c.peer).limit(LIMIT)
 
 
 @lru_cache(maxsize=KEPT)
@@ -173,9 +190,10 @@ def stuck_invoker(connection: Connection, now: float, limit: int, seeker: Seeker
     return list(connection.execute(query, _values(seeker, now=now, limit=limit)).scalars())
 
 
-def due_invoker(connection: Connection, now: float, limit: int, seeker: Seeker | None) -> list[str]:
-    query = _due_invoker(Asked.of(seeker))
-    return list(connection.execute(query, _values(seeker, now=now, limit=limit)).scalars())
+def due_invoker(connection: Connection, now: float, limit: int, seeker: Seeker | None) -> dict[str, str]:
+    query, after = _due_invoker(Asked.of(seeker)), seeker.after if seeker is not None else ""
+    rows = connection.execute(query, _values(seeker, now=now, limit=limit) | {"after": after})
+    return {row.sequence: row.peer for row in rows}
 
 
 def next_invoker(connection: Connection, seeker: Seeker | None) -> float | None:

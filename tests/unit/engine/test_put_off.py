@@ -26,8 +26,8 @@ class Failing:
         self._error = error
         self.tried = 0
 
-    def due_invoker(self, *_: object) -> list[str]:
-        return ["urn:one"]
+    def due_invoker(self, *_: object) -> dict[str, str]:
+        return {"urn:one": ""}
 
     def stuck_invoker(self, *_: object) -> list[str]:
         return []
