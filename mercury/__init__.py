@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
     from mercury.statemachine.retransmission import RetransmissionPolicy
     from mercury.storage.api import Transaction
-    from mercury.storage.records import DeadLetter, Direction, LetterFilter
+    from mercury.storage.letters import LetterFilter
+    from mercury.storage.records import DeadLetter, Direction
     from mercury.wire.mapping import Attribute, Xml
 
 _WHERE = {
@@ -64,7 +65,7 @@ _WHERE = {
     "DestinationPolicy": "mercury.statemachine.policy",
     "Direction": "mercury.storage.records",
     "HttpRequest": "mercury.service.identity",
-    "LetterFilter": "mercury.storage.records",
+    "LetterFilter": "mercury.storage.letters",
     "Mercury": "mercury.facade",
     "MercuryError": "mercury.errors",
     "MessageContext": "mercury.engine.application",

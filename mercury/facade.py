@@ -39,8 +39,9 @@ from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
 from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.joining import AsyncWork
+from mercury.storage.letters import EVERY_LETTER, LetterFilter
 from mercury.storage.opening import Resources, given_store, name_resources
-from mercury.storage.records import EVERY_LETTER, Channel, DeadLetter, LetterFilter, SequenceKey
+from mercury.storage.records import Channel, DeadLetter, SequenceKey
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI

@@ -22,7 +22,8 @@ from mercury.statemachine.effects import Certainty
 
 if TYPE_CHECKING:
     from mercury.client.dead_letters import DeadLetters
-    from mercury.storage.records import DeadLetter, LetterCount, LetterFilter
+    from mercury.storage.letters import LetterCount, LetterFilter
+    from mercury.storage.records import DeadLetter
 
 app = typer.Typer(help="Dead letters: messages of a store that could not be delivered.", no_args_is_help=True)
 
@@ -198,7 +199,8 @@ def _filter(
     reason: str | None,
     older_than: str | None,
 ) -> LetterFilter:
-    from mercury.storage.records import Direction, LetterFilter
+    from mercury.storage.letters import LetterFilter
+    from mercury.storage.records import Direction
 
     return LetterFilter(
         ids=frozenset(ids) if ids else None,
@@ -224,7 +226,7 @@ def _agree(letters: DeadLetters, which: LetterFilter, everything: bool, yes: boo
 
     :raises typer.Exit: none are, or somebody has to say yes first.
     """
-    from mercury.storage.records import EVERY_LETTER
+    from mercury.storage.letters import EVERY_LETTER
 
     if which == EVERY_LETTER and not everything:
         fail(UNUSABLE, f"which ones? give identifiers, filters, or --all to {what} every dead letter")

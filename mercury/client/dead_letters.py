@@ -11,16 +11,8 @@ from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance
 from mercury.storage.api import StorageManager, Transaction
-from mercury.storage.records import (
-    Channel,
-    DeadLetter,
-    Direction,
-    InboundMessage,
-    InvokerRecord,
-    LetterCount,
-    LetterFilter,
-    OutboundMessage,
-)
+from mercury.storage.letters import LetterCount, LetterFilter
+from mercury.storage.records import Channel, DeadLetter, Direction, InboundMessage, InvokerRecord, OutboundMessage
 
 log = logging.getLogger("mercury.client")
 
@@ -171,6 +163,7 @@ def _outbound(letter: DeadLetter, now: float) -> OutboundMessage:
         expects_response=letter.expects_response,
         callback=letter.callback,
         correlation=letter.correlation,
+        owner=letter.owner,
         created_at=now,  # its age is counted anew, or it would die of it again
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mercury.storage.records import LetterCount
+from mercury.storage.letters import LetterCount
 
 
 @dataclass(frozen=True, slots=True)

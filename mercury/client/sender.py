@@ -20,7 +20,8 @@ from mercury.statemachine.bounds import INDEXED_BYTES, KEY_BYTES, storable
 from mercury.statemachine.waiting import waits_for
 from mercury.storage.api import Transaction
 from mercury.storage.joining import Work, part_of
-from mercury.storage.records import Channel, Direction, LetterFilter, OutboundKind, OutboundMessage
+from mercury.storage.letters import LetterFilter
+from mercury.storage.records import Channel, Direction, OutboundKind, OutboundMessage
 from mercury.wire.bodies import write_body
 from mercury.wire.mapping import element_name
 from mercury.wire.payload import check_payload

@@ -14,7 +14,8 @@ from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import AckRequested
 from mercury.storage.api import Transaction
-from mercury.storage.records import LetterFilter, OutboundMessage, RmdRecord, RmsRecord
+from mercury.storage.letters import LetterFilter
+from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord
 from mercury.wire.encode import encode, fault_status
 from mercury.wire.envelope import HttpMessage
 

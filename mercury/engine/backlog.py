@@ -15,7 +15,7 @@ from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.storage.records import InvokerRecord, RmdRecord
 
 if TYPE_CHECKING:
-    from mercury.engine.parts import Parts
+    from mercury.engine.parts import EngineSettings, Parts
     from mercury.storage.api import Transaction
 
 
@@ -45,7 +45,7 @@ class Backlog:
         waiting = record.received_bytes - buffer.consumed_bytes + size
         if waiting > policy.max_backlog_bytes:
             return "Too many bytes wait for the application"
-        if waiting <= self._share:
+        if waiting <= share(self._parts.settings):
             return None
         return self._full(record.owner, size)
 
@@ -59,15 +59,6 @@ class Backlog:
         own, every = self._waiting(owner)
         crowded: list[str | None] = [owner] if owner and own > settings.max_backlog_bytes_per_peer // 2 else []
         return [*crowded, None] if every > settings.max_backlog_bytes // 2 else crowded
-
-    @property
-    def _share(self) -> int:
-        """What each sequence may have without a look at the others: by it all that may be open just reach a limit."""
-        settings = self._parts.settings
-        return min(
-            settings.max_backlog_bytes_per_peer // settings.max_sequences_per_peer,
-            settings.max_backlog_bytes // settings.max_sequences,
-        )
 
     def _full(self, owner: str, size: int) -> str | None:
         own, every = self._waiting(owner)
@@ -83,6 +74,14 @@ class Backlog:
             self._asked[owner] = self._tx.rmd.waiting_bytes(owner)
         own, every = self._asked[owner]
         return own + self._taken[owner], every + self._taken.total()
+
+
+def share(settings: EngineSettings) -> int:
+    """What each sequence may have without a look at the others: by it all that may be open just reach a limit."""
+    return min(
+        settings.max_backlog_bytes_per_peer // settings.max_sequences_per_peer,
+        settings.max_backlog_bytes // settings.max_sequences,
+    )
 
 
 def _moves_the_rest(record: RmdRecord, buffer: InvokerRecord, number: int) -> bool:

@@ -200,6 +200,7 @@ class Call:
             correlation=message.correlation,
             created_at=now,
             answered=channel.plain and channel.back_channel,
+            owner=request.owner,
         )
         if channel.role is Role.RESPONSE and self._one_too_many(channel):
             bury(tx, self._parts, [row], TOO_MANY_ADDRESSES, Certainty.NOT_DELIVERED, now)

@@ -17,6 +17,7 @@ from mercury.engine.answering import Answer, store_responses
 from mercury.engine.call import Call, CallFailed, Unstorable
 from mercury.engine.destination import save_rmd
 from mercury.engine.exchange import Response, Step
+from mercury.engine.held import held_back
 from mercury.engine.parts import Parts, PutOff
 from mercury.engine.repair import lost_bytes, lost_rows
 from mercury.engine.run import Run, consume_requests, lose_missing, parked_reason, relevant
@@ -140,7 +141,7 @@ class InvocationWorker:
         with self._parts.store.transaction() as tx:
             tx.guard(claim)
             run = self._load(tx, sequence, limit)
-            if run is None:
+            if run is None or held_back(self._parts, tx, run, now):
                 return 0
             assurance = run.policy.assurance if run.messages else DeliveryAssurance.EXACTLY_ONCE
             if assurance is DeliveryAssurance.EXACTLY_ONCE:

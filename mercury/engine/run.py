@@ -53,13 +53,17 @@ class Run:
     left_before: int = field(init=False)
     #: Why the first message was not consumed the last time.
     error_before: str | None = field(init=False)
+    #: What it had stored of responses before, in bytes.
+    stored_before: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self.stored_before = self.record.response_bytes
         self.left_before, self.error_before = self.record.consumed_bytes, self.record.last_error
 
     def count_bytes(self, gone: Iterable[InboundMessage]) -> None:
         """These rows leave the buffer, by what is saved now; of an attempt that was rolled back nothing counts."""
         self.record.consumed_bytes = self.left_before + self.lost_bytes + sum(message.size for message in gone)
+        self.record.response_bytes = self.stored_before + sum(row.size for row in self.responses)
 
     def drop(self, asked: Iterable[effects.Dropped]) -> None:
         self.dropped += ((number, effect.reason) for effect in asked for number in effect.numbers)
@@ -73,7 +77,7 @@ class Run:
     def begun(self) -> None:
         """AtMostOnce: the transaction that comes before the calls is committed."""
         self.record.version += 1
-        self.left_before = self.record.consumed_bytes
+        self.left_before, self.stored_before = self.record.consumed_bytes, self.record.response_bytes
         self.dropped, self.markers = [], []
 
     def forget(self) -> None:

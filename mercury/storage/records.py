@@ -18,7 +18,7 @@ from mercury.statemachine.rms import RMSSequence
 from mercury.storage.callers import create_key, network_of
 from mercury.storage.copies import shallow
 from mercury.storage.names import key_digest
-from mercury.storage.sizes import inbound_size
+from mercury.storage.sizes import LETTER, ROW, inbound_size
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -130,6 +130,13 @@ class OutboundMessage:
     #: What the store gave back is not what was stored: it must not be sent.
     damaged: bool = False
     unread: bool = False  #: It came without its body, for which there was no room (`responses_to`).
+    #: Of a response: who has asked for it (`RmdRecord.owner`), whose limits its bytes count for; ``None`` = nobody's.
+    owner: str | None = None
+
+    @property
+    def size(self) -> int:
+        """What it takes in a store, in bytes."""
+        return ROW + len(self.payload) + sum(map(len, self.headers)) + sum(map(len, self.to_parameters))
 
     @property
     def kept(self) -> bool:
@@ -266,6 +273,10 @@ class InvokerRecord:
     response_channels: tuple[Channel, ...] = ()
     #: Bytes of all messages that have left it: what is missing to its sequence's `received_bytes` waits here.
     consumed_bytes: int = 0
+    #: Bytes of the responses to its requests that were stored since the store was last asked how many are left.
+    response_bytes: int = 0
+    #: Bytes of the dead letters that its messages have left so far; some may be gone.
+    letter_bytes: int = 0
 
     def copy(self) -> InvokerRecord:
         own = shallow(self)
@@ -359,62 +370,11 @@ class DeadLetter:
     disowned: bool = False
     #: What the store kept of it is not what was stored: it must be neither sent nor delivered.
     damaged: bool = False
+    #: The peer that has caused it (`RmdRecord.owner`), whose limits its bytes count for; ``None`` = no peer.
+    owner: str | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetterFilter:
-    """Which dead letters are meant: those for which everything is true that is given here."""
-
-    #: One of these; ``None`` = any.
-    ids: frozenset[str] | None = None
-    direction: Direction | None = None
-    certainty: Certainty | None = None
-    #: An outbound message's endpoint or an inbound one's service, whole.
-    endpoint: str | None = None
-    #: The internal key, whole.
-    key: str | None = None
-    message_id: str | None = None
-    correlation: str | None = None
-    #: A part of the reason, in small or capital letters.
-    reason: str | None = None
-    #: Seconds since the epoch: it died before this.
-    dead_before: float | None = None
-    #: Seconds since the epoch: it died at this time or later.
-    dead_since: float | None = None
-
-    def takes(self, letter: DeadLetter) -> bool:
-        """Whether a letter is meant."""
-        wanted = (
-            (self.direction, letter.direction),
-            (self.certainty, letter.certainty),
-            (self.endpoint, letter.endpoint),
-            (self.key, letter.key),
-            (self.message_id, letter.message_id),
-            (self.correlation, letter.correlation),
-        )
-        return (
-            all(asked is None or asked == found for asked, found in wanted)
-            and (self.ids is None or letter.id in self.ids)
-            and (self.reason is None or self.reason.lower() in letter.reason.lower())
-            and (self.dead_before is None or letter.dead_at < self.dead_before)
-            and (self.dead_since is None or letter.dead_at >= self.dead_since)
-        )
-
-
-EVERY_LETTER = LetterFilter()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetterCount:
-    """How many dead letters are alike."""
-
-    count: int
-    direction: Direction
-    endpoint: str
-    key: str
-    reason: str
-    certainty: Certainty
-
-    def order(self) -> tuple[int, str, str, str, str, str]:
-        """To sort by: the most first."""
-        return -self.count, self.direction.value, self.endpoint, self.key, self.reason, self.certainty.value
+    @property
+    def size(self) -> int:
+        """What it takes in a store, in bytes: `LETTER` and what its peer has written."""
+        names = (self.message_id, self.action, self.element, self.relates_to)
+        return LETTER - ROW + inbound_size(self.payload, (*self.headers, *self.to_parameters), (), names)

@@ -8,6 +8,8 @@ from mercury.statemachine.messages import EndpointReference
 
 #: Bytes of a row beside what its peer has written: so that any number of empty messages is not for nothing.
 ROW = 256
+#: The same of a dead letter, which stays until an operator has looked at it.
+LETTER = 1024
 
 
 def inbound_size(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from mercury.storage.claims import Seeker
-from mercury.storage.records import DeadLetter, LetterCount, LetterFilter
+from mercury.storage.letters import LetterBytes, LetterCount, LetterFilter
+from mercury.storage.records import DeadLetter, SequenceKey
 
 
 class DeadLetterManager(Protocol):
@@ -26,6 +27,12 @@ class DeadLetterManager(Protocol):
 
     def delete(self, identifier: str) -> DeadLetter | None:
         """Remove and return one."""
+
+    def bytes(self, sequence: str, owner: str) -> LetterBytes:
+        """What those take that peers have caused: of one sequence, of one owner, and of all; as committed.
+
+        Reads them all: not for every message.
+        """
 
 
 #: Seconds: the clocks of processes that share a store may differ by so much without anything being brought forward.
@@ -109,6 +116,11 @@ class WatchedRows(Protocol):
 
     def oldest_unacknowledged(self) -> float | None:
         """When the message was handed over that is unacknowledged longest, as committed; ``None`` = none is."""
+
+    def response_bytes(self, keys: Collection[SequenceKey], owner: str) -> tuple[int, int, int]:
+        """Bytes of unacknowledged responses (`OutboundMessage.size`) under some keys, for one owner
+        (`OutboundMessage.owner`), and for all that have an owner; as committed. Reads them all: not for every message.
+        """
 
 
 class Sweeper(Protocol):

@@ -150,6 +150,7 @@ FULL_ROW = OutboundMessage(
     request="9 urn:uuid:pair",
     correlation="order:17",
     created_at=NOW + 0.123456,
+    owner="CN=täg",
 )
 
 FULL_RMS = RmsRecord(
@@ -242,6 +243,8 @@ FULL_BUFFER = InvokerRecord(
     follows="urn:uuid:before",
     response_channels=(FULL_CHANNEL, CHANNEL),
     consumed_bytes=2**40,
+    response_bytes=2**40 + 2,
+    letter_bytes=2**40 + 3,
     parked=9,
 )
 
@@ -288,4 +291,5 @@ FULL_LETTER = DeadLetter(
     callback=TEXT,
     disowned=True,
     damaged=True,
+    owner="CN=täg",
 )

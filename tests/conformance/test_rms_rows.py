@@ -9,7 +9,7 @@ import pytest
 from mercury.errors import Conflict
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
 from mercury.storage.api import StorageManager, Topic, Transaction
-from mercury.storage.records import OutboundKind
+from mercury.storage.records import OutboundKind, SequenceKey
 
 from .builders import EVERYTHING, FETCHING, KEY, LISTENING, NOW, rms_record, row
 from .ending import ending
@@ -746,3 +746,31 @@ def test_the_oldest_unacknowledged_message_is_known_and_ends_do_not_count(
     outbox.number(2)
     outbox.acknowledge(1)
     assert oldest() == NOW - 3, "what is acknowledged and not answered does not count"
+
+
+# --- what responses take ---------------------------------------------------------------------------------------------
+
+
+def test_bytes_of_responses_are_summed_until_they_are_acknowledged(outbox: Outbox, store: StorageManager) -> None:
+    def taken(owner: str = "192.0.2.1", *keys: SequenceKey) -> tuple[int, int, int]:
+        with store.transaction() as tx:
+            return tx.rms.response_bytes(keys, owner)
+
+    assert taken() == (0, 0, 0)
+    outbox.send("request", payload=b"x" * 500)
+    for message_id, owner in (("a", "192.0.2.1"), ("b", "192.0.2.1"), ("c", "192.0.2.2")):
+        outbox.append(message_id, owner=owner, payload=b"x" * 1000)
+    with store.transaction() as tx:
+        tx.rms.append(row("d", LISTENING, owner="192.0.2.1", payload=b"x" * 1000))
+    one = row("a", payload=b"x" * 1000).size
+    assert 1000 < one < 2000
+    assert taken() == (0, 3 * one, 4 * one)
+    outbox.number()
+    assert taken("192.0.2.2", outbox.key) == (3 * one, one, 4 * one)
+    assert taken("192.0.2.3", outbox.key, LISTENING.key) == (4 * one, 0, 4 * one)
+    outbox.acknowledge(2)
+    assert taken("192.0.2.1", outbox.key) == (2 * one, 2 * one, 3 * one)
+    outbox.unnumber(2)
+    assert taken("192.0.2.1", outbox.key) == (3 * one, 3 * one, 4 * one)
+    outbox.take(((3, 4),))
+    assert taken("192.0.2.1", outbox.key) == (one, 2 * one, 2 * one)

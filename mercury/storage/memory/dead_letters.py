@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from mercury.errors import Conflict
 from mercury.storage.memory.committed import Committed
-from mercury.storage.records import DeadLetter, LetterCount, LetterFilter
+from mercury.storage.letters import LetterBytes, LetterCount, LetterFilter
+from mercury.storage.records import DeadLetter
 
 
 class MemoryDeadLetters:
@@ -15,7 +16,7 @@ class MemoryDeadLetters:
 
     def __init__(self, committed: Committed) -> None:
         self._mutex = committed.mutex
-        self._committed = committed.dead_letters
+        self._committed, self._counted = committed.dead_letters, committed.letter_bytes
         self.added: list[DeadLetter] = []
         self.deleted: list[str] = []
 
@@ -51,12 +52,26 @@ class MemoryDeadLetters:
             self.deleted.append(identifier)
         return letter
 
+    def bytes(self, sequence: str, owner: str) -> LetterBytes:
+        with self._mutex:
+            counted = self._counted
+            return LetterBytes(
+                of_sequence=counted.sequences[sequence],
+                count=counted.counts[owner],
+                of_owner=counted.owners[owner],
+                every=counted.every,
+            )
+
     def check(self) -> None:
         for identifier in self.deleted:
             if identifier not in self._committed:
                 raise Conflict(f"somebody else has taken dead letter {identifier}")
 
     def install(self) -> None:
-        self._committed.update({letter.id: letter for letter in self.added})
+        for letter in self.added:
+            self._committed[letter.id] = letter
+            self._counted.add(letter, 1)
         for identifier in self.deleted:
-            self._committed.pop(identifier, None)
+            gone = self._committed.pop(identifier, None)
+            if gone is not None:
+                self._counted.add(gone, -1)

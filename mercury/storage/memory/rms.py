@@ -219,6 +219,12 @@ class MemoryRms:
             waiting = (row for row in rows if row.kind is OutboundKind.MESSAGE and not (row.acknowledged or row.kept))
             return min((row.created_at for row in waiting), default=None)
 
+    def response_bytes(self, keys: Collection[SequenceKey], owner: str) -> tuple[int, int, int]:
+        with self._mutex:
+            committed = self._committed
+            of_keys = sum(committed.bytes_of_key[key] for key in set(keys))
+            return of_keys, committed.bytes_of_owner[owner], committed.response_bytes
+
     def all(self) -> list[RmsRecord]:
         with self._mutex:
             return [record.copy() for data in self._committed.keys.values() for record in data.records]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice, zip_longest
@@ -57,6 +58,10 @@ class CommittedRms:
         #: Keys with rows that wait for a number.
         self.waiting: dict[SequenceKey, None] = {}
         self.times: dict[SequenceKey, float] = {}
+        #: Bytes of unacknowledged responses: of each key, of each owner, and of all owners.
+        self.bytes_of_key: Counter[SequenceKey] = Counter()
+        self.bytes_of_owner: Counter[str] = Counter()
+        self.response_bytes = 0
 
     def data(self, key: SequenceKey) -> KeyData:
         data = self.keys.get(key)
@@ -71,6 +76,8 @@ class CommittedRms:
         if old is not None and row is not None and old.number == row.number and old.sequence_id == row.sequence_id:
             # Most changes are to what was transmitted or acknowledged: its place in the indexes stays.
             data.rows[position] = row
+            if old.acknowledged is not row.acknowledged:
+                self._count(key, old, row)
             if row.sequence_id is not None and row.number is not None and old.settled != row.settled:
                 unsettled = data.numbered[row.sequence_id].unsettled
                 if row.settled:
@@ -78,6 +85,7 @@ class CommittedRms:
                 else:
                     insort(unsettled, row.number)
             return
+        self._count(key, old, row)
         if old is not None:
             if old.sequence_id is None or old.number is None:
                 _remove(data.waiting, position)
@@ -112,6 +120,19 @@ class CommittedRms:
             self.by_message_id[row.message_id] = (key, position)
             if row.request is not None:
                 self.responses.setdefault(row.request, {})[position] = key
+
+    def _count(self, key: SequenceKey, old: OutboundMessage | None, new: OutboundMessage | None) -> None:
+        for row, sign in ((old, -1), (new, 1)):
+            if row is None or row.owner is None or row.acknowledged:
+                continue
+            size = sign * row.size
+            self.response_bytes += size
+            self.bytes_of_key[key] += size
+            self.bytes_of_owner[row.owner] += size
+            if not self.bytes_of_key[key]:
+                del self.bytes_of_key[key]
+            if not self.bytes_of_owner[row.owner]:
+                del self.bytes_of_owner[row.owner]
 
     def install_records(self, key: SequenceKey, records: list[RmsRecord]) -> None:
         data = self.data(key)

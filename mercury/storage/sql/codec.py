@@ -154,6 +154,8 @@ def invoker_values(record: InvokerRecord) -> Values:
         "follows": record.follows,
         "response_channels": write_channels(record.response_channels),
         "consumed_bytes": record.consumed_bytes,
+        "response_bytes": record.response_bytes,
+        "letter_bytes": record.letter_bytes,
     }
 
 
@@ -187,6 +189,8 @@ def invoker_record(row: Row) -> InvokerRecord:
         follows=row["follows"],
         response_channels=read_channels(row["response_channels"]),
         consumed_bytes=row["consumed_bytes"],
+        response_bytes=row["response_bytes"],
+        letter_bytes=row["letter_bytes"],
     )
 
 
@@ -349,6 +353,8 @@ def outbound_values(message: OutboundMessage) -> Values:
         "due": message.due,
         "acknowledged": message.acknowledged,
         "answered": message.answered,
+        "owner": message.owner,
+        "size": 0 if message.owner is None else message.size,
     }
 
 
@@ -402,6 +408,7 @@ def outbound_message(row: Row) -> OutboundMessage:
         due=row["due"],
         acknowledged=row["acknowledged"],
         answered=row["answered"],
+        owner=row["owner"],
     )
     if row.get("checksum") is not None:
         message.payload = row["payload"]

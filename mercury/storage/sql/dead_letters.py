@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, select
+from sqlalchemy import ColumnElement, bindparam, case, delete, func, select
 
 from mercury.statemachine.effects import Certainty
-from mercury.storage.records import EVERY_LETTER, DeadLetter, Direction, LetterCount, LetterFilter
+from mercury.storage.letters import EVERY_LETTER, LetterBytes, LetterCount, LetterFilter
+from mercury.storage.records import DeadLetter, Direction
 from mercury.storage.sql.codec import Row, Values
 from mercury.storage.sql.schema import DEAD_LETTER
 from mercury.storage.sql.statements import Statements
 from mercury.storage.sql.values import checksum, leniently, read_channel, read_parts, write_channel, write_parts
 
 TABLE = DEAD_LETTER
+OF_OWNER, OF_SEQUENCE = TABLE.c.owner == bindparam("owner_name"), TABLE.c.sequence == bindparam("sequence_name")
+
+
+def _sum(which: ColumnElement[bool], much: ColumnElement[Any] | int) -> ColumnElement[Any]:
+    return func.coalesce(func.sum(case((which, much), else_=0)), 0)
+
+
+BYTES = select(
+    _sum(OF_SEQUENCE, TABLE.c.size).label("of_sequence"),
+    _sum(OF_OWNER, 1).label("count"),
+    _sum(OF_OWNER, TABLE.c.size).label("of_owner"),
+    func.coalesce(func.sum(TABLE.c.size), 0).label("every"),
+).where(TABLE.c.owner.is_not(None))
 
 
 class SqlDeadLetters:
@@ -54,6 +69,11 @@ class SqlDeadLetters:
             return None
         self._tx.write(delete(TABLE).where(TABLE.c.id == identifier))
         return dead_letter(rows[0])
+
+
+    def bytes(self, sequence: str, owner: str) -> LetterBytes:
+        row = self._tx.read(BYTES, {"sequence_name": sequence, "owner_name": owner})[0]
+        return LetterBytes(**{name: int(row[name]) for name in ("of_sequence", "count", "of_owner", "every")})
 
 
 def _conditions(which: LetterFilter) -> list[ColumnElement[bool]]:
@@ -110,6 +130,8 @@ def letter_values(letter: DeadLetter) -> Values:
         "callback": letter.callback,
         "disowned": letter.disowned,
         "damaged": letter.damaged,
+        "owner": letter.owner,
+        "size": letter.size,
     }
 
 
@@ -141,4 +163,5 @@ def dead_letter(row: Row) -> DeadLetter:
         callback=row["callback"],
         disowned=row["disowned"],
         damaged=row["damaged"] or row["checksum"] != whole,
+        owner=row["owner"],
     )

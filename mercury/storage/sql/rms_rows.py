@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, BindParameter, ColumnElement, Integer, Select, and_, bindparam, delete, false, func, not_, or_, select, update
+from sqlalchemy import BigInteger, BindParameter, ColumnElement, Integer, Select, and_, bindparam, case, delete, false, func, not_, or_, select, text, update
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.api import Topic
@@ -14,7 +14,7 @@ from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, Se
 from mercury.storage.sql.arrived import OF_SEQUENCE, Arrived
 from mercury.storage.sql.codec import body_values, outbound_message, outbound_values
 from mercury.storage.sql.dialects import chunks
-from mercury.storage.sql.schema import IS_ABANDONED, RMS_BODY, RMS_MESSAGE, RMS_SEQUENCE
+from mercury.storage.sql.schema import IS_ABANDONED, RMS_BODY, RMS_MESSAGE, RMS_SEQUENCE, UNACKNOWLEDGED_RESPONSE
 from mercury.storage.sql.statements import Statements
 
 ROW, BODY, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_SEQUENCE
@@ -67,6 +67,14 @@ NAMED = ROW.c.message_id.in_(NAMES)
 ANSWERED = update(ROW).where(NAMED).values(answered=True)
 ANSWERED_TOO = update(ROW).where(NAMED).values(answered=True, acknowledged=True)
 EXPECTED, WHOLE = select(ROW).where(NAMED), WITH_BODY.where(NAMED)
+
+
+OF_KEYS = ROW.c.key_id.in_(NAMES)
+RESPONSE_BYTES = select(
+    func.coalesce(func.sum(case((OF_KEYS, ROW.c.size), else_=0)), 0).label("of_keys"),
+    func.coalesce(func.sum(case((ROW.c.owner == bindparam("owner"), ROW.c.size), else_=0)), 0).label("own"),
+    func.coalesce(func.sum(ROW.c.size), 0).label("every"),
+).where(text(UNACKNOWLEDGED_RESPONSE))
 
 
 class SqlRmsRows:
@@ -136,6 +144,10 @@ class SqlRmsRows:
         waits = and_(ROW.c.kind == OutboundKind.MESSAGE.value, not_(ROW.c.acknowledged), not_(KEPT))
         rows = self._tx.read(select(ROW.c.created_at).where(waits).order_by(ROW.c.position).limit(1))
         return rows[0]["created_at"] if rows else None
+
+    def response_bytes(self, keys: Collection[SequenceKey], owner: str) -> tuple[int, int, int]:
+        row = self._tx.read(RESPONSE_BYTES, {"names": [key.digest for key in keys], "owner": owner})[0]
+        return int(row["of_keys"]), int(row["own"]), int(row["every"])
 
     # --- in transmission -------------------------------------------------------------------------------------------
 

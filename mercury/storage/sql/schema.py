@@ -63,6 +63,11 @@ def _flag(name: str) -> Column[bool]:
     return Column(name, Boolean(create_constraint=False), nullable=False)
 
 
+def _partial(name: str, *columns: Column[Any], where: str, unique: bool = False) -> None:
+    """An index of some rows."""
+    Index(name, *columns, unique=unique, postgresql_where=text(where), sqlite_where=text(where))
+
+
 def _position() -> Column[int]:
     return Column("position", Position, primary_key=True, autoincrement=True)
 
@@ -111,32 +116,10 @@ RMD_SEQUENCE = _table(
     #: This side has ended it to make room: of what has ended it is forgotten last.
     _flag("given_up"),
 )
-Index(
-    "mercury_rmd_sequence_created",
-    RMD_SEQUENCE.c.create_key,
-    unique=True,
-    postgresql_where=text("create_key is not null"),
-    sqlite_where=text("create_key is not null"),
-)
-Index(
-    "mercury_rmd_sequence_owner",
-    RMD_SEQUENCE.c.owner,
-    postgresql_where=text("ended_at is null"),
-    sqlite_where=text("ended_at is null"),
-)
-Index(
-    "mercury_rmd_sequence_ended",
-    RMD_SEQUENCE.c.owner,
-    RMD_SEQUENCE.c.ended_at,
-    postgresql_where=text("ended_at is not null"),
-    sqlite_where=text("ended_at is not null"),
-)
-Index(
-    "mercury_rmd_sequence_due",
-    RMD_SEQUENCE.c.due,
-    postgresql_where=text("due is not null"),
-    sqlite_where=text("due is not null"),
-)
+_partial("mercury_rmd_sequence_created", RMD_SEQUENCE.c.create_key, where="create_key is not null", unique=True)
+_partial("mercury_rmd_sequence_owner", RMD_SEQUENCE.c.owner, where="ended_at is null")
+_partial("mercury_rmd_sequence_ended", RMD_SEQUENCE.c.owner, RMD_SEQUENCE.c.ended_at, where="ended_at is not null")
+_partial("mercury_rmd_sequence_due", RMD_SEQUENCE.c.due, where="due is not null")
 
 # --- destination: the buffer before the application --------------------------------------------------------------
 
@@ -166,6 +149,8 @@ INVOKER_BUFFER = _table(
     _maybe_text("follows"),
     _text("response_channels"),
     _number("consumed_bytes"),
+    _number("response_bytes"),
+    _number("letter_bytes"),
     #: The newest message that there was at its last turn: whose turn is longest ago comes next.
     _number("turn"),
 )
@@ -240,12 +225,7 @@ Index("mercury_rms_sequence_key", RMS_SEQUENCE.c.key_id, RMS_SEQUENCE.c.position
 #: Two processes may take the same offer at once: the later commit fails.
 Index("mercury_rms_sequence_identifier", RMS_SEQUENCE.c.identifier, unique=True)
 Index("mercury_rms_sequence_create", RMS_SEQUENCE.c.create_message_id)
-Index(
-    "mercury_rms_sequence_due",
-    RMS_SEQUENCE.c.due,
-    postgresql_where=text("due is not null"),
-    sqlite_where=text("due is not null"),
-)
+_partial("mercury_rms_sequence_due", RMS_SEQUENCE.c.due, where="due is not null")
 
 #: Rows change when they are numbered, transmitted and acknowledged; what is large stands in `RMS_BODY`.
 RMS_MESSAGE = _table(
@@ -273,36 +253,23 @@ RMS_MESSAGE = _table(
     _time("due"),
     _flag("acknowledged"),
     _flag("answered"),
+    #: Of a response to a peer: whose limits it counts for, and how much.
+    _maybe_text("owner"),
+    _number("size"),
 )
 Index("mercury_rms_message_id", RMS_MESSAGE.c.message_id, unique=True)
-Index(
-    "mercury_rms_message_waiting",
-    RMS_MESSAGE.c.key_id,
-    RMS_MESSAGE.c.position,
-    postgresql_where=text("number is null"),
-    sqlite_where=text("number is null"),
-)
-Index(
-    "mercury_rms_message_abandoned",
-    RMS_MESSAGE.c.key_id,
-    postgresql_where=text("number is null and kind = 'abandon'"),
-    sqlite_where=text("number is null and kind = 'abandon'"),
-)
+_partial("mercury_rms_message_waiting", RMS_MESSAGE.c.key_id, RMS_MESSAGE.c.position, where="number is null")
+_partial("mercury_rms_message_abandoned", RMS_MESSAGE.c.key_id, where="number is null and kind = 'abandon'")
 #: A row of this index; the words are written out, or else the database does not find it.
 IS_ABANDONED = and_(RMS_MESSAGE.c.number.is_(None), RMS_MESSAGE.c.kind == literal_column("'abandon'"))
-Index(
-    "mercury_rms_message_number",
-    RMS_MESSAGE.c.sequence_id,
-    RMS_MESSAGE.c.number,
-    postgresql_where=text("number is not null"),
-    sqlite_where=text("number is not null"),
-)
-Index(
-    "mercury_rms_message_request",
-    RMS_MESSAGE.c.request,
-    postgresql_where=text("request is not null"),
-    sqlite_where=text("request is not null"),
-)
+_partial("mercury_rms_message_number", RMS_MESSAGE.c.sequence_id, RMS_MESSAGE.c.number, where="number is not null")
+_partial("mercury_rms_message_request", RMS_MESSAGE.c.request, where="request is not null")
+
+#: What a store keeps of a peer is summed without a look at the rows.
+SUMMED = (RMS_MESSAGE.c.owner, RMS_MESSAGE.c.key_id, RMS_MESSAGE.c.size)
+#: Rows of this index; the words are written out, or else the database does not find it.
+UNACKNOWLEDGED_RESPONSE = "owner is not null and not acknowledged"
+_partial("mercury_rms_message_owner", *SUMMED, where=UNACKNOWLEDGED_RESPONSE)
 
 RMS_BODY = _table(
     "rms_body",
@@ -365,9 +332,15 @@ DEAD_LETTER = _table(
     _maybe_text("callback"),
     _flag("disowned"),
     _flag("damaged"),
+    #: The peer that has caused it, whose limits it counts for, and how much.
+    _maybe_text("owner"),
+    _number("size"),
 )
 Index("mercury_dead_letter_id", DEAD_LETTER.c.id, unique=True)
 Index("mercury_dead_letter_key", DEAD_LETTER.c.endpoint, DEAD_LETTER.c.key, DEAD_LETTER.c.dead_at)
+
+SUMMED_LETTERS = (DEAD_LETTER.c.owner, DEAD_LETTER.c.sequence, DEAD_LETTER.c.size)
+_partial("mercury_dead_letter_owner", *SUMMED_LETTERS, where="owner is not null")
 
 #: One row for each start of a process that coordinates two-phase commits (decision 17).
 INCARNATION = _table(

@@ -53,10 +53,20 @@ def upgrade(op: Operations) -> None:
         sa.Column("callback", sa.Text(), nullable=True),
         sa.Column("disowned", sa.Boolean(), nullable=False),
         sa.Column("damaged", sa.Boolean(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=True),
+        sa.Column("size", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("position"),
     )
     op.create_index("mercury_dead_letter_id", "mercury_dead_letter", ["id"], unique=True)
     op.create_index("mercury_dead_letter_key", "mercury_dead_letter", ["endpoint", "key", "dead_at"], unique=False)
+    op.create_index(
+        "mercury_dead_letter_owner",
+        "mercury_dead_letter",
+        ["owner", "sequence", "size"],
+        unique=False,
+        postgresql_where=sa.text("owner is not null"),
+        sqlite_where=sa.text("owner is not null"),
+    )
     op.create_table(
         "mercury_decision",
         sa.Column("gtrid", sa.Text(), nullable=False),
@@ -106,6 +116,8 @@ def upgrade(op: Operations) -> None:
         sa.Column("follows", sa.Text(), nullable=True),
         sa.Column("response_channels", sa.Text(), nullable=False),
         sa.Column("consumed_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("response_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("letter_bytes", sa.BigInteger(), nullable=False),
         sa.Column("turn", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("sequence"),
     )
@@ -251,6 +263,8 @@ def upgrade(op: Operations) -> None:
         sa.Column("due", sa.Double(), nullable=False),
         sa.Column("acknowledged", sa.Boolean(), nullable=False),
         sa.Column("answered", sa.Boolean(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=True),
+        sa.Column("size", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("position"),
     )
     op.create_index(
@@ -269,6 +283,14 @@ def upgrade(op: Operations) -> None:
         unique=False,
         postgresql_where=sa.text("number is not null"),
         sqlite_where=sa.text("number is not null"),
+    )
+    op.create_index(
+        "mercury_rms_message_owner",
+        "mercury_rms_message",
+        ["owner", "key_id", "size"],
+        unique=False,
+        postgresql_where=sa.text("owner is not null and not acknowledged"),
+        sqlite_where=sa.text("owner is not null and not acknowledged"),
     )
     op.create_index(
         "mercury_rms_message_request",
