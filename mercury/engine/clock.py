@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from mercury.engine.destination import ACK_RETRY_CAP
+from mercury.engine.destination import LONGEST
 from mercury.engine.exchange import Step
 from mercury.engine.parts import Parts
 from mercury.storage.upkeep import Pauses
@@ -62,5 +62,5 @@ class ClockWorker:
         return Pauses(
             lease=self._parts.settings.lease,
             redelivery=max(policy.redelivery.cap for policy in policies),
-            acknowledgement=max(ACK_RETRY_CAP, *(policy.acknowledgement_interval for policy in policies)),
+            acknowledgement=max(LONGEST, *(policy.acknowledgement_interval for policy in policies)),
         )

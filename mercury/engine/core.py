@@ -97,9 +97,15 @@ class Engine:
             and reply.status in range(200, 300)
         ):
             self._reception.reply_accepted(outgoing, now)
+        if not reply.body and reply.status >= 300:
+            self.failed(outgoing, f"HTTP status {reply.status}", now)
+            return None
+        if outgoing.purpose is Purpose.ACKNOWLEDGEMENT:
+            try:
+                self.destination.acknowledgement_taken(outgoing.url, now)
+            except StorageError as error:
+                self.outages.failed(error, f"acknowledgements to {outgoing.url}")  # they are due later
         if not reply.body:
-            if reply.status >= 300:
-                self.failed(outgoing, f"HTTP status {reply.status}", now)
             return None
         envelope = self.decode(reply, None)
         return Arrival(http=reply, url=outgoing.url, peer=outgoing.url, request=outgoing, envelope=envelope)
@@ -115,7 +121,7 @@ class Engine:
         )
         if outgoing.purpose is Purpose.ACKNOWLEDGEMENT and outgoing.rmd is not None:
             try:
-                self.destination.acknowledgement_failed(outgoing.rmd, now)
+                self.destination.acknowledgement_failed(outgoing.url, outgoing.rmd, now)
             except StorageError as error:
                 # What is acknowledged is repeated by its source, and acknowledged again.
                 self.outages.failed(error, f"an acknowledgement of {outgoing.rmd}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from mercury.engine import envelopes
+from mercury.engine import envelopes, trials
 from mercury.engine.channels import fetched_channel
 from mercury.engine.emission import emit_destination_ended
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.parts import Parts
+from mercury.engine.trials import Trials
 from mercury.statemachine import effects, events
 from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.tables import InvokerState
@@ -18,8 +19,10 @@ from mercury.storage.records import InboundKind, InboundMessage, RmdRecord
 
 log = logging.getLogger("mercury.engine.destination")
 
-#: Seconds before an acknowledgement that could not be delivered is tried again: at first, and at most.
+#: Seconds before an acknowledgement that was refused is tried again: at first, and at most.
 ACK_RETRY, ACK_RETRY_CAP = 1.0, 60.0
+#: The longest pause before an acknowledgement, whatever its reason.
+LONGEST = max(ACK_RETRY_CAP, trials.LONGEST)
 
 
 class DestinationWorker:
@@ -27,6 +30,7 @@ class DestinationWorker:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._trials = Trials()
 
     def run_once(self, now: float) -> Step:
         """Do what is due. Returns the acknowledgements to post, now that what they say is committed."""
@@ -43,16 +47,31 @@ class DestinationWorker:
         """When `run_once` has something to do at the latest, if nothing new happens."""
         return self._parts.store.next_due(Topic.RMD)
 
-    def acknowledgement_failed(self, identifier: str, now: float) -> None:
+    def acknowledgement_failed(self, address: str, identifier: str, now: float) -> None:
         """An acknowledgement could not be delivered: it is due again, later each time.
 
         To a source that repeats its messages this is not needed; to one that fetches responses over a back-channel
         it is, because such a response is never sent unasked.
+
+        :param address: it was posted there.
         """
+        due = self._trials.failed(address, identifier, now)
         with self._parts.store.transaction() as tx:
             for record in tx.rmd.lock([identifier]).values():
-                repeat_acknowledgement(record, now)
+                if not record.machine.tombstone:
+                    record.ack_failures += 1
+                    record.machine.ack_due = due
                 self._save(tx, record)
+
+    def acknowledgement_taken(self, address: str, now: float) -> None:
+        """An address took an acknowledgement: those that were put off are due now."""
+        put_off = self._trials.worked(address)
+        for begin in range(0, len(put_off), self._parts.settings.sequence_batch):
+            with self._parts.store.transaction() as tx:
+                for record in tx.rmd.lock(put_off[begin : begin + self._parts.settings.sequence_batch]).values():
+                    if not record.machine.tombstone:
+                        record.machine.ack_due = now
+                    self._save(tx, record)
 
     def _work(self, tx: Transaction, record: RmdRecord, step: Step, now: float) -> bool:
         """Returns whether the sequence has just ended."""
@@ -71,7 +90,7 @@ class DestinationWorker:
             return True
         if machine.tombstone:
             tx.invoker.add(rows_for(record, asked))
-        longest = max(ACK_RETRY_CAP, policy.acknowledgement_interval)
+        longest = max(LONGEST, policy.acknowledgement_interval)
         if machine.ack_due is not None and is_due(machine.ack_due, now, longest):
             step.posts += self._acknowledge(record, now)
         step.progress += 1
@@ -80,16 +99,21 @@ class DestinationWorker:
 
     def _acknowledge(self, record: RmdRecord, now: float) -> list[Outgoing]:
         policy = self._parts.application.policy(record.service)
-        acknowledgement = record.machine.acknowledgement(policy)
-        record.machine.handle(events.AckSent(), now, policy)
-        acknowledgements = envelopes.sayable(record.protocol, (acknowledgement,))
+        machine, url = record.machine, record.acks_to.address
+        acknowledgements = envelopes.sayable(record.protocol, (machine.acknowledgement(policy),))
+        if acknowledgements:
+            later = self._trials.wait(url, record.identifier, now, machine.last_heard)
+            if later is not None:
+                machine.ack_due = later
+                return []
+        machine.handle(events.AckSent(), now, policy)
         if not acknowledgements:
             return []
         envelope = envelopes.acknowledgement_alone(
             record.protocol, record.acks_to, self._parts.ids.new(), acknowledgements
         )
-        url, purpose = record.acks_to.address, Purpose.ACKNOWLEDGEMENT
-        return [Outgoing(url=url, envelope=envelope, purpose=purpose, rmd=record.identifier)]
+        purpose, owner = Purpose.ACKNOWLEDGEMENT, record.owner
+        return [Outgoing(url=url, envelope=envelope, purpose=purpose, rmd=record.identifier, owner=owner)]
 
     def _save(self, tx: Transaction, record: RmdRecord) -> None:
         save_rmd(tx, self._parts, record)
@@ -102,7 +126,7 @@ class DestinationWorker:
 
 
 def repeat_acknowledgement(record: RmdRecord, now: float) -> None:
-    """An acknowledgement was not taken: the next one is due later each time."""
+    """An acknowledgement was refused: the next one is due later each time."""
     if record.machine.tombstone:
         return
     record.ack_failures += 1

@@ -44,6 +44,8 @@ class Outgoing:
     repeated: bool = False
     #: A message whose response comes back on its connection: the server may hold the exchange open for it.
     held: bool = False
+    #: Who asked for it (`Arrival.owner`); empty: this side.
+    owner: str = ""
 
     @property
     def slot(self) -> tuple[str, str, int]:

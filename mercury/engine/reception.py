@@ -20,7 +20,7 @@ from mercury.engine.refusal import refuse_undecodable, with_status
 from mercury.errors import Conflict, DataError, StorageError
 from mercury.statemachine import events
 from mercury.statemachine.faults import Fault, FaultCode
-from mercury.statemachine.messages import ANONYMOUS_ENDPOINT
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.wire.decode import decode
 from mercury.wire.encode import encode, fault_status
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
@@ -168,7 +168,7 @@ class Reception:
         if draft.reply is None or to is None or not to.addressable:
             return ()
         envelope = draft.reply(to, self._parts.ids.new())
-        return (Outgoing(url=to.address, envelope=envelope, purpose=Purpose.ANSWER),)
+        return (_answer_to(to, envelope, draft),)
 
     def _faulted(self, draft: Draft, fault: Fault, batch: Batch | None = None) -> Answer:
         about = {"message_id": draft.envelope.message_id, "sequence": fault.identifier}
@@ -186,7 +186,7 @@ class Reception:
             acknowledgements=acknowledgements,
         )
         if to.addressable and not fault.busy:
-            return Answer(http=ACCEPTED, posts=(Outgoing(url=to.address, envelope=envelope, purpose=Purpose.ANSWER),))
+            return Answer(http=ACCEPTED, posts=(_answer_to(to, envelope, draft),))
         return Answer(http=with_status(encode(envelope), fault_status(fault, draft.protocol.soap)))
 
     def _undecodable(self, arrival: Arrival, error: Undecodable) -> Answer:
@@ -208,6 +208,10 @@ class Reception:
             )
         except Undecodable as error:
             return error
+
+
+def _answer_to(to: EndpointReference, envelope: Envelope, draft: Draft) -> Outgoing:
+    return Outgoing(url=to.address, envelope=envelope, purpose=Purpose.ANSWER, owner=draft.arrival.owner)
 
 
 def _share_acknowledgements(drafts: list[Draft]) -> None:

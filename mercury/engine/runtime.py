@@ -110,7 +110,7 @@ class Runtime:
         self._others = 0
         #: Endpoints whose last exchange failed, with the reason.
         self.troubles = engine.troubles
-        self._senders = Senders(settings.senders, self.exchange, lambda name: self.troubles.get(name) is not None)
+        self._senders = Senders(settings.senders, self.exchange, self.troubles.slows)
         engine.source.under_way = self._senders.under_way
         engine.invocation.answer = self.parking.release
         engine.invocation.more = self._crews[Topic.INVOKER].call_another
@@ -226,7 +226,7 @@ class Runtime:
         try:
             reply = self._transport.post(outgoing.url, encode(outgoing.envelope))
         except TransportError as error:
-            self._failed(outgoing, str(error).removeprefix(f"{outgoing.url}: "))
+            self._failed(outgoing, str(error).removeprefix(f"{outgoing.url}: "), answered=False)
             self._engine.failed(outgoing, str(error), self._clock())
             return False
         trouble = _trouble_with(reply)
@@ -238,7 +238,7 @@ class Runtime:
         if trouble is None:
             self.troubles.worked(outgoing.known_as, self._clock())
         else:
-            self._failed(outgoing, trouble)
+            self._failed(outgoing, trouble, answered=True)
         if arrival is None:
             return False
         # A reply may wait as long as the committer needs: this is what slows the senders down to its pace.
@@ -250,9 +250,12 @@ class Runtime:
                 continue
         return False
 
-    def _failed(self, outgoing: Outgoing, reason: str) -> None:
+    def _failed(self, outgoing: Outgoing, reason: str, *, answered: bool) -> None:
         name, once = outgoing.known_as, outgoing.purpose is Purpose.ANSWER
-        self.troubles.failed(name, f"{name}: {reason}", self._clock(), again=REPEATED if once else TRIED_AGAIN)
+        again = REPEATED if once else TRIED_AGAIN
+        # One refused path says nothing about the paths of other peers, whose answers have the same name.
+        slows = not (once and answered)
+        self.troubles.failed(name, f"{name}: {reason}", self._clock(), again=again, slows=slows)
 
     def turn(self, worker: Worker) -> Step:
         """One turn of a worker."""

@@ -6,16 +6,14 @@ import logging
 import queue
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from mercury.engine.exchange import Outgoing, Purpose
+from mercury.engine.server_lines import Kind, Server, Slot, WaitingAnswers
 from mercury.engine.troubles import Lines
 
 log = logging.getLogger("mercury.runtime")
-
-Slot = tuple[str, str, int]
 
 #: What one exchange takes of what there is, and what one takes that the server may hold open for a response: it waits
 #: most of its time, and the more are open, the more responses share a transaction.
@@ -23,38 +21,36 @@ WHOLE, HELD = 4, 1
 #: A server may have this many times as much as is free: one alone has 3/4 of it, two 3/7 each, and so on; while
 #: something is free, a server that has nothing gets it.
 SHARE = 3
-#: A server whose last exchange failed may have this part, at least one exchange.
+#: An endpoint whose last exchange failed may have this part, at least one exchange; all such endpoints of one server
+#: may have twice as much.
 IN_TROUBLE = 16
+ALL_IN_TROUBLE = IN_TROUBLE // 2
 #: Seconds for which a message is not posted again while its exchange is open: the connection has not lost it, and the
 #: server is slow, or holds the exchange for the response. More than a server does so by default.
 OPEN = 5.0
 #: Answers that wait for one server, and for all, at most. A peer has as many of them posted as it sends small requests,
-#: to an address that it names: those above are not posted, and the repetition of the request brings them again.
+#: to an address that it names: above it whoever has most of them loses its oldest one. The repetition of the request
+#: brings that again.
 ANSWERS, ALL_ANSWERS = 100, 1000
-#: Answers take this part of the exchanges at one server at most, at least one.
+#: Answers take this part of the exchanges at one server at most, at least one, and they get it whatever else waits.
 ANSWERING = 4
 #: Seconds in which one line is logged of the answers to one server that are not posted.
 TOLD = 60.0
 
 
-@dataclass(slots=True)
-class _Line:
-    """What waits for its share of one server: answers behind all others."""
-
-    posts: deque[Outgoing] = field(default_factory=deque)
-    answers: deque[Outgoing] = field(default_factory=deque)
-
-
 class Senders:
     """Threads that post. Of two posts that say the same only one waits; a message that is being posted does not.
 
-    Answers (`Purpose.ANSWER`) are posted when nothing else waits for their server. `ANSWERS` of them wait there at
-    most.
+    What waits for one server is served in turns: what goes to endpoints that work, what goes to endpoints in trouble,
+    and answers (`Purpose.ANSWER`); of each who asked for it, one after the other, and of each of these the endpoints.
+    What is for one endpoint and one owner stays in its order. Endpoints in trouble and answers have few exchanges, and
+    nothing else waits for them. `ANSWERS` of the answers wait for one server at most.
 
     :param count: exchanges at once; of those that are held open for a response (`HELD`) four times as many, for which
         threads are started when they are needed.
     :param exchange: one HTTP exchange; whether it has brought something that is still to be stored: see `stored`.
-    :param in_trouble: whether the last exchange failed, by `Outgoing.known_as`.
+    :param in_trouble: whether few exchanges are to be begun, by `Outgoing.known_as`: the last one failed. It changes
+        while an exchange with that name is open, and not at other times.
     :param clock: seconds, monotonic.
     """
 
@@ -71,21 +67,21 @@ class Senders:
         self._exchange = exchange
         self._in_trouble = in_trouble
         self._clock = clock
-        #: What a thread may take, with what it takes of `_free`. There is a thread for each of them: whatever is here
-        #: counts as in use.
-        self._ready: queue.SimpleQueue[tuple[Outgoing, int] | None] = queue.SimpleQueue()
+        #: What a thread may take, with what it takes of `_free`, and whether its endpoint is in trouble. There is a
+        #: thread for each of them: whatever is here counts as in use.
+        self._ready: queue.SimpleQueue[tuple[Outgoing, int, bool] | None] = queue.SimpleQueue()
         #: How many were taken and are not over.
         self._taken = 0
         self._mutex = threading.Lock()
         self._queued: set[Slot] = set()
         #: Messages that are being posted: since when the latest exchange of each is open.
         self._open: dict[Slot, float] = {}
-        #: By server: what waits for its share, the server that was served longest ago first; and how many are in use.
-        self._waiting: OrderedDict[str, _Line] = OrderedDict()
-        self._in_use: dict[str, int] = {}
-        #: Answers: how many are being posted, by server; how many wait in all; lines about those that are not posted.
-        self._answering: dict[str, int] = {}
-        self._answers = 0
+        #: Servers that something is posted to or waits for; and those that something waits for, the one that was
+        #: served longest ago first.
+        self._servers: dict[str, Server] = {}
+        self._waiting: OrderedDict[str, Server] = OrderedDict()
+        self._answers = WaitingAnswers(ANSWERS, ALL_ANSWERS)
+        #: About answers that are not posted.
         self._lines = Lines(1, TOLD)
         self._free = WHOLE * count
 
@@ -101,28 +97,24 @@ class Senders:
         self.threads.append(thread)
 
     def put(self, outgoing: Outgoing) -> None:
-        """Post it when a thread is free for its server. An answer that too many others wait before is not posted."""
-        server, answer, tell = outgoing.server, outgoing.purpose is Purpose.ANSWER, False
+        """Post it when a thread is free for it. Of too many answers that wait, one is not posted."""
+        name, tell = outgoing.server, False
         with self._mutex:
             if outgoing.slot in self._queued or (outgoing.purpose is Purpose.MESSAGE and self._is_open(outgoing.slot)):
                 return
-            line = self._waiting.get(server)
-            first = line is None or (not answer and not line.posts)
-            if first and self._may_have_another(server, outgoing):
+            server = self._servers.get(name)
+            if server is None:
+                server = self._servers[name] = Server()
+            if name not in self._waiting and self._has_room(server) and self._may_go(server, outgoing):
                 self._queued.add(outgoing.slot)
                 self._take(server, outgoing)
-            elif answer and (self._answers >= ALL_ANSWERS or (line is not None and len(line.answers) >= ANSWERS)):
-                tell = self._lines.allow(server, self._clock())
             else:
-                self._queued.add(outgoing.slot)
-                line = self._waiting.setdefault(server, _Line())
-                (line.answers if answer else line.posts).append(outgoing)
-                self._answers += answer
+                tell = self._wait(server, name, outgoing)
         if tell:
             log.warning(
                 "answers to %s are not posted: too many wait already; the peers' repetitions bring them again. It is"
                 " logged once in %.0f s",
-                server,
+                name,
                 TOLD,
                 extra={"endpoint": outgoing.url},
             )
@@ -142,8 +134,10 @@ class Senders:
         """Forget what waits: it is due again after the next start."""
         with self._mutex:
             self._started = False
+            for server in self._waiting.values():
+                server.forget()
             self._waiting.clear()
-            self._answers = 0
+            self._answers.clear()
         while True:
             try:
                 self._ready.get_nowait()
@@ -157,7 +151,7 @@ class Senders:
             found = self._ready.get()
             if found is None:
                 return
-            outgoing, weight = found
+            outgoing, weight, in_trouble = found
             began = self._clock()
             with self._mutex:
                 self._queued.discard(outgoing.slot)
@@ -171,62 +165,140 @@ class Senders:
                 with self._mutex:
                     if not brought and self._open.get(outgoing.slot) == began:
                         del self._open[outgoing.slot]
-                self._give_back(outgoing, weight)
+                self._give_back(outgoing, weight, in_trouble)
 
     def _is_open(self, slot: Slot) -> bool:
         """Whether a message is being posted. It is always the same; an acknowledgement may say more now."""
         began = self._open.get(slot)
         return began is not None and self._clock() < began + OPEN
 
+    # --- what waits ------------------------------------------------------------------------------------------------
+
+    def _wait(self, server: Server, name: str, outgoing: Outgoing) -> bool:
+        """Let it wait; whether it is to be logged that an answer is not posted."""
+        answer, lost = outgoing.purpose is Purpose.ANSWER, False
+        if answer and self._answers.is_full(server):
+            lost = True
+            loser = self._answers.loser(server, name, outgoing.owner)
+            if loser is None:
+                self._tidy(name, server)
+                return self._lines.allow(name, self._clock())
+            self._lose(*loser)
+            self._servers[name] = server
+        self._queued.add(outgoing.slot)
+        self._waiting[name] = server
+        if answer:
+            self._answers.put(server, name, outgoing)
+        else:
+            in_trouble = self._in_trouble(outgoing.known_as)
+            server.sort(outgoing.known_as, in_trouble)
+            (server.in_trouble if in_trouble else server.well).put(outgoing)
+        self._serve(name, server)
+        return lost and self._lines.allow(name, self._clock())
+
+    def _lose(self, owner: str, name: str) -> None:
+        """The oldest answer of an owner at a server is not posted."""
+        server = self._servers[name]
+        lost = server.answers.take_of(owner)
+        self._answers.took(server, lost)
+        self._queued.discard(lost.slot)
+        self._tidy(name, server)
+
     # --- shares ----------------------------------------------------------------------------------------------------
 
-    def _may_have_another(self, server: str, outgoing: Outgoing) -> bool:
-        if outgoing.purpose is Purpose.ANSWER and self._answering.get(server, 0) >= max(1, self._count // ANSWERING):
-            return False
-        in_use = self._in_use.get(server, 0)
-        if in_use >= SHARE * self._free:
-            return False
-        return in_use < WHOLE * max(1, self._count // IN_TROUBLE) or not self._in_trouble(outgoing.known_as)
+    def _has_room(self, server: Server) -> bool:
+        return server.in_use < SHARE * self._free
 
-    def _take(self, server: str, outgoing: Outgoing) -> None:
-        weight = HELD if outgoing.held and not self._in_trouble(outgoing.known_as) else WHOLE
+    def _may_try(self, server: Server) -> bool:
+        """Whether an endpoint in trouble may have another exchange, if it has few itself."""
+        return server.trying < self._part(ALL_IN_TROUBLE)
+
+    def _may_answer(self, server: Server, name: str) -> bool:
+        return server.answering < self._part(IN_TROUBLE if self._in_trouble(name) else ANSWERING)
+
+    def _part(self, of: int) -> int:
+        return max(1, self._count // of)
+
+    def _may_go(self, server: Server, outgoing: Outgoing) -> bool:
+        """Whether it may go at once, when nothing else waits for the server."""
+        name = outgoing.known_as
         if outgoing.purpose is Purpose.ANSWER:
-            self._answering[server] = self._answering.get(server, 0) + 1
-        self._in_use[server] = self._in_use.get(server, 0) + weight
+            return self._may_answer(server, name)
+        few = self._may_try(server) and server.endpoints.get(name, 0) < self._part(IN_TROUBLE)
+        return few or not self._in_trouble(name)
+
+    def _serve(self, name: str, server: Server) -> None:
+        """Take what may be taken."""
+        while self._has_room(server) and (found := self._next(server)) is not None:
+            self._take(server, found)
+            self._waiting.move_to_end(name)
+        self._tidy(name, server)
+
+    def _tidy(self, name: str, server: Server) -> None:
+        """Forget what is over."""
+        if not server.waiting:
+            self._waiting.pop(name, None)
+            if not server.in_use:
+                self._servers.pop(name, None)
+
+    def _next(self, server: Server) -> Outgoing | None:
+        """What has its turn at a server. It waits no longer."""
+        for kind in server.order:
+            found = self._next_of(server, kind)
+            if found is not None:
+                server.order.remove(kind)
+                server.order.append(kind)
+                return found
+        return None
+
+    def _next_of(self, server: Server, kind: Kind) -> Outgoing | None:
+        match kind:
+            case Kind.WELL:
+                while (name := server.well.first()) is not None and self._in_trouble(name):
+                    server.sort(name, in_trouble=True)
+                return server.well.take()
+            case Kind.IN_TROUBLE:
+                few, may = self._part(IN_TROUBLE), server.in_trouble and self._may_try(server)
+                return server.in_trouble.take(lambda name: server.endpoints.get(name, 0) < few) if may else None
+            case Kind.ANSWER:
+                if server.answering >= self._part(ANSWERING):
+                    return None
+                found = server.answers.take(lambda name: self._may_answer(server, name))
+                if found is not None:
+                    self._answers.took(server, found)
+                return found
+
+    def _take(self, server: Server, outgoing: Outgoing) -> None:
+        answer, name = outgoing.purpose is Purpose.ANSWER, outgoing.known_as
+        in_trouble = not answer and self._in_trouble(name)
+        weight = HELD if outgoing.held and not in_trouble else WHOLE
+        server.answering += answer
+        server.trying += in_trouble
+        server.endpoints[name] = server.endpoints.get(name, 0) + 1
+        server.in_use += weight
         self._free -= weight  # below nothing at times: else what takes much might wait for ever for what takes little
         self._taken += 1
-        self._ready.put((outgoing, weight))
+        self._ready.put((outgoing, weight, in_trouble))
         if self._started and self._taken > len(self.threads):
             self._add_thread()
 
-    def _give_back(self, outgoing: Outgoing, weight: int) -> None:
+    def _give_back(self, outgoing: Outgoing, weight: int, in_trouble: bool) -> None:
         """Something is free again: whoever waits and may have it gets it."""
-        server = outgoing.server
+        at, name, answer = outgoing.server, outgoing.known_as, outgoing.purpose is Purpose.ANSWER
         with self._mutex:
-            if outgoing.purpose is Purpose.ANSWER:
-                self._answering[server] -= 1
-                if not self._answering[server]:
-                    del self._answering[server]
+            server = self._servers[at]
+            server.answering -= answer
+            server.trying -= in_trouble
+            server.endpoints[name] -= 1
+            if not server.endpoints[name]:
+                del server.endpoints[name]
+            server.in_use -= weight
             self._taken -= 1
             self._free += weight
-            self._in_use[server] -= weight
-            if not self._in_use[server]:
-                del self._in_use[server]
-            for name in list(self._waiting) if self._waiting else ():
-                line = self._waiting[name]
-                self._serve(name, line.posts)
-                if not line.posts:
-                    self._answers -= self._serve(name, line.answers)
-                    if not line.answers:
-                        del self._waiting[name]
+            if not answer:
+                server.sort(name, self._in_trouble(name))
+            for each in list(self._waiting) if self._waiting else ():
+                self._serve(each, self._waiting[each])
                 if self._free <= 0:
-                    return
-
-    def _serve(self, server: str, waiting: deque[Outgoing]) -> int:
-        """Take what may be taken; how many."""
-        taken = 0
-        while waiting and self._may_have_another(server, waiting[0]):
-            self._take(server, waiting.popleft())
-            self._waiting.move_to_end(server)
-            taken += 1
-        return taken
+                    break
+            self._tidy(at, server)

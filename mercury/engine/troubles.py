@@ -57,6 +57,8 @@ class _Trouble:
     #: Why the last exchange failed; ``None`` = it did not.
     reason: str | None = None
     last_failure: float = 0.0
+    #: Few exchanges are to be begun.
+    slows: bool = False
     #: It was logged that it is over.
     over: bool = False
 
@@ -87,24 +89,31 @@ class Troubles:
             trouble = self._troubles.get(url)
             return trouble.reason if trouble is not None else None
 
+    def slows(self, url: str) -> bool:
+        """Whether few exchanges with an endpoint are to be begun until one works."""
+        with self._mutex:
+            trouble = self._troubles.get(url)
+            return trouble is not None and trouble.slows and trouble.reason is not None
+
     def failed_since(self, url: str, since: float) -> bool:
         """Whether an exchange with an endpoint failed at a time or later, whatever has worked meanwhile."""
         with self._mutex:
             trouble = self._troubles.get(url)
             return trouble is not None and trouble.last_failure >= since
 
-    def failed(self, url: str, reason: str, now: float, *, again: str = TRIED_AGAIN) -> None:
+    def failed(self, url: str, reason: str, now: float, *, again: str = TRIED_AGAIN, slows: bool = True) -> None:
         """An exchange with an endpoint failed.
 
         :param url: of the endpoint, or another name that `Outgoing.known_as` has.
         :param reason: begins with it.
         :param again: what becomes of what was to be sent.
+        :param slows: whether few exchanges are to be begun until one works.
         """
         with self._mutex:
             trouble = self._troubles.get(url)
             if trouble is None or (trouble.reason is None and now - trouble.last_failure > CALM):
                 trouble = self._troubles[url] = _Trouble()
-            trouble.reason, trouble.last_failure = reason, now
+            trouble.reason, trouble.last_failure, trouble.slows = reason, now, slows
             self._troubles.move_to_end(url)
             lost = self._make_room(now)
             server = server_of(url)

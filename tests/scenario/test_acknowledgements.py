@@ -252,6 +252,32 @@ def test_an_acknowledgement_that_could_not_be_posted_is_posted_again_later_each_
     assert node.world.when("acknowledgement") == [0, 2, 6, 14]
 
 
+def test_sequences_whose_acknowledgements_go_to_an_address_that_takes_none_are_tried_one_at_a_time() -> None:
+    node, foreign, first = listening_source(acknowledgement_interval=0.0)
+    node.get(foreign.note(first, 1))
+    node.world.advance(0.5)
+    others = [foreign.open(node, acks_to="http://friend.example/acks") for _ in range(20)]
+    node.get_all([foreign.note(identifier, 1) for identifier in others])
+    node.world.advance(600)
+    assert node.world.when("acknowledgement") == [0, 1, 5, 13, 29, 61, 125, 253, 509]
+
+
+def test_acknowledgement_that_gets_through_brings_those_of_all_sequences_that_were_put_off() -> None:
+    node, foreign, first = listening_source(acknowledgement_interval=0.0)
+    node.get(foreign.note(first, 1))
+    node.world.advance(0.5)
+    others = [foreign.open(node, acks_to="http://friend.example/acks") for _ in range(5)]
+    node.get_all([foreign.note(identifier, 1) for identifier in others])
+    node.world.advance(100)
+    before = node.world.count("acknowledgement")
+    node.get(foreign.note(others[0], 2))  # its source is there: no pause counts for it
+    node.turn()
+    answer_to(node, HttpMessage(b"", "", None, 202), purpose="SequenceAcknowledgement")
+    node.turn()
+    assert node.world.count("acknowledgement") == before + 1 + 5
+    assert {record.machine.ack_due for record in node.destinations()} == {None}
+
+
 @pytest.mark.parametrize(
     "refusal",
     [

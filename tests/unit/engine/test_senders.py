@@ -17,13 +17,21 @@ from mercury.wire.envelope import EMPTY, Envelope
 from tests.acceptance.processes import PATIENCE, eventually
 
 SLOW, OTHER = "http://slow.example/a", "http://other.example/a"
+#: Another endpoint at the server that is slow.
+BESIDE = "http://slow.example/beside"
 
 
-def answer(url: str, number: int) -> Outgoing:
+def answer(url: str, number: int, owner: str = "") -> Outgoing:
     """The answer to a request, which has a MessageID of its own."""
     post = outgoing(url, 0)
-    envelope = replace(post.envelope, message_id=f"urn:answer:{url}:{number}")
-    return Outgoing(url=url, envelope=envelope, purpose=Purpose.ANSWER)
+    envelope = replace(post.envelope, message_id=f"urn:answer:{owner}:{url}:{number}")
+    return Outgoing(url=url, envelope=envelope, purpose=Purpose.ANSWER, owner=owner)
+
+
+def acknowledgement(url: str, number: int, owner: str) -> Outgoing:
+    """That of a sequence of its own."""
+    post = outgoing(url, 0)
+    return replace(post, purpose=Purpose.ACKNOWLEDGEMENT, record_id=None, rmd=f"{owner}:{number}", owner=owner)
 
 
 def outgoing(url: str, number: int) -> Outgoing:
@@ -241,7 +249,7 @@ def test_a_server_in_trouble_gets_no_more_of_what_would_be_held() -> None:
         assert network.count(SLOW) == 2
 
 
-def test_answers_leave_most_exchanges_of_their_server_and_wait_behind_everything_else() -> None:
+def test_answers_leave_most_exchanges_of_their_server_to_everything_else() -> None:
     network = Network()
     message, acknowledgement = f"{SLOW}/message", f"{SLOW}/acknowledgement"
     network.held |= {message: threading.Semaphore(0)}
@@ -316,3 +324,152 @@ def test_answers_to_many_paths_of_a_server_in_trouble_get_its_few_threads() -> N
         threads.put(outgoing(OTHER, 1))
         eventually(lambda: network.count(OTHER) == 1, "the other one is posted to")
         assert len(network.begun) == 3
+
+
+def test_endpoint_in_trouble_holds_up_no_other_one_of_its_server() -> None:
+    network = Network()
+    network.in_trouble.add(SLOW)
+    with senders(network, 32) as threads:
+        for number in range(200):
+            threads.put(outgoing(SLOW, number))
+        eventually(lambda: network.count(SLOW) == 2, "it is tried")
+        for number in range(50):
+            threads.put(outgoing(BESIDE, number))
+        eventually(lambda: network.count(BESIDE) == 50, "the other endpoint gets everything")
+        assert network.count(SLOW) == 2
+
+
+def test_endpoint_that_gets_into_trouble_while_much_waits_for_it_lets_others_of_its_server_pass() -> None:
+    network = Network()
+    with senders(network, 8) as threads:
+        for number in range(50):
+            threads.put(outgoing(SLOW, number))
+        eventually(lambda: network.count(SLOW) == 6, "it has the server's share")
+        for number in range(10):
+            threads.put(outgoing(BESIDE, number))
+        network.in_trouble.add(SLOW)
+        network.held[SLOW].release(6)
+        eventually(lambda: network.count(BESIDE) == 10, "the other endpoint gets everything")
+        assert network.count(SLOW) <= 6 + 1
+        network.in_trouble.clear()
+        for _ in range(50):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(SLOW) == 50, "and so does the one in trouble when it works again")
+        assert not threads._servers, "nothing is kept of what is over"
+
+
+def test_endpoints_in_trouble_of_one_server_have_an_eighth_of_all_exchanges_together() -> None:
+    network = Network()
+    urls = [f"{SLOW}/{number}" for number in range(50)]
+    network.in_trouble |= set(urls)
+    network.held |= dict.fromkeys(urls, network.held[SLOW])
+    with senders(network, 32) as threads:
+        for url in urls:
+            threads.put(outgoing(url, 1))
+        eventually(lambda: len(network.begun) == 4, "they are tried")
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "another server is posted to")
+        assert len(network.begun) == 4 + 1
+
+
+def test_owners_take_turns_however_many_endpoints_one_of_them_names() -> None:
+    network = Network()
+    urls = [f"{SLOW}/{number}" for number in range(100)]
+    network.held |= dict.fromkeys([*urls, BESIDE], network.held[SLOW])
+    with senders(network, 1) as threads:
+        for number, url in enumerate(urls):
+            threads.put(acknowledgement(url, number, "stranger"))
+        for number in range(5):
+            threads.put(acknowledgement(BESIDE, number, "friend"))
+        network.held[SLOW].release(12)
+        eventually(lambda: network.count(BESIDE) == 5, "every other exchange is for the friend")
+        assert len(network.begun) <= 13
+
+
+def test_messages_of_one_endpoint_stay_in_their_order_when_it_gets_into_trouble_and_out_of_it() -> None:
+    network, order = Network(), list[int]()
+
+    def exchange(post: Outgoing) -> None:
+        order.append(post.number or 0)
+        network.exchange(post)
+
+    threads = Senders(1, exchange, lambda url: url in network.in_trouble)
+    threads.start()
+    for number in range(1, 11):
+        threads.put(outgoing(SLOW, number))
+        if number == 3:
+            network.in_trouble.add(SLOW)
+        if number == 7:
+            network.in_trouble.clear()
+    network.held[SLOW].release(10)
+    eventually(lambda: len(order) == 10, "all are posted")
+    threads.stop()
+    threads.threads[0].join(PATIENCE)
+    assert order == list(range(1, 11))
+
+
+def test_answers_get_their_part_while_posts_wait() -> None:
+    network = Network()
+    network.held |= {BESIDE: network.held[SLOW]}
+    with senders(network, 8) as threads:
+        for number in range(100):
+            threads.put(outgoing(SLOW, number))
+        eventually(lambda: network.count(SLOW) == 6, "posts have the server's share")
+        for number in range(5):
+            threads.put(answer(BESIDE, number))
+        network.held[SLOW].release(12)
+        eventually(lambda: network.count(BESIDE) == 5, "answers have every other turn")
+        assert network.count(SLOW) < 20
+
+
+def test_of_too_many_answers_who_has_most_loses_its_oldest(caplog: pytest.LogCaptureFixture) -> None:
+    network = Network()
+    stranger, friend = "http://slow.example/nothing", "http://slow.example/friend"
+    network.held |= dict.fromkeys([stranger, friend], network.held[SLOW])
+    with senders(network, 8) as threads:
+        for number in range(3 * ANSWERS):
+            threads.put(answer(stranger, number, "stranger"))
+        eventually(lambda: network.count(stranger) == 2, "a quarter of all")
+        for number in range(10):
+            threads.put(answer(friend, number, "friend"))
+            threads.put(answer(stranger, 3 * ANSWERS + number, "stranger"))
+        assert dropped(caplog) == 1
+        network.held[SLOW].release(20)
+        eventually(lambda: network.count(friend) == 10, "all of the friend's are posted, in turns")
+        for _ in range(200):
+            network.held[SLOW].release()
+        eventually(lambda: len(network.begun) == 2 + ANSWERS, "as many as may wait")
+        threads.put(answer(stranger, 0, "stranger"))
+        eventually(lambda: len(network.begun) == 3 + ANSWERS, "what was lost may come again")
+
+
+def test_answers_to_another_server_are_posted_though_one_owner_has_all_that_may_wait() -> None:
+    network = Network()
+    servers = [f"http://{number}.example/" for number in range(2 * ALL_ANSWERS // ANSWERS)]
+    network.held |= dict.fromkeys([*servers, BESIDE], network.held[SLOW])
+    with senders(network, 1) as threads:
+        for number in range(ANSWERS):
+            for url in servers:
+                threads.put(answer(url, number, "stranger"))
+        threads.put(answer(BESIDE, 0, "friend"))
+        for _ in range(2 * ALL_ANSWERS):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(BESIDE) == 1, "the friend's is posted")
+        eventually(lambda: len(network.begun) == 1 + ALL_ANSWERS, "the stranger has lost one for it")
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "nothing else was left")
+        assert len(network.begun) == 2 + ALL_ANSWERS
+
+
+def test_when_many_owners_have_one_answer_each_no_other_one_takes_its_place() -> None:
+    network = Network()
+    with senders(network, 1) as threads:
+        threads.put(outgoing(SLOW, 1))
+        for number in range(ANSWERS + 20):
+            threads.put(answer(SLOW, number, f"owner {number}"))
+        for _ in range(2 * ANSWERS):
+            network.held[SLOW].release()
+        eventually(lambda: len(network.begun) == 1 + ANSWERS, "those that came first are posted")
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "nothing else was left")
+        assert len(network.begun) == 2 + ANSWERS

@@ -113,6 +113,17 @@ def test_failures_of_many_paths_of_one_server_are_told_up_to_a_limit(told: pytes
     assert levels(told) == [("WARNING", f"{OTHER}: gone"), ("WARNING", f"{URL}/498: gone")]
 
 
+def test_failure_that_slows_nothing_is_known_all_the_same() -> None:
+    troubles = Troubles()
+    troubles.failed(URL, REFUSED, 0.0, slows=False)
+    assert troubles.get(URL) == REFUSED
+    assert not troubles.slows(URL)
+    troubles.failed(URL, REFUSED, 1.0)
+    assert troubles.slows(URL)
+    troubles.worked(URL, 2.0)
+    assert not troubles.slows(URL)
+
+
 def test_endpoint_that_failed_longest_ago_is_forgotten_when_too_many_fail_and_that_is_told(
     told: pytest.LogCaptureFixture,
 ) -> None:
