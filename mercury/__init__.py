@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     )
     from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
     from mercury.statemachine.retransmission import RetransmissionPolicy
-    from mercury.storage.api import Transaction
+    from mercury.storage.application import Transaction
     from mercury.storage.letters import LetterFilter
     from mercury.storage.records import DeadLetter, Direction
     from mercury.wire.mapping import Attribute, Xml
@@ -86,7 +86,7 @@ _WHERE = {
     "SoapVersion": "mercury.statemachine.protocol",
     "SourcePolicy": "mercury.statemachine.policy",
     "StorageError": "mercury.errors",
-    "Transaction": "mercury.storage.api",
+    "Transaction": "mercury.storage.application",
     "TransportError": "mercury.errors",
     "Waited": "mercury.client.results",
     "Xml": "mercury.wire.mapping",

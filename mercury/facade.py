@@ -37,8 +37,9 @@ from mercury.settings import DEFAULT_STORE, Settings, check_address, masked, sto
 from mercury.settings import load as load_settings
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
-from mercury.storage.api import StorageManager, Transaction
-from mercury.storage.joining import AsyncWork
+from mercury.storage.api import StorageManager
+from mercury.storage.application import Transaction
+from mercury.storage.joining import AsyncWork, Work
 from mercury.storage.letters import EVERY_LETTER, LetterFilter
 from mercury.storage.opening import Resources, given_store, name_resources
 from mercury.storage.records import Channel, DeadLetter, SequenceKey
@@ -64,7 +65,7 @@ class Mercury(Observable):
     :param resources: databases that may take part in transactions, URLs or SQLAlchemy engines by the names that
         ``tx.connection(name)`` and ``tx.session(name)`` know them by. Each is the store's own database, or one of
         PostgreSQL that takes part by two-phase commit; recovery must know them before anything runs.
-    :param log: the URL of the database that keeps the decisions of two-phase commits; left out, the settings'.
+    :param decision_log: the URL of the database that keeps the decisions of two-phase commits; left out, the settings'.
     :param address: where peers reach this process, ``http://host:port``; left out, nothing is posted here, and
         acknowledgements and responses come back on the connections of requests.
     :param allow: addresses that peers may name for acknowledgements, responses and faults, as URL prefixes; see
@@ -86,7 +87,7 @@ class Mercury(Observable):
         store: str | StorageManager | None = None,
         *,
         resources: Resources | None = None,
-        log: str | None = None,
+        decision_log: str | None = None,
         address: str | None = None,
         allow: Iterable[str] | None = None,
         peers: Mapping[str, Peer] | None = None,
@@ -112,7 +113,7 @@ class Mercury(Observable):
         self._asked_for = store
         self.store: StorageManager = given_store(settings.store if store is None else store, settings.store_wait)
         resources = settings.xa.named() if resources is None else resources
-        self.coordinator = self._named(resources, log or settings.xa.log) if resources else None
+        self.coordinator = self._named(resources, decision_log or settings.xa.decision_log) if resources else None
         #: What health and status show of this process.
         self.watch = overview.Watch(
             self.store, clock, self._runs, self.coordinator, settings.watch, settings.http.status_token
@@ -133,10 +134,12 @@ class Mercury(Observable):
         self._mutex = threading.Lock()
         self._stopped = self._told_unstarted = False
 
-    def _named(self, resources: Resources, log: str | None) -> Coordinator:
+    def _named(self, resources: Resources, decision_log: str | None) -> Coordinator:
         xa, wait = self.settings.xa, self.settings.store_wait
         try:
-            named = name_resources(self.store, resources, log=log, lease=xa.lease, interval=xa.interval, patience=wait)
+            named = name_resources(
+                self.store, resources, decision_log=decision_log, lease=xa.lease, interval=xa.interval, patience=wait
+            )
         except BaseException:
             self.store.close()
             raise
@@ -179,7 +182,7 @@ class Mercury(Observable):
         channel = Channel(key=SequenceKey(url, key), policy=policy, reply_to=reply_to, identity=identity)
         return Sender(self, channel, namespace)
 
-    def transaction(self, work: object = None) -> AbstractContextManager[Transaction]:
+    def transaction(self, work: Work | None = None) -> AbstractContextManager[Transaction]:
         """One unit of work: everything sent with it is stored together when it is left normally, else nothing.
 
         :param work: a SQLAlchemy ``Session`` or ``Connection`` on the store's own database, in a transaction of the

@@ -115,7 +115,7 @@ class XaSettings:
 
     #: The URL of a database that keeps the decisions: then the store is prepared like the others. Without it, the
     #: store keeps them, and commits in one phase after the others are prepared.
-    log: str | None = None
+    decision_log: str | None = None
     #: The databases that take part, each as ``NAME=URL``, where ``Mercury(..., resources={...})`` is left out; the
     #: commands of an operator know them by this.
     resources: tuple[str, ...] = ()

@@ -35,10 +35,10 @@ def reconcile(
     client_store: Annotated[str | None, typer.Option(metavar="URL", help="The client's Mercury store.")] = None,
     server_store: Annotated[str | None, typer.Option(metavar="URL", help="The server's Mercury store.")] = None,
     client_log: Annotated[
-        str | None, typer.Option(metavar="URL", help="The client's decision log; left out, the setting xa.log.")
+        str | None, typer.Option(metavar="URL", help="The client's decision log; left out, xa.decision_log.")
     ] = None,
     server_log: Annotated[
-        str | None, typer.Option(metavar="URL", help="The server's decision log; left out, the setting xa.log.")
+        str | None, typer.Option(metavar="URL", help="The server's decision log; left out, xa.decision_log.")
     ] = None,
     correlation: Annotated[
         str | None, typer.Option(metavar="TEMPLATE", help="The correlation of a row's message, as order:{id}.")
@@ -83,12 +83,12 @@ def reconcile(
 
 
 def _name_logs(values: dict[str, Any]) -> None:
-    """The decision log of the settings (``xa.log``), for stores whose log is not named: what is in doubt by it is not
-    lost. It is asked for the decisions of these stores only, so that it does no harm where it is another one's.
+    """The decision log of the settings (``xa.decision_log``), for stores whose log is not named: what is in doubt by it
+    is not lost. It is asked for the decisions of these stores only, so that it does no harm where it is another one's.
     """
     from mercury.settings import load
 
-    stores, log = values.get("stores", {}), load().xa.log
+    stores, log = values.get("stores", {}), load().xa.decision_log
     for side in ("client", "server"):
         if log is not None and stores.get(side) is not None:
             stores.setdefault(f"{side}_log", log)

@@ -34,7 +34,7 @@ Resources = Annotated[
     ),
 ]
 Log = Annotated[
-    str | None, typer.Option("--log", metavar="URL", help="The log of the two-phase form. Left out, the settings'.")
+    str | None, typer.Option("--decision-log", metavar="URL", help="Keeps the decisions. Left out, the settings'.")
 ]
 Name = Annotated[str, typer.Argument(metavar="GTRID", help="The transaction, mercury:STORE:INCARNATION.NUMBER.")]
 
@@ -144,7 +144,7 @@ def _coordinator(
             fail(UNUSABLE, f"--resource {each!r} is not of the form NAME=URL")
         named[name] = url
     with used_store(store, config) as opened:
-        yield name_resources(opened, named, log=log or settings.xa.log)
+        yield name_resources(opened, named, decision_log=log or settings.xa.decision_log)
 
 
 def _overview(found: Overview) -> dict[str, Any]:

@@ -24,7 +24,8 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from mercury.errors import CapabilityError, StorageError
-from mercury.storage.api import Outcome, StorageManager, Transaction
+from mercury.storage.api import StorageManager
+from mercury.storage.application import Outcome, Transaction
 from mercury.storage.joining import AsyncWork
 
 T = TypeVar("T")

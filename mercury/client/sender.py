@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, TypeVar, overload
 
@@ -18,8 +17,8 @@ from mercury.client.surroundings import Surroundings
 from mercury.errors import ConfigurationError, MercuryError
 from mercury.statemachine.bounds import INDEXED_BYTES, KEY_BYTES, storable
 from mercury.statemachine.waiting import waits_for
-from mercury.storage.api import Transaction
-from mercury.storage.joining import Work, part_of
+from mercury.storage.application import Transaction
+from mercury.storage.joining import part_of
 from mercury.storage.letters import LetterFilter
 from mercury.storage.records import Channel, Direction, OutboundKind, OutboundMessage
 from mercury.wire.bodies import write_body
@@ -62,7 +61,7 @@ class Sender:
         self,
         body: object,
         *,
-        tx: Work | None = None,
+        tx: Transaction | None = None,
         operation: str | None = None,
         action: str | None = None,
         correlation: str | None = None,
@@ -72,8 +71,7 @@ class Sender:
         """Send a one-way message.
 
         :param body: a dataclass, or XML of one element as bytes or text.
-        :param tx: the transaction to send in: Mercury's, or a SQLAlchemy ``Session`` or ``Connection`` on the store's
-            own database; left out, one of its own.
+        :param tx: the transaction to send in: what `Mercury.transaction` gives, or a handler's; left out, a new one.
         :param operation: the operation's name; left out, the dataclass's.
         :param action: wsa:Action; left out, ``<namespace>/<operation>``.
         :param correlation: kept with the message wherever it lives, for the application's own bookkeeping;
@@ -94,7 +92,7 @@ class Sender:
         body: object,
         *,
         response: type[T],
-        tx: Work | None = None,
+        tx: Transaction | None = None,
         operation: str | None = None,
         action: str | None = None,
         correlation: str | None = None,
@@ -106,7 +104,7 @@ class Sender:
         self,
         body: object,
         *,
-        tx: Work | None = None,
+        tx: Transaction | None = None,
         operation: str | None = None,
         action: str | None = None,
         correlation: str | None = None,
@@ -118,7 +116,7 @@ class Sender:
         body: object,
         *,
         response: type[Any] = bytes,
-        tx: Work | None = None,
+        tx: Transaction | None = None,
         operation: str | None = None,
         action: str | None = None,
         correlation: str | None = None,
@@ -154,7 +152,7 @@ class Sender:
         body: object,
         callback: str,
         *,
-        tx: Work | None = None,
+        tx: Transaction | None = None,
         operation: str | None = None,
         action: str | None = None,
         correlation: str | None = None,
@@ -269,11 +267,11 @@ class Sender:
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
-    def close(self, *, tx: Work | None = None) -> None:
+    def close(self, *, tx: Transaction | None = None) -> None:
         """Send no more on this sequence: it ends once everything has arrived. A later message starts a new one."""
         self._end(OutboundKind.END, tx)
 
-    def terminate(self, *, tx: Work | None = None) -> None:
+    def terminate(self, *, tx: Transaction | None = None) -> None:
         """End the sequence without waiting: what is not acknowledged by then becomes dead letters."""
         self._end(OutboundKind.ABANDON, tx)
 
@@ -393,21 +391,18 @@ class Sender:
             created_at=self._surroundings.clock(),
         )
 
-    def _end(self, kind: OutboundKind, tx: Work | None) -> None:
+    def _end(self, kind: OutboundKind, tx: Transaction | None) -> None:
         row = OutboundMessage(
             message_id=self._surroundings.ids.new(),
             channel=self._channel,
             kind=kind,
             created_at=self._surroundings.clock(),
         )
-        with self._in(tx) as transaction:
+        with part_of(self._surroundings.store, tx) as transaction:
             transaction.rms.append(row)
 
-    def _store(self, row: OutboundMessage, tx: Work | None) -> Receipt:
-        with self._in(tx) as transaction:
+    def _store(self, row: OutboundMessage, tx: Transaction | None) -> Receipt:
+        with part_of(self._surroundings.store, tx) as transaction:
             self._room.take(transaction)
             transaction.rms.append(row)
         return Receipt(row.message_id, self.endpoint, self.key)
-
-    def _in(self, tx: Work | None) -> AbstractContextManager[Transaction]:
-        return part_of(self._surroundings.store, tx)

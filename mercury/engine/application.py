@@ -8,7 +8,7 @@ from typing import Protocol
 
 from mercury.errors import MercuryError
 from mercury.statemachine.policy import DestinationPolicy
-from mercury.storage.api import Transaction
+from mercury.storage.application import Transaction
 from mercury.wire.envelope import Payload
 
 

@@ -86,7 +86,7 @@ class Config:
     #: The stores in between; ``memory:`` = a store that is gone with its process.
     client_store: str | None = field(default=None, repr=False)
     server_store: str | None = field(default=None, repr=False)
-    #: The decision logs of the two stores (``xa.log``), where two-phase commits have one of their own.
+    #: The decision logs of the two stores (``xa.decision_log``), where two-phase commits have one of their own.
     client_log: str | None = field(default=None, repr=False)
     server_log: str | None = field(default=None, repr=False)
     response: Response | None = None

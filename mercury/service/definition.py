@@ -17,7 +17,7 @@ from mercury.engine.registry import Registry
 from mercury.errors import ApplicationFault, ConfigurationError, MercuryError, PayloadError
 from mercury.statemachine.bounds import KEY_BYTES, storable
 from mercury.statemachine.policy import DestinationPolicy
-from mercury.storage.api import Transaction
+from mercury.storage.application import Transaction
 from mercury.wire.bodies import read_body, write_body
 from mercury.wire.envelope import Payload
 from mercury.wire.mapping import check_type, element_name

@@ -13,7 +13,7 @@ from mercury.engine.registry import Registry
 from mercury.errors import ApplicationFault, MercuryError
 from mercury.simulation.flows import Flow
 from mercury.simulation.scenario import Scenario
-from mercury.storage.api import Transaction
+from mercury.storage.application import Transaction
 from mercury.wire.envelope import Payload
 
 SERVICE = "ledger"

@@ -14,11 +14,12 @@ import enum
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from mercury.errors import StorageError
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
+from mercury.storage import application
 from mercury.storage.claims import Claim, Seeker
 from mercury.storage.records import (
     InboundMessage,
@@ -29,10 +30,6 @@ from mercury.storage.records import (
     SequenceKey,
 )
 from mercury.storage.upkeep import DeadLetterManager, EndedSequences, OpenSequences, Sweeper, WatchedBuffer, WatchedRows
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-    from sqlalchemy.orm import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,27 +58,6 @@ class Topic(enum.Enum):
 
 #: Is told of commits.
 Told: TypeAlias = Callable[[frozenset[Topic]], None]
-
-
-class Ending(enum.Enum):
-    """How a transaction ended."""
-
-    OPEN = "open"
-    COMMITTED = "committed"
-    ROLLED_BACK = "rolled back"
-    #: The connection was lost over the commit, and nobody could be asked.
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a transaction ended."""
-
-    ending: Ending = Ending.OPEN
-    #: The two-phase commit it was: its name in the decision log and in `mercury xa`. ``None`` = it was a plain one.
-    gtrid: str | None = None
-    #: Databases that were away after the decision to commit: recovery commits there as soon as they are back.
-    away: tuple[str, ...] = ()
 
 
 class LockOrderError(AssertionError):
@@ -275,8 +251,8 @@ class RMSSequenceManager(WatchedRows, Protocol):
         """All, as committed."""
 
 
-class Transaction(Protocol):
-    """One unit of work. Not to be used by two threads."""
+class Transaction(application.Transaction, Protocol):
+    """One unit of work, as the engine uses it. Not to be used by two threads."""
 
     @property
     def rmd(self) -> RMDSequenceManager: ...
@@ -290,39 +266,13 @@ class Transaction(Protocol):
     @property
     def dead_letters(self) -> DeadLetterManager: ...
 
-    @property
-    def outcome(self) -> Outcome:
-        """How it ended. To be asked after the ``with`` block; of one that the application has begun it stays open."""
-
-    def connection(self, resource: str | None = None) -> Connection:
-        """A SQLAlchemy connection whose statements are part of this transaction.
-
-        :param resource: the name of a database that was given to Mercury; left out, the store's own.
-        :raises CapabilityError: the store has no database, or none of this name; nothing was written.
-        """
-
-    def session(self, resource: str | None = None) -> Session:
-        """A SQLAlchemy session in this transaction; its commit and rollback end only its own part of it.
-
-        Parameters and errors are those of `connection`.
-        """
-
     def translate(self, error: Exception) -> StorageError | None:
         """What an error of the application's part means: a `TransientStorageError` may be tried again; ``None`` = it is
         not a database's.
         """
 
-    def savepoint(self) -> AbstractContextManager[None]:
-        """Leaving with an exception undoes what was done inside, and only that; the exception goes on."""
-
     def guard(self, claim: Claim) -> None:
         """Commit only while ``claim`` holds; otherwise the commit raises `Conflict` and nothing is kept."""
-
-    def after_commit(self, action: Callable[[], None]) -> None:
-        """Call ``action``, which must not fail, once the commit is made and every lock is free.
-
-        Not called after a rollback, nor when the process dies in between: nothing that must happen may rest on it.
-        """
 
 
 class StorageManager(Sweeper, Protocol):

@@ -1,28 +1,36 @@
-"""What an application may hand over as its transaction."""
+"""The part that Mercury has in a transaction of the application's."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from mercury.storage.api import StorageManager, Transaction
+from mercury.errors import CapabilityError
+from mercury.storage import api, application
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
     from sqlalchemy.orm import Session
 
-#: Mercury's own, or one of SQLAlchemy on the store's database.
-Work: TypeAlias = "Transaction | Session | Connection"
+#: A transaction of the application's that Mercury can be part of: of SQLAlchemy, on the store's own database.
+Work: TypeAlias = "Session | Connection"
 #: The same of an asynchronous application.
 AsyncWork: TypeAlias = "AsyncSession | AsyncConnection"
 
 
-def part_of(store: StorageManager, work: Work | None) -> AbstractContextManager[Transaction]:
+def part_of(
+    store: api.StorageManager, tx: application.Transaction | None
+) -> AbstractContextManager[api.Transaction]:
     """A transaction for one piece of work: a new one, or the one that is given, which its owner ends.
 
-    :raises CapabilityError: the store can not be part of ``work``; nothing was written.
+    :raises CapabilityError: ``tx`` is none of Mercury's; nothing was written.
     """
-    if work is None:
+    if tx is None:
         return store.transaction()
-    return nullcontext(cast(Transaction, work)) if hasattr(work, "rms") else store.join(work)
+    if not hasattr(tx, "rms"):
+        raise CapabilityError(
+            f"tx: it is what `with mercury.transaction() as tx` gives, not {type(tx).__name__}; a SQLAlchemy Session or "
+            "Connection is joined by `with mercury.transaction(session) as tx`"
+        )
+    return nullcontext(cast(api.Transaction, tx))

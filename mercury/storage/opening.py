@@ -142,21 +142,21 @@ def name_resources(
     store: StorageManager,
     resources: Resources,
     *,
-    log: str | None = None,
+    decision_log: str | None = None,
     lease: float = 5.0,
     interval: float = 1.0,
     patience: float = 0.0,
 ) -> Coordinator:
     """Let other databases take part in the transactions of a store, which must not have been used yet.
 
-    :param log: the URL of the database that keeps the decisions: then the store is prepared too. Left out, the store
+    :param decision_log: the URL of the database that keeps the decisions: then the store is prepared too. Left out, the store
         keeps them.
     :param lease: seconds after which a process without a sign of life is given up.
     :param interval: seconds between two looks of recovery.
-    :param patience: seconds that the log is waited for.
+    :param patience: seconds that the decision log is waited for.
     :raises ConfigurationError: a name or a URL is none.
     :raises CapabilityError: the store, or one of the databases, can not take part; nothing was written.
-    :raises StorageError: the log can not be opened.
+    :raises StorageError: the decision log can not be opened.
     """
     from mercury.storage.sql.store import SqlStore
     from mercury.storage.xa.coordinator import Coordinator
@@ -169,10 +169,10 @@ def name_resources(
             "the store memory: can not take part in a two-phase commit with other databases (resources): use "
             "sqlite:///FILE or postgresql+psycopg://..."
         )
-    if log is not None and not store.capabilities.two_phase:
+    if decision_log is not None and not store.capabilities.two_phase:
         raise CapabilityError(
             f"a store in {store.dialect} can not be prepared, so that it must keep the decisions itself: leave "
-            "out log, or use a PostgreSQL store"
+            "out decision_log, or use a PostgreSQL store"
         )
     found = {
         checked_resource(name): Resource(name, _engine(name, where), owned=isinstance(where, str))
@@ -180,10 +180,10 @@ def name_resources(
     }
     for each in found.values():
         each.check_kind()
-    decisions = open_sql_store(log, patience=patience) if log is not None else None
+    decisions = open_sql_store(decision_log, patience=patience) if decision_log is not None else None
     if decisions is not None and decisions.id == store.id:
         decisions.close()
-        raise ConfigurationError("log: this is the store itself, which keeps the decisions when log is left out")
+        raise ConfigurationError("decision_log: this is the store itself, which keeps the decisions when decision_log is left out")
     store.coordinator = coordinator = Coordinator(
         store, found, lambda: uuid.uuid4().hex[:16], log=decisions, pace=Pace(interval=interval, lease=lease)
     )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from mercury.errors import MercuryError, OutcomeUnknown
-from mercury.storage.api import Ending
+from mercury.storage.application import Ending
 
 #: How a line begins that the client prints for each error.
 CAUGHT = "caught "

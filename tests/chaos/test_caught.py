@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from mercury.errors import OutcomeUnknown, TransientStorageError
-from mercury.storage.api import Ending
+from mercury.storage.application import Ending
 from tests.chaos.caught import counted, described, wrong
 from tests.chaos.cells import matrix
 from tests.chaos.driver import Result

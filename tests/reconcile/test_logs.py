@@ -1,4 +1,4 @@
-"""The decision logs of a reconciliation: named by options, by its file, or by the setting `xa.log`."""
+"""The decision logs of a reconciliation: named by options, by its file, or by the setting `xa.decision_log`."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def test_a_log_is_named_by_the_file_and_by_options_which_win(configs: list[Confi
 def test_a_log_that_is_not_named_is_that_of_the_settings(
     configs: list[Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MERCURY_XA_LOG", "sqlite:///by-settings.db")
+    monkeypatch.setenv("MERCURY_XA_DECISION_LOG", "sqlite:///by-settings.db")
     assert logs(configs) == ("sqlite:///by-settings.db", "sqlite:///by-file.db")

@@ -13,7 +13,7 @@ import pytest
 from mercury import ApplicationFault, Mercury, MercuryError, Overloaded, StorageError, Transaction
 from mercury.engine.parts import EngineSettings
 from mercury.errors import CapabilityError
-from mercury.storage.api import Ending
+from mercury.storage.application import Ending
 
 from .loops import INSERT, URL, Shelf, client, connection, place, run, sent, session, turns, until
 from .shop import LOCAL, Order, Placed, Shop, settings

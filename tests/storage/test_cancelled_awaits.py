@@ -12,7 +12,8 @@ import pytest
 
 from mercury import Transaction
 from mercury.engine.ids import RandomIds
-from mercury.storage.api import Ending, Topic
+from mercury.storage.api import Topic
+from mercury.storage.application import Ending
 
 from .loops import Shelf, client, place, run, sent, session, turns, until
 from .shop import Order

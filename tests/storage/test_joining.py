@@ -43,7 +43,8 @@ class Place:
     def place(self, work: Any, number: int) -> None:
         """A row of the application's, and a message about it."""
         work.execute(INSERT, {"number": number})
-        self.sender.send(Order(number), operation="put", correlation=str(number), tx=work)
+        with self.mercury.transaction(work) as tx:
+            self.sender.send(Order(number), operation="put", correlation=str(number), tx=tx)
 
     def both(self) -> tuple[list[int], list[int]]:
         """What is committed: rows, and messages."""
@@ -160,13 +161,13 @@ def test_two_sessions_on_one_engine_are_two_transactions(postgres_url: str) -> N
 def test_the_synchronous_side_of_an_asynchronous_one_is_taken(place: Place) -> None:
     with Session(place.engine) as work, place.engine.connect() as other:
         work.execute(INSERT, {"number": 1})
-        place.sender.send(
-            Order(1), operation="put", correlation="1", tx=cast(Session, SimpleNamespace(sync_session=work))
-        )
+        with place.mercury.transaction(cast(Session, SimpleNamespace(sync_session=work))) as tx:
+            place.sender.send(Order(1), operation="put", correlation="1", tx=tx)
         work.commit()
         other.execute(INSERT, {"number": 2})
         taken = cast(Connection, SimpleNamespace(sync_connection=other))
-        place.sender.send(Order(2), operation="put", correlation="2", tx=taken)
+        with place.mercury.transaction(taken) as tx:
+            place.sender.send(Order(2), operation="put", correlation="2", tx=tx)
         other.commit()
     assert place.both() == ([1, 2], [1, 2])
 
@@ -204,8 +205,12 @@ def test_a_session_of_another_database_is_refused_before_anything_is_written(pla
     try:
         for url in (f"sqlite:///{tmp_path}/other.db", f"sqlite:///{tmp_path}/twin.db"):
             engine = create_engine(url)
-            with Session(engine) as work, pytest.raises(CapabilityError, match=r"another database.*resources"):
-                place.sender.send(Order(1), operation="put", tx=work)
+            with (
+                Session(engine) as work,
+                pytest.raises(CapabilityError, match=r"another database.*resources"),
+                place.mercury.transaction(work),
+            ):
+                pass
             engine.dispose()
         with other.connect() as connection:
             assert connection.scalars(text("select name from sqlite_master where type = 'table'")).all() == ["placed"]
@@ -221,7 +226,7 @@ def test_a_session_whose_commits_may_be_lost_is_refused(postgres_url: str) -> No
     place = Place(postgres_url)
     careless = create_engine(postgres_url, connect_args={"options": "-c synchronous_commit=off"})
     with Session(careless) as work, pytest.raises(CapabilityError, match="synchronous_commit off"):
-        place.sender.send(Order(1), operation="put", tx=work)
+        place.place(work, 1)
     careless.dispose()
     assert place.both() == ([], [])
     place.close()
@@ -229,8 +234,18 @@ def test_a_session_whose_commits_may_be_lost_is_refused(postgres_url: str) -> No
 
 @pytest.mark.parametrize("work", ["begin", 1, object()], ids=["a text", "a number", "a thing"])
 def test_what_is_no_transaction_is_refused(place: Place, work: Any) -> None:
-    with pytest.raises(CapabilityError, match="Session or Connection"):
+    with pytest.raises(CapabilityError, match="Session or Connection"), place.mercury.transaction(work):
+        pass
+    with pytest.raises(CapabilityError, match=r"mercury\.transaction\(session\)"):
         place.sender.send(Order(1), operation="put", tx=work)
+    assert place.both() == ([], [])
+
+
+def test_a_session_is_no_transaction_to_send_with_and_the_error_says_what_is(place: Place) -> None:
+    with Session(place.engine) as work:
+        with pytest.raises(CapabilityError, match=r"not Session; .* `with mercury\.transaction\(session\) as tx`"):
+            place.sender.send(Order(1), operation="put", tx=cast(Any, work))
+        work.commit()
     assert place.both() == ([], [])
 
 
@@ -238,7 +253,7 @@ def test_memory_can_not_be_joined(place: Place) -> None:
     memory = Mercury("memory:", settings=settings())
     try:
         with Session(place.engine) as work, pytest.raises(CapabilityError, match="memory:"):
-            memory.to(URL).send(Order(1), operation="put", tx=work)
+            memory.transaction(work)
     finally:
         memory.stop()
 

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, make_url, select, text
 from sqlalchemy.exc import IntegrityError
 
 from mercury.errors import OutcomeUnknown, TransientStorageError
-from mercury.storage.api import Ending
+from mercury.storage.application import Ending
 from mercury.storage.opening import open_sql_store
 from mercury.storage.postgres.embedded import EmbeddedPostgres
 from mercury.storage.sql import marks

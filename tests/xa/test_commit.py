@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from mercury.errors import Conflict, StorageError
-from mercury.storage.api import Ending
+from mercury.storage.application import Ending
 
 from .places import Places, send, work
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from mercury.errors import TransientStorageError
-from mercury.storage.api import Ending
+from mercury.storage.application import Ending
 
 from .pausing import paused
 from .places import Places

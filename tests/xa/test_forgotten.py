@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mercury.errors import TransientStorageError
-from mercury.storage.api import Ending
+from mercury.storage.application import Ending
 from mercury.storage.xa.resources import PreparedBranch
 
 from .pausing import paused

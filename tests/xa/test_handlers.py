@@ -35,7 +35,11 @@ def served(places: Places, *services: Service) -> Iterator[tuple[str, Mercury]]:
     """A server over these databases, and a client in memory."""
     settings = replace(load(environment={}), source=replace(load(environment={}).source, retransmission=SOON))
     with Mercury(
-        places.store, resources={"app": places.app}, log=places.log, settings=settings, allow=["http://127.0.0.1:*"]
+        places.store,
+        resources={"app": places.app},
+        decision_log=places.log,
+        settings=settings,
+        allow=["http://127.0.0.1:*"],
     ) as server:
         url = f"{server.listen(*services)}/services/{services[0].name}"
         with Mercury("memory:", settings=settings) as client:

@@ -29,7 +29,7 @@ def ask(places: Places) -> Ask:
     """The command, with these databases, in this process."""
     with places.process():
         pass  # a SQLite file is made
-    log = ["--log", places.log] if places.log else []
+    log = ["--decision-log", places.log] if places.log else []
     where = ["--store", places.store, "--resource", f"app={places.app}", *log]
 
     def run(*words: str) -> Result:
@@ -133,7 +133,8 @@ def test_show_of_a_known_transaction_fails_when_a_database_did_not_answer(places
     leave(places, "commit_decision")
     gtrid = gtrid_of(places)
     assert ask("show", str(gtrid)).exit_code == 0
-    nobody = ("--store", places.store, "--resource", f"app={NOBODY}", *(("--log", places.log) if places.log else ()))
+    log = ("--decision-log", places.log) if places.log else ()
+    nobody = ("--store", places.store, "--resource", f"app={NOBODY}", *log)
     ended = ask("show", str(gtrid), *nobody)
     assert ended.exit_code == 1
     (away,) = [line for line in ended.stdout.splitlines() if line.startswith("away")]
@@ -144,7 +145,7 @@ def test_show_of_a_known_transaction_fails_when_a_database_did_not_answer(places
 
 
 def test_a_database_that_nobody_named_is_not_said_to_have_nothing_prepared(places: Places, ask: Ask) -> None:
-    only_the_store = ("--store", places.store, *(("--log", places.log) if places.log else ()))
+    only_the_store = ("--store", places.store, *(("--decision-log", places.log) if places.log else ()))
     ended = ask("list", *only_the_store)
     assert ended.exit_code == 0
     assert "only the store was looked at" in ended.stdout
@@ -156,7 +157,7 @@ def test_a_database_that_nobody_named_is_not_said_to_have_nothing_prepared(place
 
 def test_the_databases_of_the_settings_are_asked(places: Places, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MERCURY_STORE", places.store)
-    monkeypatch.setenv("MERCURY_XA_LOG", places.log or "")
+    monkeypatch.setenv("MERCURY_XA_DECISION_LOG", places.log or "")
     monkeypatch.setenv("MERCURY_XA_RESOURCES", f"app={places.app}")
     leave(places, "commit_decision")
     found = value(CliRunner().invoke(app, ["xa", "list", "--output", "json"]))
@@ -171,7 +172,7 @@ def test_the_databases_of_the_settings_take_part_when_the_application_names_none
 ) -> None:
     with places.process():
         pass
-    monkeypatch.setenv("MERCURY_XA_LOG", places.log or "")
+    monkeypatch.setenv("MERCURY_XA_DECISION_LOG", places.log or "")
     monkeypatch.setenv("MERCURY_XA_RESOURCES", f"app={places.app}")
     with Mercury(places.store) as mercury, mercury.transaction() as tx:
         tx.connection("app").execute(text("insert into placed values (1)"))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from mercury.errors import OutcomeUnknown, TransientStorageError
-from mercury.storage.api import Ending
+from mercury.storage.application import Ending
 from mercury.storage.xa.branch import Branch
 from mercury.storage.xa.coordinator import Coordinator
 from mercury.storage.xa.decisions import Decision, Verdict

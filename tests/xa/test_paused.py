@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mercury.errors import TransientStorageError
-from mercury.storage.api import Ending
+from mercury.storage.application import Ending
 from mercury.storage.xa.coordinator import Coordinator
 from mercury.storage.xa.pace import Pace
 

@@ -11,7 +11,7 @@ import pytest
 from mercury import Mercury
 from mercury.errors import TransientStorageError
 from mercury.settings import XaSettings, load
-from mercury.storage.api import Ending
+from mercury.storage.application import Ending
 from mercury.storage.postgres.databases import Databases
 from mercury.storage.postgres.embedded import EmbeddedPostgres
 from tests.acceptance.processes import eventually
@@ -49,7 +49,7 @@ def own_server() -> Iterator[OwnServer]:
 def running(places: Places, **xa: float) -> Iterator[Mercury]:
     """A whole Mercury over these databases."""
     settings = replace(load(environment={}), xa=XaSettings(**{"lease": 0.2, "interval": 0.05, **xa}))
-    with Mercury(places.store, resources={"app": places.app}, log=places.log, settings=settings) as mercury:
+    with Mercury(places.store, resources={"app": places.app}, decision_log=places.log, settings=settings) as mercury:
         yield mercury
 
 

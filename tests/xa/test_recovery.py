@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from mercury.errors import OutcomeUnknown, TransientStorageError
-from mercury.storage.api import Ending
+from mercury.storage.application import Ending
 from mercury.storage.xa.coordinator import Coordinator
 from mercury.storage.xa.pace import Pace
 

@@ -52,7 +52,7 @@ def test_a_store_that_can_not_be_prepared_is_refused_at_the_start(
     store = Databases(bare_server.url()).create("store")
     with (
         pytest.raises(CapabilityError, match="the server of the store"),
-        Mercury(store, resources={"app": databases("app")}, log=f"sqlite:///{tmp_path}/log.db"),
+        Mercury(store, resources={"app": databases("app")}, decision_log=f"sqlite:///{tmp_path}/log.db"),
     ):
         pytest.fail("it has started")
 
@@ -77,13 +77,13 @@ def test_memory_can_neither(databases: Callable[[str], str]) -> None:
 
 
 def test_a_sqlite_store_can_not_be_prepared(databases: Callable[[str], str], tmp_path: Path) -> None:
-    with pytest.raises(CapabilityError, match="leave out log"):
-        Mercury(f"sqlite:///{tmp_path}/s.db", resources={"app": databases("app")}, log=databases("log"))
+    with pytest.raises(CapabilityError, match="leave out decision_log"):
+        Mercury(f"sqlite:///{tmp_path}/s.db", resources={"app": databases("app")}, decision_log=databases("log"))
 
 
 def test_the_store_is_no_log_beside_itself(databases: Callable[[str], str]) -> None:
-    with pytest.raises(ConfigurationError, match="log: this is the store itself"):
-        Mercury(databases("store"), resources={"app": databases("app")}, log=databases("store"))
+    with pytest.raises(ConfigurationError, match="decision_log: this is the store itself"):
+        Mercury(databases("store"), resources={"app": databases("app")}, decision_log=databases("store"))
 
 
 @pytest.mark.parametrize("url", ["mysql+pymysql://user:secret@host/db", "oracle://user:secret@host"])

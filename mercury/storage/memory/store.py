@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mercury.errors import CapabilityError, Conflict, StorageError
-from mercury.storage.api import Capabilities, Ending, Outcome, Told, Topic
+from mercury.storage.api import Capabilities, Told, Topic
+from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import Claim, Seeker
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.dead_letters import MemoryDeadLetters

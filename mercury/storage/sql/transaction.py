@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, select
 from sqlalchemy.orm import Session
 
 from mercury.errors import CapabilityError, Conflict, DataError, StorageError, TransientStorageError
-from mercury.storage.api import Ending, Outcome
+from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import Claim
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints

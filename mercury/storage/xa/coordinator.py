@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 
 from mercury.errors import CapabilityError, OutcomeUnknown, StorageError, TransientStorageError
-from mercury.storage.api import Ending, Outcome
+from mercury.storage.application import Ending, Outcome
 from mercury.storage.sql.fates import Fate
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.branch import Branch, BranchState

@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlalchemy import Connection
 
 from mercury.errors import StorageError
-from mercury.storage.api import Outcome
+from mercury.storage.application import Outcome
 from mercury.storage.sql.savepoints import Savepoint
 from mercury.storage.sql.statements import StoreParts
 from mercury.storage.sql.transaction import SqlTransaction, StorePart

@@ -19,7 +19,8 @@ from sqlalchemy.exc import DBAPIError
 
 from mercury import MessageContext, StorageError
 from mercury.errors import OutcomeUnknown
-from mercury.storage.api import Ending, Transaction
+from mercury.storage.api import Transaction
+from mercury.storage.application import Ending
 from tests.chaos import hook
 from tests.chaos.caught import described
 from tests.chaos.kinds import Mode, Way

@@ -115,7 +115,7 @@ class Place:
         self.mercury = Mercury(
             setup.store,
             resources={RESOURCE: setup.app} if setup.form.xa else None,
-            log=setup.log or None,
+            decision_log=setup.log or None,
             address=setup.address,
             allow=[f"http://{HOST}:*"],
             settings=_settings(setup),
