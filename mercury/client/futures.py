@@ -13,6 +13,7 @@ from typing import Any
 from mercury.engine.application import FUTURE, Callback, MessageContext
 from mercury.engine.events import DeadLettered
 from mercury.errors import MercuryError, PayloadError, SequenceFailed
+from mercury.storage.records import Direction
 from mercury.wire.bodies import read_body
 from mercury.wire.envelope import Payload
 from mercury.wire.mapping import check_type
@@ -139,11 +140,13 @@ class Futures:
     def dead_lettered(self, event: DeadLettered) -> None:
         """Messages became dead letters: whoever waits for a response to one, or for one as a response, waits in vain.
 
-        A peer that was told that its response is not taken may send another one.
+        A peer that was told that its response is not taken may send another one. What died of a service's messages,
+        and of the responses to them, says nothing of our requests: MessageID and RelatesTo are what its peer has chosen.
         """
         for letter in event.letters:
-            self._fail(letter.message_id, letter.reason)
-            if letter.relates_to is not None and not letter.disowned:
+            if letter.direction is Direction.OUTBOUND:
+                self._fail(letter.message_id, letter.reason)
+            elif not letter.endpoint and letter.relates_to is not None and not letter.disowned:
                 self._fail(letter.relates_to, letter.reason)
 
     def _fail(self, message_id: str | None, reason: str) -> None:

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from mercury.engine.application import MessageContext
 from mercury.engine.exchange import Arrival, Purpose
+from mercury.errors import ApplicationFault
 from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM10_SOAP11, RM11_SOAP12, Foreign, answer_to, identifier_in
@@ -329,3 +331,37 @@ def test_a_sequence_that_is_never_used_is_forgotten_after_hours() -> None:
     node.world.advance(12 * 3600 + 1)
     assert [each.identifier for each in node.destinations()] == [used]
     assert name_of(post(node, foreign.note(unused, 1))) == "fault UnknownSequence"
+
+
+# --- what is waited for ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("named", ["relates_to", "message_id"])
+def test_a_message_to_a_service_that_dies_ends_no_future_whatever_request_it_names(named: str) -> None:
+    """Who knows the MessageID of a request to somebody else names it in a message that is refused."""
+    node, foreign = server(), Foreign()
+    node.on_call = refused
+    waiting = node.to("http://elsewhere/").ask("question")
+    (asked,) = node.futures._expected
+    sequence = identifier_in(post(node, foreign.create()))
+    post(node, foreign.note(sequence, 1, "unfit", **{named: asked}))
+    node.world.advance(1)
+    (letter,) = node.letters()
+    assert getattr(letter, named) == asked
+    assert not waiting.done(), waiting.exception()
+
+
+def test_a_response_that_is_not_fetched_ends_no_future_whatever_request_it_answers() -> None:
+    node, foreign = server(), Foreign()
+    waiting = node.to("http://elsewhere/").ask("question")
+    (asked,) = node.futures._expected
+    sequence = identifier_in(post(node, foreign.create(offer="urn:offered")))
+    post(node, foreign.ask(sequence, 1, message_id=asked))
+    post(node, foreign.terminate(sequence, 1))
+    node.world.advance(100)
+    assert [letter.relates_to for letter in node.letters()] == [asked]
+    assert not waiting.done(), waiting.exception()
+
+
+def refused(_context: MessageContext, _text: str) -> None:
+    raise ApplicationFault("it does not fit", code="Unfit")
