@@ -141,7 +141,7 @@ class Futures:
         """Messages became dead letters: whoever waits for a response to one, or for one as a response, waits in vain.
 
         A peer that was told that its response is not taken may send another one. What died of a service's messages,
-        and of the responses to them, says nothing of our requests: MessageID and RelatesTo are what its peer has chosen.
+        and of the responses to them, says nothing of our requests: its peer has chosen MessageID and RelatesTo.
         """
         for letter in event.letters:
             if letter.direction is Direction.OUTBOUND:
