@@ -34,7 +34,7 @@ from psycopg.rows import TupleRow
 
 from benchmarks import carried, outbox
 from mercury import Mercury, Sender
-from mercury.storage.postgres.embedded import EmbeddedPostgres
+from mercury.postgres.embedded import EmbeddedPostgres
 
 TEXT = "x" * 300
 ORDERS = "create table orders(id bigint primary key, text text not null)"

@@ -24,9 +24,9 @@ import psycopg
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
+from mercury.postgres.embedded import EmbeddedPostgres
 from mercury.reconcile import Column, Config, Result, SparkSettings, Table, Verdict, reconcile
 from mercury.reconcile.session import session
-from mercury.storage.postgres.embedded import EmbeddedPostgres
 
 COMPARED = ("customer", "amount", "placed_at", "note")
 #: The same rows in every database: they are made of their numbers.

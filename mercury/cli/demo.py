@@ -102,7 +102,7 @@ def _folder() -> Path:
 
 
 def _check(option: str, url: str) -> None:
-    from mercury.storage.postgres.databases import Databases
+    from mercury.postgres.databases import Databases
 
     try:
         Databases(url)

@@ -13,7 +13,7 @@ from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, 
 from mercury.errors import StorageError
 
 if TYPE_CHECKING:
-    from mercury.storage.postgres.embedded import EmbeddedPostgres
+    from mercury.postgres.embedded import EmbeddedPostgres
 
 app = typer.Typer(
     help="A PostgreSQL of your own, without installing one: for trying things out, and for tests.", no_args_is_help=True
@@ -79,7 +79,7 @@ def url(
 
 def _server(folder: Path) -> EmbeddedPostgres:
     try:
-        from mercury.storage.postgres.embedded import EmbeddedPostgres
+        from mercury.postgres.embedded import EmbeddedPostgres
     except ModuleNotFoundError as error:
         if error.name not in ("fcntl", "pwd"):
             raise

@@ -10,8 +10,8 @@ from typing import Protocol
 import psycopg
 import pytest
 
-from mercury.storage.postgres import processes
-from mercury.storage.postgres.embedded import EmbeddedPostgres
+from mercury.postgres import processes
+from mercury.postgres.embedded import EmbeddedPostgres
 from tests.acceptance.processes import Ended, each, mercury, python
 from tests.postgres import postgres_folder
 

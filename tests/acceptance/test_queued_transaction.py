@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine, text
 
-from mercury.storage.postgres.embedded import EmbeddedPostgres
+from mercury.postgres.embedded import EmbeddedPostgres
 from samples.queued_transaction.demo.kills import Victim, plan
 from samples.queued_transaction.demo.main import folder
 from samples.queued_transaction.demo.options import Mode, Options, Store

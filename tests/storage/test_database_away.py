@@ -12,7 +12,7 @@ from mercury import DestinationPolicy, Mercury, MessageContext, Service, Storage
 from mercury.engine.runtime import RuntimeSettings
 from mercury.errors import OutcomeUnknown
 from mercury.statemachine.retransmission import RetransmissionPolicy
-from mercury.storage.postgres.embedded import EmbeddedPostgres
+from mercury.postgres.embedded import EmbeddedPostgres
 from tests.acceptance.processes import eventually
 
 from .shop import Order, settings

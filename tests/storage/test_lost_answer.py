@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from mercury.errors import OutcomeUnknown, TransientStorageError
 from mercury.storage.application import Ending
 from mercury.storage.opening import open_sql_store
-from mercury.storage.postgres.embedded import EmbeddedPostgres
+from mercury.postgres.embedded import EmbeddedPostgres
 from mercury.storage.sql import marks
 from mercury.storage.sql.marks import Marks
 from mercury.storage.sql.schema import COMMIT

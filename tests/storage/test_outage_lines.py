@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mercury import Mercury
-from mercury.storage.postgres.embedded import EmbeddedPostgres
+from mercury.postgres.embedded import EmbeddedPostgres
 from tests.acceptance.app import Note
 from tests.acceptance.processes import MERCURY, Running, Serving, eventually, get, mercury
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from mercury.storage.postgres import processes
-from mercury.storage.postgres.embedded import EmbeddedPostgres
+from mercury.postgres import processes
+from mercury.postgres.embedded import EmbeddedPostgres
 from tests.acceptance.processes import Serving, eventually, get
 
 #: More than a server has threads for requests.

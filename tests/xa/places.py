@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from sqlalchemy import Engine, create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 
+from mercury.postgres.databases import END_SESSIONS
 from mercury.storage.api import Transaction
 from mercury.storage.opening import open_sql_store
-from mercury.storage.postgres.databases import END_SESSIONS
 from mercury.storage.xa.coordinator import Coordinator
 from mercury.storage.xa.pace import Pace
 from mercury.storage.xa.resources import Resource

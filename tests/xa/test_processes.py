@@ -10,10 +10,10 @@ import pytest
 
 from mercury import Mercury
 from mercury.errors import TransientStorageError
+from mercury.postgres.databases import Databases
+from mercury.postgres.embedded import EmbeddedPostgres
 from mercury.settings import XaSettings, load
 from mercury.storage.application import Ending
-from mercury.storage.postgres.databases import Databases
-from mercury.storage.postgres.embedded import EmbeddedPostgres
 from tests.acceptance.processes import eventually
 from tests.postgres import embedded_postgres
 

@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 
 from mercury import Mercury
 from mercury.errors import CapabilityError, ConfigurationError, StorageError
+from mercury.postgres.databases import Databases
+from mercury.postgres.embedded import EmbeddedPostgres
 from mercury.storage.opening import open_sql_store
-from mercury.storage.postgres.databases import Databases
-from mercury.storage.postgres.embedded import EmbeddedPostgres
 from tests.postgres import postgres_folder
 
 from .places import Places

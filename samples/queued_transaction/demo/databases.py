@@ -11,8 +11,8 @@ from pathlib import Path
 
 from sqlalchemy import create_engine, insert
 
-from mercury.storage.postgres.databases import Databases
-from mercury.storage.postgres.embedded import EmbeddedPostgres
+from mercury.postgres.databases import Databases
+from mercury.postgres.embedded import EmbeddedPostgres
 from samples.queued_transaction.demo.options import Options, Store
 from samples.queued_transaction.demo.rows import orders
 from samples.queued_transaction.tables import CLIENT, ORDERS, SERVER

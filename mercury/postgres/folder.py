@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mercury.errors import ConfigurationError
-from mercury.storage.postgres import binaries
+from mercury.postgres import binaries
 
 #: A file that says whose the folder is; also the lock of those who start and stop the server.
 MARKER = "mercury-pg"

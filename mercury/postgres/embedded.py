@@ -22,9 +22,9 @@ from typing import Any
 import psycopg
 
 from mercury.errors import StorageError
-from mercury.storage.postgres import binaries, processes
-from mercury.storage.postgres.databases import CONNECT_TIMEOUT, Databases, checked_name
-from mercury.storage.postgres.folder import PORT, ServerFolder
+from mercury.postgres import binaries, processes
+from mercury.postgres.databases import CONNECT_TIMEOUT, Databases, checked_name
+from mercury.postgres.folder import PORT, ServerFolder
 
 #: Seconds.
 START_TIMEOUT, STOP_TIMEOUT = 30.0, 30.0

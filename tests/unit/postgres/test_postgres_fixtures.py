@@ -12,7 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from mercury.storage.postgres.embedded import EmbeddedPostgres
+from mercury.errors import ConfigurationError
+from mercury.postgres.embedded import EmbeddedPostgres
 from tests.postgres import VARIABLE, PostgresServer, embedded_postgres, postgres_folder, shared_postgres
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -102,7 +103,7 @@ def test_a_test_may_kill_a_server_of_its_own(
 def test_a_database_of_somebody_else_is_not_dropped(
     postgres_server: PostgresServer, users_own: EmbeddedPostgres
 ) -> None:
-    with pytest.raises(AssertionError, match="not made here"):
+    with pytest.raises(ConfigurationError, match="not made here"):
         postgres_server.drop(users_own.url())
 
 

@@ -18,8 +18,8 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from mercury.errors import ConfigurationError, StorageError
-from mercury.storage.postgres import binaries, processes
-from mercury.storage.postgres.embedded import EmbeddedPostgres
+from mercury.postgres import binaries, processes
+from mercury.postgres.embedded import EmbeddedPostgres
 from tests.acceptance.processes import eventually
 from tests.postgres import embedded_postgres, postgres_folder
 
