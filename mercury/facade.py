@@ -97,6 +97,7 @@ class Mercury(Observable):
         transport: Transport | None = None,
         ids: Ids | None = None,
         clock: Callable[[], float] = time.time,
+        runtime: Callable[..., Runtime] = Runtime,
     ) -> None:
         super().__init__(observers)
         settings = settings or load_settings()
@@ -129,6 +130,7 @@ class Mercury(Observable):
         self.bodies = Bodies(limit, http)
         self._peers = Peers(peers, settings.tls.others)
         self._transport: Transport = transport or HttpTransport(http.timeout, limit, self._peers)
+        self._make_runtime = runtime
         self._runtime: Runtime | None = None
         self._server: BackgroundServer | None = None
         self._mutex = threading.Lock()
@@ -293,7 +295,8 @@ class Mercury(Observable):
             if self.coordinator is not None:
                 self.coordinator.start(engine.outages)  # what was left in doubt holds locks: before anything is served
             retention = RetentionWorker(self.store, self.settings.retention, self.clock())
-            self._runtime = Runtime(engine, self.store, self._transport, self.settings.runtime, self.clock, retention)
+            parts = (engine, self.store, self._transport, self.settings.runtime, self.clock, retention)
+            self._runtime = self._make_runtime(*parts)
             self._runtime.start()
             log.info("started with the store %s", _in_use(self._asked_for, self.settings.store))
 

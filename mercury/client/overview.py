@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from mercury.client.status import SequenceStatus, destination_status, status_of
 from mercury.engine.watching import Ages, WatchSettings, lateness
 from mercury.errors import StorageError
 from mercury.storage.api import StorageManager
+from mercury.storage.records import SequenceKey
 
 if TYPE_CHECKING:
     from mercury.storage.xa.coordinator import Coordinator
@@ -24,6 +24,8 @@ MOUNTED = (
     "In a FastAPI application: FastAPI(lifespan=mercury.lifespan), or `async with mercury.lifespan(app): yield` in its "
     "own lifespan. An application that is mounted into another one gets no lifespan: the outer one needs it"
 )
+#: More than there are; a database's integers have an end.
+ALL = 2**31 - 1
 #: What the log says of a message that comes while nothing runs.
 UNSTARTED = (NOT_STARTED, MOUNTED)
 
@@ -108,12 +110,21 @@ def sequences(store: StorageManager) -> list[SequenceStatus]:
         return sources + [destination_status(record, tx.invoker.read(record.identifier)) for record in tx.rmd.all()]
 
 
-def log_losses(store: StorageManager) -> None:
-    """Say how many messages end with a store that is about to end."""
-    new = store.due_rms(math.inf, sys.maxsize)  # keys whose messages no sequence has numbered yet
+def waiting_by_key(store: StorageManager) -> dict[SequenceKey, int]:
+    """How many messages to each endpoint, by key, are not acknowledged or not answered; only where there are any.
+
+    :raises StorageError: the store failed.
+    """
+    new = store.due_rms(math.inf, ALL)  # keys whose messages no sequence has numbered yet
     with store.transaction() as tx:
         keys = {record.channel.key for record in tx.rms.all() if record.machine.alive} | set(new)
-        sent = sum(tx.rms.backlog(key) for key in keys)
+        found = {key: tx.rms.backlog(key) for key in keys}
+    return {key: count for key, count in found.items() if count}
+
+
+def log_losses(store: StorageManager) -> None:
+    """Say how many messages end with a store that is about to end."""
+    sent = sum(waiting_by_key(store).values())
     received = sum(status.waiting for status in sequences(store) if status.side == "destination")
     if sent or received:
         text = "lost with the store, which ends with the process: %d sent and not done, %d received and not consumed"

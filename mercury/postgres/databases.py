@@ -23,6 +23,12 @@ END_SESSIONS = """
     select pg_terminate_backend(pid) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()
 """
+#: Settings with which nothing is proved: no two-phase commit, or commits that may be lost.
+UNFIT = """
+    select name, setting from pg_settings
+    where name = 'max_prepared_transactions' and setting::int < 16 or name in ('fsync', 'synchronous_commit')
+    and setting = 'off'
+"""
 PREPARED = "select gid from pg_prepared_xacts where database = current_database()"
 
 
@@ -106,6 +112,19 @@ class Databases:
                 if not in_use or time.monotonic() > give_up:
                     raise
             time.sleep(0.05)
+
+    def refuse_unfit(self) -> None:
+        """Look whether tests can work with the server: it must flush to disk and allow prepared transactions.
+
+        :raises ConfigurationError: they cannot, or it does not answer.
+        """
+        try:
+            with self._connect(self._url.database or "postgres") as connection:
+                wrong = connection.execute(UNFIT).fetchall()
+        except psycopg.Error as error:
+            raise ConfigurationError(f"PostgreSQL: {' '.join(str(error).split())}") from error
+        if wrong:
+            raise ConfigurationError(f"the server's settings do not do: {wrong}")
 
     def _clear(self, name: str) -> None:
         # A session that is just preparing or finishing a transaction holds it; what stays is seen at the next try.

@@ -24,7 +24,7 @@ ALLOWED = MappingProxyType(
         "mercury/storage/sql/schema.py": "what SQLAlchemy is told to write for one of them only",
         "mercury/storage/sql/migrations/versions/*.py": "the same",
         "mercury/settings.py": "shows where a file is, before SQLAlchemy is loaded",
-        "mercury/*/postgres/databases.py": "makes databases on a PostgreSQL server, and refuses other URLs",
+        "mercury/postgres/databases.py": "makes databases on a PostgreSQL server, and refuses other URLs",
         "mercury/reconcile/source.py": "the one place of the reconciler, whose databases are the applications'",
     }
 )

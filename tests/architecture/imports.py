@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from types import MappingProxyType
 
-#: statemachine <- (storage, wire) <- engine <- (client, service, simulation) <- cli; `errors` is everybody's.
+#: statemachine <- (storage, wire) <- engine <- (client, service, simulation) <- (cli, testing); `errors` is for all.
 #: A part may import itself and what stands here, by longest prefix.
 ALLOWED = MappingProxyType(
     {
@@ -34,21 +34,34 @@ ALLOWED = MappingProxyType(
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
         ),
         "mercury.reconcile": ("mercury.errors", "mercury.storage"),
+        # PostgreSQL as a program: started, stopped, given databases. It knows nothing of what is stored there.
+        "mercury.postgres": ("mercury.errors",),
         "mercury.settings": ("mercury.errors", "mercury.statemachine", "mercury.engine"),
         # The top: puts the parts together.
         "mercury.facade": ("mercury",),
         "mercury.cli": ("mercury",),
         "mercury": ("mercury",),
+        # For tests of what is built on Mercury, and of Mercury: beside the command line, which it does not know.
+        "mercury.testing": (
+            *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
+            *("mercury.client", "mercury.service", "mercury.simulation", "mercury.postgres"),
+            *("mercury.settings", "mercury.facade"),
+        ),
     }
 )
+
+#: Where databases are spoken to.
+DATABASES = ("mercury/storage/*", "mercury/postgres/*", "mercury/reconcile/*")
 
 #: A distribution, or another import name, that only some files may know; ``lazily`` = in a function or for type hints.
 ONLY_IN = MappingProxyType(
     {
         "lxml": (("mercury/wire/*", "mercury/client/zeep*"), ()),
         "zeep": (("mercury/client/zeep*",), ()),
-        "sqlalchemy": (("mercury/storage/*", "mercury/reconcile/*"), ()),
-        "psycopg": (("mercury/storage/*", "mercury/reconcile/*"), ()),
+        "sqlalchemy": ((*DATABASES, "mercury/testing/postgres.py"), ()),
+        "psycopg": (DATABASES, ()),
+        # Mercury runs, and `mercury.testing` is imported, where no pytest is installed.
+        "pytest": (("mercury/testing/contract/*",), ()),
         "pyspark": ((), ("mercury/reconcile/*",)),
         "jinja2": (("mercury/reconcile/report.py",), ()),
         "fastapi": (("mercury/service/*",), ("mercury/facade.py",)),
@@ -60,7 +73,7 @@ ONLY_IN = MappingProxyType(
             (
                 "mercury/service/*",
                 "mercury/cli/*",
-                "mercury/storage/postgres/*",
+                "mercury/postgres/*",
                 "mercury/engine/transport.py",
                 "mercury/engine/names.py",
             ),
@@ -71,6 +84,9 @@ ONLY_IN = MappingProxyType(
 
 #: Parts that post: only who holds no transaction meanwhile may know them.
 POSTING = MappingProxyType({"mercury.engine.transport": ("mercury.engine.runtime", "mercury.facade", "mercury.cli")})
+
+#: Imported by tests and by nothing that runs.
+FOR_TESTS = "mercury.testing"
 
 #: Modules that load FastAPI: the facade imports them when something is served, not when something is sent.
 LOADED_LATE = ("mercury.service.host", "mercury.service.serving", "mercury.cli", "mercury.simulation")
@@ -165,6 +181,8 @@ def _broken(module: str, each: Import) -> Iterable[str]:
             yield f"{module} is no part that the rules know; say in {__name__} what it may import"
         elif not _within(each.module, (part if part != "mercury" else module, *ALLOWED[part])):
             yield f"{part} may not import {each.module} (statemachine <- storage, wire <- engine <- the rest)"
+        if _within(each.module, (FOR_TESTS,)) and not _within(module, (FOR_TESTS,)):
+            yield f"{FOR_TESTS} is imported by tests only: what runs does not depend on it"
         for posting, users in POSTING.items():
             if _within(each.module, (posting,)) and not _within(module, users):
                 yield f"{posting} is imported by {', '.join(users)} only: the network is not used in transactions"

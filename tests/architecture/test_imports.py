@@ -64,6 +64,12 @@ def test_a_command_that_only_helps_does_not_load_the_engine() -> None:
     assert loaded <= {"cli", "errors", "statemachine"}
 
 
+def test_what_tests_are_written_with_needs_no_pytest() -> None:
+    program = "import sys; from mercury.testing import Pair, SimulatedStore; print('pytest' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 # --- planted breaches ------------------------------------------------------------------------------------------------
 
 
@@ -100,6 +106,11 @@ def test_a_command_that_only_helps_does_not_load_the_engine() -> None:
             *("mercury/engine/source.py", "from mercury.engine.transport import HttpTransport\n"),
             "1: mercury.engine.transport is imported by mercury.engine.runtime, mercury.facade",
         ),
+        ("mercury/postgres/a.py", "from mercury.storage.api import X\n", "1: mercury.postgres may not import"),
+        ("mercury/testing/a.py", "import mercury.cli.main\n", "1: mercury.testing may not import mercury.cli"),
+        ("mercury/testing/a.py", "def late():\n    import pytest\n", "2: pytest is imported in mercury/testing/contr"),
+        ("mercury/cli/pg.py", "from mercury.testing import X\n", "1: mercury.testing is imported by tests only"),
+        ("mercury/facade.py", "from mercury import testing\n", "1: mercury.testing is imported by tests only"),
         ("mercury/cli/send.py", "import uvicorn\n", "1: uvicorn is imported in mercury/service/*"),
         ("mercury/cli/serve.py", "import starlette.applications\n", "1: starlette is imported in"),
         ("mercury/facade.py", "from fastapi import FastAPI\n", "1: fastapi is imported in"),
@@ -149,6 +160,8 @@ def test_a_breach_is_found_with_its_file_and_line(tmp_path: Path, path: str, tex
         ("mercury/engine/runtime.py", "from mercury.engine.transport import Transport\n"),
         ("mercury/engine/transport.py", "import http.client\n"),
         ("mercury/__init__.py", "from mercury import facade\n"),
+        ("mercury/testing/a.py", "import mercury.facade\nfrom mercury.postgres.embedded import X\n"),
+        ("mercury/testing/contract/a.py", "import pytest\nfrom mercury.testing.clock import X\n"),
         ("mercury/engine/a.py", "text = 'import mercury.cli'\n# from mercury.cli import main\n"),
     ],
 )

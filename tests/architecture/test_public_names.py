@@ -11,8 +11,7 @@ from types import ModuleType
 import pytest
 
 import mercury
-
-ROOT = Path(__file__).resolve().parents[2]
+import mercury.testing
 
 
 def disagreements(module: ModuleType, path: Path) -> list[str]:
@@ -44,8 +43,10 @@ def disagreements(module: ModuleType, path: Path) -> list[str]:
     return found
 
 
-def test_the_public_names_agree() -> None:
-    assert disagreements(mercury, ROOT / "mercury/__init__.py") == []
+@pytest.mark.parametrize("module", [mercury, mercury.testing], ids=lambda module: module.__name__)
+def test_the_public_names_agree(module: ModuleType) -> None:
+    assert module.__file__ is not None
+    assert disagreements(module, Path(module.__file__)) == []
 
 
 def test_a_star_import_brings_the_public_names() -> None:

@@ -11,9 +11,9 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import create_engine, make_url
 
+from mercury.postgres.databases import Databases
+from mercury.postgres.embedded import EmbeddedPostgres
 from mercury.storage.opening import open_engine
-from mercury.storage.postgres.databases import Databases
-from mercury.storage.postgres.embedded import EmbeddedPostgres
 from mercury.storage.sql.versions import upgrade
 from tests.chaos.kinds import Form
 from tests.chaos.programs import tables

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import IO
 
+from mercury.testing.guard import guard
 from tests.acceptance.processes import PATIENCE, ROOT, Ended, environment
-from tests.guard import guard
 
 #: Each word is the leader of a group that was started, and, the second time, that has ended.
 KILL_GROUPS = """

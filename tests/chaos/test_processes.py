@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mercury.storage.postgres.processes import ended
+from mercury.postgres.processes import ended
 from tests.acceptance.processes import PATIENCE, ROOT, eventually
 from tests.chaos.processes import Child, Children
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import os
 import re
 import shlex
 import signal
 import socket
 import sqlite3
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-import mercury
 from tests.acceptance.processes import MERCURY, Running, Serving, run
 
 from .pages import ROOT, Block, blocks, pages
@@ -174,5 +175,27 @@ def python_blocks() -> list[tuple[str, Block]]:
 @pytest.mark.parametrize("block", [pytest.param(block, id=name) for name, block in python_blocks()])
 def test_every_example_is_python_and_imports_what_there_is(block: Block) -> None:
     for node in ast.walk(ast.parse(block.text)):
-        if isinstance(node, ast.ImportFrom) and node.module == "mercury":
-            assert [each.name for each in node.names if each.name not in mercury.__all__] == []
+        if isinstance(node, ast.ImportFrom) and node.module in ("mercury", "mercury.testing"):
+            public = import_module(node.module).__all__
+            assert [each.name for each in node.names if each.name not in public] == []
+
+
+# --- testing ---------------------------------------------------------------------------------------------------------
+
+TESTING = ROOT / "docs/testing.md"
+
+
+def test_the_tests_that_the_page_shows_pass(tmp_path: Path) -> None:
+    write(TESTING, tmp_path, SHOWN)
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-c", os.devnull]
+    done = run([*command, "--rootdir", str(tmp_path), str(tmp_path)], cwd=tmp_path)
+    assert re.search(r"^\d\d passed in", done.out, re.MULTILINE), done.out + done.err
+    assert done.code == 0
+
+
+def test_the_first_test_of_the_page_is_short() -> None:
+    """A plain function of less than ten lines: this is what the interface was made for."""
+    module = ast.parse(files_of(TESTING)["test_orders.py"])
+    first = next(node for node in module.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))
+    assert first.end_lineno is not None
+    assert first.end_lineno - first.lineno < 10

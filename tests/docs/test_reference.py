@@ -13,7 +13,7 @@ import pytest
 from typer.main import get_command
 
 import mercury
-from mercury import errors
+from mercury import errors, testing
 from mercury.cli.main import app
 from mercury.settings import explain, variable
 from tests.acceptance import processes
@@ -153,6 +153,19 @@ def test_the_table_of_names_has_every_public_name_and_no_other() -> None:
     in_errors = {name for name in public if issubclass_of_error(getattr(mercury, name))}
     assert set(documented) - public == set()
     assert public - set(documented) - in_errors == set()
+
+
+def test_the_table_of_names_for_tests_has_every_name_of_mercury_testing_and_their_members() -> None:
+    rows = table(section(REFERENCE, "The names for tests"))
+    documented = [name for cell, _ in rows for name in re.findall(r"`(\w+)`", cell)]
+    assert sorted(documented) == sorted(testing.__all__)
+    pair = testing.Pair()
+    made = {"Pair": pair, "Node": pair.client, "Wire": pair.wire, "FakeClock": pair.clock}
+    for cell, text in rows:
+        owner = made.get(re.findall(r"`(\w+)`", cell)[0], getattr(testing, re.findall(r"`(\w+)`", cell)[0]))
+        if cell.count("`") == 2 and ": `" in text:
+            members = re.findall(r"`([a-z_]+)`", text.partition(": ")[2])
+            assert [member for member in members if not hasattr(owner, member)] == []
 
 
 def issubclass_of_error(value: object) -> bool:

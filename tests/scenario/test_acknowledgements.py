@@ -236,7 +236,7 @@ def test_the_sequence_is_known_again_with_its_ranges_after_a_crash() -> None:
 def test_nothing_is_acknowledged_that_is_not_committed() -> None:
     # RM-ACK-14, decision 24
     node, foreign, identifier = anonymous_source()
-    node.failing_commits = {node.commits + 1, node.commits + 2}
+    node.failing_commits.update({node.commits + 1, node.commits + 2})
     reply = node.get(foreign.note(identifier, 1))
     assert name_of(reply) == "fault Receiver"
     assert reply.status == 503

@@ -100,7 +100,7 @@ def test_lost_message_is_retransmitted_and_its_neighbours_are_not() -> None:
 
 def test_message_that_arrives_twice_is_accepted_once_and_dropped_once() -> None:
     pair = Pair()
-    pair.twice("message 1")
+    pair.repeat("message 1")
     (message_id,) = pair.link().notes("one")
     pair.advance(5)
     (dropped,) = pair.server.seen(DuplicateDropped)
@@ -271,7 +271,7 @@ def run_through(pair: Pair) -> None:
     """A story with every frequent kind of event in it."""
     pair.server.on_call = failing(1)
     pair.lose("message 2")
-    pair.twice("message 1")
+    pair.repeat("message 1")
     link = pair.link()
     link.notes("one", "two", "three")
     link.asks("four")
@@ -288,7 +288,7 @@ def test_transaction_that_is_rolled_back_emits_nothing(host: str, first: int) ->
     place, commits = first, first
     while place <= commits:
         pair = Pair()
-        pair.nodes[host].failing_commits = {place}
+        pair.nodes[host].failing_commits.add(place)
         run_through(pair)
         commits = pair.nodes[host].commits
         for node, messages in ((pair.client, [1]), (pair.server, [1, 2, 3, 4])):

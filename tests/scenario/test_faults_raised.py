@@ -284,7 +284,7 @@ def test_a_header_that_is_missing_is_named_by_a_prefix_that_is_bound(protocol: P
 def test_a_store_that_is_busy_is_no_fault_of_the_message() -> None:
     node, foreign = at_server(RM11_SOAP12)
     identifier = foreign.open(node)
-    node.failing_commits = {node.commits + 1}
+    node.failing_commits.add(node.commits + 1)
     reply = node.get(foreign.note(identifier, 1))
     assert (name_of(reply), reply.status) == ("fault Receiver", 503)
     assert name_of(node.get(foreign.note(identifier, 1))) == "acknowledgement"

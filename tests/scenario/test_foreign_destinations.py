@@ -12,11 +12,11 @@ from mercury.statemachine.events import FailureReason
 from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.tables import RmsState
 from mercury.storage.records import RmsRecord
+from mercury.testing import Flight
 from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM10_SOAP11, RM10_SOAP12, RM11_SOAP12, Foreign, answer_to, brought, identifier_in
 from .harness import PATIENT, Link, Pair
-from .harness.flights import Flight
 
 OLD = pytest.mark.parametrize("protocol", [RM10_SOAP11, RM10_SOAP12], ids=str)
 

@@ -10,12 +10,12 @@ from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.statemachine.waiting import waits_for
 from mercury.storage.records import RmsRecord
+from mercury.testing import Flight
 from mercury.wire.decode import decode
 from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM10_SOAP11, RM11_SOAP12, Foreign, answer_to, brought
 from .harness import Pair
-from .harness.flights import Flight
 
 TEXTS = [f"text {number}" for number in range(1, 41)]
 

@@ -15,7 +15,7 @@ import psycopg
 from sqlalchemy import make_url
 
 from mercury.errors import StorageError
-from mercury.storage.postgres.embedded import EmbeddedPostgres
+from mercury.postgres.embedded import EmbeddedPostgres
 from tests.chaos.databases import Ground, Site, Urls, connect
 from tests.chaos.driver import Ports
 from tests.chaos.forks import Fork, Forks

@@ -1,18 +1,18 @@
 """Named stories: real engines over stores in memory, a clock that is advanced, and a wire that is a list.
 
-No thread, socket or chance takes part. A `World` has nodes; what they post becomes `Flight`s on its wire, each with a
-name for people (``message 3``, ``CreateSequenceResponse``, ``fault UnknownSequence``). `World.lose`, `twice`, `hold`
-and `alter` say by name what happens to the flights to come; `World.run` carries on until nothing is left to do now,
-`World.advance` lets time pass.
+No thread, socket or chance takes part. The wire, the clock and what works on a node are those of `mercury.testing`;
+here are an application, policies that are easy to add up, and the simulation's checks (nothing is said before it is
+committed). A `World` is a `Wire` with nodes; what they post becomes `Flight`s, each with a name for people
+(``message 3``, ``CreateSequenceResponse``, ``fault UnknownSequence``).
 """
 
 from __future__ import annotations
 
-from .flights import name_of
+from mercury.testing import Crash, Flight, name_of
+
 from .link import Link
 from .node import Node
 from .pair import Pair
-from .watched import Crash
 from .words import ASK, DESTINATION, EPOCH, NOTE, PATIENT, body, source, text_of
 from .world import World
 
@@ -21,6 +21,7 @@ __all__ = [
     "Crash",
     "DESTINATION",
     "EPOCH",
+    "Flight",
     "Link",
     "NOTE",
     "Node",

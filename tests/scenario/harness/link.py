@@ -10,8 +10,9 @@ from mercury.client.futures import Futures
 from mercury.client.sender import Sender
 from mercury.storage.api import Transaction
 from mercury.storage.records import Channel
+from mercury.testing import CountedIds
 
-from .words import ASK, NOTE, CountedIds, body
+from .words import ASK, NOTE, body
 
 if TYPE_CHECKING:
     from .node import Node

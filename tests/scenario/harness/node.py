@@ -11,26 +11,24 @@ from mercury.engine.addresses import AddressPolicy
 from mercury.engine.application import MessageContext, Operation
 from mercury.engine.core import Engine
 from mercury.engine.events import DeadLettered, Event, MessageRefused, SequenceFailed
-from mercury.engine.exchange import Answer, Arrival, Outgoing, Waiting
+from mercury.engine.exchange import Arrival, Outgoing
 from mercury.engine.observers import Observers
 from mercury.engine.parts import EngineSettings
 from mercury.engine.registry import Registry
-from mercury.errors import ApplicationFault, TransientStorageError
+from mercury.errors import ApplicationFault
 from mercury.simulation.application import Ledger
 from mercury.simulation.checks import Checks
 from mercury.simulation.stores import MemoryNodeStore
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
-from mercury.storage.api import Topic
 from mercury.storage.memory import MemoryStore
 from mercury.storage.records import Channel, DeadLetter, RmdRecord, RmsRecord, SequenceKey
-from mercury.wire.encode import encode
+from mercury.testing import CountedIds, Process
 from mercury.wire.envelope import HttpMessage, Payload
 
-from .flights import Exchange, Flight
 from .link import Link
-from .watched import Crash, WatchedStore
-from .words import ASK, DESTINATION, NOTE, SERVICE, CountedIds, body, source, text_of
+from .watched import WatchedStore
+from .words import ASK, DESTINATION, NOTE, SERVICE, body, source, text_of
 from .world import World
 
 E = TypeVar("E", bound=Event)
@@ -54,7 +52,7 @@ class Looked:
     ledger: Ledger = field(default_factory=Ledger)
 
 
-class Node:
+class Node(Process):
     """One engine with its store and application."""
 
     def __init__(
@@ -66,7 +64,7 @@ class Node:
         allow: tuple[str, ...] = ("*",),
         **settings: Any,
     ) -> None:
-        self.host = name
+        super().__init__(name, world)
         self.world = world
         self.ids = CountedIds(name)
         self.checks = Checks()
@@ -83,22 +81,22 @@ class Node:
         self.told = Told()
         #: What the observers were told, whatever process of the node it was.
         self.events: list[Event] = []
-        self.commits = 0
-        self.crash_before_commit: set[int] = set()
-        self.crash_after_commit: set[int] = set()
-        self.failing_commits: set[int] = set()
-        self.crashes = 0
-        self.up = False
         self.looked = Looked(name)
-        world.nodes[name] = self
         self.start()
 
     # --- life ------------------------------------------------------------------------------------------------------
 
+    @property
+    def due_in(self) -> MemoryStore:
+        return self.store
+
     def start(self) -> None:
         """Begin with what is committed, or begin again."""
+        former = getattr(self, "watched", None)
         self.store: MemoryStore = self.looked.store.open(lambda: None)
         self.watched = WatchedStore(self.store, self)
+        if former is not None:
+            self.watched.carry_on(former)
         self.futures = Futures(self.ids.new())
         self.registry = Registry(default_policy=self.policy)
         operations = (
@@ -123,90 +121,42 @@ class Node:
 
     def stop(self) -> None:
         """Everything but committed state is gone; it stays down until `start`."""
-        self.up = False
         self.engine = None  # type: ignore[assignment]
-        self.world.break_off(self)
+        super().stop()
 
     def forget(self) -> None:
         """What is committed is gone too; for a node that is down."""
         assert not self.up
         self.looked.store = MemoryNodeStore()
 
-    def crash(self) -> None:
-        """Everything but committed state is gone; the node is back at once."""
-        self.crashes += 1
-        self.stop()
-        self.start()
+    @property
+    def commits(self) -> int:
+        return self.watched.commits
 
-    # --- work ------------------------------------------------------------------------------------------------------
+    @property
+    def crash_before_commit(self) -> set[int]:
+        return self.watched.crash_before_commit
 
-    def turn(self) -> bool:
-        """A turn of each worker that has something due."""
-        if not self.up:
-            return False
-        worked, now = False, self.world.now
-        for worker, due in (
-            (self.engine.source, self.store.due_rms),
-            (self.engine.invocation, self.store.due_invoker),
-            (self.engine.destination, self.store.due_rmd),
-        ):
-            if not due(now, 1):
-                continue
-            try:
-                step = worker.run_once(now)
-            except Crash:
-                self.crash()
-                return True
-            except TransientStorageError:
-                worked = True
-                continue
-            worked |= bool(step.posts or step.progress)
-            self.post(step.posts)
-        return worked
+    @property
+    def crash_after_commit(self) -> set[int]:
+        return self.watched.crash_after_commit
 
-    def next_due(self) -> float | None:
-        times = [self.store.next_due(topic) for topic in Topic]
-        return min((at for at in times if at is not None), default=None)
+    @property
+    def failing_commits(self) -> set[int]:
+        return self.watched.failing_commits
 
-    def post(self, posts: list[Outgoing]) -> None:
+    @failing_commits.setter
+    def failing_commits(self, numbers: set[int]) -> None:
+        self.watched.failing_commits = numbers
+
+    # --- what the checks see ---------------------------------------------------------------------------------------
+
+    def posted(self, outgoing: Outgoing) -> None:
         assert not self.watched.open, "the network is used inside a transaction"
-        for outgoing in posts:
-            self.checks.posted(self.looked, outgoing)
-            self.world.launch(Flight(encode(outgoing.envelope), outgoing.url, Exchange(self, self.engine, outgoing)))
+        self.checks.posted(self.looked, outgoing)
 
-    def receive(self, arrivals: list[Arrival]) -> list[Answer] | None:
-        """What arrives together is handled together; ``None`` = the node crashed over it."""
-        try:
-            return self.engine.receive(arrivals, self.world.now)
-        except Crash:
-            self.crash()
-            return None
-
-    def respond(self, waiting: Waiting) -> HttpMessage | None:
-        try:
-            return self.engine.respond(waiting, self.world.now)
-        except TransientStorageError:
-            return None
-        except Crash:
-            self.crash()
-            return None
-
-    def answered(self, outgoing: Outgoing, http: HttpMessage) -> None:
-        try:
-            arrival = self.engine.answered(outgoing, http, self.world.now)
-        except Crash:
-            self.crash()
-            return
-        if arrival is not None:
-            answers = self.receive([arrival])
-            if answers is not None:
-                self.post(list(answers[0].posts))
-
-    def failed(self, outgoing: Outgoing, error: str) -> None:
-        try:
-            self.engine.failed(outgoing, error, self.world.now)
-        except Crash:
-            self.crash()
+    def replied(self, http: HttpMessage) -> None:
+        self.checks.replied(self.looked, http)
 
     # --- hand-written envelopes ------------------------------------------------------------------------------------
 

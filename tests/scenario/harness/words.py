@@ -32,20 +32,3 @@ def body(text: str) -> bytes:
 
 def text_of(xml: bytes) -> str:
     return xml.partition(b">")[2].rpartition(b"<")[0].decode()
-
-
-class CountedIds:
-    """`Ids` that count; a node keeps them over its crashes."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._count = 0
-        #: What `chance` returns.
-        self.luck = 0.0
-
-    def new(self) -> str:
-        self._count += 1
-        return f"urn:{self._name}:{self._count}"
-
-    def chance(self) -> float:
-        return self.luck

@@ -1,4 +1,4 @@
-"""What is done when the tests themselves are killed: nothing that they started stays."""
+"""What is done when a test run is killed: nothing that it started stays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+#: Where the child finds Mercury.
+ROOT = Path(__file__).resolve().parents[2]
 
 #: Nothing else has the other end of its input, so that this returns when the tests' process is gone.
 WAIT = "import sys; told = sys.stdin.read().split()\n"
@@ -22,7 +23,7 @@ def guard(code: str, *arguments: str) -> Iterator[Callable[[str], None]]:
 
     :param arguments: its ``sys.argv[1:]``.
     """
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: S603  our own code
         [sys.executable, "-c", WAIT + code, *arguments],
         cwd=ROOT,
         stdin=subprocess.PIPE,

@@ -1,0 +1,86 @@
+"""A store that stands before another one, and decides how its transactions end."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from mercury.storage.api import Capabilities, StorageManager, Told, Topic, Transaction
+from mercury.storage.claims import Claim, Seeker
+from mercury.storage.records import SequenceKey
+from mercury.storage.upkeep import Pauses
+
+
+class _WrappedTransaction:
+    """Enters the real transaction, and leaves it the way the wrapping store has it."""
+
+    def __init__(self, store: WrappedStore, inner: AbstractContextManager[Transaction]) -> None:
+        self._store = store
+        self._inner = inner
+
+    def __enter__(self) -> Transaction:
+        self._store.open += 1
+        return self._inner.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._store.open -= 1
+        self._store.leave(self._inner, error)
+
+
+class WrappedStore:
+    """`StorageManager` that does everything as the store behind it does; a subclass says what `leave` adds.
+
+    It counts as durable: what survives a crash here is what the store behind it has committed.
+    """
+
+    capabilities = Capabilities(durable=True)
+
+    def __init__(self, inner: StorageManager) -> None:
+        self.inner = inner
+        #: Transactions that are open now.
+        self.open = 0
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        return _WrappedTransaction(self, self.inner.transaction())
+
+    def join(self, work: object) -> AbstractContextManager[Transaction]:
+        return self.inner.join(work)
+
+    def leave(self, inner: AbstractContextManager[Transaction], error: BaseException | None) -> None:
+        """The end of a transaction.
+
+        :param error: what the block was left with; ``None`` = normally.
+        """
+        inner.__exit__(type(error) if error else None, error, None)
+
+    def due_rmd(self, now: float, limit: int) -> list[str]:
+        return self.inner.due_rmd(now, limit)
+
+    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> dict[str, str]:
+        return self.inner.due_invoker(now, limit, seeker)
+
+    def stuck_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
+        return self.inner.stuck_invoker(now, limit, seeker)
+
+    def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
+        return self.inner.due_rms(now, limit, seeker)
+
+    def next_due(self, topic: Topic, seeker: Seeker | None = None) -> float | None:
+        return self.inner.next_due(topic, seeker)
+
+    def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
+        return self.inner.claim(resource, owner, now, lease)
+
+    def release(self, claim: Claim) -> None:
+        self.inner.release(claim)
+
+    def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
+        return self.inner.sweep(kept_before=kept_before, idle_before=idle_before, limit=limit)
+
+    def bring_forward(self, now: float, longest: Pauses) -> int:
+        return self.inner.bring_forward(now, longest)
+
+    def listen(self, listener: Told, others: Told | None = None) -> None:
+        self.inner.listen(listener, others)
+
+    def close(self) -> None:
+        self.inner.close()

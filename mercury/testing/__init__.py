@@ -1,0 +1,68 @@
+"""For tests of what is built on Mercury, and for Mercury's own tests.
+
+`Pair` is a client and a server in one thread, joined by a `Wire` that loses, repeats and holds back what it is told to,
+by a `FakeClock` that stands still until the test lets time pass: no socket, no thread, no sleep. `SimulatedStore` fails
+or crashes at a commit. `postgres_server` is a PostgreSQL for a test run. docs/testing.md shows how they are used.
+
+The names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mercury.postgres.embedded import EmbeddedPostgres
+    from mercury.testing.clock import FakeClock
+    from mercury.testing.flights import Flight, name_of
+    from mercury.testing.ids import CountedIds
+    from mercury.testing.pair import Node, Pair
+    from mercury.testing.postgres import PostgresServer, embedded_postgres, postgres_server
+    from mercury.testing.process import Process
+    from mercury.testing.store import Crash, SimulatedStore
+    from mercury.testing.wire import Wire
+
+_WHERE = {
+    "CountedIds": "mercury.testing.ids",
+    "Crash": "mercury.testing.store",
+    "EmbeddedPostgres": "mercury.postgres.embedded",
+    "FakeClock": "mercury.testing.clock",
+    "Flight": "mercury.testing.flights",
+    "Node": "mercury.testing.pair",
+    "Pair": "mercury.testing.pair",
+    "PostgresServer": "mercury.testing.postgres",
+    "Process": "mercury.testing.process",
+    "SimulatedStore": "mercury.testing.store",
+    "Wire": "mercury.testing.wire",
+    "embedded_postgres": "mercury.testing.postgres",
+    "name_of": "mercury.testing.flights",
+    "postgres_server": "mercury.testing.postgres",
+}
+
+__all__ = [
+    "CountedIds",
+    "Crash",
+    "EmbeddedPostgres",
+    "FakeClock",
+    "Flight",
+    "Node",
+    "Pair",
+    "PostgresServer",
+    "Process",
+    "SimulatedStore",
+    "Wire",
+    "embedded_postgres",
+    "name_of",
+    "postgres_server",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'mercury.testing' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
