@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mercury.errors import ConfigurationError
@@ -36,6 +37,7 @@ def split_url(url: str) -> SplitResult:
     return parts
 
 
+@lru_cache(maxsize=128)  # it is asked several times of each post
 def server_of(url: str) -> str:
     """The server that a URL leads to, however it is written: scheme, host and port. What is no URL stays as it is."""
     try:

@@ -246,8 +246,9 @@ class Senders:
         for kind in server.order:
             found = self._next_of(server, kind)
             if found is not None:
-                server.order.remove(kind)
-                server.order.append(kind)
+                if kind is not server.order[-1]:
+                    server.order.remove(kind)
+                    server.order.append(kind)
                 return found
         return None
 
