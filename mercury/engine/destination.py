@@ -87,6 +87,7 @@ class DestinationWorker:
         if effects.Forget() in asked:
             tx.invoker.delete(record.identifier)
             tx.rmd.delete(record.identifier)
+            self._count_expired(tx, record, now)
             return True
         if machine.tombstone:
             tx.invoker.add(rows_for(record, asked))
@@ -96,6 +97,12 @@ class DestinationWorker:
         step.progress += 1
         self._save(tx, record)
         return machine.tombstone
+
+    def _count_expired(self, tx: Transaction, record: RmdRecord, now: float) -> None:
+        """Nothing is left of a sequence that was never used; if it lived for a moment only, it counts for a while."""
+        young = record.created_at > now - self._parts.settings.remember_ended
+        if young and record.create_message_id is not None and not record.given_up:
+            tx.after_commit(lambda: self._parts.expired.add(record.owner, now))
 
     def _acknowledge(self, record: RmdRecord, now: float) -> list[Outgoing]:
         policy = self._parts.application.policy(record.service)

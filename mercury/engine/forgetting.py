@@ -5,6 +5,9 @@ ones go, many at a time; above the limit for all, those of the peer that has mos
 a sequence is answered with UnknownSequence, and nothing is handled twice. A sequence whose messages wait for the
 application is never forgotten.
 
+A sequence that was never used leaves nothing to remember when its time is over, and counts for as long all the same
+(`expired.Expired`): a peer that asks for a very short time does not make any number of them.
+
 A sequence that this side ended to make room (`quota`) stays, unless such sequences fill half of a limit: its source
 does not know yet, and learns only from the answer to its next message what was received. UnknownSequence would leave
 it in doubt.
@@ -35,6 +38,7 @@ class Forgetting:
 
     def __init__(self, parts: Parts, tx: Transaction, now: float) -> None:
         self._settings = parts.settings
+        self._expired = parts.expired
         self._tx = tx
         self._now = now
         #: Whether there is no room, by owner; ``None`` = all together.
@@ -53,6 +57,8 @@ class Forgetting:
             self._refusals[owner] = self._look(owner, wanted)
 
     def _look(self, owner: str, wanted: int) -> str | None:
+        if owner and self._expired.count(owner, self._now) >= self._settings.max_ended_per_peer:
+            return "too many sequences of this peer have just expired; try again later"
         if owner and self._is_full(owner, self._settings.max_ended_per_peer, wanted):
             return "too many sequences of this peer have just ended; try again later"
         if self._is_full(None, self._settings.max_ended, wanted) and not self._takes_from_most(owner, wanted):

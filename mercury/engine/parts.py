@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.claims import ClaimKeeper
 from mercury.engine.doing import Doing
+from mercury.engine.expired import Expired
 from mercury.engine.troubles import Troubles
 from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.retransmission import is_due
@@ -147,3 +148,8 @@ class Parts:
     troubles: Troubles = field(default_factory=Troubles)
     #: Whether sequences of peers that were refused a moment ago would be refused still.
     no_room: NoRoom = field(default_factory=NoRoom)
+    #: Whose sequences were made for a moment only.
+    expired: Expired = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.expired = Expired(self.settings.max_ended, self.settings.remember_ended)

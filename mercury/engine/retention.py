@@ -25,7 +25,7 @@ class RetentionSettings:
     #: How long it is remembered which correlation a message had that arrived.
     kept: float = 30 * 86400.0
     #: How long a claim is remembered that nobody holds.
-    claims: float = 86400.0
+    claims: float = 600.0
     #: How often it is looked for what is over.
     interval: float = 3600.0
     #: How many of a kind are removed in one transaction.

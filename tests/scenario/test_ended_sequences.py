@@ -202,3 +202,29 @@ def test_of_what_ended_to_make_room_only_so_much_is_remembered_as_of_anything() 
         post(node, foreign.note(sequence, 1), f"192.0.2.{number}")
         node.world.advance(11)
     assert len(node.destinations()) <= 6
+
+
+@DIALECTS
+def test_a_peer_whose_sequences_expire_at_once_is_refused_when_it_made_too_many_within_a_minute(
+    foreign: Foreign,
+) -> None:
+    """Never used, they leave no sequence in the store that would count."""
+    node = server(max_ended_per_peer=20, remember_ended=60)
+    answers = []
+    for _ in range(30):
+        answers.append(name_of(post(node, foreign.create(expires="PT0.001S", offer=foreign.new_id()))))
+        node.world.advance(0.1)
+    assert answers == ["CreateSequenceResponse"] * 20 + [REFUSED] * 10
+    assert node.destinations() == []
+    assert name_of(post(node, foreign.create(), peer="192.0.2.2")) == "CreateSequenceResponse"
+    node.world.advance(60)
+    assert name_of(post(node, foreign.create())) == "CreateSequenceResponse"
+
+
+def test_sequences_that_nobody_uses_for_long_are_no_reason_to_refuse_when_their_time_is_over() -> None:
+    node, foreign = server(max_ended_per_peer=5, remember_ended=60), Foreign()
+    for _ in range(10):
+        post(node, foreign.create(expires="PT2M"))
+    node.world.advance(121)
+    assert node.destinations() == []
+    assert name_of(post(node, foreign.create())) == "CreateSequenceResponse"
