@@ -56,7 +56,7 @@ def _show(found: StoreStatus, state: str, late: list[str], now: float) -> None:
         ("not acknowledged", _many(found.unacknowledged, found.oldest_unacknowledged, now)),
         ("acknowledged, not answered", str(found.unanswered)),
         ("received, not handled", _many(found.unhandled, found.oldest_unhandled, now)),
-        ("dead letters", str(found.dead_letters)),
+        ("dead letters", _letters(found)),
         ("decided, not finished everywhere", _many(found.in_doubt, found.oldest_in_doubt, now)),
     ]
     show_table(("store", ""), rows, nothing="")
@@ -70,6 +70,13 @@ def _show(found: StoreStatus, state: str, late: list[str], now: float) -> None:
         console().print()
         services = ("service", "not handled", "sequences", "of these failing", "oldest")
         show_table(services, [_inbound(each, now) for each in found.inbound], nothing="")
+
+
+def _letters(found: StoreStatus) -> str:
+    if not found.letter_bytes:
+        return str(found.dead_letters)
+    size = max(1, found.letter_bytes // 1024**2)
+    return f"{found.dead_letters}; what peers have caused takes {size} MiB of their limits: look with mercury dlq list"
 
 
 def _many(count: int, oldest: float | None, now: float) -> str:

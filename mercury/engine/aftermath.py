@@ -228,11 +228,14 @@ def bury_inbound(
     *,
     disowned: bool = False,
     certainty: Certainty = Certainty.NOT_DELIVERED,
-) -> None:
+    owner: str | None = None,
+) -> int:
     """Make dead letters of messages that are never given to the application.
 
     :param disowned: the peer is told so, and may send the same again as another message.
     :param certainty: whether a handler may have done its work.
+    :param owner: the peer that has caused it (`RmdRecord.owner`).
+    :returns: the bytes of the dead letters.
     """
     letters = [
         DeadLetter(
@@ -255,10 +258,12 @@ def bury_inbound(
             relates_to=message.relates_to,
             disowned=disowned,
             damaged=message.damaged,
+            owner=owner,
         )
         for message in messages
     ]
     _store_letters(tx, parts, letters, now)
+    return sum(letter.size for letter in letters)
 
 
 def _store_letters(tx: Transaction, parts: Parts, letters: list[DeadLetter], now: float) -> None:

@@ -1,32 +1,59 @@
-"""How much may wait for the application: by number and in bytes, of one sequence, of one peer and in all.
+"""How much peers may leave here: messages that wait for the application, and dead letters. Of one sequence, of one peer
+and in all.
 
-Above a limit a new message is refused as busy and comes again. The one that the others wait for is taken whatever
-waits, or nothing would ever move again. What waits of a sequence is the difference of two counters, in records that are
-written anyway: what was received (`RmdRecord.received_bytes`) and what has left its buffer
-(`InvokerRecord.consumed_bytes`).
+Above a limit a new message is refused as busy and comes again. What waits of a sequence is the difference of two
+counters, in records that are written anyway: what was received (`RmdRecord.received_bytes`) and what has left its
+buffer (`InvokerRecord.consumed_bytes`). What has left it as a dead letter counts until an operator has discarded it or
+given it life again; the store is asked for that when a sequence has left more than its share.
+
+The next message of a sequence, which its others wait for, is taken above the sequence's own limit. Above that of its
+peer, or of all, it is taken only when as many bytes wait behind it as it has, so that it can no more than double what
+waits; or when nothing waits of that peer (or of all) yet; or when its sequence is the oldest of those with something
+that waits. So something can always move: what the oldest waits for is taken when it comes, and its messages go to the
+application. If its source is silent for `engine.idle_sequence`, the next one counts as the oldest. In a sequence with
+DiscardEntireSequence nothing moves before all of it is here: only the last two hold.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from mercury.statemachine.messages import IncompleteSequenceBehavior
+from mercury.storage.letters import LetterBytes
 from mercury.storage.records import InvokerRecord, RmdRecord
 
 if TYPE_CHECKING:
     from mercury.engine.parts import EngineSettings, Parts
     from mercury.storage.api import Transaction
 
+log = logging.getLogger("mercury.engine.reception")
+
+#: Of responses that answer nothing a sequence leaves this part of `max_backlog_bytes` as dead letters.
+STRAY = 16
+#: Why nothing is taken from a peer whose dead letters fill its limit.
+LETTERS = "Too many bytes of {} are dead letters here, which an operator has to look at"
+#: What the operator is told.
+LOOK = (
+    "%d dead letters of a peer take %d bytes, those of all peers %d: a limit is reached, and what would add to them is "
+    "refused as busy; look at them with `mercury dlq list`, then `mercury dlq redrive` or `mercury dlq discard`"
+)
+
 
 class Backlog:
-    """What waits for the application, for one batch of arrivals."""
+    """What peers leave here, for one batch of arrivals."""
 
-    def __init__(self, parts: Parts, tx: Transaction) -> None:
+    def __init__(self, parts: Parts, tx: Transaction, now: float) -> None:
         self._parts = parts
         self._tx = tx
+        self._now = now
         #: What the store says that waits, of an owner and in all.
         self._asked: dict[str, tuple[int, int]] = {}
+        #: What it says of dead letters, by sequence and owner.
+        self._letters: dict[tuple[str, str], LetterBytes] = {}
+        #: The oldest sequence with something that waits, of an owner or of all.
+        self._first: dict[str | None, str] = {}
         #: What this batch has taken so far: the store does not know of it yet.
         self._taken: Counter[str] = Counter()
 
@@ -35,23 +62,50 @@ class Backlog:
         record.received_bytes += size
         self._taken[record.owner] += size
 
-    def refusal(self, record: RmdRecord, buffer: InvokerRecord, number: int, size: int) -> str | None:
-        """Why a new message of so many bytes has to wait at its sender."""
-        if _moves_the_rest(record, buffer, number):
-            return None
+    def refusal(
+        self, record: RmdRecord, buffer: InvokerRecord, number: int, size: int, *, stray: bool | None = None
+    ) -> str | None:
+        """Why a new message of so many bytes has to wait at its sender.
+
+        :param stray: of a response: whether it answers nothing; what does leaves no dead letter.
+        """
         policy = self._parts.application.policy(record.service)
-        if record.machine.received.count - buffer.machine.passed.count >= policy.max_backlog:
+        moves = _moves_the_rest(record, buffer, number)
+        waiting = record.received_bytes - buffer.consumed_bytes
+        if not moves and record.machine.received.count - buffer.machine.passed.count >= policy.max_backlog:
             return "Too many messages wait for the application"
-        waiting = record.received_bytes - buffer.consumed_bytes + size
-        if waiting > policy.max_backlog_bytes:
+        if not moves and waiting + size > policy.max_backlog_bytes:
             return "Too many bytes wait for the application"
-        if waiting <= share(self._parts.settings):
+        if waiting + buffer.letter_bytes + size <= share(self._parts.settings):
             return None
-        return self._full(record.owner, size)
+        if stray is not False:
+            most = policy.max_backlog_bytes // (STRAY if stray else 1)
+            full = self._full_of_letters(record.identifier, record.owner, most)
+            if full is not None:
+                return full
+        owner, settings = record.owner, self._parts.settings
+        letters = self._of_letters(record.identifier, owner)
+        own, every = self._waiting(owner)
+        over = bool(owner) and own + letters.of_owner + size > settings.max_backlog_bytes_per_peer
+        if over and not (moves and self._may_move(record, buffer, size, own, owner)):
+            return "Too many bytes of this peer wait for the application"
+        over = every + letters.every + size > settings.max_backlog_bytes
+        if over and not (moves and self._may_move(record, buffer, size, every, None)):
+            return "Too many bytes of all peers wait for the application"
+        return None
 
     def no_new_sequence(self, owner: str) -> str | None:
         """Why a peer may make no sequence now: what one leaves behind when it ends waits too."""
-        return self._full(owner, 0)
+        settings, letters = self._parts.settings, self._of_letters("", owner)
+        full = self._full_of_letters("", owner, None)
+        if full is not None:
+            return full
+        own, every = self._waiting(owner)
+        if owner and own + letters.of_owner > settings.max_backlog_bytes_per_peer:
+            return "Too many bytes of this peer wait for the application"
+        if every + letters.every > settings.max_backlog_bytes:
+            return "Too many bytes of all peers wait for the application"
+        return None
 
     def crowded_by(self, owner: str) -> list[str | None]:
         """Whose messages take more than half of what may wait: this owner's, everybody's (``None``)."""
@@ -60,13 +114,40 @@ class Backlog:
         crowded: list[str | None] = [owner] if owner and own > settings.max_backlog_bytes_per_peer // 2 else []
         return [*crowded, None] if every > settings.max_backlog_bytes // 2 else crowded
 
-    def _full(self, owner: str, size: int) -> str | None:
-        own, every = self._waiting(owner)
-        if owner and own + size > self._parts.settings.max_backlog_bytes_per_peer:
-            return "Too many bytes of this peer wait for the application"
-        if every + size > self._parts.settings.max_backlog_bytes:
-            return "Too many bytes of all peers wait for the application"
-        return None
+    def _full_of_letters(self, sequence: str, owner: str, most: int | None) -> str | None:
+        """Whether dead letters alone fill a limit: nothing makes room then but an operator, who is told."""
+        settings, letters = self._parts.settings, self._of_letters(sequence, owner)
+        if most is not None and letters.of_sequence >= most:
+            whose = "this sequence"
+        elif owner and letters.of_owner >= settings.max_backlog_bytes_per_peer:
+            whose = "this peer"
+        elif letters.every >= settings.max_backlog_bytes:
+            whose = "all peers"
+        else:
+            return None
+        if self._parts.letters_said.again(self._now):
+            about = {"sequence": sequence, "peer": owner}
+            log.warning(LOOK, letters.count, letters.of_owner, letters.every, extra=about)
+        return LETTERS.format(whose)
+
+    def _may_move(self, record: RmdRecord, buffer: InvokerRecord, size: int, much: int, owner: str | None) -> bool:
+        """Whether the next message of its sequence is taken above the limit of an owner, or (``None``) of all.
+
+        :param much: bytes that wait of those.
+        """
+        entire = buffer.machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
+        if not entire and record.received_bytes - buffer.consumed_bytes >= size:
+            return True
+        if owner not in self._first:
+            heard_after = self._now - self._parts.settings.idle_sequence
+            # Of nothing that waits, the first that comes in this batch is the oldest.
+            self._first[owner] = self._tx.rmd.first_waiting(heard_after, owner) or record.identifier
+        return self._first[owner] == record.identifier or not much
+
+    def _of_letters(self, sequence: str, owner: str) -> LetterBytes:
+        if (sequence, owner) not in self._letters:
+            self._letters[sequence, owner] = self._tx.dead_letters.bytes(sequence, owner)
+        return self._letters[sequence, owner]
 
     def _waiting(self, owner: str) -> tuple[int, int]:
         """The bytes that wait of an owner and in all, with what this batch has taken; the store is asked once."""
@@ -85,7 +166,7 @@ def share(settings: EngineSettings) -> int:
 
 
 def _moves_the_rest(record: RmdRecord, buffer: InvokerRecord, number: int) -> bool:
-    """What everything else waits for is taken whatever waits, or nothing would ever move again."""
+    """Whether everything else of the sequence waits for this one."""
     if buffer.machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
         return number == record.machine.received.first_missing()  # nothing moves before all of it is here
     return number == buffer.machine.next

@@ -52,7 +52,7 @@ class Batch:
         self.now = now
         self.rmds: dict[str, RmdRecord] = {}
         self.forgetting = Forgetting(parts, tx, now)
-        self.backlog = Backlog(parts, tx)
+        self.backlog = Backlog(parts, tx, now)
         self._keys: dict[SequenceKey, list[RmsRecord]] = {}
         self._buffers: dict[str, InvokerRecord | None] = {}
         self._rows: list[InboundMessage] = []

@@ -133,9 +133,25 @@ class Call:
             fault = ApplicationFault("The request could not be processed.", code="Failed")
             channel = self._send_fault(tx, fault, now)
         told = channel is not None
-        service, message = self._record.service, self._message
-        bury_inbound(tx, self._parts, service, [message], reason, now, disowned=told, certainty=certainty)
+        self._bury(tx, reason, now, disowned=told, certainty=certainty)
         return channel
+
+    def _bury(
+        self,
+        tx: Transaction,
+        reason: str,
+        now: float,
+        *,
+        disowned: bool = False,
+        certainty: Certainty = Certainty.NOT_DELIVERED,
+    ) -> None:
+        """Make it a dead letter, which counts for the limits of its peer until an operator has looked at it."""
+        service, message = self._record.service, self._message
+        # What the store has damaged is not its peer's doing; whose a forgotten sequence was is not known.
+        owner = None if message.damaged else "" if self._request is None else self._request.owner
+        self._record.letter_bytes += bury_inbound(
+            tx, self._parts, service, [message], reason, now, disowned=disowned, certainty=certainty, owner=owner
+        )
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -167,7 +183,7 @@ class Call:
         log.info("the handler of %s answers with a fault: %s", operation.name, fault, extra=about)
         if operation.response_action is None:
             reason = f"the handler refused it: {fault.reason}"
-            bury_inbound(tx, self._parts, self._record.service, [message], reason, now)
+            self._bury(tx, reason, now)
             return None
         self.consumed_by, self.refused = operation.name, True
         return self._send_fault(tx, fault, now)
@@ -229,14 +245,14 @@ class Call:
         message = self._message
         row = self._waiting_request(tx)
         if row is None:
-            bury_inbound(tx, self._parts, None, [message], "no request here waits for this response", now)
+            self._bury(tx, "no request here waits for this response", now)
             return
         callback = self._parts.application.callback(row.callback) if row.callback else None
         if callback is None and row.callback and not row.callback.startswith(FUTURE):
             unknown = LookupError(f"no callback named {row.callback!r} is registered")
             raise CallFailed(message, self._attempt, unknown, row.callback)
         if callback is None:
-            bury_inbound(tx, self._parts, None, [message], "who waited for this response is gone", now)
+            self._bury(tx, "who waited for this response is gone", now)
         else:
             result = read_application_fault(message.payload) if message.is_fault else _payload(message)
             try:

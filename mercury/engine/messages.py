@@ -115,7 +115,11 @@ def _refusal(batch: Batch, draft: Draft, record: RmdRecord, header: SequenceHead
         return None
     names = (envelope.message_id, envelope.action, body.name, envelope.relates_to)
     size = inbound_size(body.xml, envelope.headers, (envelope.reply_to, envelope.fault_to), names)
-    full = batch.backlog.refusal(record, buffer, header.message_number, size)
+    stray = None
+    if record.service is None and buffer.letter_bytes:
+        row = _request(batch, draft, record)
+        stray = row is None or not answers(batch, draft, row, record)
+    full = batch.backlog.refusal(record, buffer, header.message_number, size, stray=stray)
     if full is None:
         return None
     return Fault(

@@ -107,6 +107,22 @@ class PutOff:
         self._failed.pop(name, None)
 
 
+class Said:
+    """What the log says again after a minute at the earliest, however often it is so."""
+
+    PAUSE = 60.0
+
+    def __init__(self) -> None:
+        self._at: float | None = None
+
+    def again(self, now: float) -> bool:
+        """Whether it is to be said now."""
+        if self._at is not None and 0 <= now - self._at < self.PAUSE:
+            return False
+        self._at = now
+        return True
+
+
 class NoRoom:
     """Who found nothing a moment ago that makes room for its sequence: the store is not looked through again so soon.
 
@@ -148,6 +164,8 @@ class Parts:
     troubles: Troubles = field(default_factory=Troubles)
     #: Whether sequences of peers that were refused a moment ago would be refused still.
     no_room: NoRoom = field(default_factory=NoRoom)
+    #: That dead letters of peers fill a limit.
+    letters_said: Said = field(default_factory=Said)
     #: Whose sequences were made for a moment only.
     expired: Expired = field(init=False)
 

@@ -95,10 +95,11 @@ def scenario_of(seed: int, *, messages: int = 100, statements: bool = False) -> 
     options = Random(-seed - 2)  # noqa: S311  of their own: the rest of a seed is as in the default world
     flows = tuple(varied_flow(variation, flow, options) for flow in flows_of(chance, nodes, messages))
     bounds = Random(-seed - 3)  # noqa: S311  likewise
-    destination = replace(
-        varied_destination(variation, _destination(chance), options),
-        max_backlog_bytes=bounds.choice((1_000, 10_000, 64 * 1024**2)),
-    )
+    few = bounds.choice((1_000, 10_000, 64 * 1024**2))
+    peer, every = bounds.choice((3_000, 30_000, 512 * 1024**2)), bounds.choice((5_000, 4 * 1024**3))
+    if variation.leaves_letters or variation.gives_up:  # they fill the limits, and there is no operator here who looks at them
+        few, peer, every = 64 * 1024**2, 512 * 1024**2, 4 * 1024**3
+    destination = replace(varied_destination(variation, _destination(chance), options), max_backlog_bytes=few)
     return Scenario(
         seed=seed,
         nodes=nodes,
@@ -109,8 +110,8 @@ def scenario_of(seed: int, *, messages: int = 100, statements: bool = False) -> 
         destination=destination,
         batching=chance.choice((0.0, 0.3, 0.8)),
         back_channel_wait=chance.choice((0.0, 0.05, 1.0)),
-        max_backlog_bytes_per_peer=bounds.choice((3_000, 30_000, 512 * 1024**2)),
-        max_backlog_bytes=bounds.choice((5_000, 4 * 1024**3)),
+        max_backlog_bytes_per_peer=peer,
+        max_backlog_bytes=every,
     )
 
 

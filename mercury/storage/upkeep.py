@@ -104,6 +104,12 @@ class OpenSequences(Protocol):
         :param heard_before: the others were last heard of before that.
         """
 
+    def first_waiting(self, heard_after: float, owner: str | None = None) -> str | None:
+        """The oldest of the sequences (or of one owner's) whose messages wait for the application, as committed.
+
+        :param heard_after: those that were last heard of before that do not count.
+        """
+
     def waiting_bytes(self, owner: str) -> tuple[int, int]:
         """Bytes (`InboundMessage.size`) that wait of one owner (`RmdRecord.owner`), and of all; as committed.
 

@@ -91,6 +91,8 @@ class StoreStatus:
     oldest_unacknowledged: float | None = None
     oldest_unhandled: float | None = None
     dead_letters: int = 0
+    #: Bytes of those that peers have caused: they count for the limits on what waits.
+    letter_bytes: int = 0
     #: Two-phase commits that are decided and not finished in every database.
     in_doubt: int = 0
     oldest_in_doubt: float | None = None

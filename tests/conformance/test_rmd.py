@@ -255,6 +255,21 @@ def test_bytes_wait_from_what_is_received_until_it_has_left_the_buffer_and_are_n
         assert waiting_bytes(store) == (waits, waits)
 
 
+def test_the_oldest_sequence_with_something_that_waits_is_found(store: StorageManager) -> None:
+    def first(owner: str | None = None, heard_after: float = 0.0) -> str | None:
+        with store.transaction() as tx:
+            return tx.rmd.first_waiting(heard_after, owner)
+
+    assert first() is None
+    insert_with_bytes(store, ("urn:a", "192.0.2.1", 0), ("urn:c", "192.0.2.1", 20), ("urn:b", "192.0.2.2", 300))
+    with store.transaction() as tx:
+        for place, record in enumerate(tx.rmd.lock(["urn:a", "urn:b", "urn:c"]).values()):
+            record.machine.last_heard = NOW + place
+            tx.rmd.save(record)
+    assert (first(), first("192.0.2.1"), first("192.0.2.2"), first("192.0.2.3")) == ("urn:b", "urn:c", "urn:b", None)
+    assert (first(None, NOW + 2), first("192.0.2.2", NOW + 2)) == ("urn:c", None)
+
+
 def test_idle_sequences_with_something_that_waits_are_found_the_oldest_first(store: StorageManager) -> None:
     insert_with_bytes(store, ("urn:a", "192.0.2.1", 0), ("urn:b", "192.0.2.1", 20), ("urn:c", "192.0.2.2", 300))
     with store.transaction() as tx:

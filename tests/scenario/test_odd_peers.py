@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mercury.statemachine.protocol import ALL_PROTOCOLS, AddressingVersion, Protocol, RmVersion, SoapVersion
@@ -270,9 +272,9 @@ def test_acknowledgements_of_several_sequences_may_be_asked_for_at_once() -> Non
 # --- responses -------------------------------------------------------------------------------------------------------
 
 
-def client_with_a_request(*, listens: bool = True) -> tuple[Pair, Foreign, str, str]:
+def client_with_a_request(*, listens: bool = True, **given: Any) -> tuple[Pair, Foreign, str, str]:
     """A client that has sent one request to a foreign server; returns its MessageID and the offered sequence."""
-    pair = Pair()
+    pair = Pair(**given)
     pair.server.stop()
     foreign = Foreign()
     (request,) = pair.link(listens=listens).asks("one")

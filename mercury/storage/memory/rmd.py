@@ -122,6 +122,15 @@ class MemoryRmd:
             if at is not None and record.create_message_id is not None and owner in (None, record.owner):
                 yield at, record
 
+    def first_waiting(self, heard_after: float, owner: str | None = None) -> str | None:
+        with self._mutex:
+            waiting = (
+                (record.created_at, identifier)
+                for identifier, record in self._committed.records.items()
+                if self._has_waiting(record) and record.machine.last_heard >= heard_after and owner in (None, record.owner)
+            )
+            return min(waiting, default=(0.0, None))[1]
+
     def waiting_bytes(self, owner: str) -> tuple[int, int]:
         own = every = 0
         with self._mutex:

@@ -42,6 +42,7 @@ WAITING = and_(OUTBOUND, not_(KEPT))
 INBOUND = MESSAGE.c.kind == InboundKind.MESSAGE.value
 NUMBERED = ROW.c.number.is_not(None)
 MANY = func.count().label("many")
+LETTER_BYTES = func.sum(case((DEAD_LETTER.c.owner.is_not(None), DEAD_LETTER.c.size))).label("bytes")
 #: The text is written out, or else PostgreSQL does not see that it groups by what it selects.
 SERVICE = func.coalesce(BUFFER.c.service, literal_column("''"))
 #: Everything of a waiting message but what is large.
@@ -189,7 +190,7 @@ class Looking:
             .order_by(since)
             .limit(limit)
         )
-        (dead,) = self._tx.read(_select(MANY).select_from(DEAD_LETTER))
+        (dead,) = self._tx.read(_select(MANY, LETTER_BYTES).select_from(DEAD_LETTER))
         (doubt,) = self._tx.read(_select(MANY, func.min(DECISION.c.decided_at).label("oldest")))
         return StoreStatus(
             unacknowledged=int(sent["not_yet"] or 0),
@@ -198,6 +199,7 @@ class Looking:
             oldest_unacknowledged=sent["oldest"],
             oldest_unhandled=received["oldest"],
             dead_letters=dead["many"],
+            letter_bytes=int(dead["bytes"] or 0),
             in_doubt=doubt["many"],
             oldest_in_doubt=doubt["oldest"],
             outbound=tuple(_endpoint(row) for row in self._tx.read(by_key)),

@@ -168,6 +168,13 @@ class SqlRmd:
         rows = self._tx.read(query.order_by(TABLE.c.ended_at, TABLE.c.identifier).limit(limit))
         return [row["identifier"] for row in rows]
 
+    def first_waiting(self, heard_after: float, owner: str | None = None) -> str | None:
+        query = select(TABLE.c.identifier).where(TABLE.c.last_heard >= heard_after, HOLDS)
+        if owner is not None:
+            query = query.where(TABLE.c.owner == owner)
+        rows = self._tx.read(query.order_by(TABLE.c.created_at, TABLE.c.identifier).limit(1))
+        return rows[0]["identifier"] if rows else None
+
     def waiting_bytes(self, owner: str) -> tuple[int, int]:
         row = self._tx.read(WAITING_BYTES, {"owner": owner})[0]
         return int(row["own"]), int(row["every"])
