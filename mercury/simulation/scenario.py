@@ -97,7 +97,7 @@ def scenario_of(seed: int, *, messages: int = 100, statements: bool = False) -> 
     bounds = Random(-seed - 3)  # noqa: S311  likewise
     few = bounds.choice((1_000, 10_000, 64 * 1024**2))
     peer, every = bounds.choice((3_000, 30_000, 512 * 1024**2)), bounds.choice((5_000, 4 * 1024**3))
-    if variation.leaves_letters or variation.gives_up:  # they fill the limits, and there is no operator here who looks at them
+    if variation.leaves_letters or variation.gives_up:  # letters fill the limits, and no operator looks at them
         few, peer, every = 64 * 1024**2, 512 * 1024**2, 4 * 1024**3
     destination = replace(varied_destination(variation, _destination(chance), options), max_backlog_bytes=few)
     return Scenario(
