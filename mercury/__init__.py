@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mercury.client.asynchronous import AsyncTransaction
     from mercury.client.results import Receipt, Waited
     from mercury.client.sender import Sender
+    from mercury.contract import Contract, OneWay, TwoWay, operation
     from mercury.engine import events
     from mercury.engine.addresses import AddressPolicy
     from mercury.engine.application import MessageContext
@@ -60,6 +61,10 @@ _WHERE = {
     "Authenticate": "mercury.service.identity",
     "Certainty": "mercury.statemachine.effects",
     "ConfigurationError": "mercury.errors",
+    "Contract": "mercury.contract",
+    "OneWay": "mercury.contract",
+    "TwoWay": "mercury.contract",
+    "operation": "mercury.contract",
     "DeadLetter": "mercury.storage.records",
     "DeliveryAssurance": "mercury.statemachine.policy",
     "DestinationPolicy": "mercury.statemachine.policy",
@@ -103,6 +108,7 @@ __all__ = [
     "Authenticate",
     "Certainty",
     "ConfigurationError",
+    "Contract",
     "DeadLetter",
     "DeliveryAssurance",
     "DestinationPolicy",
@@ -114,6 +120,7 @@ __all__ = [
     "MessageContext",
     "NotAuthenticated",
     "OnFailure",
+    "OneWay",
     "OutcomeUnknown",
     "Overloaded",
     "PayloadError",
@@ -132,9 +139,11 @@ __all__ = [
     "StorageError",
     "Transaction",
     "TransportError",
+    "TwoWay",
     "Waited",
     "Xml",
     "events",
+    "operation",
 ]
 
 

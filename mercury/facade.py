@@ -7,19 +7,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mercury.client import asynchronous, overview
-from mercury.client.asynchronous import AsyncTransaction, Threads
+from mercury.client import overview
+from mercury.client.asynchronous import Threads
 from mercury.client.dead_letters import DeadLetters, Redriven
 from mercury.client.futures import Futures
 from mercury.client.listening import Observable
-from mercury.client.sender import Sender
 from mercury.client.status import SequenceStatus
-from mercury.engine.addresses import AddressPolicy, split_url
+from mercury.client.surroundings import Surroundings
+from mercury.engine.addresses import AddressPolicy
 from mercury.engine.core import Engine
 from mercury.engine.events import DeadLettered
 from mercury.engine.ids import Ids, RandomIds
@@ -29,20 +29,16 @@ from mercury.engine.registry import Registry
 from mercury.engine.retention import RetentionWorker
 from mercury.engine.runtime import Runtime
 from mercury.engine.transport import HttpTransport, Transport
-from mercury.errors import ConfigurationError, MercuryError
-from mercury.service import paths
+from mercury.errors import MercuryError
+from mercury.outgoing import Outgoing
 from mercury.service.bodies import Bodies
-from mercury.service.definition import DEFAULT_NAMESPACE, Service, read_callback
+from mercury.service.definition import Service, read_callback
 from mercury.settings import DEFAULT_STORE, Settings, check_address, masked, store_name
 from mercury.settings import load as load_settings
-from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
-from mercury.statemachine.policy import SourcePolicy
 from mercury.storage.api import StorageManager
-from mercury.storage.application import Transaction
-from mercury.storage.joining import AsyncWork, Work
 from mercury.storage.letters import EVERY_LETTER, LetterFilter
 from mercury.storage.opening import Resources, given_store, name_resources
-from mercury.storage.records import Channel, DeadLetter, SequenceKey
+from mercury.storage.records import DeadLetter
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
@@ -57,7 +53,7 @@ log = logging.getLogger("mercury")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Mercury(Observable):
+class Mercury(Observable, Outgoing):
     """Reliable messages for one process: the client's side, the server's side, or both.
 
     :param store: the store's URL: ``sqlite:///FILE``, ``postgresql+psycopg://...``, or ``memory:`` for messages that
@@ -128,8 +124,8 @@ class Mercury(Observable):
         self._services: list[Service] = []
         http, limit = settings.http, settings.engine.limits.max_bytes
         self.bodies = Bodies(limit, http)
-        self._peers = Peers(peers, settings.tls.others)
-        self._transport: Transport = transport or HttpTransport(http.timeout, limit, self._peers)
+        self.peers = Peers(peers, settings.tls.others)
+        self._transport: Transport = transport or HttpTransport(http.timeout, limit, self.peers)
         self._make_runtime = runtime
         self._runtime: Runtime | None = None
         self._server: BackgroundServer | None = None
@@ -149,58 +145,6 @@ class Mercury(Observable):
         return named
 
     # --- sending ---------------------------------------------------------------------------------------------------
-
-    def to(
-        self,
-        url: str,
-        *,
-        key: str = "default",
-        namespace: str = DEFAULT_NAMESPACE,
-        policy: SourcePolicy | None = None,
-        listen: bool | None = None,
-    ) -> Sender:
-        """A sender for an endpoint.
-
-        :param url: the endpoint's ``http(s)`` URL.
-        :param key: the internal key: messages with the same URL and key share a sequence. 512 bytes of UTF-8 at most.
-        :param namespace: of bodies and actions that are made from dataclasses.
-        :param policy: protocol versions, retransmission, window and so on; left out, the settings'.
-        :param listen: whether acknowledgements and responses are posted to this process's ``address``; left out,
-            they are if it has one.
-        :raises ConfigurationError: the URL or the key is none or too long, the versions do not agree, or no address.
-        """
-        if not key:
-            raise ConfigurationError("key: it is empty; messages with the same URL and key share a sequence")
-        if split_url(url).username is not None:
-            raise ConfigurationError("a user's name and password can not be part of the URL to send to")
-        policy = policy or self.settings.source
-        if not policy.protocol.legal:
-            raise ConfigurationError(f"these versions do not go together: {policy.protocol}")
-        listens = self.settings.address is not None if listen is None else listen
-        if listens and self.settings.address is None:
-            raise ConfigurationError("to listen, Mercury needs an address: Mercury(..., address='http://host:port')")
-        reply_to = EndpointReference(f"{self.settings.address}{paths.RESPONSES}") if listens else ANONYMOUS_ENDPOINT
-        identity = self._peers.find(url).peer.identity
-        channel = Channel(key=SequenceKey(url, key), policy=policy, reply_to=reply_to, identity=identity)
-        return Sender(self, channel, namespace)
-
-    def transaction(self, work: Work | None = None) -> AbstractContextManager[Transaction]:
-        """One unit of work: everything sent with it is stored together when it is left normally, else nothing.
-
-        :param work: a SQLAlchemy ``Session`` or ``Connection`` on the store's own database, in a transaction of the
-            application's: then that one commits both, and leaving the block does nothing.
-        :raises CapabilityError: ``work`` can not be joined; nothing was written.
-        """
-        return self.store.transaction() if work is None else self.store.join(work)
-
-    def atransaction(self, work: AsyncWork | None = None) -> AsyncTransaction:
-        """One unit of work of an event loop: ``async with mercury.atransaction() as tx``. Its steps run in a thread.
-
-        :param work: an ``AsyncSession`` or ``AsyncConnection`` of SQLAlchemy's on the store's own database, in a
-            transaction of the application's: its commit commits both, and leaving the block does nothing.
-        :raises CapabilityError: ``work`` can not be joined; nothing was written.
-        """
-        return asynchronous.begin(self.store, work)
 
     def callback(self, name: str) -> Callable[[Function], Function]:
         """Register a function that consumes responses, under a name that outlives the process; a decorator.
@@ -398,6 +342,9 @@ class Mercury(Observable):
         return self.watch.in_doubt()
 
     # --- what the parts ask ----------------------------------------------------------------------------------------
+
+    def surroundings(self) -> Surroundings:
+        return self
 
     def has_callback(self, name: str) -> bool:
         return self._registry.callback(name) is not None

@@ -46,6 +46,8 @@ class Operation:
     response_action: str | None
     #: Consumes a request; returns the response's payload, or ``None`` for one-way.
     call: Callable[[MessageContext, Payload], Payload | None]
+    #: The local name of the body's element, for messages without an action; empty = the operation's name.
+    element: str = ""
 
 
 #: The prefix of callback names that stand for somebody who waits in one process, and in no other.

@@ -80,7 +80,7 @@ class Registry:
         if action:
             return hosted.operations.get(action)
         local = element.rpartition("}")[2]
-        return next((known for known in hosted.operations.values() if known.name == local), None)
+        return next((known for known in hosted.operations.values() if (known.element or known.name) == local), None)
 
     def policy(self, service: str | None) -> DestinationPolicy:
         hosted = self._services.get(service) if service is not None else None

@@ -21,6 +21,7 @@ from mercury.storage.application import Transaction
 from mercury.wire.bodies import read_body, write_body
 from mercury.wire.envelope import Payload
 from mercury.wire.mapping import check_type, element_name
+from mercury.wire.mapping_fields import is_mapped
 
 #: The namespace of services and messages that name none of their own.
 DEFAULT_NAMESPACE = "urn:mercury:app"
@@ -72,8 +73,9 @@ class Service:
     ) -> Handler | Callable[[Handler], Handler]:
         """Register a function as an operation; a decorator, with or without arguments.
 
-        :param name: the operation's name; left out, the name of the body's dataclass, or else the function's.
-        :param action: wsa:Action of requests; left out, ``<namespace>/<name>``.
+        :param name: the operation's name, and that of the body's element; left out, the operation is named after its
+            function, and the element after the body's class (after the function if the body is raw XML).
+        :param action: wsa:Action of requests; left out, ``<namespace>/<name of the element>``.
         :param response_action: wsa:Action of responses; left out, the action with ``Response`` behind.
         :raises ConfigurationError: the function's types say nothing that can be carried.
         """
@@ -100,9 +102,8 @@ class Service:
         signature = Signature.of(function)
         if signature.body is None:
             raise ConfigurationError(f"{signature.name}: a parameter for the body is needed (a dataclass or bytes)")
-        if name is None:
-            name = element_name(signature.body) if signature.body is not bytes else function.__name__
-        action = action or f"{self.namespace}/{name}"
+        element = name or (element_name(signature.body) if signature.body is not bytes else function.__name__)
+        action = action or f"{self.namespace}/{element}"
         answers = signature.returns is not type(None)
         namespace = self.namespace
 
@@ -115,7 +116,8 @@ class Service:
             return write_body(result, namespace) if answers else None
 
         return Operation(
-            name=name,
+            name=name or function.__name__,
+            element=element,
             action=action,
             response_action=(response_action or f"{action}Response") if answers else None,
             call=call,
@@ -218,7 +220,7 @@ def _body_type(kind: Any, what: str) -> tuple[type[Any] | None, bool]:
     if len(bodies) != 1 or not isinstance(bodies[0], type):
         raise ConfigurationError(f"{what}: {kind!r} can not be carried; a dataclass or bytes can")
     if bodies[0] is not bytes:
-        if not dataclasses.is_dataclass(bodies[0]):
-            raise ConfigurationError(f"{what}: {bodies[0].__qualname__} is not a dataclass (nor bytes)")
+        if not is_mapped(bodies[0]):
+            raise ConfigurationError(f"{what}: {bodies[0].__qualname__} is not a dataclass (nor a pydantic model, nor bytes)")
         check_type(bodies[0])
     return bodies[0], faults

@@ -297,9 +297,11 @@ def _read_object(element: etree._Element, plan: Plan, namespace: str | None, dep
     _complete(values, plan.attributes, "@", lambda _name: "")
     _complete(values, plan.elements, "", partial(_resembling, element, namespace))
     try:
+        if plan.keywords:
+            values = {plan.keywords.get(name, name): value for name, value in values.items()}
         return plan.cls(**values)
     except (ValueError, TypeError) as error:
-        raise Misfit(f"{plan.cls.__name__} refuses the values: {_cut(str(error))}") from error
+        raise Misfit(f"{plan.cls.__name__} refuses the values: {_cut(' '.join(str(error).split()))}") from error
 
 
 def _read_attribute(text: str, member: Member) -> Any:

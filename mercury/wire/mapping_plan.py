@@ -7,7 +7,6 @@ does not start with a type that would fail at its first message.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import inspect
 import re
@@ -19,11 +18,12 @@ from functools import lru_cache
 from typing import Any, cast
 
 from mercury.errors import ConfigurationError
+from mercury.wire.mapping_fields import MISSING, Field, fields_of, is_mapped
 from mercury.wire.mapping_types import SCALARS, Scalar, enumeration, literal
 
 SUPPORTED = (
     "supported are str, int, float, bool, Decimal, bytes, date, datetime, time, timedelta, UUID, Enum with str or int "
-    "values, Literal of strings, Xml, dataclasses, list[T] and tuple[T, ...] of these, and T | None"
+    "values, Literal of strings, Xml, dataclasses, pydantic models, list[T] and tuple[T, ...] of these, and T | None"
 )
 
 
@@ -90,6 +90,8 @@ class Plan:
     attributes: tuple[Member, ...]
     #: In the order of the fields, base classes first.
     elements: tuple[Member, ...]
+    #: The keywords of the constructor by the names of the fields, where they differ.
+    keywords: Mapping[str, str]
 
 
 def _plan_of(cls: type[Any]) -> Plan:
@@ -99,8 +101,10 @@ def _plan_of(cls: type[Any]) -> Plan:
     """
     check_dataclass(cls)
     hints = _hints(cls)
-    members = [(*_member(cls, field, hints[field.name]), field) for field in dataclasses.fields(cls) if field.init]
-    _check_constructor(cls, [field.name for *_, field in members])
+    fields = fields_of(cls)
+    members = [(*_member(cls, field, hints[field.name]), field) for field in fields]
+    keywords = {field.name: field.keyword for field in fields if field.keyword != field.name}
+    _check_constructor(cls, [field.keyword for field in fields])
     attributes = tuple(member for member, is_attribute, _ in members if is_attribute)
     elements = tuple(member for member, is_attribute, _ in members if not is_attribute)
     for group in (attributes, elements):
@@ -109,7 +113,7 @@ def _plan_of(cls: type[Any]) -> Plan:
             first = names.setdefault(member.xml, member.name)
             if first != member.name:
                 raise ConfigurationError(f"{cls.__name__}: {first} and {member.name} have the same XML name")
-    return Plan(cls=cls, attributes=attributes, elements=elements)
+    return Plan(cls=cls, attributes=attributes, elements=elements, keywords=types.MappingProxyType(keywords))
 
 
 def _elements_of(cls: type[Any], namespace: str | None) -> Mapping[str, tuple[Member, bool]]:
@@ -160,14 +164,11 @@ def check_name(name: object, where: str) -> str:
 
 
 def check_dataclass(cls: object) -> None:
-    """:raises ConfigurationError: ``cls`` is not a dataclass."""
-    if not is_dataclass_type(cls):
-        raise ConfigurationError(f"{describe(cls)} is not a dataclass; only dataclasses are mapped to XML")
-
-
-def is_dataclass_type(cls: object) -> bool:
-    """Whether ``cls`` is a dataclass and not an object of one."""
-    return isinstance(cls, type) and dataclasses.is_dataclass(cls)
+    """:raises ConfigurationError: ``cls`` is neither a dataclass nor a pydantic model."""
+    if not is_mapped(cls):
+        raise ConfigurationError(
+            f"{describe(cls)} is not a dataclass nor a pydantic model; only dataclasses and models are mapped to XML"
+        )
 
 
 def describe(hint: object) -> str:
@@ -225,7 +226,7 @@ def _peel(hint: Any, where: str) -> _Peeled:
             return peeled
 
 
-def _member(cls: type[Any], field: dataclasses.Field[Any], hint: Any) -> tuple[Member, bool]:
+def _member(cls: type[Any], field: Field, hint: Any) -> tuple[Member, bool]:
     """The member of a field, and whether it is an attribute."""
     where = f"{cls.__name__}.{field.name}"
     outer = item = _peel(hint, where)
@@ -238,18 +239,18 @@ def _member(cls: type[Any], field: dataclasses.Field[Any], hint: Any) -> tuple[M
             )
         item = _peel(typing.get_args(outer.hint)[0], where)
     kind = _kind(item.hint, where)
-    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory
+    default = field.default
     # None is what absence means, unless there is a default that says otherwise.
-    absent_is_none = default is None or default is dataclasses.MISSING
+    absent_is_none = default is None or default is MISSING
     is_attribute = outer.attribute or item.attribute
     member = Member(
         name=field.name,
-        xml=check_name(field.metadata.get("name", field.name), where),
+        xml=check_name(field.xml, where),
         kind=kind,
         many=many,
         optional=item.optional,
         nil=item.optional and not absent_is_none,
-        required=many is None and not item.optional and default is dataclasses.MISSING,
+        required=many is None and not item.optional and default is MISSING,
     )
     if is_attribute:
         _check_attribute(member, where)
@@ -279,7 +280,7 @@ def _container(hint: Any, where: str) -> type[list[Any] | tuple[Any, ...]] | Non
 def _kind(hint: Any, where: str) -> Kind:
     if typing.get_origin(hint) is typing.Literal:
         return literal(typing.get_args(hint), where)
-    if is_dataclass_type(typing.get_origin(hint)):
+    if is_mapped(typing.get_origin(hint)):
         raise ConfigurationError(
             f"{where}: {describe(hint)} is a generic class with arguments and can not be mapped to XML; "
             "define a dataclass of its own for it"
@@ -295,7 +296,7 @@ def _kind(hint: Any, where: str) -> Kind:
         return Fragment()
     if issubclass(hint, enum.Enum):
         return enumeration(hint, where)
-    if is_dataclass_type(hint):
+    if is_mapped(hint):
         return Nested(hint)
     if hint in SCALARS:
         return SCALARS[hint]

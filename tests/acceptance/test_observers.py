@@ -55,7 +55,7 @@ def test_subscription_takes_one_kind_and_ends_when_it_is_called() -> None:
         end()
         sender.send(Note("two"))
         assert sender.wait(30)
-    assert [(event.service, event.handler) for event in seen] == [("desk", "Note")]
+    assert [(event.service, event.handler) for event in seen] == [("desk", "note")]
     with pytest.raises(ConfigurationError):
         Mercury("memory:").subscribe(print, str)  # type: ignore[type-var]
 

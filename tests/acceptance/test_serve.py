@@ -154,7 +154,7 @@ def test_a_handler_that_does_not_end_is_left_behind_after_the_deadline() -> None
         ended = server.ends()  # long before the handler would
     assert ended.code == 0
     assert "left behind" in ended.err
-    assert "the handler of Slow with message " in ended.err, "whoever stopped it is told what was being done"
+    assert "the handler of slow with message " in ended.err, "whoever stopped it is told what was being done"
     assert "number 1 of " in ended.err
     assert "lost with the store" in ended.err
 
@@ -188,7 +188,7 @@ def test_a_handler_that_holds_the_stores_lock_does_not_hold_up_the_end(tmp_path:
             ended = server.ends()
         took = time.monotonic() - begun
     assert (ended.code, took < 45) == (0, True), f"{took:.1f} s"
-    assert "the handler of Note with message " in ended.err
+    assert "the handler of note with message " in ended.err
     assert "handled again at the next start" in ended.err
 
 

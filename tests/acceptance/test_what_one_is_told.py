@@ -106,8 +106,8 @@ def test_a_handler_that_fails_alike_again_and_again_shows_its_trace_once(tmp_pat
         eventually(lambda: "attempt=3" in server.err, "it is tried three times")
         said = server.err
     assert said.count("Traceback") == 1
-    assert "ERROR mercury.engine.invocation: the handler of Ask failed (" in said
-    assert said.count("the handler of Ask failed again: LookupError: no table for x (") >= 2
+    assert "ERROR mercury.engine.invocation: the handler of ask failed (" in said
+    assert said.count("the handler of ask failed again: LookupError: no table for x (") >= 2
 
 
 def test_what_the_peer_refuses_is_told_once_and_is_the_senders_trouble(

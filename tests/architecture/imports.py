@@ -37,6 +37,16 @@ ALLOWED = MappingProxyType(
         # PostgreSQL as a program: started, stopped, given databases. It knows nothing of what is stored there.
         "mercury.postgres": ("mercury.errors",),
         "mercury.settings": ("mercury.errors", "mercury.statemachine", "mercury.engine"),
+        # One description for both sides: it knows the client's side and the server's.
+        "mercury.contract": (
+            *("mercury.errors", "mercury.storage", "mercury.wire", "mercury.engine", "mercury.client"),
+            "mercury.service.definition",
+        ),
+        # The half of the facade that sends.
+        "mercury.outgoing": (
+            *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.engine", "mercury.client"),
+            *("mercury.service.paths", "mercury.service.definition", "mercury.settings", "mercury.contract"),
+        ),
         # The top: puts the parts together.
         "mercury.facade": ("mercury",),
         "mercury.cli": ("mercury",),

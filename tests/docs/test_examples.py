@@ -160,6 +160,14 @@ def test_the_asynchronous_client_of_the_how_to_sends_what_it_keeps(tmp_path: Pat
         assert database.execute("select id from placed").fetchall() == [(9,)]
 
 
+def test_the_contract_of_the_how_to_has_two_sides(tmp_path: Path) -> None:
+    port = free_port()
+    write(HOW_TO, tmp_path, f"127.0.0.1:{port}")
+    with Serving("warehouse_server:app", "--port", str(port), cwd=tmp_path):
+        client = run([sys.executable, "warehouse_client.py"], cwd=tmp_path)
+        assert (client.code, client.out, client.err) == (0, "left: 7\neverything has arrived\n", "")
+
+
 # --- all pages -------------------------------------------------------------------------------------------------------
 
 
