@@ -236,7 +236,8 @@ class Pair:
         :raises ConfigurationError: as `Mercury.to`, and as `url`.
         """
         found = service or self._only()
-        return self.client.to(self.url(found), **{"namespace": found.namespace, **options})
+        sender: Sender = self.client.to(self.url(found), **{"namespace": found.namespace, **options})
+        return sender
 
     def run(self, within: float = 3600.0) -> None:
         """Carry on, and let time pass, until nothing waits: each message is acknowledged and was handled, each request
