@@ -6,11 +6,8 @@ Pydantic comes with FastAPI, which only a process that serves loads: a model is 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import Any
-
-#: A field without a default.
-MISSING = dataclasses.MISSING
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from functools import lru_cache
 from typing import Any, cast
 
 from mercury.errors import ConfigurationError
-from mercury.wire.mapping_fields import MISSING, Field, fields_of, is_mapped
+from mercury.wire.mapping_fields import Field, fields_of, is_mapped
 from mercury.wire.mapping_types import SCALARS, Scalar, enumeration, literal
 
 SUPPORTED = (
