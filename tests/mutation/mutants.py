@@ -338,12 +338,18 @@ TESTED = (
     ),
     Mutant(
         "limit: bytes that wait behind a gap",
-        (Change("mercury/engine/backlog.py", "waiting > policy.max_backlog_bytes", "False"),),
+        (Change("mercury/engine/backlog.py", "waiting + size > policy.max_backlog_bytes", "False"),),
         test=f"{WAITING}::test_a_message_larger_than_the_limit_is_taken_when_it_is_its_turn",
     ),
     Mutant(
         "limit: bytes that wait for one peer",
-        (Change("mercury/engine/backlog.py", "own + size > self._parts.settings.max_backlog_bytes_per_peer", "False"),),
+        (
+            Change(
+                "mercury/engine/backlog.py",
+                "own + letters.of_owner + size > settings.max_backlog_bytes_per_peer",
+                "False",
+            ),
+        ),
         test=f"{WAITING}::test_a_peer_that_holds_too_much_takes_no_room_from_another",
     ),
     Mutant(
