@@ -11,8 +11,8 @@ from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance
 from mercury.storage.api import StorageManager, Transaction
-from mercury.storage.letters import LetterCount, LetterFilter
-from mercury.storage.records import Channel, DeadLetter, Direction, InboundMessage, InvokerRecord, OutboundMessage
+from mercury.storage.letters import LetterCount, LetterFilter, redriven_inbound, redriven_outbound
+from mercury.storage.records import Channel, DeadLetter, Direction, InvokerRecord
 
 log = logging.getLogger("mercury.client")
 
@@ -108,7 +108,7 @@ class DeadLetters:
             taken = [letter for letter in living if tx.dead_letters.delete(letter.id) is not None]
             for letter in taken:
                 if letter.direction is Direction.OUTBOUND:
-                    tx.rms.append(_outbound(letter, now))
+                    tx.rms.append(redriven_outbound(letter, now))
                 else:
                     _deliver(tx, letter, now)
         refused += ((letter, reason) for letter in letters if (reason := why[letter.id]) is not None)
@@ -147,43 +147,9 @@ def _fetched(tx: Transaction, channel: Channel) -> bool:
     return bool(records) and records[-1].machine.takes_messages
 
 
-def _outbound(letter: DeadLetter, now: float) -> OutboundMessage:
-    assert letter.channel is not None
-    assert letter.message_id is not None
-    return OutboundMessage(
-        message_id=letter.message_id,
-        channel=letter.channel,
-        action=letter.action,
-        payload=letter.payload,
-        is_fault=letter.is_fault,
-        headers=letter.headers,
-        to_parameters=letter.to_parameters,
-        relates_to=letter.relates_to,
-        request=letter.request,
-        expects_response=letter.expects_response,
-        callback=letter.callback,
-        correlation=letter.correlation,
-        owner=letter.owner,
-        created_at=now,  # its age is counted anew, or it would die of it again
-    )
-
-
 def _deliver(tx: Transaction, letter: DeadLetter, now: float) -> None:
     """A buffer of its own, which ends with it: nothing of its sequence is touched."""
-    message = InboundMessage(
-        sequence=f"{REDRIVEN}{letter.id}",
-        number=1,
-        last=True,
-        message_id=letter.message_id,
-        action=letter.action,
-        payload=letter.payload,
-        element=letter.element,
-        is_fault=letter.is_fault,
-        headers=letter.headers,
-        relates_to=letter.relates_to,
-        received_at=now,
-        correlation=letter.correlation,
-    )
+    message = redriven_inbound(letter, f"{REDRIVEN}{letter.id}", now)
     machine = InvokerBuffer(
         in_order=True, assurance=DeliveryAssurance.EXACTLY_ONCE, behavior=IncompleteSequenceBehavior.NO_DISCARD
     )

@@ -15,8 +15,8 @@ from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import RmVersion
 from mercury.storage.api import Transaction
-from mercury.storage.letters import outbound_letter
-from mercury.storage.records import DeadLetter, Direction, InboundMessage, OutboundKind, OutboundMessage, RmsRecord
+from mercury.storage.letters import inbound_letter, outbound_letter
+from mercury.storage.records import DeadLetter, InboundMessage, OutboundKind, OutboundMessage, RmsRecord
 
 log = logging.getLogger("mercury.engine")
 
@@ -238,28 +238,7 @@ def bury_inbound(
     :returns: the bytes of the dead letters.
     """
     letters = [
-        DeadLetter(
-            id=parts.ids.new(),
-            direction=Direction.INBOUND,
-            reason=reason,
-            certainty=certainty,
-            dead_at=now,
-            message_id=message.message_id,
-            endpoint=service or "",
-            sequence=message.sequence,
-            number=message.number,
-            action=message.action,
-            payload=message.payload,
-            is_fault=message.is_fault,
-            correlation=message.correlation,
-            created_at=message.received_at,
-            element=message.element,
-            headers=message.headers,
-            relates_to=message.relates_to,
-            disowned=disowned,
-            damaged=message.damaged,
-            owner=owner,
-        )
+        inbound_letter(message, service, parts.ids.new(), reason, certainty, now, disowned=disowned, owner=owner)
         for message in messages
     ]
     _store_letters(tx, parts, letters, now)

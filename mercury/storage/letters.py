@@ -1,14 +1,27 @@
-"""Dead letters: made of the rows they stood in, and which of them are meant."""
+"""Dead letters: made of messages, and messages of them, by fields of the same name; and which of them are meant."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from mercury.statemachine.effects import Certainty
-from mercury.storage.records import DeadLetter, Direction, OutboundMessage
+from mercury.storage.records import DeadLetter, Direction, InboundMessage, OutboundMessage
 
 #: The reason of a dead letter that an operator took out of the way.
 PARKED = "parked by an operator"
+
+
+def _in_both(message: type[Any]) -> frozenset[str]:
+    letter = {field.name for field in dataclasses.fields(DeadLetter)}
+    return frozenset(field.name for field in dataclasses.fields(message) if field.name in letter)
+
+
+#: What a letter has of its message.
+OUTBOUND, INBOUND = _in_both(OutboundMessage), _in_both(InboundMessage)
+#: What a redriven message does not have of its letter: it is of another sequence, and as old as its redrive.
+NEW = frozenset({"number", "sequence", "created_at", "damaged"})
 
 
 def outbound_letter(row: OutboundMessage, identifier: str, reason: str, certainty: Certainty, now: float) -> DeadLetter:
@@ -23,26 +36,61 @@ def outbound_letter(row: OutboundMessage, identifier: str, reason: str, certaint
         reason=reason,
         certainty=certainty,
         dead_at=now,
-        message_id=row.message_id,
         endpoint=row.channel.endpoint,
         key=row.channel.key.name,
         sequence=row.sequence_id,
-        number=row.number,
-        action=row.action,
-        payload=row.payload,
-        is_fault=row.is_fault,
-        correlation=row.correlation,
-        created_at=row.created_at,
-        headers=row.headers,
-        relates_to=row.relates_to,
-        channel=row.channel,
-        request=row.request,
-        to_parameters=row.to_parameters,
-        expects_response=row.expects_response,
-        callback=row.callback,
-        damaged=row.damaged,
-        owner=row.owner,
+        **{name: getattr(row, name) for name in OUTBOUND},
     )
+
+
+def inbound_letter(
+    message: InboundMessage,
+    service: str | None,
+    identifier: str,
+    reason: str,
+    certainty: Certainty,
+    now: float,
+    *,
+    disowned: bool = False,
+    owner: str | None = None,
+) -> DeadLetter:
+    """The dead letter of a message that was taken from the invoker buffer.
+
+    :param service: that it was sent to; ``None`` = it is a response.
+    :param identifier: of the dead letter.
+    :param now: seconds since the epoch.
+    :param disowned: see `DeadLetter.disowned`.
+    :param owner: the peer that has caused it (`RmdRecord.owner`).
+    """
+    return DeadLetter(
+        id=identifier,
+        direction=Direction.INBOUND,
+        reason=reason,
+        certainty=certainty,
+        dead_at=now,
+        endpoint=service or "",
+        created_at=message.received_at,
+        disowned=disowned,
+        owner=owner,
+        **{name: getattr(message, name) for name in INBOUND},
+    )
+
+
+def redriven_outbound(letter: DeadLetter, now: float) -> OutboundMessage:
+    """The message of an outbound letter whose channel and MessageID are known, to be sent again.
+
+    :param now: seconds since the epoch; its age is counted from here, or it would die of it again.
+    """
+    return OutboundMessage(created_at=now, **{name: getattr(letter, name) for name in OUTBOUND - NEW})
+
+
+def redriven_inbound(letter: DeadLetter, sequence: str, now: float) -> InboundMessage:
+    """The message of an inbound letter, to be delivered as the only one of a sequence.
+
+    :param now: seconds since the epoch.
+    """
+    fields = {name: getattr(letter, name) for name in INBOUND - NEW}
+    return InboundMessage(sequence=sequence, number=1, last=True, received_at=now, **fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,14 @@ STORAGE = (
     ),
     Mutant(
         "duplicate filter that is not stored",
-        (Change("mercury/storage/sql/codec.py", '"received": write_ranges(machine.received),', '"received": "",'),),
+        (
+            Change(
+                "mercury/storage/sql/record_columns.py",
+                'ranges("received", "machine.received")',
+                'text("received", "machine.received", write=lambda _: "", '
+                'read=lambda _: __import__("mercury.storage.sql.values").storage.sql.values.read_ranges(""))',
+            ),
+        ),
         test="tests/conformance/test_rmd.py::test_a_saved_sequence_is_changed",
     ),
     Mutant(

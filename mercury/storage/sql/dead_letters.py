@@ -10,10 +10,9 @@ from sqlalchemy import ColumnElement, bindparam, case, delete, func, select
 from mercury.statemachine.effects import Certainty
 from mercury.storage.letters import EVERY_LETTER, LetterBytes, LetterCount, LetterFilter
 from mercury.storage.records import DeadLetter, Direction
-from mercury.storage.sql.codec import Row, Values
+from mercury.storage.sql.codec import dead_letter, letter_values
 from mercury.storage.sql.schema import DEAD_LETTER
 from mercury.storage.sql.statements import Statements
-from mercury.storage.sql.values import checksum, leniently, read_channel, read_parts, write_channel, write_parts
 
 TABLE = DEAD_LETTER
 OF_OWNER, OF_SEQUENCE = TABLE.c.owner == bindparam("owner_name"), TABLE.c.sequence == bindparam("sequence_name")
@@ -96,72 +95,3 @@ def _conditions(which: LetterFilter) -> list[ColumnElement[bool]]:
     if which.dead_since is not None:
         found.append(TABLE.c.dead_at >= which.dead_since)
     return found
-
-
-# --- rows ------------------------------------------------------------------------------------------------------------
-
-
-def letter_values(letter: DeadLetter) -> Values:
-    headers, parameters = write_parts(letter.headers), write_parts(letter.to_parameters)
-    return {
-        "id": letter.id,
-        "direction": letter.direction.value,
-        "reason": letter.reason,
-        "certainty": letter.certainty.value,
-        "dead_at": letter.dead_at,
-        "message_id": letter.message_id,
-        "endpoint": letter.endpoint,
-        "key": letter.key,
-        "sequence": letter.sequence,
-        "number": letter.number,
-        "action": letter.action,
-        "payload": letter.payload,
-        "headers": headers,
-        "to_parameters": parameters,
-        "checksum": checksum(letter.payload, letter.action, headers, parameters),
-        "is_fault": letter.is_fault,
-        "correlation": letter.correlation,
-        "created_at": letter.created_at,
-        "element": letter.element,
-        "relates_to": letter.relates_to,
-        "channel": write_channel(letter.channel) if letter.channel else None,
-        "request": letter.request,
-        "expects_response": letter.expects_response,
-        "callback": letter.callback,
-        "disowned": letter.disowned,
-        "damaged": letter.damaged,
-        "owner": letter.owner,
-        "size": letter.size,
-    }
-
-
-def dead_letter(row: Row) -> DeadLetter:
-    whole = checksum(row["payload"], row["action"], row["headers"], row["to_parameters"])
-    return DeadLetter(
-        id=row["id"],
-        direction=Direction(row["direction"]),
-        reason=row["reason"],
-        certainty=Certainty(row["certainty"]),
-        dead_at=row["dead_at"],
-        message_id=row["message_id"],
-        endpoint=row["endpoint"],
-        key=row["key"],
-        sequence=row["sequence"],
-        number=row["number"],
-        action=row["action"],
-        payload=row["payload"],
-        is_fault=row["is_fault"],
-        correlation=row["correlation"],
-        created_at=row["created_at"],
-        element=row["element"],
-        headers=read_parts(row["headers"]),
-        relates_to=row["relates_to"],
-        channel=leniently(read_channel, row["channel"]),
-        request=row["request"],
-        to_parameters=read_parts(row["to_parameters"]),
-        expects_response=row["expects_response"],
-        callback=row["callback"],
-        disowned=row["disowned"],
-        damaged=row["damaged"] or row["checksum"] != whole,
-        owner=row["owner"],
-    )

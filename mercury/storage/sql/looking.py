@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Select, and_, case, distinct, func, literal_column, not_, or_, select
 
 from mercury.storage.records import Direction, InboundKind, InboundMessage, OutboundKind, OutboundMessage
-from mercury.storage.sql.codec import NEXT, Row, inbound_message, outbound_message, rmd_record, rms_record
+from mercury.storage.sql.codec import inbound_message, outbound_message, rmd_record, rms_record
+from mercury.storage.sql.fields import Row
+from mercury.storage.sql.record_columns import NEXT
 from mercury.storage.sql.rms_rows import KEPT
 from mercury.storage.sql.schema import (
     DEAD_LETTER,

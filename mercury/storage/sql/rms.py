@@ -9,8 +9,10 @@ from sqlalchemy import BindParameter, bindparam, delete, select
 from mercury.storage.api import Topic
 from mercury.storage.order import RMS
 from mercury.storage.records import RmsRecord, SequenceKey
-from mercury.storage.sql.codec import Values, rms_record, rms_values
+from mercury.storage.sql import codec
+from mercury.storage.sql.codec import rms_record, rms_values
 from mercury.storage.sql.dialects import chunks
+from mercury.storage.sql.fields import Values
 from mercury.storage.sql.rms_rows import SqlRmsRows
 from mercury.storage.sql.schema import RMS_KEY, RMS_SEQUENCE
 from mercury.storage.sql.statements import Statements
@@ -171,7 +173,7 @@ class SqlRms(SqlRmsRows):
 def _changing(record: RmsRecord) -> Values:
     """What can change of a record."""
     values = rms_values(record)
-    for name in ("key_id", "channel", "rm", "created_at", "create_message_id", "offered"):
+    for name in codec.RMS.constant:
         del values[name]
     return values
 

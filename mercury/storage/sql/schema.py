@@ -2,33 +2,19 @@
 
 One set for each manager (RMD sequences, invoker buffers, RMS sequences, each with its messages), the internal keys,
 and what recovery and operators need: claims, incarnations, decisions, heuristic outcomes, dead letters. Times are
-seconds since the epoch. What changes is here; `migrations` has every step that led to it.
+seconds since the epoch. The columns of records are in `record_columns`; `migrations` has every step to all of this.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Double,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    and_,
-    literal_column,
-    text,
-)
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, MetaData, Table, Text, and_, literal_column, text
+
+from mercury.storage.sql import record_columns
+from mercury.storage.sql.fields import columns
 
 METADATA = MetaData()
-
-#: Numbers of rows: SQLite counts by itself only in an INTEGER primary key.
-Position = BigInteger().with_variant(Integer, "sqlite")
 
 
 def _table(name: str, *columns: Any) -> Table:
@@ -55,10 +41,6 @@ def _time(name: str) -> Column[float]:
     return Column(name, Double, nullable=False)
 
 
-def _maybe_time(name: str) -> Column[float | None]:
-    return Column(name, Double)
-
-
 def _flag(name: str) -> Column[bool]:
     return Column(name, Boolean(create_constraint=False), nullable=False)
 
@@ -68,54 +50,12 @@ def _partial(name: str, *columns: Column[Any], where: str, unique: bool = False)
     Index(name, *columns, unique=unique, postgresql_where=text(where), sqlite_where=text(where))
 
 
-def _position() -> Column[int]:
-    return Column("position", Position, primary_key=True, autoincrement=True)
-
-
 #: Whose store this is: one row.
 STORE = _table("store", _text("id", primary_key=True), _time("created_at"))
 
 # --- destination: RMD sequences ----------------------------------------------------------------------------------
 
-RMD_SEQUENCE = _table(
-    "rmd_sequence",
-    _text("identifier", primary_key=True),
-    _text("rm"),
-    _text("state"),
-    _flag("closed"),
-    _flag("used"),
-    #: Ranges of numbers, ``1-7 9``: never one row a number.
-    _text("received"),
-    _text("consumed"),
-    _flag("in_order_only"),
-    _maybe_number("last_number"),
-    _time("last_heard"),
-    _maybe_time("ended_at"),
-    _maybe_time("expires_at"),
-    _maybe_time("ack_due"),
-    _number("unacknowledged"),
-    _text("protocol"),
-    _text("acks_to"),
-    _time("created_at"),
-    _maybe_text("service"),
-    _maybe_text("create_message_id"),
-    _maybe_text("response_channel"),
-    _text("to"),
-    _text("peer"),
-    _maybe_text("identity"),
-    #: The identity, or else the network address.
-    _text("owner"),
-    _maybe_text("offered"),
-    _text("offered_to"),
-    #: Two CreateSequences with the same key ask for the same sequence.
-    _maybe_text("create_key"),
-    _number("ack_failures"),
-    _maybe_time("due"),
-    #: What this is more than its buffer's `consumed_bytes` waits for the application.
-    _number("received_bytes"),
-    #: This side has ended it to make room: of what has ended it is forgotten last.
-    _flag("given_up"),
-)
+RMD_SEQUENCE = _table("rmd_sequence", *columns(record_columns.RMD))
 _partial("mercury_rmd_sequence_created", RMD_SEQUENCE.c.create_key, where="create_key is not null", unique=True)
 _partial("mercury_rmd_sequence_owner", RMD_SEQUENCE.c.owner, where="ended_at is null")
 _partial("mercury_rmd_sequence_ended", RMD_SEQUENCE.c.owner, RMD_SEQUENCE.c.ended_at, where="ended_at is not null")
@@ -123,58 +63,9 @@ _partial("mercury_rmd_sequence_due", RMD_SEQUENCE.c.due, where="due is not null"
 
 # --- destination: the buffer before the application --------------------------------------------------------------
 
-INVOKER_BUFFER = _table(
-    "invoker_buffer",
-    _text("sequence", primary_key=True),
-    _text("state"),
-    _flag("in_order"),
-    _text("assurance"),
-    _text("behavior"),
-    _text("passed"),
-    #: What the application was given and has not done with, at most once.
-    _text("in_progress"),
-    #: The lowest number not yet passed, and how many were passed.
-    _number("next"),
-    _number("passed_count"),
-    _maybe_number("last"),
-    _flag("cut"),
-    #: Which of the waiting messages may be delivered; see `codec.Release`.
-    _text("releases"),
-    _maybe_text("service"),
-    _number("version"),
-    _number("attempts"),
-    _maybe_time("retry_at"),
-    _maybe_number("parked"),
-    _maybe_text("last_error"),
-    _maybe_text("follows"),
-    _text("response_channels"),
-    _number("consumed_bytes"),
-    _number("response_bytes"),
-    _number("letter_bytes"),
-    #: The newest message that there was at its last turn: whose turn is longest ago comes next.
-    _number("turn"),
-)
+INVOKER_BUFFER = _table("invoker_buffer", *columns(record_columns.INVOKER))
 
-INVOKER_MESSAGE = _table(
-    "invoker_message",
-    _position(),
-    _text("sequence"),
-    _number("number"),
-    _text("kind"),
-    _flag("last"),
-    _maybe_text("message_id"),
-    _text("action"),
-    _text("element"),
-    Column("payload", LargeBinary, nullable=False),
-    _text("headers"),
-    _text("checksum"),
-    _flag("is_fault"),
-    _maybe_text("relates_to"),
-    _maybe_text("reply_to"),
-    _maybe_text("fault_to"),
-    _time("received_at"),
-    _maybe_text("correlation"),
-)
+INVOKER_MESSAGE = _table("invoker_message", *columns(record_columns.INBOUND))
 Index("mercury_invoker_message_number", INVOKER_MESSAGE.c.sequence, INVOKER_MESSAGE.c.kind, INVOKER_MESSAGE.c.number)
 
 # --- source: RMS sequences and their buffers ---------------------------------------------------------------------
@@ -182,44 +73,7 @@ Index("mercury_invoker_message_number", INVOKER_MESSAGE.c.sequence, INVOKER_MESS
 #: The internal keys. A row is made by the worker that numbers, never by `send`; it is what is locked.
 RMS_KEY = _table("rms_key", _text("key_id", primary_key=True), _text("endpoint"), _text("name"))
 
-RMS_SEQUENCE = _table(
-    "rms_sequence",
-    _position(),
-    _text("id"),
-    _text("key_id"),
-    _text("channel"),
-    _text("rm"),
-    _text("state"),
-    _time("last_heard"),
-    _flag("closed"),
-    _maybe_text("failure"),
-    _maybe_text("identifier"),
-    _number("last_number"),
-    _number("highest_sent"),
-    _text("acknowledged"),
-    _text("moved"),
-    _maybe_number("last_message"),
-    _maybe_time("settled_at"),
-    _flag("abandoned"),
-    _number("unanswered"),
-    #: The window, when the destination takes less than the policy allows; see `values.write_window`.
-    _maybe_text("flow"),
-    _text("incomplete_behavior"),
-    _maybe_time("expires_at"),
-    _number("control_attempts"),
-    _time("control_due"),
-    _time("created_at"),
-    _text("create_message_id"),
-    _maybe_text("offered"),
-    _flag("offer_accepted"),
-    _maybe_text("follows"),
-    _maybe_time("due"),
-    #: When `due` was worked out: in the future only when the clock was set back since.
-    _time("planned_at"),
-    _flag("holds"),
-    _maybe_time("ended_at"),
-    _maybe_text("last_error"),
-)
+RMS_SEQUENCE = _table("rms_sequence", *columns(record_columns.RMS))
 Index("mercury_rms_sequence_id", RMS_SEQUENCE.c.id, unique=True)
 Index("mercury_rms_sequence_key", RMS_SEQUENCE.c.key_id, RMS_SEQUENCE.c.position)
 #: Two processes may take the same offer at once: the later commit fails.
@@ -228,35 +82,7 @@ Index("mercury_rms_sequence_create", RMS_SEQUENCE.c.create_message_id)
 _partial("mercury_rms_sequence_due", RMS_SEQUENCE.c.due, where="due is not null")
 
 #: Rows change when they are numbered, transmitted and acknowledged; what is large stands in `RMS_BODY`.
-RMS_MESSAGE = _table(
-    "rms_message",
-    _position(),
-    _text("message_id"),
-    _text("key_id"),
-    _text("channel"),
-    _text("kind"),
-    _text("action"),
-    _flag("is_fault"),
-    _flag("last"),
-    _maybe_text("relates_to"),
-    _flag("expects_response"),
-    #: It is repeated until it is answered (HTTP-05).
-    _flag("replays"),
-    _maybe_text("callback"),
-    #: By what a response is found that its client fetches; see `names.request_name`.
-    _maybe_text("request"),
-    _maybe_text("correlation"),
-    _time("created_at"),
-    _maybe_text("sequence_id"),
-    _maybe_number("number"),
-    _number("attempts"),
-    _time("due"),
-    _flag("acknowledged"),
-    _flag("answered"),
-    #: Of a response to a peer: whose limits it counts for, and how much.
-    _maybe_text("owner"),
-    _number("size"),
-)
+RMS_MESSAGE = _table("rms_message", *columns(record_columns.OUTBOUND))
 Index("mercury_rms_message_id", RMS_MESSAGE.c.message_id, unique=True)
 _partial("mercury_rms_message_waiting", RMS_MESSAGE.c.key_id, RMS_MESSAGE.c.position, where="number is null")
 _partial("mercury_rms_message_abandoned", RMS_MESSAGE.c.key_id, where="number is null and kind = 'abandon'")
@@ -271,14 +97,7 @@ SUMMED = (RMS_MESSAGE.c.owner, RMS_MESSAGE.c.key_id, RMS_MESSAGE.c.size)
 UNACKNOWLEDGED_RESPONSE = "owner is not null and not acknowledged"
 _partial("mercury_rms_message_owner", *SUMMED, where=UNACKNOWLEDGED_RESPONSE)
 
-RMS_BODY = _table(
-    "rms_body",
-    _text("message_id", primary_key=True),
-    Column("payload", LargeBinary, nullable=False),
-    _text("headers"),
-    _text("to_parameters"),
-    _text("checksum"),
-)
+RMS_BODY = _table("rms_body", *columns(record_columns.OUTBOUND_BODY))
 
 #: What is left of messages that arrived: their correlation, until retention ends.
 RMS_KEPT = _table(
@@ -303,39 +122,7 @@ CLAIM = _table(
     _time("until"),
 )
 
-DEAD_LETTER = _table(
-    "dead_letter",
-    _position(),
-    _text("id"),
-    _text("direction"),
-    _text("reason"),
-    _text("certainty"),
-    _time("dead_at"),
-    _maybe_text("message_id"),
-    _text("endpoint"),
-    _text("key"),
-    _maybe_text("sequence"),
-    _maybe_number("number"),
-    _text("action"),
-    Column("payload", LargeBinary, nullable=False),
-    _text("headers"),
-    _text("to_parameters"),
-    _text("checksum"),
-    _flag("is_fault"),
-    _maybe_text("correlation"),
-    _time("created_at"),
-    _text("element"),
-    _maybe_text("relates_to"),
-    _maybe_text("channel"),
-    _maybe_text("request"),
-    _flag("expects_response"),
-    _maybe_text("callback"),
-    _flag("disowned"),
-    _flag("damaged"),
-    #: The peer that has caused it, whose limits it counts for, and how much.
-    _maybe_text("owner"),
-    _number("size"),
-)
+DEAD_LETTER = _table("dead_letter", *columns(record_columns.LETTER))
 Index("mercury_dead_letter_id", DEAD_LETTER.c.id, unique=True)
 Index("mercury_dead_letter_key", DEAD_LETTER.c.endpoint, DEAD_LETTER.c.key, DEAD_LETTER.c.dead_at)
 

@@ -32,7 +32,7 @@ from sqlalchemy import (
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.claims import Seeker
 from mercury.storage.records import InboundKind, SequenceKey
-from mercury.storage.sql.codec import ALL, ANY, NEXT
+from mercury.storage.sql.record_columns import ALL, ANY, NEXT
 from mercury.storage.sql.schema import (
     IS_ABANDONED,
     CLAIM,

@@ -1,0 +1,185 @@
+"""How a field of a record is kept in a column: the parts of which `record_columns` describes each kind of record."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, TypeAlias, TypeVar
+
+from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, RowMapping, Text
+from sqlalchemy.types import TypeEngine
+
+from mercury.storage.sql.values import leniently, read_ranges, write_ranges
+
+Values: TypeAlias = dict[str, Any]
+Row: TypeAlias = RowMapping
+K = TypeVar("K", bound=enum.Enum)
+
+#: Numbers of rows: SQLite counts by itself only in an INTEGER primary key.
+Position = BigInteger().with_variant(Integer, "sqlite")
+#: Whole names of fields begin so that are fields of the record's machine.
+MACHINE = "machine."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A field of a record, and the column that keeps it."""
+
+    name: str
+    type: TypeEngine[Any]
+    nullable: bool = False
+    primary_key: bool = False
+    #: Where the value stands in the record, with dots.
+    of: str
+    #: What of the value is kept, with a dot before it.
+    kept: str = ""
+    #: Makes the column's value of it; ``None`` = they are the same.
+    write: Callable[[Any], Any] | None = None
+    #: The reverse.
+    read: Callable[[Any], Any] | None = None
+    #: NULL is for it to read too; else it is ``None``.
+    reads_null: bool = False
+    #: Only for questions in SQL: made of the whole record, and never read back.
+    derived: Callable[[Any], Any] | None = None
+    #: It stays as it was inserted.
+    constant: bool = False
+    #: What is read from a damaged row where the column makes no sense.
+    unreadable: object = None
+
+    def column(self) -> Column[Any]:
+        return Column(self.name, self.type, nullable=self.nullable, primary_key=self.primary_key)
+
+
+#: A column of a table: of a record's, or of the store's own.
+Described: TypeAlias = "Field | Column[Any]"
+
+
+def columns(described: Sequence[Described]) -> list[Column[Any]]:
+    """The columns of a table."""
+    return [each.column() if isinstance(each, Field) else each for each in described]
+
+
+class Fields:
+    """The fields of one kind of record, both ways."""
+
+    def __init__(self, described: Sequence[Described]) -> None:
+        fields = [each for each in described if isinstance(each, Field)]
+        kept = [field for field in fields if field.derived is None]
+        own = [(field.of, field) for field in kept if not field.of.startswith(MACHINE)]
+        machine = [(field.of.removeprefix(MACHINE), field) for field in kept if field.of.startswith(MACHINE)]
+        self.names = tuple(field.name for field in fields)
+        self.constant = tuple(field.name for field in fields if field.constant)
+        self._kept = tuple(field.name for field in kept)
+        self._get = attrgetter(*(field.of + field.kept for field in kept))
+        self._writes = tuple((field.name, field.write) for field in kept if field.write is not None)
+        self._derived = tuple((field.name, field.derived) for field in fields if field.derived is not None)
+        self._own, self._machine = _Part(own), _Part(machine)
+
+    def values(self, record: object) -> Values:
+        """What the columns are to hold."""
+        values = dict(zip(self._kept, self._get(record), strict=True))
+        for name, write in self._writes:
+            values[name] = write(values[name])
+        for name, derive in self._derived:
+            values[name] = derive(record)
+        return values
+
+    def of_record(self, row: Row, *, damaged: bool = False) -> Values:
+        """The fields of the record, without those of its machine, by name.
+
+        :param damaged: read what can still be read.
+        """
+        return self._own.read_leniently(row) if damaged else self._own.read(row)
+
+    def of_machine(self, row: Row) -> Values:
+        """The fields of the record's machine, by name."""
+        return self._machine.read(row)
+
+
+class _Part:
+    """The fields of a record, or of its machine, by the names that they have there."""
+
+    def __init__(self, fields: Sequence[tuple[str, Field]]) -> None:
+        self._names = tuple((of, field.name) for of, field in fields)
+        read = [(of, field, field.read) for of, field in fields if field.read is not None]
+        self._reads = tuple((of, read) for of, field, read in read if not field.reads_null)
+        self._reads_null = tuple((of, read) for of, field, read in read if field.reads_null)
+        self._unreadable = {of: field.unreadable for of, field, _ in read}
+
+    def read(self, row: Row) -> Values:
+        found = {of: row[name] for of, name in self._names}
+        for of, read in self._reads:
+            if (value := found[of]) is not None:
+                found[of] = read(value)
+        for of, read in self._reads_null:
+            found[of] = read(found[of])
+        return found
+
+    def read_leniently(self, row: Row) -> Values:
+        found = {of: row[name] for of, name in self._names}
+        for of, read in (*self._reads, *self._reads_null):
+            known = leniently(read, found[of])
+            found[of] = self._unreadable[of] if known is None else known
+        return found
+
+
+# --- columns of each type --------------------------------------------------------------------------------------------
+
+
+def text(name: str, of: str | None = None, **more: Any) -> Field:
+    return Field(name=name, of=of or name, type=Text(), **more)
+
+
+def number(name: str, of: str | None = None, **more: Any) -> Field:
+    return Field(name=name, of=of or name, type=BigInteger(), **more)
+
+
+def time(name: str, of: str | None = None, **more: Any) -> Field:
+    return Field(name=name, of=of or name, type=Double(), **more)
+
+
+def flag(name: str, of: str | None = None, **more: Any) -> Field:
+    return Field(name=name, of=of or name, type=Boolean(create_constraint=False), **more)
+
+
+def binary(name: str, of: str | None = None, **more: Any) -> Field:
+    return Field(name=name, of=of or name, type=LargeBinary(), **more)
+
+
+def maybe(field: Callable[..., Field], name: str, of: str | None = None, **more: Any) -> Field:
+    """A field that may be ``None``, and is NULL then."""
+    return field(name, of, nullable=True, **more)
+
+
+def choice(name: str, kind: type[K], of: str | None = None, **more: Any) -> Field:
+    """A member of an enumeration, by its value."""
+    return text(name, of, **{"kept": ".value", "read": kind} | more)
+
+
+def maybe_choice(name: str, kind: type[K], of: str | None = None) -> Field:
+    return text(name, of, write=_value_of, read=kind, nullable=True)
+
+
+def ranges(name: str, of: str | None = None) -> Field:
+    """Ranges of numbers, ``1-7 9``: never one row a number."""
+    return text(name, of, write=write_ranges, read=read_ranges)
+
+
+def structure(name: str, write: Callable[[Any], str], read: Callable[[str], Any], **more: Any) -> Field:
+    """A value that is kept as text; where it may be ``None``, NULL."""
+    return text(name, write=_unless_none(write) if more.get("nullable") else write, read=read, **more)
+
+
+def position() -> Column[int]:
+    """The order of insertion, given by the store."""
+    return Column("position", Position, primary_key=True, autoincrement=True)
+
+
+def _value_of(member: enum.Enum | None) -> Any:
+    return member.value if member is not None else None
+
+
+def _unless_none(write: Callable[[Any], str]) -> Callable[[Any], str | None]:
+    return lambda value: write(value) if value is not None else None

@@ -1,0 +1,295 @@
+"""One description of each kind of record: its fields, their columns, and how they become each other.
+
+The tables (`schema`), both ways between rows and records and the checksums (`codec`) follow from it. A new column is a
+field of the record (`mercury.storage.records`), one line here, and a migration.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Text
+
+from mercury.statemachine.effects import Certainty
+from mercury.statemachine.events import FailureReason
+from mercury.statemachine.messages import IncompleteSequenceBehavior
+from mercury.statemachine.policy import DeliveryAssurance
+from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
+from mercury.statemachine.tables import InvokerState, RmdState, RmsState
+from mercury.storage.records import Direction, InboundKind, InvokerRecord, OutboundKind, OutboundMessage
+from mercury.storage.sql.fields import (
+    Described,
+    binary,
+    choice,
+    flag,
+    maybe,
+    maybe_choice,
+    number,
+    position,
+    ranges,
+    structure,
+    text,
+    time,
+)
+from mercury.storage.sql.values import (
+    leniently,
+    read_channel,
+    read_channels,
+    read_parts,
+    read_protocol,
+    read_reference,
+    read_window,
+    write_channel,
+    write_channels,
+    write_parts,
+    write_protocol,
+    write_reference,
+    write_window,
+)
+
+#: Which waiting messages a buffer releases: the next number, any, or all of them together once all are here.
+NEXT, ANY, ALL = "next", "any", "all"
+
+
+def _releases(record: InvokerRecord) -> str:
+    machine = record.machine
+    if machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE and not machine.cut:
+        return ANY if machine.in_progress else ALL
+    in_turn = machine.in_order or machine.behavior is IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP
+    return NEXT if in_turn and not (machine.may_skip_gaps or machine.in_progress) else ANY
+
+
+def _next(record: InvokerRecord) -> int:
+    """Behind the highest number there is none, and no column has room for it."""
+    return min(record.machine.next, MAX_MESSAGE_NUMBER)
+
+
+def _replays(message: OutboundMessage) -> bool:
+    return message.expects_response and message.channel.reply_to.anonymous
+
+
+def _counted(message: OutboundMessage) -> int:
+    return 0 if message.owner is None else message.size
+
+
+def _outbound_kind(text: str) -> OutboundKind:
+    return leniently(OutboundKind, text) or OutboundKind.MESSAGE
+
+
+def _letters_channel(text: str) -> Any:
+    return leniently(read_channel, text)
+
+
+def _checksum() -> Column[str]:
+    return Column("checksum", Text, nullable=False)
+
+
+def _headers(name: str, **more: Any) -> Described:
+    return structure(name, write_parts, read_parts, unreadable=(), **more)
+
+
+#: A sequence at its destination: `RmdRecord`.
+RMD: tuple[Described, ...] = (
+    text("identifier", "machine.identifier", primary_key=True),
+    choice("rm", RmVersion, "machine.rm"),
+    choice("state", RmdState, "machine.state"),
+    flag("closed", "machine.closed"),
+    flag("used", "machine.used"),
+    ranges("received", "machine.received"),
+    ranges("consumed", "machine.consumed"),
+    flag("in_order_only", "machine.in_order_only"),
+    maybe(number, "last_number", "machine.last_number"),
+    time("last_heard", "machine.last_heard"),
+    maybe(time, "ended_at", "machine.ended_at"),
+    maybe(time, "expires_at", "machine.expires_at"),
+    maybe(time, "ack_due", "machine.ack_due"),
+    number("unacknowledged", "machine.unacknowledged"),
+    structure("protocol", write_protocol, read_protocol),
+    structure("acks_to", write_reference, read_reference),
+    time("created_at"),
+    maybe(text, "service"),
+    maybe(text, "create_message_id"),
+    structure("response_channel", write_channel, read_channel, nullable=True),
+    text("to"),
+    text("peer"),
+    maybe(text, "identity"),
+    #: The identity, or else the network address.
+    text("owner", derived=attrgetter("owner")),
+    maybe(text, "offered"),
+    text("offered_to"),
+    #: Two CreateSequences with the same key ask for the same sequence.
+    maybe(text, "create_key", derived=attrgetter("create_key")),
+    number("ack_failures"),
+    maybe(time, "due"),
+    #: What this is more than its buffer's `consumed_bytes` waits for the application.
+    number("received_bytes"),
+    #: This side has ended it to make room: of what has ended it is forgotten last.
+    flag("given_up"),
+)
+
+#: The buffer between a destination sequence and the application: `InvokerRecord`.
+INVOKER: tuple[Described, ...] = (
+    text("sequence", primary_key=True),
+    choice("state", InvokerState, "machine.state"),
+    flag("in_order", "machine.in_order"),
+    choice("assurance", DeliveryAssurance, "machine.assurance"),
+    choice("behavior", IncompleteSequenceBehavior, "machine.behavior"),
+    ranges("passed", "machine.passed"),
+    #: What the application was given and has not done with, at most once.
+    ranges("in_progress", "machine.in_progress"),
+    #: The lowest number not yet passed, and how many were passed.
+    number("next", derived=_next),
+    number("passed_count", derived=attrgetter("machine.passed.count")),
+    maybe(number, "last", "machine.last"),
+    flag("cut", "machine.cut"),
+    #: Which of the waiting messages may be delivered: `NEXT`, `ANY` or `ALL`.
+    text("releases", derived=_releases),
+    maybe(text, "service"),
+    number("version"),
+    number("attempts"),
+    maybe(time, "retry_at"),
+    maybe(number, "parked"),
+    maybe(text, "last_error"),
+    maybe(text, "follows"),
+    structure("response_channels", write_channels, read_channels),
+    number("consumed_bytes"),
+    number("response_bytes"),
+    number("letter_bytes"),
+    #: The newest message that there was at its last turn: whose turn is longest ago comes next.
+    Column("turn", BigInteger, nullable=False),
+)
+
+#: A row of the invoker buffer: `InboundMessage`. Every column but the payload is in the checksum, in this order.
+INBOUND: tuple[Described, ...] = (
+    position(),
+    text("sequence"),
+    number("number"),
+    choice("kind", InboundKind, unreadable=InboundKind.END),
+    flag("last"),
+    maybe(text, "message_id"),
+    text("action"),
+    text("element"),
+    binary("payload"),
+    _headers("headers"),
+    _checksum(),
+    flag("is_fault"),
+    maybe(text, "relates_to"),
+    structure("reply_to", write_reference, read_reference, nullable=True),
+    structure("fault_to", write_reference, read_reference, nullable=True),
+    time("received_at"),
+    maybe(text, "correlation"),
+)
+
+#: A sequence at its source: `RmsRecord`.
+RMS: tuple[Described, ...] = (
+    position(),
+    text("id"),
+    text("key_id", derived=attrgetter("channel.key.digest"), constant=True),
+    structure("channel", write_channel, read_channel, constant=True),
+    choice("rm", RmVersion, "machine.rm", constant=True),
+    choice("state", RmsState, "machine.state"),
+    time("last_heard", "machine.last_heard"),
+    flag("closed", "machine.closed"),
+    maybe_choice("failure", FailureReason, "machine.failure"),
+    maybe(text, "identifier", "machine.identifier"),
+    number("last_number", "machine.last_number"),
+    number("highest_sent", "machine.highest_sent"),
+    ranges("acknowledged", "machine.acknowledged"),
+    ranges("moved", "machine.moved"),
+    maybe(number, "last_message", "machine.last_message"),
+    maybe(time, "settled_at", "machine.settled_at"),
+    flag("abandoned", "machine.abandoned"),
+    number("unanswered", "machine.unanswered"),
+    #: The window, when the destination takes less than the policy allows.
+    maybe(text, "flow", "machine.flow", write=write_window, read=read_window, reads_null=True),
+    choice("incomplete_behavior", IncompleteSequenceBehavior, "machine.incomplete_behavior"),
+    maybe(time, "expires_at", "machine.expires_at"),
+    number("control_attempts", "machine.control_attempts"),
+    time("control_due", "machine.control_due"),
+    time("created_at", constant=True),
+    text("create_message_id", constant=True),
+    maybe(text, "offered", constant=True),
+    flag("offer_accepted"),
+    maybe(text, "follows"),
+    maybe(time, "due"),
+    #: When `due` was worked out: in the future only when the clock was set back since.
+    time("planned_at"),
+    flag("holds"),
+    maybe(time, "ended_at"),
+    maybe(text, "last_error"),
+)
+
+#: A row of the RMS buffer: `OutboundMessage` without what is large. What is constant is in the checksum, in this order.
+OUTBOUND: tuple[Described, ...] = (
+    position(),
+    text("message_id", constant=True),
+    text("key_id", derived=attrgetter("channel.key.digest"), constant=True),
+    #: Read with the key's digest: see `values.channel_of`.
+    text("channel", write=write_channel, constant=True),
+    choice("kind", OutboundKind, read=_outbound_kind, constant=True),
+    text("action", constant=True),
+    flag("is_fault", constant=True),
+    flag("last"),
+    maybe(text, "relates_to", constant=True),
+    flag("expects_response"),
+    #: It is repeated until it is answered (HTTP-05).
+    flag("replays", derived=_replays),
+    maybe(text, "callback", constant=True),
+    #: By what a response is found that its client fetches; see `names.request_name`.
+    maybe(text, "request", constant=True),
+    maybe(text, "correlation", constant=True),
+    time("created_at", constant=True),
+    maybe(text, "sequence_id"),
+    maybe(number, "number"),
+    number("attempts"),
+    time("due"),
+    flag("acknowledged"),
+    flag("answered"),
+    #: Of a response to a peer: whose limits it counts for, and how much.
+    maybe(text, "owner"),
+    number("size", derived=_counted),
+)
+
+#: What is large of an `OutboundMessage`.
+OUTBOUND_BODY: tuple[Described, ...] = (
+    text("message_id", primary_key=True),
+    binary("payload"),
+    _headers("headers"),
+    _headers("to_parameters"),
+    _checksum(),
+)
+
+#: `DeadLetter`.
+LETTER: tuple[Described, ...] = (
+    position(),
+    text("id"),
+    choice("direction", Direction),
+    text("reason"),
+    choice("certainty", Certainty),
+    time("dead_at"),
+    maybe(text, "message_id"),
+    text("endpoint"),
+    text("key"),
+    maybe(text, "sequence"),
+    maybe(number, "number"),
+    text("action"),
+    binary("payload"),
+    _headers("headers"),
+    _headers("to_parameters"),
+    _checksum(),
+    flag("is_fault"),
+    maybe(text, "correlation"),
+    time("created_at"),
+    text("element"),
+    maybe(text, "relates_to"),
+    structure("channel", write_channel, _letters_channel, nullable=True),
+    maybe(text, "request"),
+    flag("expects_response"),
+    maybe(text, "callback"),
+    flag("disowned"),
+    flag("damaged"),
+    #: The peer that has caused it, whose limits it counts for, and how much.
+    maybe(text, "owner"),
+    number("size", derived=attrgetter("size")),
+)
