@@ -19,13 +19,13 @@ from mercury.storage.sql import record_columns
 from mercury.storage.sql.fields import Fields, Row, Values
 from mercury.storage.sql.values import channel_of, checksum
 
-RMD = Fields(record_columns.RMD)
-INVOKER = Fields(record_columns.INVOKER)
-INBOUND = Fields(record_columns.INBOUND)
-RMS = Fields(record_columns.RMS)
-OUTBOUND = Fields(record_columns.OUTBOUND)
-OUTBOUND_BODY = Fields(record_columns.OUTBOUND_BODY)
-LETTER = Fields(record_columns.LETTER)
+RMD = Fields.of(record_columns.RMD)
+INVOKER = Fields.of(record_columns.INVOKER)
+INBOUND = Fields.of(record_columns.INBOUND)
+RMS = Fields.of(record_columns.RMS)
+OUTBOUND = Fields.of(record_columns.OUTBOUND)
+OUTBOUND_BODY = Fields.of(record_columns.OUTBOUND_BODY)
+LETTER = Fields.of(record_columns.LETTER)
 
 # --- destination -----------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Connection,
     Double,
     Engine,
+    Integer,
     LargeBinary,
     Table,
     Text,
@@ -36,6 +37,8 @@ from mercury.storage.api import Capabilities
 
 Rows = Sequence[Mapping[str, Any]]
 
+#: The type of what the database counts by itself: SQLite does so only in an INTEGER primary key.
+POSITION = BigInteger().with_variant(Integer, "sqlite")
 #: Seconds after which a server that does not answer counts as away, unless its URL says otherwise.
 CONNECT_TIMEOUT = 10
 #: A connection prepares a statement that it has executed so often: Mercury's are few, and come again.

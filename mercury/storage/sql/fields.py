@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, RowMapping, Text
+from sqlalchemy import BigInteger, Boolean, Column, Double, LargeBinary, RowMapping, Text
 from sqlalchemy.types import TypeEngine
 
+from mercury.storage.sql.dialects import POSITION
 from mercury.storage.sql.values import leniently, read_ranges, write_ranges
 
 Values: TypeAlias = dict[str, Any]
 Row: TypeAlias = RowMapping
 K = TypeVar("K", bound=enum.Enum)
 
-#: Numbers of rows: SQLite counts by itself only in an INTEGER primary key.
-Position = BigInteger().with_variant(Integer, "sqlite")
 #: Whole names of fields begin so that are fields of the record's machine.
 MACHINE = "machine."
 
@@ -61,21 +61,72 @@ def columns(described: Sequence[Described]) -> list[Column[Any]]:
     return [each.column() if isinstance(each, Field) else each for each in described]
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The fields of a record, or of its machine, by the names that they have there."""
+
+    names: tuple[tuple[str, str], ...]
+    reads: tuple[tuple[str, Callable[[Any], Any]], ...]
+    reads_null: tuple[tuple[str, Callable[[Any], Any]], ...]
+    unreadable: Mapping[str, object]
+
+    @classmethod
+    def of(cls, fields: Sequence[tuple[str, Field]]) -> _Part:
+        read = [(of, field, field.read) for of, field in fields if field.read is not None]
+        return cls(
+            names=tuple((of, field.name) for of, field in fields),
+            reads=tuple((of, read) for of, field, read in read if not field.reads_null),
+            reads_null=tuple((of, read) for of, field, read in read if field.reads_null),
+            unreadable=MappingProxyType({of: field.unreadable for of, field, _ in read}),
+        )
+
+    def read(self, row: Row) -> Values:
+        found = {of: row[name] for of, name in self.names}
+        for of, read in self.reads:
+            if (value := found[of]) is not None:
+                found[of] = read(value)
+        for of, read in self.reads_null:
+            found[of] = read(found[of])
+        return found
+
+    def read_leniently(self, row: Row) -> Values:
+        found = {of: row[name] for of, name in self.names}
+        for of, read in (*self.reads, *self.reads_null):
+            known = leniently(read, found[of])
+            found[of] = self.unreadable[of] if known is None else known
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Fields:
     """The fields of one kind of record, both ways."""
 
-    def __init__(self, described: Sequence[Described]) -> None:
+    names: tuple[str, ...]
+    #: Of columns that stay as they were inserted.
+    constant: tuple[str, ...]
+    _kept: tuple[str, ...]
+    _get: Callable[[Any], tuple[Any, ...]]
+    _writes: tuple[tuple[str, Callable[[Any], Any]], ...]
+    _derived: tuple[tuple[str, Callable[[Any], Any]], ...]
+    _own: _Part
+    _machine: _Part
+
+    @classmethod
+    def of(cls, described: Sequence[Described]) -> Fields:
         fields = [each for each in described if isinstance(each, Field)]
         kept = [field for field in fields if field.derived is None]
         own = [(field.of, field) for field in kept if not field.of.startswith(MACHINE)]
         machine = [(field.of.removeprefix(MACHINE), field) for field in kept if field.of.startswith(MACHINE)]
-        self.names = tuple(field.name for field in fields)
-        self.constant = tuple(field.name for field in fields if field.constant)
-        self._kept = tuple(field.name for field in kept)
-        self._get = attrgetter(*(field.of + field.kept for field in kept))
-        self._writes = tuple((field.name, field.write) for field in kept if field.write is not None)
-        self._derived = tuple((field.name, field.derived) for field in fields if field.derived is not None)
-        self._own, self._machine = _Part(own), _Part(machine)
+        return cls(
+            names=tuple(field.name for field in fields),
+            constant=tuple(field.name for field in fields if field.constant),
+            _kept=tuple(field.name for field in kept),
+            _get=attrgetter(*(field.of + field.kept for field in kept)),
+            _writes=tuple((field.name, field.write) for field in kept if field.write is not None),
+            _derived=tuple((field.name, field.derived) for field in fields if field.derived is not None),
+            _own=_Part.of(own),
+            _machine=_Part.of(machine),
+        )
 
     def values(self, record: object) -> Values:
         """What the columns are to hold."""
@@ -96,33 +147,6 @@ class Fields:
     def of_machine(self, row: Row) -> Values:
         """The fields of the record's machine, by name."""
         return self._machine.read(row)
-
-
-class _Part:
-    """The fields of a record, or of its machine, by the names that they have there."""
-
-    def __init__(self, fields: Sequence[tuple[str, Field]]) -> None:
-        self._names = tuple((of, field.name) for of, field in fields)
-        read = [(of, field, field.read) for of, field in fields if field.read is not None]
-        self._reads = tuple((of, read) for of, field, read in read if not field.reads_null)
-        self._reads_null = tuple((of, read) for of, field, read in read if field.reads_null)
-        self._unreadable = {of: field.unreadable for of, field, _ in read}
-
-    def read(self, row: Row) -> Values:
-        found = {of: row[name] for of, name in self._names}
-        for of, read in self._reads:
-            if (value := found[of]) is not None:
-                found[of] = read(value)
-        for of, read in self._reads_null:
-            found[of] = read(found[of])
-        return found
-
-    def read_leniently(self, row: Row) -> Values:
-        found = {of: row[name] for of, name in self._names}
-        for of, read in (*self._reads, *self._reads_null):
-            known = leniently(read, found[of])
-            found[of] = self._unreadable[of] if known is None else known
-        return found
 
 
 # --- columns of each type --------------------------------------------------------------------------------------------
@@ -174,7 +198,7 @@ def structure(name: str, write: Callable[[Any], str], read: Callable[[str], Any]
 
 def position() -> Column[int]:
     """The order of insertion, given by the store."""
-    return Column("position", Position, primary_key=True, autoincrement=True)
+    return Column("position", POSITION, primary_key=True, autoincrement=True)
 
 
 def _value_of(member: enum.Enum | None) -> Any:
