@@ -1,10 +1,11 @@
-"""For tests of what is built on Mercury, and for Mercury's own tests.
+"""For tests of what is built on Mercury, for stores of your own, and for Mercury's own tests.
 
 `Pair` is a client and a server in one thread, joined by a `Wire` that loses, repeats and holds back what it is told to,
 by a `FakeClock` that stands still until the test lets time pass: no socket, no thread, no sleep. `SimulatedStore` fails
 or crashes at a commit. `postgres_server` is a PostgreSQL for a test run. docs/testing.md shows how they are used.
+`StoreContract` has the tests that every store must pass; docs/stores.md.
 
-The names are loaded when they are first used.
+The names are loaded when they are first used: only `StoreContract` needs pytest.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mercury.postgres.embedded import EmbeddedPostgres
     from mercury.testing.clock import FakeClock
+    from mercury.testing.contract.stores import OpenStore
+    from mercury.testing.contract.suite import StoreContract
     from mercury.testing.flights import Flight, name_of
     from mercury.testing.ids import CountedIds
     from mercury.testing.pair import Node, Pair
@@ -30,10 +33,12 @@ _WHERE = {
     "FakeClock": "mercury.testing.clock",
     "Flight": "mercury.testing.flights",
     "Node": "mercury.testing.pair",
+    "OpenStore": "mercury.testing.contract.stores",
     "Pair": "mercury.testing.pair",
     "PostgresServer": "mercury.testing.postgres",
     "Process": "mercury.testing.process",
     "SimulatedStore": "mercury.testing.store",
+    "StoreContract": "mercury.testing.contract.suite",
     "Wire": "mercury.testing.wire",
     "embedded_postgres": "mercury.testing.postgres",
     "name_of": "mercury.testing.flights",
@@ -47,10 +52,12 @@ __all__ = [
     "FakeClock",
     "Flight",
     "Node",
+    "OpenStore",
     "Pair",
     "PostgresServer",
     "Process",
     "SimulatedStore",
+    "StoreContract",
     "Wire",
     "embedded_postgres",
     "name_of",

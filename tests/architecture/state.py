@@ -7,6 +7,7 @@ Beside them:
 
 - ``__all__``, which the language wants to be a list;
 - tables and expressions of SQLAlchemy, which are filled while their module is loaded and only read afterwards;
+- fixtures of pytest in the class of the stores' contract, which describe how something is made for each test;
 - loggers, whose state is the logging library's, and Typer applications, which are only filled by decorators;
 - caches of pure functions, if they are bounded: without a bound, peers would decide how large they get;
 - a private dict in capitals that no statement of its own module changes: a constant written as a literal. It is private
@@ -34,6 +35,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
 from sqlalchemy import MetaData
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.sql import ClauseElement
@@ -69,6 +71,8 @@ PLAIN = (
 
 #: In a class body: what the language puts there, and what computes.
 DESCRIPTORS = (
+    # A fixture, which is called for each test.
+    type(pytest.fixture(lambda: None)),
     *(staticmethod, classmethod, property, functools.cached_property, functools.partialmethod),
     *(types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType),
 )

@@ -57,3 +57,10 @@ def test_a_switch_is_found_with_its_line(tmp_path: Path, text: str, found: str) 
 )
 def test_what_only_speaks_of_tests_is_not_found(tmp_path: Path, text: str) -> None:
     assert planted(tmp_path, text) == []
+
+
+def test_only_the_tests_that_are_shipped_may_know_pytest(tmp_path: Path) -> None:
+    for name in ("mercury/testing/contract/a.py", "mercury/testing/a.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("import pytest\n", encoding="utf-8")
+    assert switches(tmp_path) == ["mercury/testing/a.py:1: imports pytest"]

@@ -129,11 +129,11 @@ def known_decisions() -> set[int]:
 
 
 def citing_tests(root: Path = ROOT) -> dict[str, list[str]]:
-    """For each id the files of tests that cite it, without ``tests/`` and ``.py``."""
+    """For each id the files of tests that cite it, without ``.py`` and their first folder."""
     found: dict[str, list[str]] = defaultdict(list)
-    for name, text in code("tests", root=root):
+    for name, text in code("tests", "mercury/testing/contract", root=root):
         for rule in dict.fromkeys(cited_rules(text)):
-            found[rule].append(name.removeprefix("tests/").removesuffix(".py"))
+            found[rule].append(name.removeprefix("tests/").removeprefix("mercury/").removesuffix(".py"))
     return found
 
 

@@ -201,6 +201,13 @@ def test_the_tests_that_the_page_shows_pass(tmp_path: Path) -> None:
     assert done.code == 0
 
 
+def test_the_store_that_the_page_shows_passes_the_contract(tmp_path: Path) -> None:
+    write(ROOT / "docs/stores.md", tmp_path, SHOWN)
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-c", os.devnull]
+    done = run([*command, "--rootdir", str(tmp_path), str(tmp_path)], cwd=tmp_path)
+    assert re.search(r"^\d{3} passed, \d+ skipped in", done.out, re.MULTILINE), done.out + done.err
+
+
 def test_the_first_test_of_the_page_is_short() -> None:
     """A plain function of less than ten lines: this is what the interface was made for."""
     module = ast.parse(files_of(TESTING)["test_orders.py"])

@@ -24,7 +24,7 @@ from mercury.statemachine.effects import Certainty
 from mercury.storage.opening import open_store
 from mercury.storage.records import DeadLetter, Direction, InboundMessage
 from mercury.storage.sql.schema import DECISION, RMS_KEPT
-from tests.conformance.builders import NOW, row
+from mercury.testing.contract.builders import NOW, row
 from tests.reconcile.shop import ORDERS, RECEIVED, changed, config, fill, keys, orders, received
 
 if TYPE_CHECKING:

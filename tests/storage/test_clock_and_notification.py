@@ -14,7 +14,7 @@ from mercury.engine.runtime import RuntimeSettings
 from mercury.storage.api import StorageManager, Topic
 from mercury.storage.opening import open_sql_store, open_store
 from tests.acceptance.processes import eventually
-from tests.conformance.builders import inbound, row
+from mercury.testing.contract.builders import inbound, row
 
 from .shop import Order, Shop, settings
 

@@ -18,7 +18,7 @@ from mercury.storage.claims import Claim
 from mercury.storage.opening import open_store
 from tests.acceptance.processes import eventually
 from tests.acceptance.test_samples import free_port
-from tests.conformance.builders import CHANNEL, FULL_LETTER, FULL_ROW, KEY, NOW, channel, letter
+from mercury.testing.contract.builders import CHANNEL, FULL_LETTER, full_row, KEY, NOW, channel, letter
 
 from .shop import Order, Shop, settings
 
@@ -123,7 +123,7 @@ def test_what_is_discarded_is_gone_and_nothing_else(store: StorageManager, lette
 
 
 def test_a_row_lives_again_as_it_was_sent_behind_what_was_sent_since(store: StorageManager) -> None:
-    sent = FULL_ROW.channel
+    sent = full_row().channel
     dead = replace(
         FULL_LETTER,
         direction=Direction.OUTBOUND,
@@ -134,12 +134,12 @@ def test_a_row_lives_again_as_it_was_sent_behind_what_was_sent_since(store: Stor
     )
     bury(store, dead)
     with store.transaction() as tx:
-        tx.rms.append(FULL_ROW)
+        tx.rms.append(full_row())
     assert DeadLetters(store, lambda: NOW + 7).redrive(ALL).refused == ()
     with store.transaction() as tx:
         tx.rms.lock([sent.key])
         before, again = tx.rms.unnumbered(sent.key, 10)
-    assert before.message_id == FULL_ROW.message_id
+    assert before.message_id == full_row().message_id
     for name in ("message_id", "channel", "action", "payload", "is_fault", "headers", "to_parameters", "relates_to",
                  "request", "expects_response", "callback", "correlation"):  # fmt: skip
         assert getattr(again, name) == getattr(dead, name), name
@@ -185,7 +185,7 @@ def test_what_can_not_live_stays_dead_with_the_reason(
     store: StorageManager, letters: DeadLetters, dead: DeadLetter, why: str
 ) -> None:
     with store.transaction() as tx:
-        tx.rms.append(replace(FULL_ROW, message_id="waits"))
+        tx.rms.append(replace(full_row(), message_id="waits"))
     bury(store, dead, outbound("fine"))
     result = letters.redrive(ALL, allow_duplicate=True)
     ((refused, text),) = result.refused

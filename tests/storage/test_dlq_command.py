@@ -11,7 +11,7 @@ from mercury.client.dead_letters import MAY_HAVE_ARRIVED
 from mercury.statemachine.effects import Certainty
 from mercury.storage.opening import open_store
 from tests.acceptance.processes import mercury
-from tests.conformance.builders import KEY
+from mercury.testing.contract.builders import KEY
 
 from .conftest import Command
 from .test_dead_letters import bury, inbound, outbound, waiting

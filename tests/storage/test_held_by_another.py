@@ -14,7 +14,7 @@ from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
 
 from tests.acceptance.processes import eventually
-from tests.conformance.builders import inbound
+from mercury.testing.contract.builders import inbound
 
 from .pair import Pair
 

@@ -18,7 +18,7 @@ from mercury.storage.sql.marks import Marks
 from mercury.storage.sql.schema import COMMIT
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
-from tests.conformance.builders import row
+from mercury.testing.contract.builders import row
 
 #: Ends every other session of the database.
 END_OTHERS = (

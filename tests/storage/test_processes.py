@@ -19,7 +19,7 @@ from mercury.storage.opening import open_store
 from mercury.storage.records import Channel, OutboundMessage, SequenceKey
 from mercury.wire.mapping import to_xml
 from tests.acceptance.processes import Running, eventually
-from tests.conformance.builders import buffer, inbound
+from mercury.testing.contract.builders import buffer, inbound
 
 from .shop import Order, Shop
 from .worker import GATE

@@ -17,7 +17,7 @@ from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_store
 from mercury.storage.sql.schema import METADATA, STORE
 from tests.acceptance.processes import eventually
-from tests.conformance.builders import KEY, buffer, inbound, rmd_record, row
+from mercury.testing.contract.builders import KEY, buffer, inbound, rmd_record, row
 
 from .pair import Pair
 from .shop import settings

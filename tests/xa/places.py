@@ -16,7 +16,7 @@ from mercury.storage.opening import open_sql_store
 from mercury.storage.xa.coordinator import Coordinator
 from mercury.storage.xa.pace import Pace
 from mercury.storage.xa.resources import Resource
-from tests.conformance.builders import row
+from mercury.testing.contract.builders import row
 
 #: A process that gives no sign of life is given up at once.
 AT_ONCE = Pace(interval=3600.0, lease=0.0, grace=0.0)

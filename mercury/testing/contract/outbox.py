@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 from mercury.statemachine.faults import Ranges
 from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.records import OutboundMessage, RmsRecord
-
-from .builders import EVERYTHING, NOW, rms_record, row
+from mercury.testing.contract.builders import EVERYTHING, NOW, rms_record, row
 
 T = TypeVar("T")
 

@@ -1,0 +1,190 @@
+"""Claims: one worker at a time, and nothing is kept of one whose claim is gone."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+import pytest
+
+from mercury.errors import Conflict
+from mercury.storage.api import StorageManager
+from mercury.storage.claims import Claim
+from mercury.testing.contract.builders import KEY, NOW, row
+from mercury.testing.contract.ending import ending
+from mercury.testing.contract.outbox import Outbox, ids, number_in
+from mercury.testing.contract.threads import Threads, result
+
+LEASE = 30.0
+
+
+def claim(store: StorageManager, owner: str, now: float = NOW, resource: str = "rms 1") -> Claim:
+    taken = store.claim(resource, owner, now, LEASE)
+    assert taken is not None
+    return taken
+
+
+def commit_under(store: StorageManager, held: Claim, message_id: str = "a") -> None:
+    with store.transaction() as tx:
+        tx.guard(held)
+        tx.rms.append(row(message_id))
+
+
+def backlog(store: StorageManager) -> int:
+    with store.transaction() as tx:
+        return tx.rms.backlog(KEY)
+
+
+# --- taking ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_belongs_to_one_owner_until_its_lease_is_over(store: StorageManager) -> None:
+    held = claim(store, "me")
+    assert (held.resource, held.owner) == ("rms 1", "me")
+    assert store.claim("rms 1", "another", NOW, LEASE) is None
+    assert store.claim("rms 1", "another", NOW + LEASE - 0.5, LEASE) is None
+    taken = claim(store, "another", NOW + LEASE + 0.5)
+    assert taken.owner == "another"
+    assert store.claim("rms 1", "me", NOW + LEASE + 1, LEASE) is None
+
+
+def test_claims_on_different_sequences_have_nothing_to_do_with_each_other(store: StorageManager) -> None:
+    first = claim(store, "me", resource="rms 1")
+    second = claim(store, "another", resource="rms 2")
+    assert store.claim("rms 2", "me", NOW, LEASE) is None
+    store.release(first)
+    commit_under(store, second)
+
+
+def test_the_epoch_grows_with_every_take_over(store: StorageManager) -> None:
+    epochs = []
+    for turn in range(5):
+        owner = ("me", "another")[turn % 2]
+        epochs.append(claim(store, owner, NOW + turn * (LEASE + 1)).epoch)
+    assert epochs == sorted(set(epochs))
+
+
+def test_the_epoch_grows_after_a_release_too(store: StorageManager) -> None:
+    """Or what was begun before the release could commit after it."""
+    first = claim(store, "me")
+    store.release(first)
+    second = claim(store, "another")
+    store.release(second)
+    third = claim(store, "me")
+    assert first.epoch < second.epoch < third.epoch
+
+
+def test_the_owner_prolongs_its_claim_and_keeps_the_epoch(store: StorageManager) -> None:
+    held = claim(store, "me")
+    assert claim(store, "me", NOW + 20) == held
+    assert store.claim("rms 1", "another", NOW + LEASE + 1, LEASE) is None
+    assert claim(store, "another", NOW + 20 + LEASE + 1).epoch > held.epoch
+
+
+def test_a_lease_that_is_over_can_be_prolonged_while_nobody_took_it(store: StorageManager) -> None:
+    held = claim(store, "me")
+    late = claim(store, "me", NOW + 10 * LEASE)
+    commit_under(store, late)
+    assert late.owner == held.owner
+    assert store.claim("rms 1", "another", NOW + 10 * LEASE + 1, LEASE) is None
+
+
+def test_a_released_claim_can_be_taken_at_once(store: StorageManager) -> None:
+    store.release(claim(store, "me"))
+    assert claim(store, "another").owner == "another"
+
+
+def test_giving_back_what_is_lost_takes_nothing_from_the_new_owner(store: StorageManager) -> None:
+    old = claim(store, "me")
+    new = claim(store, "another", NOW + LEASE + 1)
+    store.release(old)
+    commit_under(store, new)
+    assert store.claim("rms 1", "me", NOW + LEASE + 2, LEASE) is None
+    store.release(new)
+    store.release(new)
+    store.release(Claim("never claimed", "me", 1))
+
+
+def test_of_many_that_claim_at_once_one_gets_it(store: StorageManager, threads: Threads) -> None:
+    def take(owner: str) -> list[Claim]:
+        taken = (store.claim(f"rms {number}", owner, NOW, LEASE) for number in range(20))
+        return [each for each in taken if each is not None]
+
+    futures: list[Future[list[Claim]]] = [threads.start(lambda n=n: take(f"owner {n}")) for n in range(8)]  # type: ignore[misc]
+    taken = [each.resource for future in futures for each in result(future)]
+    assert sorted(taken) == sorted(f"rms {number}" for number in range(20))
+
+
+# --- committing under a claim ----------------------------------------------------------------------------------------
+
+
+def test_what_is_done_under_a_claim_is_kept_while_it_holds(store: StorageManager) -> None:
+    held = claim(store, "me")
+    commit_under(store, held, "a")
+    claim(store, "me", NOW + 20)
+    commit_under(store, held, "b")
+    assert backlog(store) == 2
+
+
+@pytest.mark.parametrize("how", ["taken over", "released", "released and taken again", "never held"])
+def test_nothing_is_kept_of_what_is_done_under_a_lost_claim(store: StorageManager, how: str) -> None:
+    happened: list[str] = []
+    held = claim(store, "me")
+    outbox = Outbox(store)
+    outbox.append("a")
+    if how == "never held":
+        held = Claim(held.resource, "me", held.epoch + 1)
+    with ending(store.transaction(), Conflict) as tx:
+        tx.guard(held)
+        if how == "taken over":
+            claim(store, "another", NOW + LEASE + 1)
+        elif how != "never held":
+            store.release(held)
+        if how == "released and taken again":
+            claim(store, "me")
+        tx.after_commit(lambda: happened.append("after the commit"))
+        tx.rms.lock([KEY])
+        assert ids(number_in(tx, outbox)) == ["a"]
+        tx.rms.append(row("b"))
+    assert happened == []
+    assert outbox.waiting() == ["a"]
+    assert outbox.unsettled() == []
+
+
+def test_the_new_owner_commits_and_the_old_one_does_not(store: StorageManager) -> None:
+    old = claim(store, "me")
+    new = claim(store, "another", NOW + LEASE + 1)
+    commit_under(store, new, "a")
+    with pytest.raises(Conflict):
+        commit_under(store, old, "b")
+    commit_under(store, new, "c")
+    assert backlog(store) == 2
+
+
+def test_a_transaction_under_two_claims_needs_both(store: StorageManager) -> None:
+    first, second = claim(store, "me", resource="rms 1"), claim(store, "me", resource="rms 2")
+    with store.transaction() as tx:
+        tx.guard(first)
+        tx.guard(second)
+        tx.rms.append(row("a"))
+    store.release(first)
+    with ending(store.transaction(), Conflict) as tx:
+        tx.guard(first)
+        tx.guard(second)
+        tx.rms.append(row("b"))
+    assert backlog(store) == 1
+
+
+def test_a_transaction_without_a_guard_needs_no_claim(store: StorageManager) -> None:
+    """An application's own send."""
+    claim(store, "another")
+    with store.transaction() as tx:
+        tx.rms.append(row("a"))
+    assert backlog(store) == 1
+
+
+def test_a_transaction_that_is_rolled_back_does_not_mind_a_lost_claim(store: StorageManager) -> None:
+    held = claim(store, "me")
+    with ending(store.transaction(), ZeroDivisionError) as tx:
+        tx.guard(held)
+        store.release(held)
+        raise ZeroDivisionError

@@ -1,0 +1,222 @@
+"""What happens after a commit: actions, those who listen, and stores of the same data."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from mercury.errors import Conflict, StorageError
+from mercury.storage.api import StorageManager, Topic, Transaction
+from mercury.storage.records import RmdRecord, RmsRecord
+from mercury.testing.contract.builders import (
+    KEY,
+    NOW,
+    buffer,
+    inbound,
+    rmd_record,
+    rms_record,
+    row,
+)
+from mercury.testing.contract.ending import ending
+from mercury.testing.contract.outbox import Outbox, ids, single
+from mercury.testing.contract.stores import StoreFactory, needs
+from mercury.testing.contract.threads import SOON, Threads, result
+from mercury.testing.contract.transactions import Mistake, fill, seen, undone
+
+# --- after the commit ------------------------------------------------------------------------------------------------
+
+
+def test_actions_run_after_the_commit_in_their_order_and_with_every_lock_free(store: StorageManager) -> None:
+    outbox = Outbox(store)
+    happened: list[object] = []
+
+    def look() -> None:
+        happened.append(ids(outbox.locked(lambda tx: tx.rms.unnumbered(KEY, 10))))
+
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        tx.rms.append(row("a"))
+        tx.after_commit(lambda: happened.append("first"))
+        tx.after_commit(look)
+        assert happened == []
+    assert happened == ["first", ["a"]]
+
+
+def test_actions_of_a_savepoint_that_failed_are_not_run(store: StorageManager) -> None:
+    happened: list[str] = []
+    with store.transaction() as tx:
+        tx.after_commit(lambda: happened.append("before"))
+        undone(tx, lambda: tx.after_commit(lambda: happened.append("inside")))
+        with tx.savepoint():
+            tx.after_commit(lambda: happened.append("another"))
+    assert happened == ["before", "another"]
+
+
+def test_actions_are_not_run_when_the_commit_fails(store: StorageManager) -> None:
+    happened: list[str] = []
+    with store.transaction() as tx:
+        tx.rms.append(row("a"))
+    with ending(store.transaction(), Conflict) as tx:
+        tx.after_commit(lambda: happened.append("after the commit"))
+        tx.rms.append(row("a"))
+    assert happened == []
+
+
+# --- listeners -------------------------------------------------------------------------------------------------------
+
+
+class Ear:
+    """A listener that remembers."""
+
+    def __init__(self, store: StorageManager) -> None:
+        self._heard: set[Topic] = set()
+        self._called = threading.Condition()
+        store.listen(self._listen)
+
+    def _listen(self, topics: frozenset[Topic]) -> None:
+        with self._called:
+            self._heard |= topics
+            self._called.notify_all()
+
+    def hears(self, topic: Topic) -> bool:
+        """Whether it hears of a topic soon. A store may tell by a thread of its own."""
+        with self._called:
+            return self._called.wait_for(lambda: topic in self._heard, SOON)
+
+    @property
+    def heard(self) -> set[Topic]:
+        with self._called:
+            return set(self._heard)
+
+
+@pytest.mark.parametrize(
+    ("topic", "work"),
+    [
+        pytest.param(Topic.RMS, lambda tx: tx.rms.append(row("a")), id="append"),
+        pytest.param(Topic.RMS, lambda tx: tx.rms.save(_due(tx)), id="save a source sequence"),
+        pytest.param(Topic.RMD, lambda tx: tx.rmd.insert(rmd_record("urn:rmd:2", due=NOW)), id="insert a destination"),
+        pytest.param(Topic.RMD, lambda tx: tx.rmd.save(_due_destination(tx)), id="save a destination"),
+        pytest.param(Topic.INVOKER, lambda tx: tx.invoker.add([inbound(1)]), id="add"),
+        pytest.param(Topic.INVOKER, lambda tx: tx.invoker.mark(tx.invoker.read("urn:rmd:1"), consumed=()), id="mark"),
+        pytest.param(Topic.INVOKER, lambda tx: tx.invoker.delete("urn:rmd:1"), id="delete a buffer"),
+    ],
+)  # fmt: skip
+def test_listeners_hear_of_work_after_its_commit(
+    store: StorageManager, topic: Topic, work: Callable[[Transaction], None]
+) -> None:
+    Outbox(store)
+    with store.transaction() as tx:
+        tx.rmd.insert(rmd_record())
+        tx.invoker.insert(buffer())
+    first, second = Ear(store), Ear(store)
+    with store.transaction() as tx:
+        work(tx)
+        assert first.heard == set()
+    assert first.hears(topic)
+    assert second.hears(topic)
+
+
+def _due(tx: Transaction) -> RmsRecord:
+    tx.rms.lock([KEY])
+    (record,) = tx.rms.records(KEY)
+    record.due = NOW
+    return record
+
+
+def _due_destination(tx: Transaction) -> RmdRecord:
+    record = tx.rmd.lock(["urn:rmd:1"])["urn:rmd:1"]
+    record.due = NOW
+    return record
+
+
+def test_listeners_hear_nothing_of_what_made_no_work(store: StorageManager) -> None:
+    ear = Ear(store)
+    with store.transaction() as tx:
+        tx.rmd.read("urn:rmd:1")
+        tx.rms.lock([KEY])
+        tx.rms.unnumbered(KEY, 10)
+    with ending(store.transaction(), Mistake) as tx:
+        fill(tx)
+        raise Mistake
+    assert ear.heard == set()
+
+
+def test_a_listener_that_looks_sees_the_commit(store: StorageManager) -> None:
+    found: list[bool] = []
+    called = threading.Event()
+
+    def listen(_: frozenset[Topic]) -> None:
+        found.append(store.due_rms(NOW, 10) == [KEY])
+        called.set()
+
+    store.listen(listen)
+    with store.transaction() as tx:
+        tx.rms.append(row("a"))
+    assert called.wait(SOON)
+    assert found == [True]
+
+
+# --- the store -------------------------------------------------------------------------------------------------------
+
+
+def test_a_closed_store_can_not_be_used(store: StorageManager) -> None:
+    store.close()
+    with pytest.raises(StorageError):
+        seen(store)
+    store.close()
+
+
+def test_stores_do_not_share_what_they_keep(store_factory: StoreFactory) -> None:
+    one, other = store_factory("one"), store_factory("other")
+    with one.transaction() as tx:
+        fill(tx)
+    assert all(seen(one))
+    assert not any(seen(other))
+
+
+@needs("durable")
+def test_what_was_committed_is_there_when_the_store_is_opened_again(
+    store: StorageManager, store_factory: StoreFactory
+) -> None:
+    outbox = Outbox(store)
+    outbox.send("a", "b")
+    outbox.append("c")
+    with store.transaction() as tx:
+        fill(tx, "old")
+    with ending(store.transaction(), Mistake) as tx:
+        fill(tx, "rolled back")
+        raise Mistake
+    claim = store.claim("rms 1", "me", NOW, 30)
+    store.close()
+    again = store_factory()
+    assert all(seen(again, "old"))
+    with again.transaction() as tx:
+        assert tx.rmd.read("urn:rmd:rolled back") is None
+        tx.rms.lock([KEY])
+        assert ids(tx.rms.unsettled(outbox.record, 10)) == ["a", "b"]
+        assert ids(tx.rms.unnumbered(KEY, 10)) == ["c", "old"]
+        tx.rms.acknowledge(outbox.record, single([1]))
+    newer = again.claim("rms 1", "another", NOW + 31, 30)
+    assert claim is not None
+    assert newer is not None
+    assert newer.epoch > claim.epoch
+
+
+@needs("shared")
+def test_a_second_process_sees_what_the_first_commits(
+    store: StorageManager, store_factory: StoreFactory, threads: Threads
+) -> None:
+    other = store_factory()
+    with store.transaction() as tx:
+        fill(tx)
+        assert not any(seen(other))
+    assert all(seen(other))
+    assert store.claim("rms 1", "me", NOW, 30) is not None
+    assert other.claim("rms 1", "another", NOW, 30) is None
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        second = threads.start(lambda: Outbox(other, rms_record("rms second")))
+        tx.rms.append(row("b"))
+    result(second)

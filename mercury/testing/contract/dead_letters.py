@@ -1,0 +1,69 @@
+"""Dead letters: kept until somebody takes them."""
+
+from __future__ import annotations
+
+from mercury.storage.api import StorageManager
+from mercury.testing.contract.builders import NOW, letter
+
+
+def found(store: StorageManager) -> list[str]:
+    with store.transaction() as tx:
+        return [each.id for each in tx.dead_letters.all()]
+
+
+def test_letters_are_told_oldest_first(store: StorageManager) -> None:
+    for number in range(12):
+        with store.transaction() as tx:
+            tx.dead_letters.add([letter(f"letter {number}", NOW + number)])
+    assert found(store) == [f"letter {number}" for number in range(12)]
+
+
+def test_letters_of_one_moment_keep_their_order(store: StorageManager) -> None:
+    with store.transaction() as tx:
+        tx.dead_letters.add([letter("c"), letter("a")])
+        tx.dead_letters.add([letter("b")])
+        tx.dead_letters.add([])
+    assert found(store) == ["c", "a", "b"]
+
+
+def test_who_takes_a_letter_gets_it_and_nobody_else_does(store: StorageManager) -> None:
+    with store.transaction() as tx:
+        tx.dead_letters.add([letter("a", payload=b"<a/>"), letter("b")])
+    with store.transaction() as tx:
+        taken = tx.dead_letters.delete("a")
+        assert tx.dead_letters.delete("a") is None
+        assert tx.dead_letters.delete("c") is None
+    assert taken is not None
+    assert taken.payload == b"<a/>"
+    assert found(store) == ["b"]
+    with store.transaction() as tx:
+        assert tx.dead_letters.delete("a") is None
+
+
+def test_two_letters_may_be_about_one_message(store: StorageManager) -> None:
+    with store.transaction() as tx:
+        tx.dead_letters.add([letter("a", message_id="message"), letter("b", message_id="message")])
+    assert found(store) == ["a", "b"]
+
+
+def test_what_letters_take_that_peers_have_caused_is_summed_for_a_sequence_an_owner_and_all(
+    store: StorageManager,
+) -> None:
+    def taken(sequence: str = "urn:s", owner: str = "192.0.2.1") -> tuple[int, int, int, int]:
+        with store.transaction() as tx:
+            found = tx.dead_letters.bytes(sequence, owner)
+        return found.of_sequence, found.count, found.of_owner, found.every
+
+    assert taken() == (0, 0, 0, 0)
+    body = b"x" * 1000
+    with store.transaction() as tx:
+        tx.dead_letters.add([letter("nobody's", payload=body)])
+        mine = [letter(each, payload=body, owner="192.0.2.1", sequence="urn:s") for each in ("a", "b")]
+        tx.dead_letters.add([*mine, letter("c", owner="192.0.2.1"), letter("d", owner="192.0.2.2", sequence="urn:s")])
+    small, large = letter("c").size, letter("c", payload=body).size
+    assert (small >= 1024, large) == (True, small + 1000)
+    assert taken() == (2 * large + small, 3, 2 * large + small, 2 * large + 2 * small)
+    assert taken("urn:t", "192.0.2.3") == (0, 0, 0, 2 * large + 2 * small)
+    with store.transaction() as tx:
+        assert tx.dead_letters.delete("a") is not None
+    assert taken() == (large + small, 2, large + small, large + 2 * small)

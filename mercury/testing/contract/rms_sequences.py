@@ -1,0 +1,226 @@
+"""Source sequences: found by key, by identifier and by what asked for them; due when there is work."""
+
+from __future__ import annotations
+
+import pytest
+
+from mercury.errors import Conflict
+from mercury.storage.api import StorageManager, Topic
+from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
+from mercury.testing.contract.builders import KEY, LISTENING, NOW, channel, rms_record, row
+from mercury.testing.contract.ending import ending
+from mercury.testing.contract.outbox import Outbox
+
+
+def insert(store: StorageManager, *records: RmsRecord) -> None:
+    for record in records:
+        with store.transaction() as tx:
+            tx.rms.lock([record.channel.key])
+            tx.rms.insert(record)
+
+
+def append(store: StorageManager, *rows: OutboundMessage) -> None:
+    with store.transaction() as tx:
+        for each in rows:
+            tx.rms.append(each)
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_sequences_of_a_key_are_remembered_oldest_first(store: StorageManager) -> None:
+    for number in range(12):  # more than nine: an order by text would show
+        insert(store, rms_record(f"rms {number}"))
+    insert(store, rms_record("other", LISTENING))
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        names = [f"rms {number}" for number in range(12)]
+        assert [record.id for record in tx.rms.records(KEY)] == names
+        assert [record.id for record in tx.rms.peek(KEY)] == names
+        assert sorted(record.id for record in tx.rms.all()) == sorted([*names, "other"])
+
+
+def test_the_order_stays_when_sequences_are_changed_and_forgotten(store: StorageManager) -> None:
+    records = [rms_record(f"rms {number}") for number in range(4)]
+    insert(store, *records)
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        records[0].last_error = "changed"
+        tx.rms.save(records[0])
+        tx.rms.delete(records[1])
+    insert(store, rms_record("rms 4"))
+    with store.transaction() as tx:
+        assert [record.id for record in tx.rms.peek(KEY)] == ["rms 0", "rms 2", "rms 3", "rms 4"]
+        assert tx.rms.peek(KEY)[0].last_error == "changed"
+
+
+def test_no_two_sequences_get_one_identifier(store: StorageManager) -> None:
+    """Two processes may take the same offer at once: neither sees what the other has not committed."""
+    insert(store, rms_record("first", identifier="urn:offered"))
+    with ending(store.transaction(), Conflict) as tx:
+        tx.rms.insert(rms_record("second", LISTENING, identifier="urn:offered"))
+    with ending(store.transaction(), Conflict) as tx:
+        tx.rms.insert(rms_record("third", LISTENING))
+        tx.rms.save(rms_record("third", LISTENING, identifier="urn:offered"))
+    with store.transaction() as tx:
+        assert [record.id for record in tx.rms.all()] == ["first"]
+        tx.rms.lock([KEY])
+        tx.rms.delete(rms_record("first"))
+        tx.rms.insert(rms_record("again", LISTENING, identifier="urn:offered"))
+    with store.transaction() as tx:
+        assert tx.rms.key_of(identifier="urn:offered") == LISTENING.key
+
+
+def test_a_key_that_nobody_knows_may_be_used_without_a_lock(store: StorageManager) -> None:
+    """A response sequence is made with the request sequence, in a batch that could not lock it before."""
+    with store.transaction() as tx:
+        tx.rms.insert(rms_record("new"))
+        tx.rms.save(rms_record("new", holds=True))
+    with store.transaction() as tx:
+        assert [(record.id, record.holds) for record in tx.rms.peek(KEY)] == [("new", True)]
+
+
+def test_a_sequence_is_found_by_its_identifier_once_it_has_one(store: StorageManager) -> None:
+    record = rms_record()
+    insert(store, record)
+    with store.transaction() as tx:
+        assert tx.rms.key_of(identifier="urn:rms") is None
+        tx.rms.lock([KEY])
+        record.machine.identifier = "urn:rms"
+        tx.rms.save(record)
+    with store.transaction() as tx:
+        assert tx.rms.key_of(identifier="urn:rms") == KEY
+        assert tx.rms.key_of(identifier="urn:another") is None
+        tx.rms.lock([KEY])
+        tx.rms.delete(record)
+    with store.transaction() as tx:
+        assert tx.rms.key_of(identifier="urn:rms") is None
+        assert tx.rms.peek(KEY) == []
+
+
+def test_a_sequence_is_found_by_the_message_that_asked_for_it(store: StorageManager) -> None:
+    insert(store, rms_record("a", create_message_id="create a"))
+    insert(store, rms_record("b", LISTENING, create_message_id="create b"))
+    with store.transaction() as tx:
+        assert tx.rms.key_of(create_message_id="create a") == KEY
+        assert tx.rms.key_of(create_message_id="create b") == LISTENING.key
+        assert tx.rms.key_of(create_message_id="create c") is None
+
+
+def test_a_key_is_found_by_one_of_its_rows(store: StorageManager) -> None:
+    outbox = Outbox(store)
+    outbox.append("waits")
+    with store.transaction() as tx:
+        assert tx.rms.key_of_request("waits") == KEY
+        assert tx.rms.key_of_request("another") is None
+    outbox.number()
+    with store.transaction() as tx:
+        assert tx.rms.key_of_request("waits") == KEY
+    outbox.take()
+    with store.transaction() as tx:
+        assert tx.rms.key_of_request("waits") is None
+
+
+def test_keys_are_told_apart_by_both_of_their_parts(store: StorageManager) -> None:
+    keys = [("http://a", "b#c"), ("http://a#b", "c"), ("http://a", "b"), ("http://a", "B"), ("http://a/", "b")]
+    for number, (endpoint, name) in enumerate(keys):
+        insert(store, rms_record(f"rms {number}", channel(name, endpoint=endpoint)))
+    with store.transaction() as tx:
+        for number, key in enumerate(keys):
+            assert [record.id for record in tx.rms.peek(SequenceKey(*key))] == [f"rms {number}"]
+
+
+# --- due -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_with_rows_to_number_is_due(store: StorageManager) -> None:
+    assert store.due_rms(NOW, 10) == []
+    assert store.next_due(Topic.RMS) is None
+    append(store, row("a"))
+    assert store.due_rms(NOW, 10) == [KEY]
+    earliest = store.next_due(Topic.RMS)
+    assert earliest is not None
+    assert earliest <= NOW
+    Outbox(store).number()
+    assert store.due_rms(NOW, 10) == []
+    assert store.next_due(Topic.RMS) is None
+
+
+def test_a_key_whose_sequence_holds_its_rows_is_not_due(store: StorageManager) -> None:
+    outbox = Outbox(store, rms_record(holds=True))
+    outbox.append("a")
+    assert store.due_rms(NOW, 10) == []
+    assert store.next_due(Topic.RMS) is None
+    outbox.record.holds = False
+    outbox.locked(lambda tx: tx.rms.save(outbox.record))
+    assert store.due_rms(NOW, 10) == [KEY]
+
+
+def test_one_sequence_that_holds_is_enough(store: StorageManager) -> None:
+    insert(store, rms_record("old"), rms_record("holds", holds=True), rms_record("new"))
+    append(store, row("a"))
+    assert store.due_rms(NOW, 10) == []
+
+
+def test_a_key_that_holds_its_rows_is_due_by_its_time(store: StorageManager) -> None:
+    outbox = Outbox(store, rms_record(holds=True, due=NOW + 5))
+    outbox.append("a")
+    assert store.due_rms(NOW, 10) == []
+    assert store.next_due(Topic.RMS) == NOW + 5
+    assert store.due_rms(NOW + 5, 10) == [KEY]
+
+
+def test_a_key_is_due_when_one_of_its_sequences_is(store: StorageManager) -> None:
+    insert(store, rms_record("never"), rms_record("late", due=NOW + 9), rms_record("soon", due=NOW + 1))
+    assert store.next_due(Topic.RMS) == NOW + 1
+    assert store.due_rms(NOW + 0.5, 10) == []
+    assert store.due_rms(NOW + 1, 10) == [KEY]
+    assert store.due_rms(NOW + 100, 10) == [KEY]
+
+
+def test_a_key_is_not_due_any_more_when_its_sequence_is_put_off_or_forgotten(store: StorageManager) -> None:
+    record = rms_record(due=NOW)
+    outbox = Outbox(store, record)
+    assert store.due_rms(NOW, 10) == [KEY]
+    record.due = NOW + 10
+    outbox.locked(lambda tx: tx.rms.save(record))
+    assert store.due_rms(NOW, 10) == []
+    record.due = None
+    outbox.locked(lambda tx: tx.rms.save(record))
+    assert store.due_rms(NOW + 100, 10) == []
+    record.due = NOW
+    outbox.locked(lambda tx: tx.rms.save(record))
+    outbox.locked(lambda tx: tx.rms.delete(record))
+    assert store.due_rms(NOW + 100, 10) == []
+    assert store.next_due(Topic.RMS) is None
+
+
+def test_the_earliest_of_all_keys_is_next(store: StorageManager) -> None:
+    insert(store, rms_record("a", due=NOW + 7), rms_record("b", LISTENING, due=NOW + 3))
+    assert store.next_due(Topic.RMS) == NOW + 3
+
+
+def test_of_many_keys_that_are_due_as_many_as_asked_for_are_told_each_once(store: StorageManager) -> None:
+    keys = [SequenceKey("http://peer.example", f"key {number}") for number in range(10)]
+    for key in keys:
+        insert(store, rms_record(f"rms {key}", channel(key.name, endpoint=key.endpoint), due=NOW))
+        append(store, row(f"row {key}", channel(key.name, endpoint=key.endpoint)))
+    found = store.due_rms(NOW, 4)
+    assert len(set(found)) == len(found) == 4
+    assert sorted(store.due_rms(NOW, 100)) == keys
+
+
+@pytest.mark.parametrize("waiting", [True, False])
+def test_neither_rows_nor_times_keep_the_other_from_their_turn(store: StorageManager, waiting: bool) -> None:
+    """With more keys that have new rows than one look takes, a retransmission still gets its turn; or the other way."""
+    for number in range(20):
+        crowd = channel(f"crowd {number}")
+        if waiting:
+            append(store, row(f"row {number}", crowd))
+        else:
+            insert(store, rms_record(f"rms {number}", crowd, due=NOW - 1000 + number))
+    if waiting:
+        insert(store, rms_record("alone", due=NOW - 1))
+    else:
+        append(store, row("alone"))
+    assert KEY in store.due_rms(NOW, 10)

@@ -1,0 +1,85 @@
+"""Peers take turns at the application: whose buffer comes next, and which one of it."""
+
+from __future__ import annotations
+
+from mercury.storage.api import StorageManager
+from mercury.storage.claims import Seeker
+from mercury.storage.records import RmdRecord
+from mercury.testing.contract.builders import NOW, buffer, inbound, rmd_record
+
+
+def sequence(name: str, peer: str = "", **more: str) -> RmdRecord:
+    return rmd_record(name, peer=peer, create_message_id=f"create {name}", **more)
+
+
+def make(store: StorageManager, *records: RmdRecord, messages: int = 1) -> None:
+    """Sequences with so many messages each."""
+    for record in records:
+        with store.transaction() as tx:
+            tx.rmd.insert(record)
+            tx.invoker.insert(buffer(record.identifier))
+            tx.invoker.add([inbound(number, record.identifier) for number in range(1, messages + 1)])
+
+
+def deliver(store: StorageManager, name: str, number: int) -> None:
+    with store.transaction() as tx:
+        record = tx.invoker.read(name)
+        assert record is not None
+        record.machine.passed.add(number)
+        tx.invoker.mark(record, consumed=[number])
+
+
+def due(store: StorageManager, after: str = "", limit: int = 100) -> list[str]:
+    return list(store.due_invoker(NOW, limit, Seeker("me", after=after)))
+
+
+def test_one_sequence_of_each_peer_comes_before_the_second_of_any(store: StorageManager) -> None:
+    make(store, *(sequence(f"a{number}", "10.0.0.1") for number in range(3)), messages=3)
+    for name in ("a0", "a1", "a2"):
+        deliver(store, name, 1)  # now it is known whose turn is longest ago
+    make(store, sequence("b", "10.0.0.2"), sequence("c", "10.0.0.3"))
+    assert due(store) == ["a0", "b", "c", "a1", "a2"]
+    assert due(store, limit=2) == ["a0", "b"]
+    assert store.due_invoker(NOW, 2) == {"a0": "10.0.0.1", "b": "10.0.0.2"}
+
+
+def test_the_peer_after_the_one_that_had_the_last_turn_comes_first(store: StorageManager) -> None:
+    make(store, sequence("a", "10.0.0.1"), sequence("b", "10.0.0.2"), sequence("c", "10.0.0.3"))
+    assert due(store, after="10.0.0.1") == ["b", "c", "a"]
+    assert due(store, after="10.0.0.2") == ["c", "a", "b"]
+    assert due(store, after="10.0.0.3") == ["a", "b", "c"]
+    assert due(store, after="10.0.0.15") == ["b", "c", "a"]  # who had it may have nothing left
+    assert due(store, after="10.0.0.2", limit=1) == ["c"]
+
+
+def test_of_one_peer_that_sequence_comes_first_whose_turn_is_longest_ago(store: StorageManager) -> None:
+    make(store, *(sequence(f"a{number}", "10.0.0.1") for number in range(3)), messages=3)
+    for name in ("a1", "a0", "a2", "a1"):
+        deliver(store, name, 1 if name != "a1" else 2)
+        make(store, sequence(f"later than {name} {len(due(store))}", "10.0.0.2"))  # time passes
+    assert [name for name in due(store) if name.startswith("a")] == ["a0", "a2", "a1"]
+
+
+def test_a_peer_with_ever_new_sequences_keeps_no_other_from_its_turn(store: StorageManager) -> None:
+    """A sequence that had no turn yet is first of its peer, and of nobody else."""
+    make(store, sequence("honest", "10.0.0.9"), messages=3)
+    deliver(store, "honest", 1)
+    after = ""
+    for number in range(3):
+        make(store, *(sequence(f"new {number} {each}", "10.0.0.1") for each in range(10)))
+        if due(store, after, limit=1) == ["honest"]:
+            return
+        (first,) = due(store, after, limit=1)
+        deliver(store, first, 1)
+        after = "10.0.0.1"
+    raise AssertionError
+
+
+def test_a_peer_is_an_identity_or_else_an_address_and_for_responses_the_endpoint(store: StorageManager) -> None:
+    make(store, sequence("known", "10.0.0.1", identity="somebody"), sequence("unknown", "10.0.0.1"))
+    make(store, rmd_record("responses", offered_to="http://there/"))
+    with store.transaction() as tx:  # what is left of a sequence that is forgotten
+        tx.invoker.insert(buffer("forgotten"))
+        tx.invoker.add([inbound(1, "forgotten")])
+    peers = {"known": "somebody", "unknown": "10.0.0.1", "responses": "http://there/", "forgotten": ""}
+    assert store.due_invoker(NOW, 10) == peers
