@@ -11,91 +11,129 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mercury.client.asynchronous import AsyncTransaction
+    from mercury.client.dead_letters import Redriven
     from mercury.client.results import Receipt, Waited
     from mercury.client.sender import Sender
+    from mercury.client.status import SequenceStatus
     from mercury.contract import Contract, OneWay, TwoWay, operation
     from mercury.engine import events
     from mercury.engine.addresses import AddressPolicy
     from mercury.engine.application import MessageContext
-    from mercury.engine.peers import Peer
+    from mercury.engine.log_settings import LogSettings
+    from mercury.engine.parts import EngineSettings
+    from mercury.engine.peers import Peer, TlsSettings
+    from mercury.engine.retention import RetentionSettings
+    from mercury.engine.runtime import RuntimeSettings
+    from mercury.engine.watching import WatchSettings
     from mercury.errors import (
         ApplicationFault,
+        CapabilityError,
         ConfigurationError,
+        Conflict,
+        DataError,
         MercuryError,
         NotAuthenticated,
         OutcomeUnknown,
         Overloaded,
         PayloadError,
         ProtocolFault,
+        SequenceEnded,
+        SequenceError,
         SequenceFailed,
         StorageError,
+        TransientStorageError,
         TransportError,
     )
     from mercury.facade import Mercury
     from mercury.service.definition import Service
     from mercury.service.identity import Authenticate, HttpRequest
-    from mercury.settings import Settings
+    from mercury.settings import HttpSettings, Settings, XaSettings
     from mercury.statemachine.effects import Certainty
-    from mercury.statemachine.policy import (
-        AcknowledgeAt,
-        DeliveryAssurance,
-        DestinationPolicy,
-        OnFailure,
-        SourcePolicy,
-    )
+    from mercury.statemachine.faults import Fault, FaultCode, Subcode
+    from mercury.statemachine.messages import IncompleteSequenceBehavior
+    from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy, OnFailure, SourcePolicy
     from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
-    from mercury.statemachine.retransmission import RetransmissionPolicy
-    from mercury.storage.application import Transaction
-    from mercury.storage.letters import LetterFilter
+    from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
+    from mercury.storage.application import Ending, Outcome, Transaction
+    from mercury.storage.letters import LetterCount, LetterFilter
     from mercury.storage.records import DeadLetter, Direction
+    from mercury.storage.xa.recovery import InDoubt, InDoubtBranch
     from mercury.wire.mapping import Attribute, Xml
+    from mercury.wire.scan import Limits
 
 _WHERE = {
     "AcknowledgeAt": "mercury.statemachine.policy",
     "AddressPolicy": "mercury.engine.addresses",
-    "Peer": "mercury.engine.peers",
     "AddressingVersion": "mercury.statemachine.protocol",
     "ApplicationFault": "mercury.errors",
     "AsyncTransaction": "mercury.client.asynchronous",
     "Attribute": "mercury.wire.mapping",
     "Authenticate": "mercury.service.identity",
+    "Backoff": "mercury.statemachine.retransmission",
+    "CapabilityError": "mercury.errors",
     "Certainty": "mercury.statemachine.effects",
     "ConfigurationError": "mercury.errors",
+    "Conflict": "mercury.errors",
     "Contract": "mercury.contract",
-    "OneWay": "mercury.contract",
-    "TwoWay": "mercury.contract",
-    "operation": "mercury.contract",
+    "DataError": "mercury.errors",
     "DeadLetter": "mercury.storage.records",
     "DeliveryAssurance": "mercury.statemachine.policy",
     "DestinationPolicy": "mercury.statemachine.policy",
     "Direction": "mercury.storage.records",
+    "Ending": "mercury.storage.application",
+    "EngineSettings": "mercury.engine.parts",
+    "Fault": "mercury.statemachine.faults",
+    "FaultCode": "mercury.statemachine.faults",
     "HttpRequest": "mercury.service.identity",
+    "HttpSettings": "mercury.settings",
+    "InDoubt": "mercury.storage.xa.recovery",
+    "InDoubtBranch": "mercury.storage.xa.recovery",
+    "IncompleteSequenceBehavior": "mercury.statemachine.messages",
+    "LetterCount": "mercury.storage.letters",
     "LetterFilter": "mercury.storage.letters",
+    "Limits": "mercury.wire.scan",
+    "LogSettings": "mercury.engine.log_settings",
     "Mercury": "mercury.facade",
     "MercuryError": "mercury.errors",
     "MessageContext": "mercury.engine.application",
     "NotAuthenticated": "mercury.errors",
     "OnFailure": "mercury.statemachine.policy",
+    "OneWay": "mercury.contract",
+    "Outcome": "mercury.storage.application",
     "OutcomeUnknown": "mercury.errors",
     "Overloaded": "mercury.errors",
     "PayloadError": "mercury.errors",
+    "Peer": "mercury.engine.peers",
     "Protocol": "mercury.statemachine.protocol",
     "ProtocolFault": "mercury.errors",
     "Receipt": "mercury.client.results",
+    "Redriven": "mercury.client.dead_letters",
+    "RetentionSettings": "mercury.engine.retention",
     "RetransmissionPolicy": "mercury.statemachine.retransmission",
     "RmVersion": "mercury.statemachine.protocol",
+    "RuntimeSettings": "mercury.engine.runtime",
     "Sender": "mercury.client.sender",
+    "SequenceEnded": "mercury.errors",
+    "SequenceError": "mercury.errors",
     "SequenceFailed": "mercury.errors",
+    "SequenceStatus": "mercury.client.status",
     "Service": "mercury.service.definition",
     "Settings": "mercury.settings",
     "SoapVersion": "mercury.statemachine.protocol",
     "SourcePolicy": "mercury.statemachine.policy",
     "StorageError": "mercury.errors",
+    "Subcode": "mercury.statemachine.faults",
+    "TlsSettings": "mercury.engine.peers",
     "Transaction": "mercury.storage.application",
+    "TransientStorageError": "mercury.errors",
     "TransportError": "mercury.errors",
+    "TwoWay": "mercury.contract",
     "Waited": "mercury.client.results",
+    "WatchSettings": "mercury.engine.watching",
+    "XaSettings": "mercury.settings",
     "Xml": "mercury.wire.mapping",
     "events": "mercury.engine",
+    "operation": "mercury.contract",
 }
 
 __all__ = [
@@ -106,21 +144,37 @@ __all__ = [
     "AsyncTransaction",
     "Attribute",
     "Authenticate",
+    "Backoff",
+    "CapabilityError",
     "Certainty",
     "ConfigurationError",
+    "Conflict",
     "Contract",
+    "DataError",
     "DeadLetter",
     "DeliveryAssurance",
     "DestinationPolicy",
     "Direction",
+    "Ending",
+    "EngineSettings",
+    "Fault",
+    "FaultCode",
     "HttpRequest",
+    "HttpSettings",
+    "InDoubt",
+    "InDoubtBranch",
+    "IncompleteSequenceBehavior",
+    "LetterCount",
     "LetterFilter",
+    "Limits",
+    "LogSettings",
     "Mercury",
     "MercuryError",
     "MessageContext",
     "NotAuthenticated",
     "OnFailure",
     "OneWay",
+    "Outcome",
     "OutcomeUnknown",
     "Overloaded",
     "PayloadError",
@@ -128,19 +182,30 @@ __all__ = [
     "Protocol",
     "ProtocolFault",
     "Receipt",
+    "Redriven",
+    "RetentionSettings",
     "RetransmissionPolicy",
     "RmVersion",
+    "RuntimeSettings",
     "Sender",
+    "SequenceEnded",
+    "SequenceError",
     "SequenceFailed",
+    "SequenceStatus",
     "Service",
     "Settings",
     "SoapVersion",
     "SourcePolicy",
     "StorageError",
+    "Subcode",
+    "TlsSettings",
     "Transaction",
+    "TransientStorageError",
     "TransportError",
     "TwoWay",
     "Waited",
+    "WatchSettings",
+    "XaSettings",
     "Xml",
     "events",
     "operation",

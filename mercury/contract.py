@@ -29,7 +29,8 @@ class Contract(Service):
 
         class Orders(Contract):
             @operation
-            def place_order(self, order: PlaceOrder) -> OrderPlaced: ...
+            def place_order(self, order: PlaceOrder) -> OrderPlaced:
+                raise NotImplementedError
 
         orders = Orders("orders")
 
