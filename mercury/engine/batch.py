@@ -20,6 +20,7 @@ from mercury.engine.drafts import Draft
 from mercury.engine.emission import emit_accepted, emit_destination_created, emit_source_created
 from mercury.engine.exchange import Outgoing, Purpose, Response, Waiting
 from mercury.engine.forgetting import Forgetting
+from mercury.engine.held import ask_for_acknowledgements
 from mercury.engine.ownership import owns_destination, owns_source
 from mercury.engine.parts import Parts
 from mercury.engine.quota import IN_USE, UNUSED, idle_sequences
@@ -329,7 +330,9 @@ class Batch:
         """Requests that come again may be answered with what is stored; all that is new has no response yet."""
         for draft in drafts:
             if draft.waiting is not None:
-                self.buffer(draft.waiting.sequence)  # it says whether the request waits for another
+                buffer = self.buffer(draft.waiting.sequence)  # it says whether the request waits for another
+                if draft.waiting.repeated and buffer is not None:
+                    draft.ask = ask_for_acknowledgements(self.parts, self.tx, buffer)
         repeated = [draft.waiting for draft in drafts if draft.waiting is not None and draft.waiting.repeated]
         if not repeated:
             return

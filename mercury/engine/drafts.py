@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mercury.engine.exchange import Arrival, Waiting
 from mercury.statemachine.faults import Fault, FaultCode
-from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, CreateSequence, EndpointReference
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, AckRequested, CreateSequence, EndpointReference
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion
 from mercury.storage.callers import create_key
 from mercury.wire.envelope import Envelope
@@ -31,6 +31,8 @@ class Draft:
         self.waiting: Waiting | None = None
         #: Destination sequences to acknowledge on the back-channel.
         self.acknowledge: dict[str, None] = {}
+        #: Sequences of responses whose acknowledgement is asked for on the back-channel.
+        self.ask: tuple[AckRequested, ...] = ()
 
     @property
     def create_key(self) -> str | None:

@@ -186,11 +186,17 @@ def _ending(
 
 
 def acknowledgement_alone(
-    protocol: Protocol, to: EndpointReference, message_id: str, acknowledgements: Acknowledgements
+    protocol: Protocol,
+    to: EndpointReference,
+    message_id: str,
+    acknowledgements: Acknowledgements,
+    ack_requests: tuple[AckRequested, ...] = (),
 ) -> Envelope:
     """A stand-alone SequenceAcknowledgement (ACT-06)."""
     action = ns.rm_action(protocol.rm, RmMessage.SEQUENCE_ACKNOWLEDGEMENT)
-    return _envelope(protocol, action, to, message_id, EMPTY, acknowledgements=acknowledgements)
+    return _envelope(
+        protocol, action, to, message_id, EMPTY, acknowledgements=acknowledgements, ack_requests=ack_requests
+    )
 
 
 def answer(

@@ -16,8 +16,9 @@ from mercury.engine.channels import reply_channel
 from mercury.engine.parts import Parts
 from mercury.engine.run import Run
 from mercury.statemachine import events
+from mercury.statemachine.messages import AckRequested
 from mercury.storage.api import Transaction
-from mercury.storage.records import RmdRecord, SequenceKey
+from mercury.storage.records import InvokerRecord, RmdRecord, SequenceKey
 
 log = logging.getLogger("mercury.engine.invocation")
 
@@ -47,6 +48,21 @@ def held_back(parts: Parts, tx: Transaction, run: Run, now: float) -> bool:
     _wait(tx, run.record.sequence, now, f"not called: too much is stored that nobody has fetched: {why}")
     _release_replies(parts, tx, replies, request, now)
     return True
+
+
+def ask_for_acknowledgements(parts: Parts, tx: Transaction, buffer: InvokerRecord) -> tuple[AckRequested, ...]:
+    """What a request that comes again is answered with while too much is stored for it to be given to its handler.
+
+    Responses on the back-channel are not sent again before their requests are. When the acknowledgement of the latest
+    ones is lost, no other response asks for another: the request would wait for it for ever.
+    """
+    if buffer.response_bytes <= share(parts.settings):
+        return ()
+    keys = [channel.key for channel in buffer.response_channels if channel.back_channel and not channel.plain]
+    records = [record.machine for key in keys for record in tx.rms.peek(key)]
+    return tuple(
+        [AckRequested(each.identifier) for each in records if each.alive and each.outstanding and each.identifier]
+    )
 
 
 def _wait(tx: Transaction, sequence: str, now: float, why: str) -> None:

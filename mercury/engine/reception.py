@@ -151,7 +151,7 @@ class Reception:
         if not acknowledgements:
             return Answer(http=ACCEPTED, waiting=waiting)
         alone = envelopes.acknowledgement_alone(
-            draft.protocol, ANONYMOUS_ENDPOINT, self._parts.ids.new(), acknowledgements
+            draft.protocol, ANONYMOUS_ENDPOINT, self._parts.ids.new(), acknowledgements, draft.ask
         )
         return Answer(http=encode(alone), waiting=waiting)
 

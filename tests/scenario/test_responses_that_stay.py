@@ -144,3 +144,17 @@ def test_requests_of_a_sequence_that_ended_are_called_when_there_is_room() -> No
     post(node, foreign.alone(foreign.acknowledgement(f"{OFFERED}:0", [(1, 1)])))
     node.world.advance(3)
     assert first_words(node.handled) == [1, 2]
+
+
+def test_request_that_comes_again_and_waits_for_room_is_answered_with_a_request_for_the_acknowledgement() -> None:
+    # The acknowledgement of the latest responses was lost, and no response that is made later asks for another one.
+    node, foreign = server(), Foreign()
+    sequence = make_offering(node, foreign)
+    ask(node, foreign, sequence, *range(1, 12))
+    assert len(node.handled) == 10
+    again = post(node, foreign.ask(sequence, 11, large(11)))
+    assert b"AckRequested" in again.body
+    assert f"{OFFERED}:0".encode() in again.body
+    post(node, foreign.alone(foreign.acknowledgement(f"{OFFERED}:0", [(1, 10)])))
+    node.world.advance(1.5)
+    assert first_words(node.handled) == list(range(1, 12))
