@@ -327,7 +327,7 @@ class Mercury(Observable, Outgoing):
         return self._dead_letters.find(which)
 
     def redrive(self, which: LetterFilter, *, allow_duplicate: bool = False) -> Redriven:
-        """Bring dead letters back to life: see `DeadLetters.redrive`."""
+        """Redrive dead letters: see `DeadLetters.redrive`."""
         return self._dead_letters.redrive(which, allow_duplicate=allow_duplicate)
 
     def discard(self, which: LetterFilter) -> int:

@@ -28,9 +28,9 @@ MAY_COME_AGAIN = "its sender was told that it failed, and may send the same anew
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redriven:
-    """What came of an attempt to bring dead letters back to life."""
+    """What came of an attempt to redrive dead letters."""
 
-    #: Those that live again, in the order in which they go.
+    #: Those that are redriven, in the order in which they go.
     done: tuple[DeadLetter, ...] = ()
     #: Those that stay dead, each with the reason.
     refused: tuple[tuple[DeadLetter, str], ...] = ()

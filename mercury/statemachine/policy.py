@@ -51,7 +51,7 @@ class DestinationPolicy:
     assurance: DeliveryAssurance = DeliveryAssurance.EXACTLY_ONCE
     in_order: bool = True
     acknowledge_at: AcknowledgeAt = AcknowledgeAt.ACCEPTANCE
-    #: How long an acknowledgement to an address may wait for company; 0 = send it at once.
+    #: How long an acknowledgement to an address may wait for others to merge with; 0 = send it at once.
     acknowledgement_interval: float = 0.1
     #: An acknowledgement leaves at once when this many new messages wait for one.
     acknowledge_every: int = 16
