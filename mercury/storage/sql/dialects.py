@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -334,7 +335,8 @@ class Sqlite(Dialect):
 
         @event.listens_for(engine, "connect")
         def set_up(connection: Any, _record: Any) -> None:
-            for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            use_write_ahead_log(connection, lock_timeout)
+            for pragma in ("synchronous = FULL", "foreign_keys = ON"):
                 connection.execute(f"pragma {pragma}").close()
 
         return engine
@@ -392,3 +394,22 @@ def chunks(values: Iterable[Any], size: int = 500) -> Iterable[list[Any]]:
             part = []
     if part:
         yield part
+
+
+def use_write_ahead_log(connection: Any, timeout: float, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Use the write-ahead log.
+
+    SQLite does not wait for this lock: of two processes that find a new file at once, one is refused right away.
+
+    :param timeout: seconds for which it is tried again.
+    """
+    waited, pause = 0.0, 0.005
+    while True:
+        try:
+            connection.execute("pragma journal_mode = WAL").close()
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or waited >= timeout:
+                raise
+        sleep(pause)
+        waited, pause = waited + pause, min(2 * pause, 0.1)
