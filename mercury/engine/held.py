@@ -3,7 +3,8 @@
 The limits are those on what waits for the application (`backlog`), of one sequence of requests, of one peer and in all;
 dead letters that a peer has caused count for the last two. Above one of them the requests of a sequence wait, and what
 waits too long is refused as busy by the same limits. Each sequence counts what it has stored, in its buffer's record,
-which is written anyway; the store is asked what is left of it only when that is more than its share.
+which is written anyway; the store is asked what is left of it only when that is more than its share, or when this
+process has stored more than half of a limit since it asked: many new sequences with one run each have no share yet.
 """
 
 from __future__ import annotations
@@ -29,18 +30,23 @@ PAUSE = 1.0
 def held_back(parts: Parts, tx: Transaction, run: Run, now: float) -> bool:
     """Whether the requests of a run have to wait; then they are due again soon, and nothing else of it is kept."""
     request, settings = run.request, parts.settings
-    if request is None or not run.messages or run.record.response_bytes <= share(settings):
+    if request is None or not run.messages:
+        return False
+    half = settings.max_backlog_bytes_per_peer // 2, settings.max_backlog_bytes // 2
+    if run.record.response_bytes <= share(settings) and parts.stored.few(request.owner, *half):
         return False
     replies = reply_channel(request).key
     keys = [replies, *(channel.key for channel in run.record.response_channels)]
     stored, own, every = tx.rms.response_bytes(keys, request.owner)
     letters = tx.dead_letters.bytes(request.identifier, request.owner)
     own, every = own + letters.of_owner, every + letters.every
+    parts.stored.know(request.owner, own, every)
     if stored > run.policy.max_backlog_bytes:
         why = f"{stored} bytes of responses to this sequence (destination.max_backlog_bytes)"
     elif request.owner and own > settings.max_backlog_bytes_per_peer:
         why = f"{own} bytes of responses to this peer, and dead letters of it (engine.max_backlog_bytes_per_peer)"
-    elif every > settings.max_backlog_bytes:
+    elif every > settings.max_backlog_bytes and (own > share(settings) or not request.owner):
+        # A peer for whom next to nothing is stored goes on.
         why = f"{every} bytes of responses to all peers, and dead letters of them (engine.max_backlog_bytes)"
     else:
         run.record.response_bytes = run.stored_before = stored

@@ -343,6 +343,8 @@ class InvocationWorker:
             tx.invoker.delete(record.sequence)  # its sequence was forgotten while the application was slow
 
     def _respond(self, tx: Transaction, run: Run, now: float) -> None:
+        if run.responses and run.request is not None:
+            self._parts.stored.add(run.request.owner, sum(row.size for row in run.responses))
         store_responses(self._parts, tx, run.responses, run.request, now, self.answer)
         run.responses.clear()
 

@@ -9,6 +9,7 @@ from mercury.engine.addresses import AddressPolicy
 from mercury.engine.claims import ClaimKeeper
 from mercury.engine.doing import Doing
 from mercury.engine.expired import Expired
+from mercury.engine.stored import StoredResponses
 from mercury.engine.troubles import Troubles
 from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.retransmission import is_due
@@ -168,6 +169,9 @@ class Parts:
     letters_said: Said = field(default_factory=Said)
     #: Whose sequences were made for a moment only.
     expired: Expired = field(init=False)
+    #: What is stored of responses, without a question to the store.
+    stored: StoredResponses = field(init=False)
 
     def __post_init__(self) -> None:
+        self.stored = StoredResponses(self.settings.max_sequences)
         self.expired = Expired(self.settings.max_ended, self.settings.remember_ended)

@@ -97,7 +97,10 @@ def scenario_of(seed: int, *, messages: int = 100, statements: bool = False) -> 
     bounds = Random(-seed - 3)  # noqa: S311  likewise
     few = bounds.choice((1_000, 10_000, 64 * 1024**2))
     peer, every = bounds.choice((3_000, 30_000, 512 * 1024**2)), bounds.choice((5_000, 4 * 1024**3))
-    if variation.leaves_letters or variation.gives_up:  # letters fill the limits, and no operator looks at them
+    kept = any(flow.in_out and not flow.listening and not flow.policy.offer for flow in flows)
+    if variation.leaves_letters or variation.gives_up or kept:
+        # Letters fill the limits, and no operator looks at them; of replies that nobody acknowledges the older half is
+        # given up above a limit, whether they were fetched or not.
         few, peer, every = 64 * 1024**2, 512 * 1024**2, 4 * 1024**3
     destination = replace(varied_destination(variation, _destination(chance), options), max_backlog_bytes=few)
     return Scenario(

@@ -110,6 +110,21 @@ def test_many_sequences_of_one_peer_store_no_more_responses_than_one_could(limit
     assert stored(node, "192.0.2.2")[0] > 10 * KILO, "another peer is answered"
 
 
+@pytest.mark.parametrize("limit", ["max_backlog_bytes_per_peer", "max_backlog_bytes"])
+def test_the_first_responses_of_many_new_sequences_do_not_pass_the_limit_of_their_peer(limit: str) -> None:
+    # No sequence has a share of its own yet when its first run begins.
+    shares = {"max_sequences": 100, "max_sequences_per_peer": 100}
+    node, foreign = server(settings={**shares, limit: 200 * KILO}), Foreign()
+    names = [make_offering(node, foreign, number) for number in range(60)]
+    for name in names:
+        ask(node, foreign, name, 1)
+    assert 100 * KILO < stored(node)[0] < 250 * KILO
+    for number in range(60):
+        post(node, foreign.alone(foreign.acknowledgement(f"{OFFERED}:{number}", [(1, 1)])))
+    node.world.advance(3)
+    assert len(node.handled) > 20 + 15, "what was acknowledged has made room"
+
+
 def test_replies_without_an_offer_are_kept_up_to_the_limit_the_newest_ones() -> None:
     node, foreign = server(), Foreign()
     sequence = make(node, foreign)
