@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from mercury import Mercury, Sender, Service
-from mercury.engine.transport import HttpTransport
+from mercury.engine.runtime.transport import HttpTransport
 from mercury.wire.envelope import HttpMessage
 
 

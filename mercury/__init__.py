@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mercury.client.asynchronous import AsyncTransaction
     from mercury.client.dead_letters import Redriven
-    from mercury.client.results import Receipt, Waited
+    from mercury.client.results import Receipt, WaitResult
     from mercury.client.sender import Sender
-    from mercury.client.status import SequenceStatus
     from mercury.contract import Contract, OneWay, TwoWay, operation
     from mercury.engine import events
     from mercury.engine.addresses import AddressPolicy
     from mercury.engine.application import MessageContext
+    from mercury.engine.lateness import WatchSettings
     from mercury.engine.log_settings import LogSettings
-    from mercury.engine.parts import EngineSettings
-    from mercury.engine.peers import Peer, TlsSettings
-    from mercury.engine.retention import RetentionSettings
-    from mercury.engine.runtime import RuntimeSettings
-    from mercury.engine.watching import WatchSettings
+    from mercury.engine.runtime.peers import Peer, TlsSettings
+    from mercury.engine.runtime.retention import RetentionSettings
+    from mercury.engine.runtime.threads import RuntimeSettings
+    from mercury.engine.settings import EngineSettings
+    from mercury.engine.status import SequenceStatus
     from mercury.errors import (
         ApplicationFault,
         CapabilityError,
@@ -81,7 +81,7 @@ _WHERE = {
     "DestinationPolicy": "mercury.statemachine.policy",
     "Direction": "mercury.storage.records",
     "Ending": "mercury.storage.application",
-    "EngineSettings": "mercury.engine.parts",
+    "EngineSettings": "mercury.engine.settings",
     "Fault": "mercury.statemachine.faults",
     "FaultCode": "mercury.statemachine.faults",
     "HttpRequest": "mercury.service.identity",
@@ -103,33 +103,33 @@ _WHERE = {
     "OutcomeUnknown": "mercury.errors",
     "Overloaded": "mercury.errors",
     "PayloadError": "mercury.errors",
-    "Peer": "mercury.engine.peers",
+    "Peer": "mercury.engine.runtime.peers",
     "Protocol": "mercury.statemachine.protocol",
     "ProtocolFault": "mercury.errors",
     "Receipt": "mercury.client.results",
     "Redriven": "mercury.client.dead_letters",
-    "RetentionSettings": "mercury.engine.retention",
+    "RetentionSettings": "mercury.engine.runtime.retention",
     "RetransmissionPolicy": "mercury.statemachine.retransmission",
     "RmVersion": "mercury.statemachine.protocol",
-    "RuntimeSettings": "mercury.engine.runtime",
+    "RuntimeSettings": "mercury.engine.runtime.threads",
     "Sender": "mercury.client.sender",
     "SequenceEnded": "mercury.errors",
     "SequenceError": "mercury.errors",
     "SequenceFailed": "mercury.errors",
-    "SequenceStatus": "mercury.client.status",
+    "SequenceStatus": "mercury.engine.status",
     "Service": "mercury.service.definition",
     "Settings": "mercury.settings",
     "SoapVersion": "mercury.statemachine.protocol",
     "SourcePolicy": "mercury.statemachine.policy",
     "StorageError": "mercury.errors",
     "Subcode": "mercury.statemachine.faults",
-    "TlsSettings": "mercury.engine.peers",
+    "TlsSettings": "mercury.engine.runtime.peers",
     "Transaction": "mercury.storage.application",
     "TransientStorageError": "mercury.errors",
     "TransportError": "mercury.errors",
     "TwoWay": "mercury.contract",
-    "Waited": "mercury.client.results",
-    "WatchSettings": "mercury.engine.watching",
+    "WaitResult": "mercury.client.results",
+    "WatchSettings": "mercury.engine.lateness",
     "XaSettings": "mercury.settings",
     "Xml": "mercury.wire.mapping",
     "events": "mercury.engine",
@@ -203,7 +203,7 @@ __all__ = [
     "TransientStorageError",
     "TransportError",
     "TwoWay",
-    "Waited",
+    "WaitResult",
     "WatchSettings",
     "XaSettings",
     "Xml",

@@ -4,7 +4,7 @@
 
     MercuryError
     ├── ConfigurationError        a setting, an option or a registration is wrong; the text says what to change
-    ├── PayloadError              a body can not be turned into XML, or XML into the type that was asked for
+    ├── PayloadError              a body cannot be turned into XML, or XML into the type that was asked for
     ├── SequenceError
     │   ├── SequenceEnded         the sequence takes no more messages
     │   └── SequenceFailed        the sequence failed; its messages became dead letters
@@ -12,8 +12,8 @@
     │   ├── TransientStorageError the same work may succeed when it is done again
     │   │   └── Conflict          somebody else changed the row first, or the claim was lost
     │   ├── DataError             the database refuses a value, and would refuse it again
-    │   └── CapabilityError       the store can not do what was asked of it
-    ├── OutcomeUnknown            whether a transaction is committed can not be told now; do not repeat it
+    │   └── CapabilityError       the store cannot do what was asked of it
+    ├── OutcomeUnknown            whether a transaction is committed cannot be told now; do not repeat it
     ├── TransportError            the other side could not be reached, or did not answer in time
     ├── NotAuthenticated          raised by an ``authenticate`` hook: the request is refused with 401
     ├── Overloaded                a queue is full; nothing was stored; try again later
@@ -45,7 +45,7 @@ class PayloadError(MercuryError):
 
 
 class SequenceError(MercuryError):
-    """A sequence can not do what was asked."""
+    """A sequence cannot do what was asked."""
 
 
 class SequenceEnded(SequenceError):

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mercury.client import overview
 from mercury.client.asynchronous import Threads
 from mercury.client.dead_letters import DeadLetters, Redriven
+from mercury.client.error_listener import Observable
 from mercury.client.futures import Futures
-from mercury.client.listening import Observable
-from mercury.client.status import SequenceStatus
-from mercury.client.surroundings import Surroundings
+from mercury.client.sender_port import SenderPort
 from mercury.engine.addresses import AddressPolicy
-from mercury.engine.core import Engine
 from mercury.engine.events import DeadLettered
 from mercury.engine.ids import Ids, RandomIds
 from mercury.engine.observers import Observer
-from mercury.engine.peers import Peer, Peers
 from mercury.engine.registry import Registry
-from mercury.engine.retention import RetentionWorker
-from mercury.engine.runtime import Runtime
-from mercury.engine.transport import HttpTransport, Transport
+from mercury.engine.runtime.core import Engine
+from mercury.engine.runtime.peers import Peer, Peers
+from mercury.engine.runtime.retention import RetentionWorker
+from mercury.engine.runtime.threads import Runtime
+from mercury.engine.runtime.transport import HttpTransport, Transport
+from mercury.engine.status import SequenceStatus
 from mercury.errors import MercuryError
 from mercury.outgoing import Outgoing
 from mercury.service.bodies import Bodies
@@ -72,8 +72,8 @@ class Mercury(Observable, Outgoing):
     :param observers: are called with all events: see `subscribe`.
     :param settings: left out, environment variables over ``mercury.toml`` over defaults.
     :raises ConfigurationError: a setting or a parameter is wrong.
-    :raises CapabilityError: the store, or a database of ``resources``, can not take part in a two-phase commit.
-    :raises StorageError: the store can not be opened.
+    :raises CapabilityError: the store, or a database of ``resources``, cannot take part in a two-phase commit.
+    :raises StorageError: the store cannot be opened.
 
     Register services and callbacks first; then use it as a context manager, by `start` and `stop`, or by `lifespan`.
     """
@@ -183,13 +183,13 @@ class Mercury(Observable, Outgoing):
         """A FastAPI application that hosts services and nothing else: endpoints, health and status."""
         from mercury.service.host import application
 
-        return application("Mercury", [self.router(*services), self.watch_router()], self.lifespan)
+        return application("Mercury", [self.router(*services), self.status_router()], self.lifespan)
 
-    def watch_router(self) -> APIRouter:
+    def status_router(self) -> APIRouter:
         """A FastAPI router with ``/healthz``, ``/readyz`` and the status, for an application of one's own."""
-        from mercury.service.host import watch_router
+        from mercury.service.host import status_router
 
-        return watch_router(self.watch)
+        return status_router(self.watch)
 
     def lifespan(self, app: FastAPI) -> AbstractAsyncContextManager[None]:
         """The lifespan of a FastAPI application: starts with it, and stops with it in an orderly way."""
@@ -221,7 +221,7 @@ class Mercury(Observable, Outgoing):
     def start(self) -> None:
         """Start to send, receive and invoke. Started twice is started once.
 
-        :raises CapabilityError: a database of ``resources`` can not take part in a two-phase commit.
+        :raises CapabilityError: a database of ``resources`` cannot take part in a two-phase commit.
         :raises MercuryError: it was stopped before: make a new one.
         """
         with self._mutex:
@@ -308,13 +308,13 @@ class Mercury(Observable, Outgoing):
                 return
         log.error("messages come in and are answered with HTTP status 503, because %s. %s", *overview.UNSTARTED)
 
-    def trouble_with(self, url: str) -> str | None:
+    def last_error(self, url: str) -> str | None:
         """Why the last exchange with an endpoint got no answer in the protocol's terms; ``None`` when it did.
 
-        What the endpoint answers, a fault for example, is no such trouble: see `Sender.trouble`, which knows both.
+        What the endpoint answers, a fault for example, is not among them: see `Sender.last_error`, which knows both.
         """
         runtime = self._runtime
-        return runtime.troubles.get(url) if runtime is not None else None
+        return runtime.endpoint_errors.get(url) if runtime is not None else None
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
@@ -335,7 +335,7 @@ class Mercury(Observable, Outgoing):
         return self._dead_letters.discard(which)
 
     def in_doubt(self) -> InDoubt | None:
-        """What two-phase commits have left to recovery, as of its last look; ``None`` = no ``resources`` are named.
+        """What two-phase commits have left to recovery, as of its last run; ``None`` = no ``resources`` are named.
 
         ``len()`` of it is their number, ``oldest(now)`` the age of the oldest in seconds: it keeps its locks.
         """
@@ -343,7 +343,7 @@ class Mercury(Observable, Outgoing):
 
     # --- what the parts ask ----------------------------------------------------------------------------------------
 
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> SenderPort:
         return self
 
     def has_callback(self, name: str) -> bool:

@@ -9,9 +9,9 @@ from mercury.client import asynchronous
 from mercury.client.asynchronous import AsyncTransaction
 from mercury.client.channels import channel_to
 from mercury.client.sender import Sender
-from mercury.client.surroundings import Surroundings
+from mercury.client.sender_port import SenderPort
 from mercury.contract import C, at
-from mercury.engine.peers import Peers
+from mercury.engine.runtime.peers import Peers
 from mercury.service.definition import DEFAULT_NAMESPACE
 from mercury.service.paths import RESPONSES
 from mercury.settings import Settings
@@ -28,7 +28,7 @@ class Outgoing:
     store: StorageManager
     peers: Peers
 
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> SenderPort:
         """What senders need of the process."""
         raise NotImplementedError
 
@@ -92,7 +92,7 @@ class Outgoing:
 
         :param work: a SQLAlchemy ``Session`` or ``Connection`` on the store's own database, in a transaction of the
             application's: then that one commits both, and leaving the block does nothing.
-        :raises CapabilityError: ``work`` can not be joined; nothing was written.
+        :raises CapabilityError: ``work`` cannot be joined; nothing was written.
         """
         return self.store.transaction() if work is None else self.store.join(work)
 
@@ -101,6 +101,6 @@ class Outgoing:
 
         :param work: an ``AsyncSession`` or ``AsyncConnection`` of SQLAlchemy's on the store's own database, in a
             transaction of the application's: its commit commits both, and leaving the block does nothing.
-        :raises CapabilityError: ``work`` can not be joined; nothing was written.
+        :raises CapabilityError: ``work`` cannot be joined; nothing was written.
         """
         return asynchronous.begin(self.store, work)

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from mercury.engine.addresses import split_url
+from mercury.engine.lateness import WatchSettings
 from mercury.engine.log_settings import LogSettings
-from mercury.engine.parts import EngineSettings
-from mercury.engine.peers import TlsSettings
-from mercury.engine.retention import RetentionSettings
-from mercury.engine.runtime import RuntimeSettings
-from mercury.engine.watching import WatchSettings
+from mercury.engine.runtime.peers import TlsSettings
+from mercury.engine.runtime.retention import RetentionSettings
+from mercury.engine.runtime.threads import RuntimeSettings
+from mercury.engine.settings import EngineSettings
 from mercury.errors import ConfigurationError
 from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
@@ -47,7 +47,7 @@ SECRETS = frozenset({"http.status_token"})
 class HttpSettings:
     """The HTTP side. Times are seconds.
 
-    :raises ConfigurationError: a figure makes no sense; the text begins with its name.
+    :raises ConfigurationError: a number is out of range; the text begins with its name.
     """
 
     #: Where `mercury serve` listens.
@@ -80,8 +80,8 @@ class HttpSettings:
     max_sending_bytes: int = 64 * 1024 * 1024
     #: How long an exchange is held open for its response when the client does not listen.
     back_channel_wait: float = 2.0
-    #: What whoever asks for the status of sequences has to show, as ``Authorization: Bearer TOKEN``: it is then given
-    #: to them wherever they are, whole. Without it, only this machine gets it, with masked identifiers. A proxy on this
+    #: The token that a request for the status of sequences must show, as ``Authorization: Bearer TOKEN``: then every
+    #: address gets it, whole. Without it, only this machine gets it, with masked identifiers. A proxy on this
     #: machine that adds no header is taken for it: behind a proxy, set the token.
     status_token: str | None = None
     #: How long an orderly stop may take.
@@ -110,7 +110,7 @@ class HttpSettings:
 class XaSettings:
     """Two-phase commit with the databases that are named in ``Mercury(..., resources={...})``. Times are seconds.
 
-    :raises ConfigurationError: a figure makes no sense; the text begins with its name.
+    :raises ConfigurationError: a number is out of range; the text begins with its name.
     """
 
     #: The URL of a database that keeps the decisions: then the store is prepared like the others. Without it, the
@@ -121,7 +121,7 @@ class XaSettings:
     resources: tuple[str, ...] = ()
     #: How long a process is believed to live without a sign of it: then what it had not decided is rolled back.
     lease: float = 5.0
-    #: How often recovery looks for what was left in doubt.
+    #: Seconds between two runs of recovery.
     interval: float = 1.0
 
     def __post_init__(self) -> None:
@@ -195,7 +195,7 @@ class Setting:
 
 
 def masked(text: str) -> str:
-    """``text`` with the passwords of URLs in it made unreadable: rather too much of a strange URL than too little."""
+    """``text`` with the passwords of URLs in it masked: too much rather than too little of a URL it cannot parse."""
     text = re.sub(r"(://[^/@:\s]*):\S*@", r"\1:***@", text)
     return re.sub(r"(?i)([?&][^=&\s]*(?:pass|secret|token)[^=&\s]*=)[^&\s]*", r"\1***", text)
 
@@ -222,7 +222,7 @@ def explain(file: Path | None = None, environment: Mapping[str, str] | None = No
 
     :param file: a TOML file; left out, the one that ``MERCURY_CONFIG`` names, or ``mercury.toml`` if it is there.
     :param environment: left out, the process's.
-    :raises ConfigurationError: the file or a variable can not be read, is of the wrong type, or sets what there is
+    :raises ConfigurationError: the file or a variable cannot be read, is of the wrong type, or sets what there is
         not; the text names it and says what is wanted.
     """
     environment = os.environ if environment is None else environment
@@ -269,7 +269,7 @@ def _leaves(defaults: Any, prefix: str) -> Iterator[tuple[str, tuple[Any, object
 def _check(settings: list[Setting]) -> None:
     """Whether everything that is set can be used together.
 
-    :raises ConfigurationError: it can not; the text names the setting, and where it was set.
+    :raises ConfigurationError: it cannot; the text names the setting, and where it was set.
     """
     try:
         built: Settings = _build(Settings, {each.path: each.value for each in settings}, "")
@@ -312,7 +312,7 @@ def _read_file(file: Path | None, environment: Mapping[str, str]) -> tuple[str, 
         with file.open("rb") as stream:
             return str(file), dict(_flat(tomllib.load(stream), ""))
     except OSError as error:
-        raise ConfigurationError(f"the settings file {file} can not be read: {error.strerror}") from error
+        raise ConfigurationError(f"the settings file {file} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file} is not TOML: {error}") from error
 

@@ -40,7 +40,7 @@ def check_store(setting: Setting) -> None:
 def show_settings(config: ConfigFile = None, output: Output = Format.TEXT) -> None:
     """Print every setting with its value, and where the value comes from. Passwords in URLs are masked.
 
-    What can not be used is refused: exit code 2. Nothing is opened or connected to.
+    What cannot be used is refused: exit code 2. Nothing is opened or connected to.
     """
     from mercury.settings import explain, variable
 

@@ -20,7 +20,7 @@ app = typer.Typer(help="The schema of a store: its version, and the way to this 
 def status(store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT) -> None:
     """Say which version of the schema a store has, and what to do about it. Changes nothing.
 
-    Exit code 1: this Mercury can not work with it as it is.
+    Exit code 1: this Mercury cannot work with it as it is.
     """
     from mercury.storage.administration import Database
     from mercury.storage.sql.versions import HEAD

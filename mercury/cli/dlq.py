@@ -127,7 +127,7 @@ def redrive(
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Bring dead letters back to life: by identifier, by filter, or --all of them.
+    """Redrive dead letters: by identifier, by filter, or --all of them.
 
     An outbound message is sent once more, with its MessageID, after what waits under its key. An inbound request is
     given to its service once more; no response to it is sent. The processes that run on the store do both.
@@ -146,7 +146,13 @@ def redrive(
         "redriven": [letter.id for letter in result.done],
         "refused": [{"id": letter.id, "reason": why} for letter, why in result.refused],
     }
-    show(output, value, lambda: console().print(f"{len(result.done)} live again", markup=False))
+    show(
+        output,
+        value,
+        lambda: console().print(
+            f"{len(result.done)} redriven: the process that runs on this store sends what goes out", markup=False
+        ),
+    )
     for letter, why in result.refused if output is Format.TEXT else ():
         hint = ", with --allow-duplicate" if why in (MAY_HAVE_ARRIVED, MAY_COME_AGAIN) else ""
         notes().print(f"{letter.id} stays dead: {why}{hint}", markup=False)
@@ -229,14 +235,14 @@ def _agree(letters: DeadLetters, which: LetterFilter, everything: bool, yes: boo
     from mercury.storage.letters import EVERY_LETTER
 
     if which == EVERY_LETTER and not everything:
-        fail(UNUSABLE, f"which ones? give identifiers, filters, or --all to {what} every dead letter")
+        fail(UNUSABLE, f"nothing chosen: give identifiers, a filter, or --all to {what} every dead letter")
     number = sum(each.count for each in letters.count(which))
     if which.ids is not None and number < len(which.ids):
         found = {letter.id for letter in letters.find(which)}
         missing = min(which.ids - found)
         fail(FAILED, f"{len(which.ids) - number} of these are no dead letters, {missing} for one; nothing was done")
     if not number:
-        fail(FAILED, "no dead letter is like that")
+        fail(FAILED, "no dead letter matches")
     if number == 1 or yes:
         return
     if not sys.stdin.isatty():

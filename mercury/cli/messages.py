@@ -28,8 +28,8 @@ app = typer.Typer(
 )
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="As `list` prints it: out-17, in-4.")]
-#: Seconds that `park` waits for a running process to do it, and between two looks.
-PATIENCE, LOOK = 5.0, 0.1
+#: Seconds that `park` waits for a running process to do it, and between two polls.
+TIMEOUT, POLL_INTERVAL = 5.0, 0.1
 
 
 @app.command("list")
@@ -155,11 +155,11 @@ def _is_gone(messages: WaitingMessages, direction: Direction, position: int) -> 
     """Whether a running process has done it by now, or does within a moment."""
     from mercury.storage.waiting import WaitingFilter
 
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while messages.find(direction, WaitingFilter(position=position), 1):
         if time.monotonic() >= until:
             return False
-        time.sleep(LOOK)
+        time.sleep(POLL_INTERVAL)
     return True
 
 

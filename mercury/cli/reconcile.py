@@ -77,7 +77,7 @@ def reconcile(
             result = run(settings, progress=tell)
     except StorageError as error:
         fail(UNUSABLE, str(error))
-    show(output, result.as_json(), lambda: _tell(result))
+    show(output, result.as_json(), lambda: _print_result(result))
     if not result.reconciled:
         raise typer.Exit(FAILED)
 
@@ -117,11 +117,11 @@ def _progress(*, shown: bool) -> Iterator[Tell]:
         yield tell
 
 
-def _tell(result: Result) -> None:
+def _print_result(result: Result) -> None:
     out = console()
     for direction in (result, result.response):
         if direction is not None:
-            _tell_direction(direction)
+            _print_direction(direction)
     for path in (result.report, result.differences):
         if path is not None:
             out.print(f"{'report' if path is result.report else 'differences'}: {path}", markup=False)
@@ -129,7 +129,7 @@ def _tell(result: Result) -> None:
     out.print(f"{verdict} in {result.seconds:.1f} s")
 
 
-def _tell_direction(result: Result) -> None:
+def _print_direction(result: Result) -> None:
     from mercury.reconcile import Verdict
 
     out = console()

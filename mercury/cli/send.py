@@ -34,8 +34,8 @@ def _rm(text: str) -> RmVersion:
 
 
 MEMORY = "memory:"
-#: Seconds between two looks at whether the message has arrived.
-LOOK = 0.02
+#: Seconds between two checks whether the message is acknowledged.
+POLL_INTERVAL = 0.02
 
 
 def send(
@@ -103,17 +103,17 @@ def _read(body: str) -> bytes:
     try:
         return Path(body[1:]).read_bytes()
     except OSError as error:
-        fail(UNUSABLE, f"the body's file {body[1:]!r} can not be read: {error.strerror}")
+        fail(UNUSABLE, f"the body's file {body[1:]!r} cannot be read: {error.strerror}")
 
 
 def _acknowledged(mercury: Mercury, sender: Sender, receipt: Receipt, deadline: float) -> None:
-    """Wait until nothing of the key waits any more; say what the trouble is while it lasts."""
+    """Wait until nothing of the key waits any more; print errors meanwhile."""
     told = ""
     while sender.pending:
         told = _say_trouble(mercury, sender, told)
         if time.monotonic() >= deadline:
             fail(FAILED, f"not acknowledged in time{_why(mercury, sender)}")
-        time.sleep(LOOK)
+        time.sleep(POLL_INTERVAL)
     for letter in mercury.dead_letters():
         if letter.message_id == receipt.message_id:  # another would be a response that nobody asked for
             fail(FAILED, f"not delivered: {letter.reason}{_why(mercury, sender)}")
@@ -125,7 +125,7 @@ def _answered(mercury: Mercury, sender: Sender, future: Future[bytes], deadline:
         told = _say_trouble(mercury, sender, told)
         if time.monotonic() >= deadline:
             fail(FAILED, f"not answered in time{_why(mercury, sender) or _no_answer(sender)}")
-        time.sleep(LOOK)
+        time.sleep(POLL_INTERVAL)
     try:
         response = future.result()
     except ApplicationFault as fault:
@@ -156,7 +156,7 @@ def _no_answer(sender: Sender) -> str:
 
 
 def _say_trouble(mercury: Mercury, sender: Sender, told: str) -> str:
-    """Tell a new trouble once, while it is being tried again."""
+    """Print a new error once, while the message is retried."""
     trouble = _why(mercury, sender)
     if trouble and trouble != told:
         notes().print(f"not through yet{escape(printable(trouble))}; trying again")
@@ -164,7 +164,7 @@ def _say_trouble(mercury: Mercury, sender: Sender, told: str) -> str:
 
 
 def _why(mercury: Mercury, sender: Sender) -> str:
-    trouble = mercury.trouble_with(sender.endpoint)
+    trouble = mercury.last_error(sender.endpoint)
     errors = [status.last_error for status in sender.status() if status.last_error]
     why = trouble or (errors[-1] if errors else "")
     return f": {why}" if why else ""

@@ -24,7 +24,7 @@ DEFAULT_AT = "http://127.0.0.1:8000"
 PAGE = 500
 
 
-#: What the states of docs/state-machines.md mean to whoever just wants to know how it goes.
+#: What the states of docs/state-machines.md mean, for people.
 EXPLAINED = MappingProxyType(
     {
         "CREATING": "waits for the other side to make it",
@@ -96,9 +96,9 @@ def show_sequence(
 
 def _read(store: str, *, active: bool) -> list[dict[str, Any]]:
     """The sequences of a store, page by page."""
-    from mercury.client.status import destination_in_store, status_of
+    from mercury.engine.status import destination_in_store, status_of
     from mercury.storage.administration import open_used_store
-    from mercury.storage.sql.looking import Looking
+    from mercury.storage.sql.overview import StoreOverview
 
     found: list[dict[str, Any]] = []
     opened = open_used_store(store)
@@ -106,14 +106,14 @@ def _read(store: str, *, active: bool) -> list[dict[str, Any]]:
         position, identifier = 0, ""
         while True:
             with opened.transaction() as tx:
-                sources = Looking(tx).sources(position, PAGE, active=active)
+                sources = StoreOverview(tx).sources(position, PAGE, active=active)
             found += [dataclasses.asdict(status_of(each.record, each.waiting)) for _, each in sources]
             if len(sources) < PAGE:
                 break
             position = sources[-1][0]
         while True:
             with opened.transaction() as tx:
-                destinations = Looking(tx).destinations(identifier, PAGE, active=active)
+                destinations = StoreOverview(tx).destinations(identifier, PAGE, active=active)
             found += [dataclasses.asdict(destination_in_store(each)) for each in destinations]
             if len(destinations) < PAGE:
                 return found
@@ -144,7 +144,7 @@ def _ask(at: str) -> list[dict[str, Any]]:
     import http.client
 
     from mercury.engine.addresses import split_url
-    from mercury.engine.transport import plain
+    from mercury.engine.runtime.transport import plain
     from mercury.service import paths
     from mercury.settings import load
 
@@ -177,7 +177,7 @@ def _ask(at: str) -> list[dict[str, Any]]:
 
 
 def _reason(body: bytes) -> str:
-    """Why the status can not be given."""
+    """Why the status cannot be given."""
     try:
         return str(json.loads(body)["error"])
     except (ValueError, TypeError, LookupError):

@@ -47,7 +47,7 @@ def serve(
         os.environ["MERCURY_CONFIG"] = str(config.absolute())
     set_up_logs(settings.log)
     app = _load(target)
-    # What can not be served is told before anything that serves is loaded.
+    # A target that cannot be served is reported before anything that serves is loaded.
     from mercury.service.serving import bind, server_for
 
     given = {"server_cert": tls_cert, "server_key": tls_key, "client_ca": tls_client_ca}
@@ -94,7 +94,7 @@ def _load(target: str) -> Any:
     except MercuryError:
         raise
     except Exception as error:
-        fail(UNUSABLE, _failed(f"{module_name} can not be imported", error))
+        fail(UNUSABLE, _failed(f"{module_name} cannot be imported", error))
     for part in attribute.split("."):
         if not hasattr(found, part):
             fail(UNUSABLE, f"module {module_name!r} has no {attribute!r}")

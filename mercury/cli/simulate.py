@@ -52,7 +52,7 @@ def simulate(
             {"seed": report.seed, "violations": list(report.violations)} for report in found if report.violations
         ],
     }
-    show(output, value, lambda: _tell(summary, found, messages, sqlite=sqlite))
+    show(output, value, lambda: _print_summary(summary, found, messages, sqlite=sqlite))
     if summary.violations:
         raise typer.Exit(FAILED)
 
@@ -75,7 +75,7 @@ def _run(
     return summary, found
 
 
-def _tell(summary: Summary, found: list[SeedReport], messages: int, *, sqlite: bool) -> None:
+def _print_summary(summary: Summary, found: list[SeedReport], messages: int, *, sqlite: bool) -> None:
     from mercury.simulation.scenario import scenario_of
 
     out = console()

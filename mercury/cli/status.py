@@ -28,16 +28,16 @@ def status(
     Works whether or not a process runs on the store. Exit code 1: degraded, because something waits for longer than
     the settings watch.unacknowledged, watch.unhandled or watch.in_doubt allow.
     """
-    from mercury.engine.watching import Ages, lateness
+    from mercury.engine.lateness import Ages, lateness
     from mercury.settings import load
     from mercury.storage.administration import open_used_store
-    from mercury.storage.sql.looking import Looking
+    from mercury.storage.sql.overview import StoreOverview
 
     settings = load(config)
     opened = open_used_store(settings.store if store is None else store)
     try:
         with opened.transaction() as tx:
-            found = Looking(tx).status(limit)
+            found = StoreOverview(tx).status(limit)
     finally:
         opened.close()
     now = time.time()

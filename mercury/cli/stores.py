@@ -20,7 +20,7 @@ StoreUrl = Annotated[
 def store_url(store: str | None, config: Path | None) -> str:
     """The URL of the store that is meant: the option's, or the settings'.
 
-    :raises ConfigurationError: the settings can not be used.
+    :raises ConfigurationError: the settings cannot be used.
     """
     from mercury.settings import load
 

@@ -17,7 +17,7 @@ from mercury.cli.stores import StoreUrl, used_store
 if TYPE_CHECKING:
     from mercury.storage.xa.coordinator import Coordinator
     from mercury.storage.xa.decisions import Decision
-    from mercury.storage.xa.operating import Overview
+    from mercury.storage.xa.operator import Overview
 
 app = typer.Typer(
     help="Two-phase commits: what is in doubt, and how to finish it by hand. Needs no running process.",
@@ -55,7 +55,7 @@ def list_transactions(
     Exit code 0: every database that is known to take part was asked; 1: one was not, and the output says which.
     """
     with _coordinator(store, resource, log, config) as coordinator:
-        from mercury.storage.xa.operating import Operator
+        from mercury.storage.xa.operator import Operator
 
         found = Operator(coordinator).overview()
     show(output, _overview(found), lambda: _show_overview(found))
@@ -78,7 +78,7 @@ def show_transaction(
     """
     with _coordinator(store, resource, log, config) as coordinator:
         from mercury.storage.xa.names import read_gtrid
-        from mercury.storage.xa.operating import Operator
+        from mercury.storage.xa.operator import Operator
 
         wanted = read_gtrid(gtrid)
         found, decided = Operator(coordinator).find(wanted)
@@ -88,7 +88,7 @@ def show_transaction(
         "decided_at": decided.decided_at if decided is not None else None,
         "prepared": [each.resource for each in found.branches if each.gtrid == wanted],
         "finished_by_hand": [each.gid for each in found.heuristics if each.gid.startswith(f"{wanted}:")],
-        "asked": list(found.asked),
+        "asked": list(found.queried),
         "away": dict(found.away),
     }
     rows = [(name.replace("_", " "), _plain(each)) for name, each in value.items()]
@@ -118,7 +118,7 @@ def resolve(
         fail(UNUSABLE, f"{verdict!r} is neither commit nor rollback")
     wanted = read_gtrid(gtrid)
     with _coordinator(store, resource, log, config) as coordinator:
-        from mercury.storage.xa.operating import Operator
+        from mercury.storage.xa.operator import Operator
 
         decided = Verdict.COMMIT if verdict == "commit" else Verdict.ABORT
         finished = Operator(coordinator).resolve(wanted, decided, force=force)
@@ -168,7 +168,7 @@ def _overview(found: Overview) -> dict[str, Any]:
              "found_at": each.found_at}
             for each in found.heuristics
         ],
-        "asked": list(found.asked),
+        "asked": list(found.queried),
         "away": dict(found.away),
     }  # fmt: skip
 
@@ -180,13 +180,13 @@ def _show_overview(found: Overview) -> None:
         (str(each.gtrid), each.resource, f"{each.age:.0f} s", _decided(found.decision_on(each.gtrid)) or "not yet")
         for each in found.branches
     ]
-    asked = ", ".join(found.asked) or "no database"
+    asked = ", ".join(found.queried) or "no database"
     show_table(("transaction", "prepared in", "for", "decided"), rows, nothing=f"nothing is prepared in {asked}")
     if rows:
         console().print(f"\nasked: {asked}", markup=False)
-    if not found.away and not set(found.asked) - {STORE_BRANCH}:
+    if not found.away and not set(found.queried) - {STORE_BRANCH}:
         console().print(
-            "\nonly the store was looked at: name the other databases by --resource NAME=URL, or in the setting "
+            "\nonly the store was queried: name the other databases by --resource NAME=URL, or in the setting "
             "xa.resources",
             markup=False,
         )

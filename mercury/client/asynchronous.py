@@ -8,7 +8,7 @@ Nothing here blocks the event loop. What runs where:
 - A transaction of the application's ``AsyncSession``: in the event loop's thread, by the ``run_sync`` of the session,
   which awaits its asynchronous driver at every statement.
 
-A thread can not be interrupted. So a cancelled await asks it to roll back, and waits until it has ended: whoever sees
+A thread cannot be interrupted. So a cancelled await asks it to roll back, and waits until it has ended: whoever sees
 the ``CancelledError`` knows that nothing goes on behind it.
 """
 

@@ -21,7 +21,7 @@ def channel_to(
     if not key:
         raise ConfigurationError("key: it is empty; messages with the same URL and key share a sequence")
     if split_url(url).username is not None:
-        raise ConfigurationError("a user's name and password can not be part of the URL to send to")
+        raise ConfigurationError("a user's name and password cannot be part of the URL to send to")
     if not policy.protocol.legal:
         raise ConfigurationError(f"these versions do not go together: {policy.protocol}")
     if listen and responses is None:

@@ -1,4 +1,4 @@
-"""Dead letters: looked at, brought back to life, or thrown away."""
+"""Dead letters: listed, redriven, or discarded."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ log = logging.getLogger("mercury.client")
 
 #: Letters that one transaction takes.
 BATCH = 100
-#: What the buffer of an inbound letter that lives again is called.
+#: The sequence name of the buffer that an inbound letter is redriven to.
 REDRIVEN = "urn:mercury:redriven:"
 
 #: Why letters stay dead unless duplicates are allowed.
-MAY_HAVE_ARRIVED = "the other side may have it already: it lives again only where it may arrive twice"
-MAY_COME_AGAIN = "its sender was told that it failed, and may send the same anew: it lives again only where that may be"
+MAY_HAVE_ARRIVED = "the other side may have it already: it is redriven only where it may arrive twice"
+MAY_COME_AGAIN = "its sender was told that it failed, and may send the same anew: it is redriven only where that may be"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,23 +77,23 @@ class DeadLetters:
             gone += sum(letter is not None for letter in taken)
 
     def redrive(self, which: LetterFilter, *, allow_duplicate: bool = False) -> Redriven:
-        """Bring those back to life that a filter means. Each leaves the dead in the transaction that revives it.
+        """Redrive those that a filter means. Each dead letter is removed in the transaction that redrives it.
 
         An outbound one is handed over once more, with its MessageID, behind what was sent under its key by now; those
         that died together go in the order of their numbers. An inbound request is given to its service once more, in
         no order with others and without a response: its sequence may be long gone.
 
         :param allow_duplicate: also those that may have arrived before, or that may come again by themselves.
-        :raises StorageError: the store failed; a part of them may live again, the others are as dead as before.
+        :raises StorageError: the store failed; a part of them may be redriven, the others stay dead letters.
         """
         letters = sorted(self.find(which), key=_order)
         done: list[DeadLetter] = []
         refused: list[tuple[DeadLetter, str]] = []
         for start in range(0, len(letters), BATCH):
-            self._revive(letters[start : start + BATCH], allow_duplicate, done, refused)
+            self._redrive(letters[start : start + BATCH], allow_duplicate, done, refused)
         return Redriven(done=tuple(done), refused=tuple(refused))
 
-    def _revive(
+    def _redrive(
         self,
         letters: Sequence[DeadLetter],
         allow_duplicate: bool,
@@ -102,7 +102,7 @@ class DeadLetters:
     ) -> None:
         now = self._clock()
         with self._store.transaction() as tx:
-            tx.rms.expect(message_ids=[letter.message_id for letter in letters if letter.message_id])
+            tx.rms.prefetch(message_ids=[letter.message_id for letter in letters if letter.message_id])
             why = {letter.id: _refusal(tx, letter, allow_duplicate) for letter in letters}
             living = [letter for letter in letters if why[letter.id] is None]
             taken = [letter for letter in living if tx.dead_letters.delete(letter.id) is not None]
@@ -114,7 +114,7 @@ class DeadLetters:
         refused += ((letter, reason) for letter in letters if (reason := why[letter.id]) is not None)
         done += taken
         for letter in taken:
-            log.info("a dead letter lives again", extra={"message_id": letter.message_id, "key": letter.key})
+            log.info("a dead letter is redriven", extra={"message_id": letter.message_id, "key": letter.key})
 
 
 def _order(letter: DeadLetter) -> tuple[float, bool, int]:
@@ -123,7 +123,7 @@ def _order(letter: DeadLetter) -> tuple[float, bool, int]:
 
 
 def _refusal(tx: Transaction, letter: DeadLetter, allow_duplicate: bool) -> str | None:
-    """Why a letter has to stay dead; ``None`` = it may live again."""
+    """Why a letter cannot be redriven; ``None`` = it can."""
     if letter.damaged:
         return "what the store kept of it is damaged"
     if letter.certainty is Certainty.UNKNOWN and not allow_duplicate:

@@ -44,7 +44,7 @@ class _ResponseFuture(Future[Any]):
         except TimeoutError:
             if self.done():
                 raise  # it is what the future was given
-            raise TimeoutError(self.explain(timeout, "; it is waited for on")) from None
+            raise TimeoutError(self.explain(timeout, "; still waiting for it")) from None
 
     def refuse_idle(self) -> None:
         """:raises MercuryError: nothing here can bring a response."""
@@ -107,7 +107,7 @@ class Futures:
     ) -> tuple[Future[Any], str]:
         """A future for the response to a request, and the callback name to store with the request.
 
-        :param state: tells how far the request has come, for whoever waits in vain.
+        :param state: returns how far the request has come, for the text of a timeout.
         :param idle: tells why nothing here can bring a response; ``None`` = something can.
         :raises ConfigurationError: ``wanted`` is neither ``bytes`` nor a dataclass that can be read.
         """

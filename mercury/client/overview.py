@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mercury.client.status import SequenceStatus, destination_status, status_of
-from mercury.engine.watching import Ages, WatchSettings, lateness
+from mercury.engine.lateness import Ages, WatchSettings, lateness
+from mercury.engine.status import SequenceStatus, destination_status, status_of
 from mercury.errors import StorageError
 from mercury.storage.api import StorageManager
 from mercury.storage.records import SequenceKey
@@ -67,10 +67,10 @@ class Watch:
         """What waits for longer than the settings ``watch`` allow, in words; nothing = all is well."""
         return late(self._store, self.in_doubt(), self._settings, self._clock())
 
-    def figures(self) -> dict[str, float]:
-        """What an operator watches, `InDoubt.figures`; empty when no ``resources`` are named."""
+    def metrics(self) -> dict[str, float]:
+        """What an operator watches, `InDoubt.metrics`; empty when no ``resources`` are named."""
         left = self.in_doubt()
-        return left.figures(self._clock()) if left is not None else {}
+        return left.metrics(self._clock()) if left is not None else {}
 
     def sequences(self) -> list[SequenceStatus]:
         """All sequences that are remembered, on both sides."""
@@ -95,7 +95,7 @@ def late(store: StorageManager, in_doubt: InDoubt | None, settings: WatchSetting
         with store.transaction() as tx:
             found = Ages(tx.rms.oldest_unacknowledged(), tx.invoker.oldest(), doubtful)
     except StorageError as error:
-        log.info("what waits can not be read: %s", error)  # not for everybody who asks
+        log.info("what waits cannot be read: %s", error)  # not for everybody who asks
         return ["the store does not answer"]
     return lateness(found, settings, now)
 

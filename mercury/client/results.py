@@ -18,7 +18,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waited:
+class WaitResult:
     """What came of `Sender.wait`: true when everything has arrived."""
 
     #: Nothing waits any more: what was sent is acknowledged (requests: answered), or a dead letter.
@@ -26,7 +26,7 @@ class Waited:
     #: Messages that still wait.
     left: int = 0
     #: What keeps them from arriving, as far as is known.
-    trouble: str = ""
+    last_error: str = ""
     #: Messages that became dead letters since the sender was made, alike ones together.
     letters: tuple[LetterCount, ...] = ()
 
@@ -41,7 +41,7 @@ class Waited:
     def __str__(self) -> str:
         said = []
         if not self.settled:
-            waits = f"{self.left} still wait" if self.left else "the end of the sequence is not told yet"
-            said.append(waits + (f" ({self.trouble})" if self.trouble else ""))
+            waits = f"{self.left} still wait" if self.left else "the end of the sequence is not acknowledged yet"
+            said.append(waits + (f" ({self.last_error})" if self.last_error else ""))
         said += [f"{each.count} dead: {each.reason} ({each.certainty.value})" for each in self.letters]
         return "; ".join(said) or "everything has arrived"

@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any, TypeVar, overload
 
 from mercury.client.asynchronous import AsyncTransaction
+from mercury.client.backlog_limit import BacklogLimit
 from mercury.client.futures import awaited
-from mercury.client.results import Receipt, Waited
-from mercury.client.room import Room
-from mercury.client.status import SequenceStatus, status_of
-from mercury.client.surroundings import Surroundings
+from mercury.client.results import Receipt, WaitResult
+from mercury.client.sender_port import SenderPort
+from mercury.engine.status import SequenceStatus, status_of
 from mercury.errors import ConfigurationError, MercuryError
 from mercury.statemachine.bounds import INDEXED_BYTES, KEY_BYTES, storable
 from mercury.statemachine.waiting import waits_for
@@ -27,8 +27,8 @@ from mercury.wire.payload import check_payload
 
 T = TypeVar("T")
 
-#: Seconds between two looks at whether everything is done.
-LOOK = 0.01
+#: Seconds between two checks whether everything is done.
+POLL_INTERVAL = 0.01
 
 
 class Sender:
@@ -39,15 +39,15 @@ class Sender:
     that transaction commits.
     """
 
-    def __init__(self, surroundings: Surroundings, channel: Channel, namespace: str) -> None:
+    def __init__(self, surroundings: SenderPort, channel: Channel, namespace: str) -> None:
         storable(KEY_BYTES, key=channel.key.name)
         storable(INDEXED_BYTES, url=channel.endpoint)
-        self._surroundings = surroundings
+        self._port = surroundings
         self._channel = channel
         self._namespace = namespace
         #: What dies from now on is this sender's business.
         self._made_at = surroundings.clock()
-        self._room = Room(channel.key, surroundings.max_outbound_backlog)
+        self._backlog_limit = BacklogLimit(channel.key, surroundings.max_outbound_backlog)
 
     @property
     def endpoint(self) -> str:
@@ -78,7 +78,7 @@ class Sender:
             2,048 bytes of UTF-8 at most.
         :param last: no message of this sequence comes after it; a later one starts a new sequence.
         :param headers: header blocks to send along, each XML of one element.
-        :raises PayloadError: the body can not be written.
+        :raises PayloadError: the body cannot be written.
         :raises ConfigurationError: there is no way to know the action, or the correlation is too long.
         :raises Overloaded: too many messages of this key wait already; nothing was stored.
         """
@@ -133,17 +133,17 @@ class Sender:
         """
         row = self._row(body, operation, action, correlation, headers)
         row.expects_response = True
-        future, row.callback = self._surroundings.futures.expect(
+        future, row.callback = self._port.futures.expect(
             row.message_id,
             response,
             self._namespace,
             partial(self._state_of, row.message_id),
-            lambda: self._surroundings.why_not_running,
+            lambda: self._port.why_not_running,
         )
         try:
             self._store(row, tx)
         except BaseException:
-            self._surroundings.futures.forget(row.message_id)
+            self._port.futures.forget(row.message_id)
             raise
         return future
 
@@ -165,7 +165,7 @@ class Sender:
         :param callback: the name it is registered by.
         :raises ConfigurationError: no callback of that name is registered.
         """
-        if not self._surroundings.has_callback(callback):
+        if not self._port.has_callback(callback):
             raise ConfigurationError(
                 f"no callback named {callback!r} is registered: use @mercury.callback({callback!r})"
             )
@@ -198,7 +198,7 @@ class Sender:
         )
         if tx is not None:
             return await tx.run_sync(lambda sync: send(tx=sync))
-        return await self._surroundings.threads.in_transaction(self._surroundings.store, lambda sync: send(tx=sync))
+        return await self._port.threads.in_transaction(self._port.store, lambda sync: send(tx=sync))
 
     @overload
     async def arequest(
@@ -257,7 +257,7 @@ class Sender:
             correlation=correlation,
             headers=headers,
         )
-        surroundings = self._surroundings
+        surroundings = self._port
         asked: list[Future[Any]] = []
         try:
             await surroundings.threads.in_transaction(surroundings.store, lambda sync: asked.append(ask(tx=sync)))
@@ -277,7 +277,7 @@ class Sender:
 
     def status(self) -> list[SequenceStatus]:
         """The sequences of this key that are remembered, oldest first."""
-        store = self._surroundings.store
+        store = self._port.store
         with store.transaction() as tx:
             backlog = tx.rms.backlog(self._channel.key)
             return [status_of(record, backlog) for record in tx.rms.peek(self._channel.key)]
@@ -285,18 +285,18 @@ class Sender:
     @property
     def pending(self) -> int:
         """Messages of this key that are not acknowledged, or whose response is not consumed yet."""
-        with self._surroundings.store.transaction() as tx:
+        with self._port.store.transaction() as tx:
             return tx.rms.backlog(self._channel.key)
 
     @property
-    def trouble(self) -> str | None:
+    def last_error(self) -> str | None:
         """What keeps the messages of this key from arriving, as far as is known; ``None`` = nothing is.
 
         Why the last exchange with the endpoint failed, or else what it answered last to what still waits, why the
         last sequence failed, or what has been waited for too long. For people: what is retried may be over by
         the next attempt.
         """
-        found = self._surroundings.why_not_running or self._surroundings.trouble_with(self.endpoint)
+        found = self._port.why_not_running or self._port.last_error(self.endpoint)
         if found is not None:
             return found
         known = self.status()
@@ -307,14 +307,14 @@ class Sender:
             return f"the sequence failed: {newest.failure}" + (f" ({newest.last_error})" if newest.last_error else "")
         if newest.waiting and newest.last_error:
             return newest.last_error
-        store = self._surroundings.store
+        store = self._port.store
         with store.transaction() as tx:
             record = next(reversed(tx.rms.peek(self._channel.key)), None)
         if record is None:
             return None
-        return waits_for(record.machine, record.channel.policy, self._surroundings.clock())
+        return waits_for(record.machine, record.channel.policy, self._port.clock())
 
-    def wait(self, timeout: float | None = None) -> Waited:
+    def wait(self, timeout: float | None = None) -> WaitResult:
         """Wait until nothing of this key waits any more: acknowledged (requests: answered), or a dead letter.
 
         After `close` the end is waited for too, so that the peer need not keep the sequence open.
@@ -327,25 +327,25 @@ class Sender:
         """
         until = None if timeout is None else time.monotonic() + timeout
         while not self._at_rest():
-            idle = self._surroundings.why_not_running
+            idle = self._port.why_not_running
             if idle is not None:
                 raise MercuryError(f"{self.endpoint}: nothing is sent to it: {idle}")
             if until is not None and time.monotonic() >= until:
-                return self._waited(settled=False)
-            time.sleep(LOOK)
-        return self._waited(settled=True)
+                return self._wait_result(settled=False)
+            time.sleep(POLL_INTERVAL)
+        return self._wait_result(settled=True)
 
-    def _waited(self, *, settled: bool) -> Waited:
+    def _wait_result(self, *, settled: bool) -> WaitResult:
         which = LetterFilter(
             direction=Direction.OUTBOUND, endpoint=self.endpoint, key=self.key, dead_since=self._made_at
         )
-        with self._surroundings.store.transaction() as tx:
+        with self._port.store.transaction() as tx:
             dead = tuple(tx.dead_letters.count(which))
             left = 0 if settled else tx.rms.backlog(self._channel.key)
-        return Waited(settled=settled, left=left, trouble="" if settled else self.trouble or "", letters=dead)
+        return WaitResult(settled=settled, left=left, last_error="" if settled else self.last_error or "", letters=dead)
 
     def _at_rest(self) -> bool:
-        with self._surroundings.store.transaction() as tx:
+        with self._port.store.transaction() as tx:
             if tx.rms.backlog(self._channel.key):
                 return False
             machines = [record.machine for record in tx.rms.peek(self._channel.key)]
@@ -353,10 +353,10 @@ class Sender:
 
     def _state_of(self, message_id: str) -> str:
         """How far a request has come, for people."""
-        trouble = self.trouble
-        if trouble is not None:
-            return trouble
-        with self._surroundings.store.transaction() as tx:
+        last_error = self.last_error
+        if last_error is not None:
+            return last_error
+        with self._port.store.transaction() as tx:
             row = tx.rms.row(message_id)
         if row is None:
             return ""
@@ -382,27 +382,27 @@ class Sender:
             raise ConfigurationError("the action is empty; every message needs one")
         storable(INDEXED_BYTES, correlation=correlation, action=action)
         return OutboundMessage(
-            message_id=self._surroundings.ids.new(),
+            message_id=self._port.ids.new(),
             channel=self._channel,
             action=action,
             payload=payload.xml,
             headers=tuple(check_payload(header).xml for header in headers),
             correlation=correlation,
-            created_at=self._surroundings.clock(),
+            created_at=self._port.clock(),
         )
 
     def _end(self, kind: OutboundKind, tx: Transaction | None) -> None:
         row = OutboundMessage(
-            message_id=self._surroundings.ids.new(),
+            message_id=self._port.ids.new(),
             channel=self._channel,
             kind=kind,
-            created_at=self._surroundings.clock(),
+            created_at=self._port.clock(),
         )
-        with part_of(self._surroundings.store, tx) as transaction:
+        with part_of(self._port.store, tx) as transaction:
             transaction.rms.append(row)
 
     def _store(self, row: OutboundMessage, tx: Transaction | None) -> Receipt:
-        with part_of(self._surroundings.store, tx) as transaction:
-            self._room.take(transaction)
+        with part_of(self._port.store, tx) as transaction:
+            self._backlog_limit.take(transaction)
             transaction.rms.append(row)
         return Receipt(row.message_id, self.endpoint, self.key)

@@ -1,4 +1,4 @@
-"""Messages that wait: looked at, tried again at once, or taken out of the way. Works beside running processes."""
+"""Messages that wait: listed, retried at once, or parked. Works beside running processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mercury.storage.records import (
     OutboundMessage,
     RmsRecord,
 )
-from mercury.storage.sql.looking import Looking
+from mercury.storage.sql.overview import StoreOverview
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.waiting import WaitingFilter, WaitingMessage
 
@@ -29,7 +29,7 @@ TRIES = 20
 
 
 class NotPossible(MercuryError):
-    """What was asked for can not be done to this message; the text says why."""
+    """What was asked for cannot be done to this message; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class WaitingMessages:
     """The messages of a SQL store that are not done.
 
     Changes are made under the locks of the rows that they change, or on the condition that nobody has changed them
-    meanwhile: a process that runs on the store gives up what it was about to do, and looks again.
+    meanwhile: a process that runs on the store gives up what it was about to do, and reads again.
 
     :param clock: seconds since the epoch.
     """
@@ -60,7 +60,7 @@ class WaitingMessages:
         :raises StorageError: the store failed.
         """
         with self._store.transaction() as tx:
-            looking = Looking(tx)
+            looking = StoreOverview(tx)
             return (looking.outbound if direction is Direction.OUTBOUND else looking.inbound)(which, limit)
 
     def whole(self, direction: Direction, position: int) -> Whole | None:
@@ -70,7 +70,7 @@ class WaitingMessages:
         """
         found = self.find(direction, WaitingFilter(position=position), 1)
         with self._store.transaction() as tx:
-            looking = Looking(tx)
+            looking = StoreOverview(tx)
             message: OutboundMessage | InboundMessage | None
             if direction is Direction.OUTBOUND:
                 message = looking.whole_outbound(position)
@@ -93,13 +93,13 @@ class WaitingMessages:
         """Take one out of the way, so that the rest goes on.
 
         An outbound one without a number becomes a dead letter here and now. An inbound one becomes one as soon as a
-        process that hosts its service looks at it, also in between two tries; who waits for its response gets a fault.
+        process that hosts its service reads it, also between two tries; its client gets a fault.
 
-        :raises NotPossible: it does not wait any more, it is not its turn, or its number can not be left out.
+        :raises NotPossible: it does not wait any more, it is not its turn, or its number cannot be left out.
         :raises StorageError: the store failed; nothing is changed.
         """
         if direction is Direction.OUTBOUND:
-            self._outbound(position, self._bury)
+            self._outbound(position, self._dead_letter)
         else:
             self._first(position, PARKED)
 
@@ -124,7 +124,7 @@ class WaitingMessages:
             tx.rms.save(record)
         log.info("an operator makes a message due", extra=_about(message))
 
-    def _bury(self, store: SqlStore, message: OutboundMessage) -> None:
+    def _dead_letter(self, store: SqlStore, message: OutboundMessage) -> None:
         with store.transaction() as tx:
             row, _ = self._locked(tx, message)
             if row.number is not None:
@@ -163,7 +163,7 @@ class WaitingMessages:
 
     def _mark(self, position: int, parked: str | None) -> None:
         with self._store.transaction() as tx:
-            found = Looking(tx).inbound(WaitingFilter(position=position), 1)
+            found = StoreOverview(tx).inbound(WaitingFilter(position=position), 1)
             if not found:
                 raise NotPossible(f"in-{position} does not wait any more")
             seen = found[0]
@@ -175,7 +175,7 @@ class WaitingMessages:
             record.retry_at = None
             if parked is not None:
                 _reserve(record, seen)
-            tx.invoker.mark(record, consumed=())
+            tx.invoker.save_delivered(record, consumed=())
         text = "an operator makes a message due" if parked is None else "an operator parks a message"
         log.info(text, extra={"sequence": seen.sequence, "number": seen.number, "message_id": seen.message_id})
 

@@ -50,7 +50,7 @@ class Operation:
     element: str = ""
 
 
-#: The prefix of callback names that stand for somebody who waits in one process, and in no other.
+#: The prefix of callback names that stand for a future of one process.
 FUTURE = "future:"
 
 #: Consumes a response, or the fault that came instead of one.

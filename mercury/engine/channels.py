@@ -6,8 +6,8 @@ from mercury.statemachine.messages import ANONYMOUS, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
 from mercury.storage.records import Channel, InvokerRecord, RmdRecord, RmsRecord, Role, SequenceKey
 
-#: Seconds between two looks whether the requests' sequence of kept replies has ended; its end wakes them anyway.
-REPLIES_LOOK = 3600.0
+#: Seconds between two checks whether the requests' sequence of retained replies has ended; its end wakes them anyway.
+REPLIES_POLL_INTERVAL = 3600.0
 #: Seconds after which a response sequence that nothing ended ends by itself.
 RESPONSE_IDLE = 86400.0
 #: Why there is no way for a response.
@@ -33,7 +33,7 @@ def response_channel(request: RmdRecord, endpoint: EndpointReference) -> Channel
 def reply_channel(request: RmdRecord) -> Channel:
     """The channel for replies outside any sequence, fetched over the back-channel, to the requests of a sequence.
 
-    What goes through it is kept while the request sequence lives: nobody tells that it arrived.
+    What goes through it is retained while the request sequence lives: nothing acknowledges it.
     """
     return Channel(
         key=SequenceKey(ANONYMOUS, f"reply/{request.identifier}"),
@@ -51,7 +51,7 @@ def fetched_channel(request: RmdRecord) -> Channel:
     return offered if offered is not None and offered.back_channel else reply_channel(request)
 
 
-def one_too_many(buffer: InvokerRecord, address: str, most: int) -> bool:
+def exceeds_addresses(buffer: InvokerRecord, address: str, most: int) -> bool:
     """Whether responses of a sequence's requests go to ``most`` addresses already, and not to this one.
 
     A sequence of its own is made for each, at an address that a peer has chosen.

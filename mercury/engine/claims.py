@@ -13,7 +13,7 @@ from mercury.storage.claims import Claim
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Lease:
     claim: Claim
     renew_at: float
     until: float
@@ -37,28 +37,28 @@ class ClaimKeeper:
         self.owner = owner
         self._lease = lease
         self._mutex = threading.Lock()
-        self._kept: dict[str, _Kept] = {}
+        self._leases: dict[str, _Lease] = {}
         #: Resources whose claims are prolonged while they are worked on.
         self._held: set[str] = set()
-        #: How many may be kept before those that are over are looked for.
+        #: How many may be held before expired ones are searched for.
         self._most = 1024
 
     def take(self, resource: str, now: float) -> Claim | None:
-        """The claim on ``resource``; ``None`` while somebody else has it."""
+        """The claim on ``resource``; ``None`` while another owner has it."""
         with self._mutex:
-            kept = self._kept.get(resource)
+            lease = self._leases.get(resource)
             # A time farther ahead than that was set before the clock was set back.
-            if kept is not None and kept.renew_at - self._lease / 2 <= now < kept.renew_at:
-                return kept.claim
+            if lease is not None and lease.renew_at - self._lease / 2 <= now < lease.renew_at:
+                return lease.claim
         claim = self._store.claim(resource, self.owner, now, self._lease)
         with self._mutex:
             if claim is None:
-                self._kept.pop(resource, None)
+                self._leases.pop(resource, None)
                 return None
-            self._kept[resource] = _Kept(claim, now + self._lease / 2, now + self._lease)
-            if len(self._kept) > self._most:
-                self._kept = {name: kept for name, kept in self._kept.items() if kept.until > now}
-                self._most = max(1024, 2 * len(self._kept))
+            self._leases[resource] = _Lease(claim, now + self._lease / 2, now + self._lease)
+            if len(self._leases) > self._most:
+                self._leases = {name: lease for name, lease in self._leases.items() if lease.until > now}
+                self._most = max(1024, 2 * len(self._leases))
         return claim
 
     @contextmanager
@@ -95,14 +95,14 @@ class ClaimKeeper:
         return lambda: self.monotonic() >= until
 
     def lost(self, claim: Claim) -> None:
-        """A commit failed on this claim: ask the store again next time."""
+        """A commit failed on this claim: take it from the store again next time."""
         with self._mutex:
-            self._kept.pop(claim.resource, None)
+            self._leases.pop(claim.resource, None)
 
     def release_all(self) -> None:
         """Give everything back, for an orderly end."""
         with self._mutex:
-            claims = [kept.claim for kept in self._kept.values()]
-            self._kept.clear()
+            claims = [lease.claim for lease in self._leases.values()]
+            self._leases.clear()
         for claim in claims:
             self._store.release(claim)

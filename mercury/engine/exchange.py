@@ -57,8 +57,8 @@ class Outgoing:
         return server_of(self.url)
 
     @property
-    def known_as(self) -> str:
-        """The name under which `Troubles` know of it.
+    def error_name(self) -> str:
+        """The name under which `EndpointErrors` know of it.
 
         That is the URL, but all answers to one server have one name: each request may name another path for its answer.
         """
@@ -95,7 +95,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class PendingResponse:
     """The response that may still go out on this exchange."""
 
     #: MessageID of the request.
@@ -131,10 +131,10 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class HeldExchange:
     """An exchange that is held open."""
 
-    waiting: Waiting
+    waiting: PendingResponse
     #: Is done with the response; with ``None`` when it does not come here.
     response: Future[HttpMessage | None]
 
@@ -145,9 +145,9 @@ class Answer:
 
     #: The reply, unless ``waiting`` brings a better one in time.
     http: HttpMessage
-    waiting: Waiting | None = None
+    waiting: PendingResponse | None = None
     #: The exchange, once it is held for that.
-    held: Held | None = None
+    held: HeldExchange | None = None
     posts: tuple[Outgoing, ...] = ()
 
 
@@ -158,7 +158,7 @@ class Step:
     posts: list[Outgoing] = field(default_factory=list)
     #: Sequences worked on.
     progress: int = 0
-    #: All that is due is being worked on by other threads of this process, which look again when they have done.
+    #: All that is due is being worked on by other threads of this process, which poll again when they have finished.
     shared: bool = False
     #: Responses that can now go out on a back-channel.
     responses: list[Response] = field(default_factory=list)

@@ -11,7 +11,7 @@ class Ids(Protocol):
     """Where identifiers and random numbers come from."""
 
     def new(self) -> str:
-        """An absolute URI that was never used before and can not be guessed (SEC-04)."""
+        """An absolute URI that was never used before and cannot be guessed (SEC-04)."""
 
     def chance(self) -> float:
         """A random number, 0 <= n < 1."""

@@ -60,7 +60,7 @@ class Databases:
     def url(self, name: str) -> str:
         """The URL of a database of the server, whether or not it is there.
 
-        :raises ConfigurationError: a database can not have this name.
+        :raises ConfigurationError: a database cannot have this name.
         """
         named = self._url.set(drivername="postgresql+psycopg", database=checked_name(name))
         server, mark, options = named.render_as_string(hide_password=False).partition("?")
@@ -70,7 +70,7 @@ class Databases:
     def create(self, name: str, template: str | None = None) -> str:
         """Make a database, empty or as a copy of another; returns its URL.
 
-        :raises ConfigurationError: it can not have this name.
+        :raises ConfigurationError: it cannot have this name.
         :raises StorageError: it is there already, the template is in use, or the server does not answer.
         """
         url = self.url(name)
@@ -83,7 +83,7 @@ class Databases:
     def provide(self, name: str) -> bool:
         """Make a database unless it is there; returns whether it was made.
 
-        :raises ConfigurationError: it can not have this name.
+        :raises ConfigurationError: it cannot have this name.
         :raises StorageError: the server does not answer, or does not let us.
         """
         try:

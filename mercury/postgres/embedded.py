@@ -35,7 +35,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "max_connections": "100",
         "listen_addresses": "",
         "port": str(PORT),
-        # Whoever can connect may do everything, run programs included: there is no password.
+        # A client that can connect may do everything, run programs included: there is no password.
         "unix_socket_permissions": "0700",
         "shared_buffers": "64MB",
         "log_min_messages": "warning",
@@ -75,9 +75,9 @@ class EmbeddedPostgres:
 
     @property
     def pid(self) -> int | None:
-        """The server's process, while it runs; whoever started it.
+        """The server's process, while it runs, started by this process or another one.
 
-        :raises ConfigurationError: the folder can not be read.
+        :raises ConfigurationError: the folder cannot be read.
         """
         with self._folder.usable():
             found = self._running()
@@ -87,7 +87,7 @@ class EmbeddedPostgres:
         """Start the server, and wait until it takes connections. One that runs already is used as it is, and several
         processes may start it at once.
 
-        :raises ConfigurationError: the binaries are not installed, or the folder can not be used.
+        :raises ConfigurationError: the binaries are not installed, or the folder cannot be used.
         :raises StorageError: it does not start; the text says what its log says.
         """
         with self._folder.usable():
@@ -105,7 +105,7 @@ class EmbeddedPostgres:
     def stop(self) -> None:
         """Stop in an orderly way: sessions are ended, everything is on disk. One that does not run is passed over.
 
-        :raises ConfigurationError: the folder has something else in it, or can not be read.
+        :raises ConfigurationError: the folder has something else in it, or cannot be read.
         :raises StorageError: it does not end in time.
         """
         with self._folder.usable():
@@ -126,7 +126,7 @@ class EmbeddedPostgres:
 
         What was committed or prepared is there when it is started again.
 
-        :raises ConfigurationError: the folder can not be read.
+        :raises ConfigurationError: the folder cannot be read.
         """
         pid = self.pid
         if pid is not None:
@@ -148,14 +148,14 @@ class EmbeddedPostgres:
     def url(self, database: str = "postgres") -> str:
         """The URL of a database, for SQLAlchemy and for Mercury's stores, whether or not it is there.
 
-        :raises ConfigurationError: a database can not have this name, or the folder can not be read.
+        :raises ConfigurationError: a database cannot have this name, or the folder cannot be read.
         """
         return f"postgresql+psycopg://postgres@:{PORT}/{checked_name(database)}?host={self._sockets()}"
 
     def create_database(self, name: str, template: str | None = None) -> str:
         """Make a database, empty or as a copy; returns its URL.
 
-        :raises ConfigurationError: it can not have this name.
+        :raises ConfigurationError: it cannot have this name.
         :raises StorageError: it is there already, the template is in use, or the server does not run.
         """
         Databases(self.url()).create(name, template)
@@ -164,7 +164,7 @@ class EmbeddedPostgres:
     def provide_database(self, name: str) -> str:
         """Make a database unless it is there; returns its URL.
 
-        :raises ConfigurationError: it can not have this name.
+        :raises ConfigurationError: it cannot have this name.
         :raises StorageError: the server does not run.
         """
         Databases(self.url()).provide(name)
@@ -230,7 +230,7 @@ class EmbeddedPostgres:
             command, capture_output=True, env=_environment(), cwd=self.folder, check=False, **user
         )
         if done.returncode:
-            raise StorageError(f"a database can not be made in {self.data}: {_one_line(done.stderr)}")
+            raise StorageError(f"a database cannot be made in {self.data}: {_one_line(done.stderr)}")
         unfinished.rename(self.data)
         folder = os.open(self.folder, os.O_RDONLY)
         try:

@@ -39,7 +39,7 @@ class ServerFolder:
 
     @contextlib.contextmanager
     def usable(self) -> Iterator[None]:
-        """What the operating system refuses below is a folder that can not be used.
+        """What the operating system refuses below is a folder that cannot be used.
 
         :raises ConfigurationError: instead of `OSError`.
         """
@@ -47,13 +47,13 @@ class ServerFolder:
             yield
         except OSError as error:
             why = f"{error.strerror or error}: {error.filename or self.path}"
-            raise ConfigurationError(f"{self.path} can not be used for an embedded PostgreSQL: {why}") from error
+            raise ConfigurationError(f"{self.path} cannot be used for an embedded PostgreSQL: {why}") from error
 
     def is_ours(self) -> bool:
         """Whether it has, or had, a server; not if it is not there, or empty.
 
         :raises ConfigurationError: there is something else in it.
-        :raises OSError: it can not be read.
+        :raises OSError: it cannot be read.
         """
         try:
             names = os.listdir(self.path)
@@ -70,7 +70,7 @@ class ServerFolder:
 
         :param user: whom it is for, see `server_user`.
         :raises ConfigurationError: there is something else in it.
-        :raises OSError: it can not be written.
+        :raises OSError: it cannot be written.
         """
         if self.is_ours():
             return
@@ -117,7 +117,7 @@ class ServerFolder:
         there = next(parent for parent in self.path.parents if parent.exists())
         if not binaries.may_run(["/bin/sh", "-c", 'test -x "$1"', "sh", str(there)], user):
             raise ConfigurationError(
-                f"PostgreSQL does not run as root, and user {UNPRIVILEGED if new else uid} can not reach {self.path}: "
+                f"PostgreSQL does not run as root, and user {UNPRIVILEGED if new else uid} cannot reach {self.path}: "
                 "name a folder whose parents everybody may pass through"
             )
         return user

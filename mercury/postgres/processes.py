@@ -26,7 +26,7 @@ class Recorded:
 def recorded(data: Path) -> Recorded | None:
     """What the pid file of a data folder says; None when there is none, or none that makes sense.
 
-    :raises OSError: the folder can not be read.
+    :raises OSError: the folder cannot be read.
     """
     try:
         lines = (data / "postmaster.pid").read_text(errors="surrogateescape").splitlines()
@@ -37,7 +37,7 @@ def recorded(data: Path) -> Recorded | None:
 
 
 def is_there(pid: int) -> bool:
-    """Whether a process has this number, whoever it belongs to."""
+    """Whether a process has this number, of any user."""
     try:
         os.kill(pid, 0)
     except PermissionError:

@@ -51,7 +51,7 @@ class FirstPass:
 
     client: Sums = field(default_factory=Sums)
     server: Sums = field(default_factory=Sums)
-    #: Rows on the server that arrived before one that was sent earlier; ``None`` = the server alone can not tell.
+    #: Rows on the server that arrived before one that was sent earlier; ``None`` = the server alone cannot tell.
     overtaken: int | None = None
 
     def differing(self) -> list[int]:

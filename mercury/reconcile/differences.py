@@ -145,7 +145,7 @@ def client_now(plan: Plan) -> Callable[[Sequence[Key]], Collection[Key]]:
 
 
 def _among(field: Field, texts: Sequence[str]) -> sa.ColumnElement[bool] | None:
-    """The rows whose first key column has one of these canonical texts; ``None`` = SQL can not say it for this kind."""
+    """The rows whose first key column has one of these canonical texts; ``None`` = SQL cannot say it for this kind."""
     column: sa.ColumnElement[Any] = sa.column(field.name)
     match field.kind:
         case Kind.INTEGER:

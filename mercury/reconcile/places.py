@@ -1,4 +1,4 @@
-"""Where a message that has not arrived is now, told by the stores in between."""
+"""Where a message that is missing at the server is now, by the stores in between."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Where(enum.Enum):
     IN_INVOKER_BUFFER = "in_invoker_buffer"
     #: Given up by one of the sides.
     DEAD_LETTER = "dead_letter"
-    #: Nowhere, while a two-phase commit of the destination is not finished: its rows can not be seen yet.
+    #: Nowhere, while a two-phase commit of the destination is not finished: its rows cannot be seen yet.
     IN_DOUBT = "in_doubt"
     #: Nowhere.
     LOST = "lost"

@@ -29,14 +29,14 @@ from mercury.reconcile.source import Native, Source, translating
 
 #: Bins of the plots over time.
 BINS = 60
-#: Kinds by which an order can be told.
+#: Kinds that have an order.
 ORDERED = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
 
 
 def make_plan(config: Config, client: Source, server: Source, processors: int) -> tuple[Plan, int, int]:
     """The plan, and the rows that each side has.
 
-    :raises ConfigurationError: a table or a column is not there, or can not be used for what it should.
+    :raises ConfigurationError: a table or a column is not there, or cannot be used for what it should.
     :raises StorageError: a database refuses.
     """
     pairs = (*config.key, *config.compare)
@@ -44,7 +44,7 @@ def make_plan(config: Config, client: Source, server: Source, processors: int) -
     theirs = _natives(server, config.server, [pair.server for pair in pairs], [])
     fields = [_fields(pair, ours[pair.client], theirs[pair.server]) for pair in pairs]
     split = len(config.key)
-    extra = {name: _alone(name, ours[name], fields, config) for name in _extra(config)}
+    extra = {name: _worked_alone(name, ours[name], fields, config) for name in _extra(config)}
     sides = [
         _side(source, table, natives, [pair[index] for pair in fields], split)
         for index, (source, table, natives) in enumerate(
@@ -106,7 +106,7 @@ def _fields(pair: Column, ours: Native, theirs: Native) -> tuple[Field, Field]:
     return first, replace(first, name=pair.server, zone=pair.server_zone)
 
 
-def _alone(name: str, native: Native, fields: Sequence[tuple[Field, Field]], config: Config) -> Field:
+def _worked_alone(name: str, native: Native, fields: Sequence[tuple[Field, Field]], config: Config) -> Field:
     """A column of the client that the server may not have: as it is compared, if it is."""
     known = {ours.name: ours for ours, _ in fields}
     return known.get(name) or Field(name=name, kind=native.kind or Kind.TEXT, zone=config.client.time_zone)
@@ -138,7 +138,7 @@ def _side(source: Source, table: Table, natives: dict[str, Native], fields: Sequ
 
 
 def _time_obstacle(side: Side) -> str:
-    """Why the database can not count the rows over time itself; empty when it can."""
+    """Why the database cannot count the rows over time itself; empty when it can."""
     if side.time is None or side.native(side.time.name).kind is Kind.TIMESTAMP:
         return ""
     return f"{side.time.name} is {side.native(side.time.name).text}, not a time"

@@ -1,4 +1,4 @@
-"""How far a Spark job is, told while it runs."""
+"""The progress of a Spark job."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Is told what is being done, and of how many tasks how many are.
+#: Called with what is being done, the tasks that are done, and all tasks.
 Progress = Callable[[str, int, int], None]
 
-#: Seconds between two looks at Spark's tasks.
-LOOK = 0.2
+#: Seconds between two polls of Spark's tasks.
+POLL_INTERVAL = 0.2
 
 
 def silent(_what: str, _done: int, _total: int) -> None:
@@ -40,7 +40,7 @@ def watched(spark: SparkSession, what: str, progress: Progress) -> Iterator[None
 
 def _watch(spark: SparkSession, what: str, progress: Progress, ended: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
-    while not ended.wait(LOOK):
+    while not ended.wait(POLL_INTERVAL):
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         found = [(stage.numCompletedTasks, stage.numTasks) for stage in stages if stage is not None]
         if found:

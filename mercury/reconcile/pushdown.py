@@ -43,7 +43,7 @@ _SAFE: tuple[tuple[Kind, tuple[Kind, ...]], ...] = (
 
 
 def obstacle(client: Source, server: Source, fields: list[tuple[Field, Native, Field, Native]]) -> str:
-    """Why the databases can not compute comparable checksums; empty when they can."""
+    """Why the databases cannot compute comparable checksums; empty when they can."""
     for source in (client, server):
         if not source.is_postgres:
             return f"{source.dialect} has no hash that another database has too"

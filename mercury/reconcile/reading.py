@@ -55,12 +55,12 @@ _NAMES = MappingProxyType(
 def read_file(file: Path, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The sections of a file, ``${NAME}`` in URLs replaced from the environment.
 
-    :raises ConfigurationError: it can not be read, or says what there is not.
+    :raises ConfigurationError: it cannot be read, or says what there is not.
     """
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(f"{file} can not be read: {error.strerror}") from error
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file} is not TOML: {error}") from error
     environment = os.environ if environment is None else environment

@@ -55,7 +55,7 @@ def write_report(result: Result, file: Path) -> None:
     try:
         file.write_text(page(result), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        raise ConfigurationError(f"{file} can not be written: {error.strerror}") from error
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def page(result: Result) -> str:

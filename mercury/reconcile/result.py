@@ -64,7 +64,7 @@ class Latency:
 
     #: Ascending.
     seconds: list[float]
-    #: All rows were looked at, not a sample of key ranges.
+    #: All rows were sampled, not those of some key ranges.
     all_rows: bool
 
     def quantile(self, share: float) -> float:

@@ -18,7 +18,7 @@ from mercury.reconcile.source import connected, stream, translating
 from mercury.reconcile.verdicts import Judged, Key, Row, Verdict, judged
 
 #: Key ranges that are held in memory at a time, of both sides.
-TOGETHER = 5
+RANGES_PER_QUERY = 5
 #: Displaced runs of one row and of several that one statement names.
 MAX_SINGLE, MAX_LONGER = 5000, 20
 MICRO = Decimal("0.000001")
@@ -94,8 +94,8 @@ def judged_ranges(request: Request, portion: Portion) -> Iterator[Judged]:
         connected(client.url, client.snapshot) as ours,
         connected(server.url, server.snapshot) as theirs,
     ):
-        for start in range(0, len(portion.ranges), TOGETHER):
-            some = portion.ranges[start : start + TOGETHER]
+        for start in range(0, len(portion.ranges), RANGES_PER_QUERY):
+            some = portion.ranges[start : start + RANGES_PER_QUERY]
             found: dict[Key, list[Row]] = defaultdict(list)
             for number, connection in enumerate((ours, theirs)):
                 key: sa.ColumnElement[Any] = sa.column(request.plan.sides[number].key[0].name)

@@ -1,8 +1,8 @@
 """One reconciliation from the config to the result.
 
-Sources are looked at in the order in which messages travel: the client's table, its store, the server's store, the
-server's table. What has left one place by the time it is looked at has reached the next one when that is, so
-nothing that is on its way can look lost. What came to the client meanwhile and arrived is told apart by a second look.
+Sources are read in the order in which messages travel: the client's table, its store, the server's store, the
+server's table. What has left one place by the time it is read has reached the next one when that is, so
+nothing that is on its way counts as lost. Rows that came meanwhile and arrived are found by a second read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mercury.reconcile.source import Consistency, Source, held, shown, translati
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Rows whose latency is looked at, about.
+#: Rows whose latency is sampled, about.
 SAMPLE = 20_000
 
 
@@ -41,13 +41,13 @@ def reconcile(
     """Compare the client's table with the server's, and the responses if the config has them.
 
     :param spark: a session to be used; left out, the active one, or one of the config's that ends with this call.
-    :param progress: is told how far it is.
+    :param progress: called with the progress.
     :param moments: what happened while the rows were on their way, to be marked in the report: seconds since the epoch,
         and words.
     :returns: what was found. With `Config.out` the differences are files there, Parquet and CSV, and the report is
         written.
     :raises ConfigurationError: a table, a column, PySpark or Java is missing, or something in the config does not fit.
-    :raises StorageError: a database can not be read.
+    :raises StorageError: a database cannot be read.
     """
     from mercury.reconcile.report import write_report
 
@@ -55,7 +55,7 @@ def reconcile(
         try:
             config.out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigurationError(f"{config.out} can not be made: {error.strerror}") from error
+            raise ConfigurationError(f"{config.out} cannot be made: {error.strerror}") from error
     with contextlib.ExitStack() as stack:
         if spark is None:
             _check(config)
@@ -76,7 +76,7 @@ def reconcile(
 
 
 def _check(config: Config) -> None:
-    """Say what can not work before Spark is started, which takes some seconds."""
+    """Say what cannot work before Spark is started, which takes some seconds."""
     for each in (config, config.way_back()):
         if each is not None:
             with (

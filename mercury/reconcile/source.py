@@ -112,9 +112,7 @@ def shown(url: str) -> str:
     try:
         return sa.make_url(url).render_as_string(hide_password=True)
     except ArgumentError as error:
-        raise ConfigurationError(
-            "a database's URL can not be read: dialect+driver://user:password@host/name"
-        ) from error
+        raise ConfigurationError("a database's URL cannot be read: dialect+driver://user:password@host/name") from error
 
 
 def _is_postgres(url: str) -> bool:
@@ -124,7 +122,7 @@ def _is_postgres(url: str) -> bool:
 def prepared(url: str) -> list[str]:
     """The gids of the transactions that are prepared in a database at this moment: only PostgreSQL prepares any.
 
-    :raises StorageError: the database can not be reached.
+    :raises StorageError: the database cannot be reached.
     """
     if not _is_postgres(url):
         return []
@@ -195,7 +193,7 @@ def _refuse_missing_file(url: str) -> None:
     if parsed.get_backend_name() != "sqlite":
         return
     if not parsed.database or parsed.database == ":memory:":
-        raise ConfigurationError("a SQLite database in memory can not be read by Spark's tasks: name a file")
+        raise ConfigurationError("a SQLite database in memory cannot be read by Spark's tasks: name a file")
     if not parsed.database.startswith("file:") and not Path(parsed.database).exists():
         raise StorageError(f"{shown(url)}: there is no such file")
 
@@ -284,7 +282,7 @@ class Source:
 def held(url: str, table: str, where: str | None) -> Iterator[Source]:
     """A source at the present moment, until the block ends.
 
-    :raises StorageError: the database can not be reached.
+    :raises StorageError: the database cannot be reached.
     """
     with connected(url) as connection:
         snapshot = None

@@ -39,7 +39,7 @@ def opened_store(url: str | None) -> Iterator[Source]:
     """A store at the present moment.
 
     :raises ConfigurationError: the database is no store.
-    :raises StorageError: it can not be reached.
+    :raises StorageError: it cannot be reached.
     """
     assert url is not None
     with held(url, STORE.name, None) as source:
@@ -193,7 +193,7 @@ def opened(
     :param destination_log: that of the store that receives.
     :param tables: the URLs of the applications' databases: a transaction that is prepared there is not finished,
         whichever log decides it.
-    :raises StorageError: a store, a log or a database can not be reached.
+    :raises StorageError: a store, a log or a database cannot be reached.
     :raises ConfigurationError: a URL names no store.
     """
     if source is None and destination is None:
@@ -203,7 +203,7 @@ def opened(
         yield NothingLeft() if source == destination == MEMORY else NoPlaces()
         return
     with contextlib.ExitStack() as stack:
-        # The source first: what has left it by then has reached the destination when that is looked at.
+        # The source first: what has left it by then has reached the destination when that is read.
         first = stack.enter_context(opened_store(source)) if source not in (None, MEMORY) else None
         second = stack.enter_context(opened_store(destination)) if destination not in (None, MEMORY) else None
         # The logs after the stores and before the table: what is finished there by then is seen in the table.
@@ -227,7 +227,7 @@ def prepared(urls: Iterable[str | None]) -> Iterator[str]:
 
     ``None`` and a store in memory have none.
 
-    :raises StorageError: a database can not be reached.
+    :raises StorageError: a database cannot be reached.
     """
     for url in {each for each in urls if each is not None and each != MEMORY}:
         yield from sources.prepared(url)

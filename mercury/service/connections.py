@@ -116,11 +116,11 @@ class Connections:
             given_up = self._least_needed_of(address)
             if given_up is None:
                 most = f"http.max_connections_per_address = {count}"
-                return self._tell(f"too many connections from one address ({most})")
+                return self._log_refused(f"too many connections from one address ({most})")
         elif len(self._addresses) >= self._limit:
             given_up = self._least_needed(count)
             if given_up is None:
-                return self._tell(f"too many connections (http.max_connections = {self._limit})")
+                return self._log_refused(f"too many connections (http.max_connections = {self._limit})")
         else:
             given_up = None
         if given_up is not None:
@@ -175,7 +175,7 @@ class Connections:
         least = min(own, key=lambda each: each[:2], default=None)
         return None if least is None or least[0] >= Activity.TRANSFER else least[2]
 
-    def _tell(self, reason: str) -> str:
+    def _log_refused(self, reason: str) -> str:
         if reason not in self._told:
             self._told.add(reason)
             log.warning("connections are refused: %s; further ones are not logged", reason)

@@ -111,7 +111,7 @@ class Service:
             try:
                 body = read_body(payload, signature.body or bytes, namespace)
             except PayloadError as error:
-                raise ApplicationFault(f"the request can not be read: {error}", code="BadRequest") from error
+                raise ApplicationFault(f"the request cannot be read: {error}", code="BadRequest") from error
             result = function(**signature.arguments(context, body))
             return write_body(result, namespace) if answers else None
 
@@ -207,7 +207,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function)
     except (NameError, TypeError) as error:
-        raise ConfigurationError(f"{name}: its types can not be read: {error}") from error
+        raise ConfigurationError(f"{name}: its types cannot be read: {error}") from error
 
 
 def _body_type(kind: Any, what: str) -> tuple[type[Any] | None, bool]:
@@ -218,7 +218,7 @@ def _body_type(kind: Any, what: str) -> tuple[type[Any] | None, bool]:
     if not bodies and faults:
         return None, True
     if len(bodies) != 1 or not isinstance(bodies[0], type):
-        raise ConfigurationError(f"{what}: {kind!r} can not be carried; a dataclass or bytes can")
+        raise ConfigurationError(f"{what}: {kind!r} cannot be carried; a dataclass or bytes can")
     if bodies[0] is not bytes:
         if not is_mapped(bodies[0]):
             raise ConfigurationError(f"{what}: {bodies[0].__qualname__} is not a dataclass (nor a pydantic model, nor bytes)")

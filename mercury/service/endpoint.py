@@ -11,11 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Protocol
 
-from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Held
+from mercury.engine.exchange import ACCEPTED, Answer, Arrival, HeldExchange
 from mercury.engine.ids import Ids
-from mercury.engine.parking import Parking
+from mercury.engine.runtime.held_exchanges import HeldExchanges
 from mercury.engine.refusal import refuse, with_status
-from mercury.engine.runtime import Runtime
+from mercury.engine.runtime.threads import Runtime
 from mercury.errors import Overloaded
 from mercury.service.bodies import Bodies, RequestRefused
 from mercury.service.held import abort_of, held, unsent_of
@@ -45,7 +45,7 @@ class Host(Protocol):
         """The runtime, while it runs."""
 
     def refused_unstarted(self) -> None:
-        """A message came while nothing runs: say so where somebody looks."""
+        """A message came while nothing runs: log it."""
 
     @property
     def bodies(self) -> Bodies:
@@ -113,10 +113,10 @@ class Endpoint:
             self._host.bodies.release(share)
         if answer.held is None:
             return answer.http
-        parking, waiting = runtime.parking, answer.held
+        held_exchanges, waiting = runtime.held_exchanges, answer.held
         try:
-            with held(scope, lambda: parking.give_up(waiting)):
-                return await _response(parking, waiting, self._host.back_channel_wait) or answer.http
+            with held(scope, lambda: held_exchanges.give_up(waiting)):
+                return await _response(held_exchanges, waiting, self._host.back_channel_wait) or answer.http
         finally:
             _let_go(runtime, answer)
 
@@ -152,13 +152,13 @@ async def _answer(runtime: Runtime, arrival: Arrival) -> Answer:
     return await future
 
 
-async def _response(parking: Parking, held: Held, seconds: float) -> HttpMessage | None:
-    """Hold the exchange for its response (HTTP-05); ``None`` = it did not come in time, or can not come soon."""
+async def _response(held_exchanges: HeldExchanges, held: HeldExchange, seconds: float) -> HttpMessage | None:
+    """Hold the exchange for its response (HTTP-05); ``None`` = it did not come in time, or cannot come soon."""
     future = asyncio.wrap_future(held.response)
-    patience = parking.patience(held)
+    patience = held_exchanges.patience(held)
     if patience is not None and patience < seconds:
         done, _ = await asyncio.wait([future], timeout=patience)
-        if not done and parking.patience(held) is not None:
+        if not done and held_exchanges.patience(held) is not None:
             return None
         seconds -= patience
     try:
@@ -170,7 +170,7 @@ async def _response(parking: Parking, held: Held, seconds: float) -> HttpMessage
 
 def _let_go(runtime: Runtime, answer: Answer) -> None:
     if answer.held is not None:
-        runtime.parking.let_go(answer.held)
+        runtime.held_exchanges.let_go(answer.held)
 
 
 def _resolve(

@@ -30,7 +30,7 @@ class Holder(Protocol):
 
 
 def held(scope: MutableMapping[str, Any], give_up: Callable[[], None]) -> AbstractContextManager[None]:
-    """`Holder.held` of the connection of a request; another server than Mercury's is told nothing."""
+    """`Holder.held` of the connection of a request; with another server than Mercury's nothing happens."""
     holder: Holder | None = scope.get("extensions", {}).get(EXTENSION)
     return contextlib.nullcontext() if holder is None else holder.held(give_up)
 

@@ -14,10 +14,10 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from mercury.client.status import SequenceStatus
+from mercury.engine.status import SequenceStatus
 from mercury.errors import StorageError
 from mercury.service import paths
-from mercury.service.asking import Question
+from mercury.service.store_query import StoreQuery
 from mercury.service.definition import Service
 from mercury.service.endpoint import Endpoint, Host
 from mercury.service.status_access import Access, access, masked
@@ -27,8 +27,8 @@ log = logging.getLogger("mercury")
 #: Those that a SOAP endpoint answers, all but one with 405.
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
 #: Seconds that health and status wait for the store.
-PATIENCE = 3.0
-#: What is said of a store that fails, to whoever asks.
+TIMEOUT = 3.0
+#: What is answered when the store fails.
 NO_ANSWER = "the store does not answer"
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -42,7 +42,7 @@ REFUSALS = MappingProxyType(
 )
 
 
-class Watched(Protocol):
+class StatusSource(Protocol):
     """What health and status need to know."""
 
     def readiness(self) -> dict[str, str]:
@@ -51,7 +51,7 @@ class Watched(Protocol):
     def lateness(self) -> list[str]:
         """What waits for longer than it should; nothing = all is well."""
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """What an operator watches, and what does not make the process unfit by itself."""
 
     def sequences(self) -> list[SequenceStatus]:
@@ -122,11 +122,11 @@ class Health:
     That is for the log, once until it is ready again.
     """
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: StatusSource) -> None:
         self._watched = watched
         self._told = False
 
-    def look(self) -> tuple[int, dict[str, object]]:
+    def check(self) -> tuple[int, dict[str, object]]:
         """The HTTP status and what is said with it; it asks the store."""
         parts = self._watched.readiness()
         trouble = parts["store"]
@@ -138,26 +138,26 @@ class Health:
         ready = all(state == "ok" for state in parts.values())
         late = self._watched.lateness() if ready else []
         status: dict[str, object] = {"status": "degraded" if late else "ok" if ready else "not ready", **parts}
-        status |= self._watched.figures()
+        status |= self._watched.metrics()
         if late:
             status["degraded"] = late  # it can take messages all the same
         return (200 if ready else 503), status
 
 
-def watch_router(watched: Watched, patience: float = PATIENCE) -> APIRouter:
-    """``/healthz``: the process lives. ``/readyz``: it can take messages; 503 with the reasons when it can not.
+def status_router(watched: StatusSource, patience: float = TIMEOUT) -> APIRouter:
+    """``/healthz``: the process lives. ``/readyz``: it can take messages; 503 with the reasons when it cannot.
 
     Its status is ``degraded``, with 200, when something waits for longer than the settings ``watch`` allow.
 
     The status of all sequences is given to this machine only, not through a proxy that can be recognised, and with
-    masked identifiers; when ``http.status_token`` is set, to whoever has it, whole. While the store fails it is 503 with
+    masked identifiers; when ``http.status_token`` is set, whole to those who send it. While the store fails it is 503 with
     the reason.
 
     :param patience: seconds that a request waits for the store; then it is answered with 503.
     """
     router = APIRouter()
-    health = Question("mercury-health", Health(watched).look, patience)
-    found = Question("mercury-status", watched.sequences, patience)
+    health = StoreQuery("mercury-health", Health(watched).check, patience)
+    found = StoreQuery("mercury-status", watched.sequences, patience)
 
     # None of these is in a thread of the server's pool: a store that does not answer would take them all, and the
     # process would wait for them at its end.
@@ -185,7 +185,7 @@ def watch_router(watched: Watched, patience: float = PATIENCE) -> APIRouter:
         except TimeoutError:
             return JSONResponse({"error": NO_ANSWER}, 503)
         except StorageError as error:
-            return JSONResponse({"error": f"the store can not be read now: {error}"}, 503)
+            return JSONResponse({"error": f"the store cannot be read now: {error}"}, 503)
         return JSONResponse(await asyncio.to_thread(_shown, statuses, granted))
 
     return router

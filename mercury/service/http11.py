@@ -71,7 +71,7 @@ class Http11Protocol(HttpToolsProtocol):
         #: Until when what was written last, and was much, may take to be sent.
         self._sent_by = 0.0
         self._reading = Reading.NOTHING
-        #: When the whole body must have come, and the bytes of it since its rate was looked at.
+        #: When the whole body must have come, and the bytes of it since its rate was checked.
         self._body_deadline = math.inf
         self._body_bytes = 0
         #: Bytes of the header that is being read: of whole fields, and of what has not become one yet.

@@ -1,6 +1,6 @@
 """Who sends a request: what the application's hook says, or else the name in the peer's TLS certificate.
 
-The identity owns the sequences that are made under it (`mercury.engine.ownership`).
+The identity owns the sequences that are made under it (`mercury.engine.destination.ownership`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate:
         storable(INDEXED_BYTES, identity=identity)
     except ConfigurationError as error:
         log.error("a request is refused: %s", error)
-        raise RequestRefused(403, "Who sends this has a name that can not be kept here.") from error
+        raise RequestRefused(403, "Who sends this has a name that cannot be kept here.") from error
     return identity
 
 

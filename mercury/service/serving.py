@@ -14,7 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from mercury.engine.peers import TlsSettings
+from mercury.engine.runtime.peers import TlsSettings
 from mercury.errors import ConfigurationError
 from mercury.service.connections import Connections, keep
 from mercury.service.http11 import Http11Protocol

@@ -1,4 +1,4 @@
-"""Who may see the status of sequences, and how much of it: whoever knows an identifier may end its sequence."""
+"""Who may see the status of sequences, and how much of it: an identifier is enough to end its sequence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
-from mercury.client.status import SequenceStatus
+from mercury.engine.status import SequenceStatus
 
 #: Addresses of this machine.
 LOOPBACK = ("127.0.0.1", "::1")
@@ -49,7 +49,7 @@ def access(headers: Mapping[str, str], client: str | None, token: str | None, ve
 
     :param headers: the first of each name, in small letters.
     :param client: the address that it comes from.
-    :param token: the setting ``http.status_token``: whoever has it may ask from anywhere, and nobody else may.
+    :param token: the setting ``http.status_token``: with it the status is given to any address, without it to none.
     :param version: of HTTP. Some proxies speak 1.0 and add no header: who asks by 1.0 without the token gets nothing.
     """
     host = host_in(headers.get("host", ""))

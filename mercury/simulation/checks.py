@@ -1,4 +1,4 @@
-"""What must never happen, looked at while it could happen, and what must have happened at the end."""
+"""Invariants, checked while the simulation runs, and what must have happened at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mercury.storage.records import Direction
 from mercury.wire.envelope import HttpMessage
 
 
-class Seen(Protocol):
+class NodeView(Protocol):
     """A node as the checks see it."""
 
     host: str
@@ -38,7 +38,7 @@ class Checks:
 
     # --- while it runs ---------------------------------------------------------------------------------------------
 
-    def posted(self, node: Seen, outgoing: Outgoing) -> None:
+    def posted(self, node: NodeView, outgoing: Outgoing) -> None:
         """Nothing leaves before it is committed."""
         envelope = outgoing.envelope
         for acknowledgement in envelope.acknowledgements:
@@ -46,7 +46,7 @@ class Checks:
         if envelope.sequence is not None:
             self._sent(node, envelope.sequence.identifier, envelope.sequence.message_number, envelope.message_id)
 
-    def replied(self, node: Seen, http: HttpMessage) -> None:
+    def replied(self, node: NodeView, http: HttpMessage) -> None:
         """The same for a reply, of which there are only the bytes: read by a reader that knows nothing of ours."""
         if b"Sequence" not in http.body:
             return
@@ -65,13 +65,13 @@ class Checks:
                 number = int(_text(block, "MessageNumber"))
                 self._sent(node, _text(block, "Identifier"), number, (blocks["MessageID"].text or "").strip())
 
-    def _acknowledged(self, node: Seen, identifier: str, ranges: Ranges) -> None:
+    def _acknowledged(self, node: NodeView, identifier: str, ranges: Ranges) -> None:
         received = node.store.received(identifier)
         for low, high in ranges:
             if not received.covers(low, high):
                 self.violated(f"{node.host} acknowledges {low}..{high} of {identifier}, not committed: {received}")
 
-    def _sent(self, node: Seen, identifier: str, number: int, message_id: str | None) -> None:
+    def _sent(self, node: NodeView, identifier: str, number: int, message_id: str | None) -> None:
         committed = node.store.number_of(message_id or "")
         if committed is not None and committed != number:
             self.violated(f"{node.host} sends {message_id} as {number}, committed as {committed}")
@@ -79,7 +79,7 @@ class Checks:
         if known is None or known.machine.last_number < number:
             self.violated(f"{node.host} sends number {number} of {identifier}, not committed")
 
-    def step(self, flow: Flow, server: Seen) -> None:
+    def step(self, flow: Flow, server: NodeView) -> None:
         """In order, without holes, without repeats, unaltered, as promised: at every moment, not only at the end."""
         handled = server.ledger.handled.get(flow.key, [])
         expected = expected_handled(flow, flow.messages)
@@ -89,7 +89,7 @@ class Checks:
 
     # --- at the end ------------------------------------------------------------------------------------------------
 
-    def everything_arrived(self, flow: Flow, client: Seen, server: Seen) -> None:
+    def everything_arrived(self, flow: Flow, client: NodeView, server: NodeView) -> None:
         sent = client.ledger.sent.get(flow.key, 0)
         handled = server.ledger.handled.get(flow.key, [])
         expected = expected_handled(flow, sent)
@@ -115,7 +115,7 @@ class Checks:
                 kind = "a fault" if refuses(number) else "an answer"
                 self.violated(f"{flow.key}: request {number} should have {kind} once, has {got}")
 
-    def _lost_on_purpose(self, flow: Flow, client: Seen, server: Seen, sent: int) -> None:
+    def _lost_on_purpose(self, flow: Flow, client: NodeView, server: NodeView, sent: int) -> None:
         """At most once: what was not handled is a dead letter, and each request is answered, if only with a fault."""
         lost = {letter.message_id for letter in server.store.letters() if letter.direction is Direction.INBOUND}
         unread = {letter.relates_to for letter in client.store.letters() if letter.direction is Direction.INBOUND}
@@ -135,7 +135,7 @@ class Checks:
             if got != ([] if name in unread else [answer]):
                 self.violated(f"{flow.key}: request {number} should have {answer[:60]!r} once, has {got}")
 
-    def _accounted(self, flow: Flow, client: Seen, handled: list[bytes], expected: list[bytes]) -> None:
+    def _accounted(self, flow: Flow, client: NodeView, handled: list[bytes], expected: list[bytes]) -> None:
         """Each message was delivered, or is a dead letter that tells the truth about it: none is lost silently."""
         letters: dict[str, Certainty] = {}
         for letter in client.store.letters():
@@ -152,7 +152,7 @@ class Checks:
             if certainty is Certainty.NOT_DELIVERED and xml in arrived:
                 self.violated(f"{name} was delivered, and its dead letter says that it was not")
 
-    def bytes_counted(self, node: Seen) -> None:
+    def bytes_counted(self, node: NodeView) -> None:
         """The counters of what waits for the application agree with the rows: else a buffer is full for ever."""
         received = {record.identifier: record.received_bytes for record in node.store.destinations()}
         for buffer, _ in node.store.buffers():
@@ -161,7 +161,7 @@ class Checks:
                 if counted != rows:
                     self.violated(f"{node.host}: {counted} bytes of {buffer.sequence} wait, but its rows have {rows}")
 
-    def everything_ended(self, node: Seen) -> None:
+    def everything_ended(self, node: NodeView) -> None:
         self.bytes_counted(node)
         if self._variation.gives_up:
             return  # nobody tells a destination of the end of a sequence that failed
@@ -187,7 +187,7 @@ class Checks:
                 continue
             self.violated(f"{node.host}: a dead letter: {letter.reason} ({letter.message_id})")
 
-    def _spells(self, node: Seen, state: str, predicate: str) -> None:
+    def _spells(self, node: NodeView, state: str, predicate: str) -> None:
         if state != predicate:
             self.violated(f"{node.host}: state {state}, but the counters say {predicate}")
 

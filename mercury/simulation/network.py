@@ -41,7 +41,7 @@ class _Exchange:
 
 
 class Network:
-    """Carries requests and replies. Heals when told to."""
+    """Carries requests and replies. `heal` ends all faults."""
 
     def __init__(self, world: World, faults: NetworkFaults) -> None:
         self._world = world

@@ -9,10 +9,10 @@ from random import Random
 from typing import Protocol
 
 from mercury.engine.addresses import AddressPolicy
-from mercury.engine.core import Engine
-from mercury.engine.exchange import Answer, Arrival, Held, Outgoing, Step
-from mercury.engine.parking import HeldWorker, Parking
-from mercury.engine.parts import EngineSettings
+from mercury.engine.exchange import Answer, Arrival, HeldExchange, Outgoing, Step
+from mercury.engine.runtime.core import Engine
+from mercury.engine.runtime.held_exchanges import HeldExchanges, HeldWorker
+from mercury.engine.settings import EngineSettings
 from mercury.errors import TransientStorageError
 from mercury.simulation.application import ONE_WAY, SERVICE, TWO_WAY, Ledger, SimulatedApplication, body
 from mercury.simulation.checks import Checks
@@ -36,8 +36,8 @@ TOPICS = tuple(Topic)
 LEASE = 5.0
 #: Chance that a process is stopped in a handler, where several share a store.
 STOPPED_IN_A_HANDLER = 0.02
-#: Seconds between two looks at the clock, where clocks are set.
-CLOCK_LOOK = 1.0
+#: Seconds between two checks of the clock, where clocks are set.
+CLOCK_POLL_INTERVAL = 1.0
 
 
 class Worker(Protocol):
@@ -57,12 +57,12 @@ class _Life:
     application: SimulatedApplication
     workers: dict[Topic, Worker]
     arrivals: list[tuple[Arrival, OnReply | None]] = field(default_factory=list)
-    parking: Parking = field(default_factory=Parking)
+    held_exchanges: HeldExchanges = field(default_factory=HeldExchanges)
     #: Which workers a commit has called for.
     called: set[Topic] = field(default_factory=set)
     #: When the workers had something due after their last turn.
     due: dict[Topic, float] = field(default_factory=dict)
-    #: When, by world time, the workers look for what nothing announces.
+    #: When, by world time, the workers poll.
     poll_at: float = 0.0
     work_at: float | None = None
     receiving: bool = False
@@ -112,8 +112,8 @@ class Node:
 
     @property
     def _poll(self) -> float | None:
-        """Seconds after which it looks for what nothing announces."""
-        return CLOCK_LOOK if self._scenario.variation is Variation.CLOCK else self.store.poll
+        """Seconds after which its workers poll."""
+        return CLOCK_POLL_INTERVAL if self._scenario.variation is Variation.CLOCK else self.store.poll
 
     def plan_clock_steps(self, horizon: float) -> None:
         """Set the clock back and forth at random times within ``horizon`` seconds."""
@@ -189,7 +189,7 @@ class Node:
         }
         life = _Life(engine, store, application, workers, called=set(Topic))
         store.listen(lambda topics: self._committed(life, topics))
-        engine.invocation.answer = life.parking.release
+        engine.invocation.answer = life.held_exchanges.release
         self._life = life
         self.up = True
         self._world.log(f"{self.host} starts")
@@ -208,7 +208,7 @@ class Node:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing is open any more: a cheap look, before every record is checked."""
+        """Whether nothing is open any more: a cheap test, before every record is checked."""
         store = self.store
         return (
             all(record.machine.tombstone for record in store.destinations())
@@ -303,7 +303,7 @@ class Node:
         if answer.waiting is None:
             reply(answer.http)
             return
-        held = life.parking.hold(answer.waiting)
+        held = life.held_exchanges.hold(answer.waiting)
         held.response.add_done_callback(lambda found: self._respond(life, found.result(), reply))
         self._world.after(self._scenario.back_channel_wait, lambda: self._give_up(life, held, answer.http, reply))
 
@@ -312,10 +312,10 @@ class Node:
             self._checks.replied(self, response)
             reply(response)
 
-    def _give_up(self, life: _Life, held: Held, http: HttpMessage, reply: OnReply) -> None:
+    def _give_up(self, life: _Life, held: HeldExchange, http: HttpMessage, reply: OnReply) -> None:
         """The response did not come in time."""
         if life is self._life and not held.response.done():
-            life.parking.let_go(held)
+            life.held_exchanges.let_go(held)
             reply(http)
 
     # --- the workers -----------------------------------------------------------------------------------------------
@@ -356,9 +356,9 @@ class Node:
             for topic in topics:
                 step = life.workers[topic].run_once(now)
                 self._post(life, step.posts)
-                life.parking.release(step.responses)
+                life.held_exchanges.release(step.responses)
             if self._scenario.variation is Variation.SEVERAL:
-                HeldWorker(life.engine, life.parking).run_once(now)
+                HeldWorker(life.engine, life.held_exchanges).run_once(now)
         except TransientStorageError:
             life.called |= set(topics)
             life.due = {}

@@ -99,7 +99,7 @@ class Simulation:
             node.store.close()
 
     def run(self) -> SeedReport:
-        """Run both phases and look at the end."""
+        """Run both phases and check the end."""
         self._began = time.process_time()
         for line in self.scenario.describe():
             self.world.log(line)

@@ -17,7 +17,7 @@ from mercury.storage.records import DeadLetter, InvokerRecord, RmdRecord, RmsRec
 class NodeStore(Protocol):
     """A node's store, and the questions that the checks ask about what is committed in it."""
 
-    #: Virtual seconds after which a node looks for work that nothing announces: claims of its earlier lives run out.
+    #: Virtual seconds after which a node polls: claims of its earlier lives run out.
     poll: float | None
 
     def open(self, interrupt: Callable[[], None]) -> StorageManager:
@@ -127,7 +127,7 @@ class SqliteNodeStore:
         from mercury.storage.sql.simulated import SimulatedStore  # noqa: PLC0415
 
         self._open = partial(SimulatedStore, file, clock)
-        #: Who looks is not interrupted.
+        #: Checks are not interrupted.
         self._eye = self._open(_never)
         self._store = self._eye
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from mercury.storage.api import Capabilities, StorageManager, Told, Topic, Transaction
-from mercury.storage.claims import Claim, Seeker
+from mercury.storage.api import Capabilities, CommitListener, StorageManager, Topic, Transaction
+from mercury.storage.claims import Claim, WorkFilter
+from mercury.storage.maintenance import Pauses
 from mercury.storage.records import SequenceKey
-from mercury.storage.upkeep import Pauses
 
 
 class _WrappedTransaction:
@@ -55,17 +55,17 @@ class WrappedStore:
     def due_rmd(self, now: float, limit: int) -> list[str]:
         return self.inner.due_rmd(now, limit)
 
-    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> dict[str, str]:
-        return self.inner.due_invoker(now, limit, seeker)
+    def due_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> dict[str, str]:
+        return self.inner.due_invoker(now, limit, work_filter)
 
-    def stuck_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
-        return self.inner.stuck_invoker(now, limit, seeker)
+    def stuck_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[str]:
+        return self.inner.stuck_invoker(now, limit, work_filter)
 
-    def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
-        return self.inner.due_rms(now, limit, seeker)
+    def due_rms(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[SequenceKey]:
+        return self.inner.due_rms(now, limit, work_filter)
 
-    def next_due(self, topic: Topic, seeker: Seeker | None = None) -> float | None:
-        return self.inner.next_due(topic, seeker)
+    def next_due(self, topic: Topic, work_filter: WorkFilter | None = None) -> float | None:
+        return self.inner.next_due(topic, work_filter)
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         return self.inner.claim(resource, owner, now, lease)
@@ -76,10 +76,10 @@ class WrappedStore:
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
         return self.inner.sweep(kept_before=kept_before, idle_before=idle_before, limit=limit)
 
-    def bring_forward(self, now: float, longest: Pauses) -> int:
-        return self.inner.bring_forward(now, longest)
+    def advance_overdue(self, now: float, longest: Pauses) -> int:
+        return self.inner.advance_overdue(now, longest)
 
-    def listen(self, listener: Told, others: Told | None = None) -> None:
+    def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:
         self.inner.listen(listener, others)
 
     def close(self) -> None:

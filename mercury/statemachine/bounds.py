@@ -1,4 +1,4 @@
-"""What a figure must be to be of use: said once, with the name of what was set."""
+"""Range checks of numeric settings. The error names the setting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEY_BYTES = 512
 
 
 def at_least(least: float, **given: float | None) -> None:
-    """Every figure is ``least`` or more; ``None`` = not set.
+    """Every number is ``least`` or more; ``None`` = not set.
 
     :raises ConfigurationError: one is below, or no number at all; the text begins with its name.
     """
@@ -21,7 +21,7 @@ def at_least(least: float, **given: float | None) -> None:
 
 
 def at_most(most: float, **given: float | None) -> None:
-    """Every figure is ``most`` or less; ``None`` = not set.
+    """Every number is ``most`` or less; ``None`` = not set.
 
     :raises ConfigurationError: one is above, or no number at all; the text begins with its name.
     """
@@ -49,7 +49,7 @@ def storable(most: int, **given: str | None) -> None:
 
 
 def above(bound: float, **given: float | None) -> None:
-    """Every figure is more than ``bound``; ``None`` = not set.
+    """Every number is more than ``bound``; ``None`` = not set.
 
     :raises ConfigurationError: one is not; the text begins with its name.
     """
@@ -59,7 +59,7 @@ def above(bound: float, **given: float | None) -> None:
 
 
 def below(bound: float, **given: float) -> None:
-    """Every figure is less than ``bound``.
+    """Every number is less than ``bound``.
 
     :raises ConfigurationError: one is not; the text begins with its name.
     """

@@ -12,7 +12,7 @@ from mercury.statemachine.faults import Fault, Ranges
 class Certainty(enum.Enum):
     """What is known about a message that was given up."""
 
-    #: It was never accepted, and never will be: sending it again can not repeat it.
+    #: It was never accepted, and never will be: sending it again cannot repeat it.
     NOT_DELIVERED = "not delivered"
     #: It may have been delivered.
     UNKNOWN = "unknown"
@@ -29,7 +29,7 @@ class Numbered:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class NumberRefused:
     """The machine takes no more messages; a successor sequence should."""
 
 
@@ -83,7 +83,7 @@ class RaiseFault:
     fault: Fault
 
 
-RmsEffect = Numbered | Refused | Released | Due | Moved | Failed | Replaced | Ended | RaiseFault
+RmsEffect = Numbered | NumberRefused | Released | Due | Moved | Failed | Replaced | Ended | RaiseFault
 
 # --- RMDSequence ---------------------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ class FaultCode(enum.Enum):
     DESTINATION_UNREACHABLE = "DestinationUnreachable"
     #: WS-Addressing: the action is not one of this endpoint's.
     ACTION_NOT_SUPPORTED = "ActionNotSupported"
-    #: WS-Addressing: the endpoint can not take the message now.
+    #: WS-Addressing: the endpoint cannot take the message now.
     ENDPOINT_UNAVAILABLE = "EndpointUnavailable"
     #: SOAP: a header with mustUnderstand is not understood (FLT-15).
     MUST_UNDERSTAND = "MustUnderstand"
@@ -50,7 +50,7 @@ class FaultCode(enum.Enum):
     VERSION_MISMATCH = "VersionMismatch"
     #: SOAP: the message is wrong in another way (1.1 Client, 1.2 Sender).
     SENDER = "Sender"
-    #: SOAP: this side can not do it now (1.1 Server, 1.2 Receiver).
+    #: SOAP: this side cannot do it now (1.1 Server, 1.2 Receiver).
     RECEIVER = "Receiver"
 
 

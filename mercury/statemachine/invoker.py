@@ -51,8 +51,8 @@ class InvokerBuffer:
     def for_policy(
         cls, policy: DestinationPolicy, rm: RmVersion = RmVersion.RM11, *, told: bool = True, in_order_only: bool = False
     ) -> InvokerBuffer:
-        """A buffer as the policy has it. What the source can not be told is not discarded, unless it was never
-        acknowledged: in WS-RM 1.0 no source can be told.
+        """A buffer as the policy has it. What the source cannot learn of is not discarded, unless it was never
+        acknowledged: in WS-RM 1.0 no source can learn of it.
 
         :param told: the source knows the behavior.
         :param in_order_only: nothing behind a gap is acknowledged, see `DestinationPolicy.acknowledges_in_order`.

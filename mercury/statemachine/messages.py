@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mercury.statemachine.faults import Ranges
-from mercury.statemachine.member import Member
+from mercury.statemachine.hashed_enum import HashedEnum
 
 
-class IncompleteSequenceBehavior(Member):
+class IncompleteSequenceBehavior(HashedEnum):
     """What a destination does with what it has when a sequence ends with a gap (WS-RM 1.1, section 3.4)."""
 
     #: Deliver all that was received. This is what an absent element means.

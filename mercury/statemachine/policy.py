@@ -45,7 +45,7 @@ class OnFailure(enum.Enum):
 class DestinationPolicy:
     """How a destination treats the sequences that are made at it. Times are seconds.
 
-    :raises ConfigurationError: a figure makes no sense, or two choices exclude each other.
+    :raises ConfigurationError: a number is out of range, or two choices exclude each other.
     """
 
     assurance: DeliveryAssurance = DeliveryAssurance.EXACTLY_ONCE
@@ -67,11 +67,11 @@ class DestinationPolicy:
     max_ranges: int = 512
     #: Messages of one sequence that wait for the application; above it new ones are refused until there is room.
     max_backlog: int = 10_000
-    #: The same in bytes. The message that the others wait for is taken whatever waits.
+    #: The same in bytes. The next deliverable message is accepted even above it.
     max_backlog_bytes: int = 64 * 1024 * 1024
     #: What is left when a sequence ends with a gap; ``None`` = DiscardFollowingFirstGap where nothing is delivered
     #: past a gap (in order, not at most once), else NoDiscard. What is discarded then must not have been delivered.
-    #: Other peers than Mercury are told only what is set here: some break at anything but NoDiscard (LIVE-04).
+    #: Other peers than Mercury are sent only what is set here: some break at anything but NoDiscard (LIVE-04).
     incomplete_behavior: IncompleteSequenceBehavior | None = None
     on_failure: OnFailure = OnFailure.WAIT
     #: With ``SKIP``: how many times a failing handler is tried.
@@ -95,7 +95,7 @@ class DestinationPolicy:
 
     @property
     def behavior(self) -> IncompleteSequenceBehavior:
-        """What a Mercury at the other end is told and a cut obeys."""
+        """What is sent to a Mercury at the other end, and what a cut obeys."""
         if self.incomplete_behavior is not None:
             return self.incomplete_behavior
         if self.in_order and self.assurance is not DeliveryAssurance.AT_MOST_ONCE:
@@ -104,15 +104,15 @@ class DestinationPolicy:
 
     @property
     def told_behavior(self) -> IncompleteSequenceBehavior:
-        """What everybody is told."""
+        """What is sent to every peer."""
         return self.incomplete_behavior or IncompleteSequenceBehavior.NO_DISCARD
 
     def acknowledges_in_order(self, rm: RmVersion, *, told: bool, expires: bool = False) -> bool:
         """Whether what lies behind a gap is not acknowledged.
 
-        It is not delivered either, and dropped when the sequence ends there; a source that was not told so would
+        It is not delivered either, and dropped when the sequence ends there; a source that does not know would
         take an acknowledgement for a delivery. So it sends all of it again, in a sequence that follows. In WS-RM 1.0
-        no source can be told; there it is done where the destination is to end the sequence by itself.
+        no source can learn of it; there it is done where the destination is to end the sequence by itself.
 
         :param told: the source knows `behavior`.
         :param expires: the sequence ends at a certain time.
@@ -126,7 +126,7 @@ class DestinationPolicy:
 class SourcePolicy:
     """How a source runs its sequences to one endpoint. Times are seconds.
 
-    :raises ConfigurationError: a figure makes no sense; the text begins with its name.
+    :raises ConfigurationError: a number is out of range; the text begins with its name.
     """
 
     protocol: Protocol = field(default_factory=Protocol)
@@ -154,8 +154,8 @@ class SourcePolicy:
     tombstone: float = 86400.0
 
     @property
-    def volley(self) -> int:
-        """Messages that are worth a look and an acknowledgement of their own while more wait than the window takes."""
+    def ack_request_interval(self) -> int:
+        """While the window is full, an acknowledgement is requested every so many messages."""
         return max(1, self.window // 4)
 
     def __post_init__(self) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mercury.statemachine.member import Member
+from mercury.statemachine.hashed_enum import HashedEnum
 
 #: The highest message number there is, 2^63 - 1 (NS-17; WS-RM 1.1 schema, MessageNumberType).
 MAX_MESSAGE_NUMBER = 9223372036854775807
 
 
-class SoapVersion(Member):
+class SoapVersion(HashedEnum):
     """The SOAP version of an envelope (NS-12)."""
 
     #: http://schemas.xmlsoap.org/soap/envelope/
@@ -19,7 +19,7 @@ class SoapVersion(Member):
     SOAP12 = "1.2"
 
 
-class AddressingVersion(Member):
+class AddressingVersion(HashedEnum):
     """The WS-Addressing version of an envelope (NS-06, NS-07)."""
 
     #: http://schemas.xmlsoap.org/ws/2004/08/addressing
@@ -28,7 +28,7 @@ class AddressingVersion(Member):
     WSA10 = "1.0"
 
 
-class RmVersion(Member):
+class RmVersion(HashedEnum):
     """The generation of WS-ReliableMessaging. 1.2 is the same on the wire as 1.1 (NS-20), and another word for it."""
 
     #: http://schemas.xmlsoap.org/ws/2005/02/rm

@@ -1,6 +1,6 @@
 """The tables as Markdown with Mermaid diagrams: ``docs/state-machines.md`` is what `render_all` returns.
 
-Everything about states, events and cells is read from the tables. The prose says only what a table can not say of
+Everything about states, events and cells is read from the tables. The prose says only what a table cannot say of
 itself: what its events stand for, how its states are called elsewhere, and where it comes from.
 """
 
@@ -68,7 +68,7 @@ LEGEND: Mapping[Kind, str] = {
     Kind.REFUSE: "the machine answers no: an error for the application, or a fault for the peer. Nothing changes.",
     Kind.FAIL: "the sequence fails. The tuple freezes, with the reason beside it.",
     Kind.IGNORE: "the event says nothing here. Nothing changes.",
-    Kind.IMPOSSIBLE: "can not happen: whoever raises the event has looked at the counters first. "
+    Kind.IMPOSSIBLE: "cannot happen: the caller that raises the event has checked the counters first. "
     "A test says why for each of these cells.",
 }
 

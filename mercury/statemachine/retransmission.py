@@ -20,7 +20,7 @@ def is_due(due: float, now: float, longest: float) -> bool:
 class Backoff:
     """Pauses that grow exponentially up to a cap, with jitter. Times are seconds.
 
-    :raises ConfigurationError: a figure makes no sense, alone or with the others; the text begins with its name.
+    :raises ConfigurationError: a number is out of range, alone or with the others; the text begins with its name.
     """
 
     #: The first pause.
@@ -66,7 +66,7 @@ class RetransmissionPolicy(Backoff):
     Without ``max_attempts`` and ``max_age`` a message is sent until it is acknowledged: this is what "exactly once"
     rests on, so a limit is a decision to accept dead letters.
 
-    :raises ConfigurationError: a figure makes no sense, alone or with the others; the text begins with its name.
+    :raises ConfigurationError: a number is out of range, alone or with the others; the text begins with its name.
     """
 
     #: Give up after so many transmissions; ``None`` = never.

@@ -56,7 +56,7 @@ class RMDSequence:
 
     @property
     def final(self) -> bool:
-        """Whether the ranges can not change any more."""
+        """Whether the ranges cannot change any more."""
         return self.closed or self.tombstone
 
     def predicate(self) -> str:

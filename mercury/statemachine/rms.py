@@ -41,7 +41,7 @@ class RMSSequence(RmsCounters):
 
     @classmethod
     def orphan(cls, rm: RmVersion, identifier: str, now: float) -> RMSSequence:
-        """A sequence whose identifier came after it was replaced: it is empty, and only its end is to be told."""
+        """A sequence whose identifier came after it was replaced: it is empty, and only its end is to be sent."""
         own = cls(rm=rm, state=RmsState.ENDING, last_heard=now, identifier=identifier, closed=True, control_due=now)
         own.last_message = 0
         return own
@@ -109,7 +109,7 @@ class RMSSequence(RmsCounters):
         if not self.takes_messages:
             if self.failure is None and self.last_number >= MAX_MESSAGE_NUMBER and self.last_message is None:
                 yield from self._end(False, now)  # RM-SEQ-12: rollover
-            yield effects.Refused()
+            yield effects.NumberRefused()
             return
         if self.state is RmsState.IDLE:
             self.last_heard = now  # silence counts from when there is something to be heard
@@ -219,7 +219,7 @@ class RMSSequence(RmsCounters):
     def _roll_over(self, max_message_number: int | None, now: float) -> Iterator[RmsEffect]:
         """FLT-04: no new numbers; what the destination does not take goes to a successor."""
         if self.identifier is None:
-            return  # it can not be about this sequence: nothing was numbered on the wire
+            return  # it cannot be about this sequence: nothing was numbered on the wire
         if self.last_message is None:
             self.last_message = self.last_number
         if max_message_number is not None:

@@ -147,7 +147,7 @@ class RmsCounters:
             case RmsState.IDLE | RmsState.ENDED:
                 return None
 
-    def kept(self, number: int) -> bool:
+    def retains(self, number: int) -> bool:
         """Whether an acknowledged body may still be needed for a successor sequence (IncompleteSequenceBehavior)."""
         match self.incomplete_behavior:
             case IncompleteSequenceBehavior.NO_DISCARD:

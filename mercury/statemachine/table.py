@@ -2,7 +2,7 @@
 
 Theory: a *state* is an enum member whose value spells the factors that have come true (``"1100"``). A *cell* says
 what an event does in a state. Most cells name one next state; some name several, and then the counters of the
-machine decide which. Nothing is undefined: a cell that can not happen is written down as such, and meeting one is
+machine decide which. Nothing is undefined: a cell that cannot happen is written down as such, and meeting one is
 a defect of Mercury, never of a peer.
 """
 
@@ -28,12 +28,12 @@ class Kind(enum.Enum):
     FAIL = "F"
     #: The event says nothing any more; nothing changes.
     IGNORE = "-"
-    #: Can not happen: whoever raises the event has looked at the counters first.
+    #: Cannot happen: the caller that raises the event has checked the counters first.
     IMPOSSIBLE = "x"
 
 
 class ImpossibleEvent(AssertionError):
-    """An event was raised in a state where the table says it can not happen: a defect of Mercury."""
+    """An event was raised in a state where the table says it cannot happen: a defect of Mercury."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Table(Generic[S, E]):
     def move(self, state: S, event: E) -> Cell[S]:
         """The cell of an event that is about to be taken.
 
-        :raises ImpossibleEvent: the table says the event can not happen here.
+        :raises ImpossibleEvent: the table says the event cannot happen here.
         """
         cell = self.cells[state, event]
         if cell.kind is Kind.IMPOSSIBLE:

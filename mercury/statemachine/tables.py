@@ -12,11 +12,11 @@ knows its end but has a gap (010), the failure F and the closing C beside the tu
 
 from __future__ import annotations
 
-from mercury.statemachine.member import Member
+from mercury.statemachine.hashed_enum import HashedEnum
 from mercury.statemachine.table import read_table
 
 
-class RmsState(Member):
+class RmsState(HashedEnum):
     """RMSSequence: SS sequence started, MIB messages in the buffer, LMR last message received, TMS end settled."""
 
     #: Messages wait; CreateSequence is on its way.
@@ -29,13 +29,13 @@ class RmsState(Member):
     SENDING = "1100"
     #: Messages are unacknowledged; no more will come.
     SENDING_LAST = "1110"
-    #: Everything is acknowledged or has left; the end is being told.
+    #: Everything is acknowledged or has left; the end is being sent.
     ENDING = "1010"
     #: The end is settled; a tombstone that still answers.
     ENDED = "1011"
 
 
-class RmsEvent(Member):
+class RmsEvent(HashedEnum):
     """What happens to an RMSSequence."""
 
     #: Application message received from the application (it takes a number).
@@ -58,7 +58,7 @@ class RmsEvent(Member):
     FAIL = "FAIL"
 
 
-class RmdState(Member):
+class RmdState(HashedEnum):
     """RMDSequence: FMR identifier used, LMR last number known, EMR every message received, TMR ended."""
 
     #: Created; the source may not know the identifier yet.
@@ -77,7 +77,7 @@ class RmdState(Member):
     ENDED_INCOMPLETE = "1101"
 
 
-class RmdEvent(Member):
+class RmdEvent(HashedEnum):
     """What happens to an RMDSequence. SC = the sequence is complete after it, SNC = it is not."""
 
     AMR_SNC = "AMR(SNC)"
@@ -91,7 +91,7 @@ class RmdEvent(Member):
     EXP = "EXP"
 
 
-class InvokerState(Member):
+class InvokerState(HashedEnum):
     """InvokerBuffer: MIB releasable messages in the buffer, LMR the end is known, EMS nothing is left to release."""
 
     #: Nothing to release now.
@@ -106,7 +106,7 @@ class InvokerState(Member):
     DONE = "011"
 
 
-class InvokerEvent(Member):
+class InvokerEvent(HashedEnum):
     """What happens to an InvokerBuffer."""
 
     #: Application message received.

@@ -14,7 +14,7 @@ def waits_for(machine: RmsCounters, policy: SourcePolicy, now: float) -> str | N
     if machine.state in (RmsState.CREATING, RmsState.CREATING_LAST) and machine.control_attempts > 1:
         return f"CreateSequence was sent {machine.control_attempts} times and is not answered"
     if machine.state is RmsState.ENDING and machine.control_attempts > 1:
-        return f"the end was told {machine.control_attempts} times and is not answered"
+        return f"the end was sent {machine.control_attempts} times and is not answered"
     if machine.outstanding and machine.acknowledged and machine.flow.size == 1:
         lowest = machine.lowest_outstanding()
         return f"the destination takes only the next message: one at a time is sent, number {lowest} is next"

@@ -2,7 +2,7 @@
 
 One unit of work is one ``with store.transaction() as tx:``; leaving it commits, an exception rolls everything back.
 Nothing a transaction does is visible to another before its commit. Rows are locked when they are read for update,
-never later, in one order: RMD, InvokerBuffer, RMS, and within a kind by key; a store that can notice a breach of
+never later, in one order: RMD, InvokerBuffer, RMS, and within a kind by key; a store that cannotice a breach of
 that order refuses it.
 
 Figures 3-17 to 3-19 of the dissertation: a StorageManager gives a Transaction and one manager for each kind.
@@ -20,7 +20,7 @@ from mercury.errors import StorageError
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage import application
-from mercury.storage.claims import Claim, Seeker
+from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.records import (
     InboundMessage,
     InvokerRecord,
@@ -29,7 +29,7 @@ from mercury.storage.records import (
     RmsRecord,
     SequenceKey,
 )
-from mercury.storage.upkeep import DeadLetterManager, EndedSequences, OpenSequences, Sweeper, WatchedBuffer, WatchedRows
+from mercury.storage.maintenance import DeadLetterManager, EndedSequences, OpenSequences, RetentionStore, BufferAges, RowAges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +56,8 @@ class Topic(enum.Enum):
     INVOKER = "invoker"
 
 
-#: Is told of commits.
-Told: TypeAlias = Callable[[frozenset[Topic]], None]
+#: Called after commits, with what they made work for.
+CommitListener: TypeAlias = Callable[[frozenset[Topic]], None]
 
 
 class LockOrderError(AssertionError):
@@ -95,7 +95,7 @@ class RMDSequenceManager(EndedSequences, OpenSequences, Protocol):
         """All, as committed."""
 
 
-class InvokerBufferManager(WatchedBuffer, Protocol):
+class InvokerBufferManager(BufferAges, Protocol):
     """Buffers between destination sequences and the application."""
 
     def insert(self, record: InvokerRecord) -> None:
@@ -104,13 +104,13 @@ class InvokerBufferManager(WatchedBuffer, Protocol):
     def add(self, messages: Sequence[InboundMessage]) -> None:
         """Insert rows without locking any buffer: a slow handler never stalls reception (decision 8)."""
 
-    def expect(self, sequences: Iterable[str]) -> None:
-        """These will be asked for by `read`, one by one: a store may read them together, as of now."""
+    def prefetch(self, sequences: Iterable[str]) -> None:
+        """Prefetch hint for `read`: a store may read these rows together at this call."""
 
     def read(self, sequence: str) -> InvokerRecord | None:
         """The committed record, without a lock."""
 
-    def expect_messages(self, sequence: str, low: int, high: int) -> None:
+    def prefetch_messages(self, sequence: str, low: int, high: int) -> None:
         """The markers, and the messages from ``low`` to ``high``, will be asked for: a store may read them together."""
 
     def markers(self, sequence: str) -> list[InboundMessage]:
@@ -125,7 +125,7 @@ class InvokerBufferManager(WatchedBuffer, Protocol):
     def damaged(self, sequence: str) -> list[InboundMessage]:
         """The rows, markers too, that are not what was stored, of this buffer and of none. Reads the whole buffer."""
 
-    def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
+    def save_delivered(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
         """Lock the buffer and save ``record``, delete the consumed messages and the ``markers`` that were read.
 
         Conditional: the stored version must be the one ``record`` was read with; it is increased by one.
@@ -140,7 +140,7 @@ class InvokerBufferManager(WatchedBuffer, Protocol):
         """All, as committed."""
 
 
-class RMSSequenceManager(WatchedRows, Protocol):
+class RMSSequenceManager(RowAges, Protocol):
     """Sequences at their source, by internal key, and their buffers."""
 
     def append(self, message: OutboundMessage) -> None:
@@ -163,14 +163,14 @@ class RMSSequenceManager(WatchedRows, Protocol):
     def peek(self, key: SequenceKey) -> list[RmsRecord]:
         """The sequences of a key as committed, oldest first, without a lock."""
 
-    def expect(
+    def prefetch(
         self,
         *,
         identifiers: Iterable[str] = (),
         create_message_ids: Iterable[str] = (),
         message_ids: Iterable[str] = (),
     ) -> None:
-        """These will be asked for by `key_of`, `key_of_request` and `row`: a store may read them together, as of now.
+        """Prefetch hint for `key_of`, `key_of_request` and `row`: a store may read these rows together at this call.
         What it read is forgotten when a key is locked. These rows may come without their bodies.
         """
 
@@ -275,7 +275,7 @@ class Transaction(application.Transaction, Protocol):
         """Commit only while ``claim`` holds; otherwise the commit raises `Conflict` and nothing is kept."""
 
 
-class StorageManager(Sweeper, Protocol):
+class StorageManager(RetentionStore, Protocol):
     """A store. Safe to be used by many threads."""
 
     @property
@@ -292,13 +292,13 @@ class StorageManager(Sweeper, Protocol):
         """A transaction that is part of one the application has: its commit commits both, leaving this does nothing.
 
         :param work: a SQLAlchemy ``Session`` or ``Connection`` on the store's own database, in its transaction.
-        :raises CapabilityError: it is of another database, or the store can not do this; nothing was written.
+        :raises CapabilityError: it is of another database, or the store cannot do this; nothing was written.
         """
 
     def due_rmd(self, now: float, limit: int) -> list[str]:
         """Identifiers of destination sequences with ``due <= now``, the longest due first."""
 
-    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> dict[str, str]:
+    def due_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> dict[str, str]:
         """Sequences whose buffer has a releasable message or a marker, and whose ``retry_at`` has passed.
 
         A sequence that carries on another waits until that one has delivered everything. Peers have their turns in the
@@ -306,24 +306,24 @@ class StorageManager(Sweeper, Protocol):
         peer has, they keep no other peer from its turn. Of one peer that sequence comes first whose turn is longest
         ago.
 
-        :param seeker: leaves out what another owner has a claim on, on the resource ``invoker <sequence>``, and buffers
+        :param work_filter: leaves out what another owner has a claim on, on the resource ``invoker <sequence>``, and buffers
             of services that it does not host. The first turn is that of the peer that comes next after its ``after``.
         :returns: their peers by their identifiers, in the order of their turns. A peer is the owner of the sequence;
             one for responses has none, and counts for the endpoint that it was offered to.
         """
 
-    def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
+    def due_rms(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[SequenceKey]:
         """Keys with rows to be numbered and no sequence that holds them, or with a sequence whose ``due <= now``.
 
         An abandonment is never held.
 
-        :param seeker: leaves out what another owner has a claim on, on the resource ``rms <the key's digest>``.
+        :param work_filter: leaves out what another owner has a claim on, on the resource ``rms <the key's digest>``.
         """
 
-    def next_due(self, topic: Topic, seeker: Seeker | None = None) -> float | None:
+    def next_due(self, topic: Topic, work_filter: WorkFilter | None = None) -> float | None:
         """When the earliest work of a kind is due that needs no event; what is due already counts too.
 
-        :param seeker: leaves out what another owner had a claim on when it was looked.
+        :param work_filter: leaves out work that another owner had a claim on when it was read.
         """
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
@@ -332,8 +332,8 @@ class StorageManager(Sweeper, Protocol):
     def release(self, claim: Claim) -> None:
         """Give a claim back. A claim that is lost already is passed over."""
 
-    def listen(self, listener: Told, others: Told | None = None) -> None:
+    def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:
         """Call ``listener`` after each commit that made work, and ``others`` if another process did. Must not block."""
 
     def close(self) -> None:
-        """Let go of everything. A store can not be used afterwards."""
+        """Let go of everything. A store cannot be used afterwards."""

@@ -15,8 +15,8 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Seeker:
-    """Who looks for work."""
+class WorkFilter:
+    """Which work a worker looks for: unclaimed or its owner's, of its services."""
 
     #: Of its claims.
     owner: str

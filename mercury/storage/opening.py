@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("mercury.store")
 
 MEMORY = "memory:"
-#: Seconds between two looks for a database that does not answer.
-LOOK = 0.5
+#: Seconds between two attempts to connect to a database that does not answer.
+POLL_INTERVAL = 0.5
 #: Databases that may take part in transactions: their URLs or engines, by the names that the application gives them.
 Resources: TypeAlias = "Mapping[str, str | Engine]"
-WHAT_THERE_IS = "memory:, sqlite:///FILE and postgresql+psycopg://USER@HOST/DATABASE are what there is"
+SCHEMES = "memory:, sqlite:///FILE and postgresql+psycopg://USER@HOST/DATABASE are what there is"
 
 
 def open_store(url: str, *, patience: float = 0.0) -> StorageManager:
@@ -80,7 +80,7 @@ def open_sql_store(
         _make_ready(store.engine, shown, patience)
     except StorageError as error:
         store.close()
-        raise StorageError(f"the store {shown} can not be opened: {error}") from error
+        raise StorageError(f"the store {shown} cannot be opened: {error}") from error
     except BaseException:
         store.close()
         raise
@@ -103,7 +103,7 @@ def _make_ready(engine: Engine, shown: str, patience: float) -> None:
             if not waits:
                 waits = True
                 log.warning("the store %s does not answer: %s; it is waited for, %g s at most (store_wait)", shown, error, patience)
-        time.sleep(min(LOOK, left))
+        time.sleep(min(POLL_INTERVAL, left))
     if waits:
         log.info("the store is there")
 
@@ -130,11 +130,11 @@ def read_url(url: str) -> tuple[URL, Dialect]:
     try:
         parsed = make_url(url)
     except ArgumentError:
-        raise ConfigurationError(f"not a store: {url!r} ({WHAT_THERE_IS})") from None
+        raise ConfigurationError(f"not a store: {url!r} ({SCHEMES})") from None
     dialect = dialect_of_url(parsed)
     if dialect is None:
         shown = parsed.render_as_string(hide_password=True)
-        raise ConfigurationError(f"not a store: {shown!r} ({WHAT_THERE_IS})")
+        raise ConfigurationError(f"not a store: {shown!r} ({SCHEMES})")
     return dialect.url(parsed), dialect
 
 
@@ -152,26 +152,26 @@ def name_resources(
     :param decision_log: the URL of the database that keeps the decisions: then the store is prepared too. Left out, the store
         keeps them.
     :param lease: seconds after which a process without a sign of life is given up.
-    :param interval: seconds between two looks of recovery.
+    :param interval: seconds between two runs of recovery.
     :param patience: seconds that the decision log is waited for.
     :raises ConfigurationError: a name or a URL is none.
-    :raises CapabilityError: the store, or one of the databases, can not take part; nothing was written.
-    :raises StorageError: the decision log can not be opened.
+    :raises CapabilityError: the store, or one of the databases, cannot take part; nothing was written.
+    :raises StorageError: the decision log cannot be opened.
     """
     from mercury.storage.sql.store import SqlStore
     from mercury.storage.xa.coordinator import Coordinator
     from mercury.storage.xa.names import checked_resource
-    from mercury.storage.xa.pace import Pace
+    from mercury.storage.xa.timing import Timing
     from mercury.storage.xa.resources import Resource
 
     if not isinstance(store, SqlStore):
         raise CapabilityError(
-            "the store memory: can not take part in a two-phase commit with other databases (resources): use "
+            "the store memory: cannot take part in a two-phase commit with other databases (resources): use "
             "sqlite:///FILE or postgresql+psycopg://..."
         )
     if decision_log is not None and not store.capabilities.two_phase:
         raise CapabilityError(
-            f"a store in {store.dialect} can not be prepared, so that it must keep the decisions itself: leave "
+            f"a store in {store.dialect} cannot be prepared, so that it must keep the decisions itself: leave "
             "out decision_log, or use a PostgreSQL store"
         )
     found = {
@@ -185,7 +185,7 @@ def name_resources(
         decisions.close()
         raise ConfigurationError("decision_log: this is the store itself, which keeps the decisions when decision_log is left out")
     store.coordinator = coordinator = Coordinator(
-        store, found, lambda: uuid.uuid4().hex[:16], log=decisions, pace=Pace(interval=interval, lease=lease)
+        store, found, lambda: uuid.uuid4().hex[:16], log=decisions, timing=Timing(interval=interval, lease=lease)
     )
     return coordinator
 

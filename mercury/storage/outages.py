@@ -1,4 +1,4 @@
-"""A store that fails is told once when it goes and once when it is back, whoever meets it how often."""
+"""Logs once that a store fails and once that it is back, however many threads notice it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ log = logging.getLogger("mercury.store")
 #: Pauses of a worker whose turns fail, in seconds: every loop around the store keeps to these.
 PAUSES = Backoff(base=0.1, cap=5.0)
 #: Seconds without a failure after which the store counts as back: more than any of these pauses, and a lock timeout
-#: here and there is one trouble.
-CALM = 6.0
+#: now and then counts as the same outage.
+REPEAT_INTERVAL = 6.0
 
 
 class Outages:
@@ -32,9 +32,9 @@ class Outages:
         self._refused: tuple[str, str] | None = None
 
     def failed(self, error: StorageError, what: str) -> None:
-        """The store failed. Only the first failure is told.
+        """The store failed. Only the first failure is logged.
 
-        A value that it refuses is no outage: the store works, and whoever it concerns is told.
+        A value that it refuses is no outage: the store works, and the refusal is logged by itself.
 
         :param what: what has to wait for it.
         """
@@ -56,9 +56,9 @@ class Outages:
         log.log(logging.DEBUG if known else logging.ERROR, "the store works and refuses %s: %s", what, error)
 
     def worked(self) -> None:
-        """The store did what it was asked."""
+        """An operation on the store succeeded."""
         with self._mutex:
-            if self._failed_at is None or self._monotonic() - self._failed_at < CALM:
+            if self._failed_at is None or self._monotonic() - self._failed_at < REPEAT_INTERVAL:
                 return
             self._failed_at = None
         log.info("the store is back")

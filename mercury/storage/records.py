@@ -139,7 +139,7 @@ class OutboundMessage:
         return ROW + len(self.payload) + sum(map(len, self.headers)) + sum(map(len, self.to_parameters))
 
     @property
-    def kept(self) -> bool:
+    def retained(self) -> bool:
         """A reply outside any sequence that may be fetched again: it does not wait for an acknowledgement."""
         return self.relates_to is not None and self.answered
 
@@ -257,7 +257,7 @@ class InvokerRecord:
     machine: InvokerBuffer
     #: ``None`` = responses, for callbacks.
     service: str | None = None
-    #: Changes with every delivery: what the conditional mark looks at.
+    #: Grows with every delivery: the conditional update of the delivery compares it.
     version: int = 0
     #: Tries of the message at the head that failed.
     attempts: int = 0
@@ -338,7 +338,7 @@ class Direction(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A message that can not be delivered: kept with its reason, never dropped."""
+    """A message that cannot be delivered: kept with its reason, never dropped."""
 
     id: str
     direction: Direction
@@ -360,7 +360,7 @@ class DeadLetter:
     element: str = ""
     headers: tuple[bytes, ...] = ()
     relates_to: str | None = None
-    #: Of an outbound message: what it is sent again with.
+    #: Of an outbound message: the channel that is used when it is redriven.
     channel: Channel | None = None
     request: str | None = None
     to_parameters: tuple[bytes, ...] = ()

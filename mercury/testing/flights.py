@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from mercury.engine.core import Engine
-from mercury.engine.exchange import Answer, Arrival, Outgoing, Waiting
+from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse
+from mercury.engine.runtime.core import Engine
 from mercury.statemachine.faults import Fault
 from mercury.wire.decode import decode
 from mercury.wire.envelope import Envelope, HttpMessage, Payload, Undecodable
@@ -26,7 +26,7 @@ class Reachable(Protocol):
 
     def receive(self, arrivals: list[Arrival]) -> list[Answer] | None: ...
 
-    def respond(self, waiting: Waiting) -> HttpMessage | None: ...
+    def respond(self, waiting: PendingResponse) -> HttpMessage | None: ...
 
     def replied(self, http: HttpMessage) -> None: ...
 

@@ -9,10 +9,10 @@ from typing import Any
 from mercury.client.overview import waiting_by_key
 from mercury.client.sender import Sender
 from mercury.engine.addresses import AddressPolicy
-from mercury.engine.core import Engine
+from mercury.engine.endpoint_errors import TRIED_AGAIN
 from mercury.engine.exchange import Outgoing
-from mercury.engine.runtime import Runtime
-from mercury.engine.troubles import TRIED_AGAIN
+from mercury.engine.runtime.core import Engine
+from mercury.engine.runtime.threads import Runtime
 from mercury.errors import ConfigurationError
 from mercury.facade import Mercury
 from mercury.service import paths
@@ -90,16 +90,16 @@ class Node(Mercury):
         for key, count in waiting_by_key(self.store).items():
             if key.endpoint == ANONYMOUS:
                 continue  # responses that are fetched: they are waited for at the other end
-            trouble = self.to(key.endpoint, key=key.name, listen=False).trouble
-            lines.append(_line(f"{self._process.host}: {count} to {key.endpoint}, key {key.name}", trouble))
+            last_error = self.to(key.endpoint, key=key.name, listen=False).last_error
+            lines.append(_line(f"{self._process.host}: {count} to {key.endpoint}, key {key.name}", last_error))
         for status in self.sequences():
             if status.side == "destination" and status.waiting:
                 where = f"for service {status.endpoint}" if status.endpoint else "of responses"
                 lines.append(_line(f"{self._process.host}: {status.waiting} {where}", status.last_error))
         return lines
 
-    def _by_hand(self, engine: Engine, *parts: Any) -> Runtime:
-        return _ByHand(self._process, engine, *parts)
+    def _by_hand(self, engine: Engine, *context: Any) -> Runtime:
+        return _ByHand(self._process, engine, *context)
 
     def _start_again(self) -> None:
         self.futures.abandon("the process crashed")
@@ -132,20 +132,20 @@ class _NodeProcess(Process):
         self.engine.stop()
 
     def answered(self, outgoing: Outgoing, http: HttpMessage) -> None:
-        self.engine.troubles.worked(outgoing.known_as, self._wire.clock.now)
+        self.engine.endpoint_errors.worked(outgoing.error_name, self._wire.clock.now)
         super().answered(outgoing, http)
 
     def failed(self, outgoing: Outgoing, error: str) -> None:
-        name = outgoing.known_as
-        self.engine.troubles.failed(name, f"{name}: {error}", self._wire.clock.now, again=TRIED_AGAIN)
+        name = outgoing.error_name
+        self.engine.endpoint_errors.failed(name, f"{name}: {error}", self._wire.clock.now, again=TRIED_AGAIN)
         super().failed(outgoing, error)
 
 
 class _ByHand(Runtime):
     """A runtime whose threads are never started: its process is worked by the wire."""
 
-    def __init__(self, process: _NodeProcess, engine: Engine, *parts: Any) -> None:
-        super().__init__(engine, *parts)
+    def __init__(self, process: _NodeProcess, engine: Engine, *context: Any) -> None:
+        super().__init__(engine, *context)
         self._process = process
         self._of = engine
 
@@ -291,5 +291,5 @@ def _opened(store: str | StorageManager | None) -> StorageManager:
     return open_store(store) if isinstance(store, str) else store
 
 
-def _line(what: str, trouble: str | None) -> str:
-    return f"{what} ({trouble})" if trouble else what
+def _line(what: str, last_error: str | None) -> str:
+    return f"{what} ({last_error})" if last_error else what

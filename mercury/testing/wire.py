@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from mercury.engine.exchange import Answer, Arrival, Waiting
+from mercury.engine.exchange import Answer, Arrival, PendingResponse
 from mercury.testing.clock import FakeClock
 from mercury.testing.flights import Exchange, Flight, Reachable, name_of
 from mercury.wire.envelope import HttpMessage
@@ -30,7 +30,7 @@ class Parked:
     """A reply that is held back for a response."""
 
     process: Reachable
-    waiting: Waiting
+    waiting: PendingResponse
     flight: Flight
 
 

@@ -8,7 +8,7 @@ from mercury.wire import ns
 from mercury.wire.cut import cut, free_prefix, undisguised
 from mercury.wire.ns import SOAP_NS, clark
 from mercury.wire.payload import check_payload
-from mercury.wire.scan import DEFAULT_LIMITS, Limits, Node, Refused, Scanner
+from mercury.wire.scan import DEFAULT_LIMITS, Limits, MessageRefused, Node, Scanner
 from mercury.wire.values import BLANKS, escape
 
 _CODE = clark(ns.MERCURY, "Code")
@@ -48,7 +48,7 @@ def read_application_fault(xml: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Ap
     """
     try:
         root = Scanner(xml, limits, levels=limits.max_depth).run()
-    except Refused as error:
+    except MessageRefused as error:
         raise PayloadError(f"not a SOAP fault: {error}") from error
     if root.name == clark(ns.SOAP12, "Fault"):
         code = _text(root, "Code", "Subcode", "Value") or _text(root, "Code", "Value")

@@ -25,7 +25,7 @@ def write_body(value: object, namespace: str, name: str | None = None) -> Payloa
 
     :param value: a dataclass, XML of one element as bytes or text, or ``None`` for an empty body.
     :param name: of the element, for a dataclass; left out, the name of its class.
-    :raises PayloadError: it can not be written.
+    :raises PayloadError: it cannot be written.
     """
     if value is None:
         return EMPTY

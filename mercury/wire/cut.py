@@ -41,7 +41,7 @@ class Allowance:
         self._left = limit
 
     def take(self, size: int) -> None:
-        """:raises Refused: that is more than is left."""
+        """:raises MessageRefused: that is more than is left."""
         self._left -= size
         if self._left < 0:
             raise refused(f"header blocks and body need more than {self._limit} bytes of namespace declarations")
@@ -51,7 +51,7 @@ def cut(data: bytes, node: Node, allowance: Allowance | None = None) -> bytes:
     """The element of ``node`` out of the document ``data``, standing by itself.
 
     :param allowance: what the declarations that are added count against; ``None`` = they are not limited.
-    :raises Refused: they are more than is left of it.
+    :raises MessageRefused: they are more than is left of it.
     """
     xml = data[node.start : _end(data, node)]
     needed = {}

@@ -22,7 +22,7 @@ from mercury.wire.read_addressing import Addressing, mixed, read_addressing
 from mercury.wire.read_common import Document
 from mercury.wire.read_fault import read_fault
 from mercury.wire.read_rm import BODY_READERS, read_ack_requested, read_acknowledgement, read_sequence, rm_of_body
-from mercury.wire.scan import DEFAULT_LIMITS, Limits, Node, Refused, Scanner, refused
+from mercury.wire.scan import DEFAULT_LIMITS, Limits, MessageRefused, Node, Scanner, refused
 from mercury.wire.values import BLANKS, boolean, collapse
 
 #: What is in these namespaces is the protocols' and is read; the rest is the application's and is cut out.
@@ -79,7 +79,7 @@ def decode(
     reading = _Reading(limits=limits, understands=understands, replies=replies)
     try:
         return reading.envelope(data, content_type, soap_action)
-    except Refused as error:
+    except MessageRefused as error:
         raise Undecodable(
             error.fault,
             soap=reading.soap,
@@ -116,7 +116,7 @@ class _Reading:
         scanner = Scanner(document.data, self.limits, levels=3, inside=_PROTOCOLS)
         try:
             header, body = self._frame(scanner.run())
-        except Refused:
+        except MessageRefused:
             self._salvage(document, scanner.root)
             raise
         if header is not None:
@@ -133,7 +133,7 @@ class _Reading:
                 for part in root.children[:1]:
                     if part.name == clark(SOAP_NS[self.soap], "Header"):
                         self._sort(document, part)
-        except Refused:
+        except MessageRefused:
             pass  # the first reason is the one to give
 
     def _frame(self, root: Node) -> tuple[Node | None, Node]:
@@ -142,7 +142,7 @@ class _Reading:
         if root.local != "Envelope":
             raise refused("not a SOAP envelope")
         if version is None:
-            raise Refused(Fault(code=FaultCode.VERSION_MISMATCH, reason="neither SOAP 1.1 nor SOAP 1.2"))
+            raise MessageRefused(Fault(code=FaultCode.VERSION_MISMATCH, reason="neither SOAP 1.1 nor SOAP 1.2"))
         self.soap = version
         uri = SOAP_NS[version]
         names = [part.name for part in root.children]
@@ -184,7 +184,7 @@ class _Reading:
 
     def _check_versions(self, body: Node) -> None:
         if self.not_understood is not None:  # FLT-15: before anything else is done with it
-            raise Refused(
+            raise MessageRefused(
                 Fault(
                     code=FaultCode.MUST_UNDERSTAND,
                     reason="a header block with mustUnderstand is not understood",

@@ -74,7 +74,7 @@ class Envelope:
     sequence: SequenceHeader | None = None
     acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
     ack_requests: tuple[AckRequested, ...] = ()
-    #: WS-MakeConnection: whether more waits for whoever asked (MC-04); ``None`` = not said.
+    #: WS-MakeConnection: whether more waits for the sender (MC-04); ``None`` = not said.
     message_pending: bool | None = None
     #: Header blocks that are none of the above, each standalone XML. Written as they are.
     headers: tuple[bytes, ...] = ()

@@ -12,7 +12,7 @@ The class decides everything; there is no schema to write::
     <PlaceOrder xmlns="urn:example:orders"><id>17</id><customer>ACME</customer><lines><sku>A1</sku></lines></PlaceOrder>
 
 **Writing** is exact. The elements come in the order of the fields, all in one namespace; attributes, marked with
-`Attribute`, have none. A list repeats its element, ``None`` is left out, and what can not come back as it was is
+`Attribute`, have none. A list repeats its element, ``None`` is left out, and what cannot come back as it was is
 refused. ``field(metadata={"name": "orderID"})`` gives a field another name; fields with ``init=False`` stay at home.
 
 **Reading** is tolerant of what does not matter: the order of elements, prefixes, comments, elements and attributes
@@ -65,10 +65,10 @@ def to_xml(value: object, namespace: str, name: str | None = None) -> bytes:
     :param namespace: of the element and all elements in it; may be empty for none.
     :param name: of the element; the name of the class when it is not given.
     :returns: UTF-8 without an XML declaration.
-    :raises PayloadError: a value does not have the type of its field, or XML can not carry it, or dataclasses are
+    :raises PayloadError: a value does not have the type of its field, or XML cannot carry it, or dataclasses are
         nested deeper than `MAX_DEPTH`. The text begins with the path of the field, as in ``PlaceOrder/lines[2]/sku``;
         items are counted from 1.
-    :raises ConfigurationError: the class can not be mapped, or the namespace or the name can not stand in XML.
+    :raises ConfigurationError: the class cannot be mapped, or the namespace or the name cannot stand in XML.
 
     There is no limit to the size. A reader such as `from_xml` takes no single value above 10 million bytes.
     """
@@ -96,7 +96,7 @@ def from_xml(xml: bytes, cls: type[T], namespace: str | None = None, *, name: st
     :raises PayloadError: it is not well-formed, or has another name, or does not fit the class, or the class refuses
         its values with a ``ValueError`` or a ``TypeError``. The text begins with the path of the element or attribute
         (``PlaceOrder/lines[2]/@unit``) and has the beginning of the value.
-    :raises ConfigurationError: the class can not be mapped.
+    :raises ConfigurationError: the class cannot be mapped.
 
     Limits: dataclasses nested `MAX_DEPTH` deep, elements 256 deep, 10 million bytes for a text or an attribute. How
     long the whole may be is for the caller to decide before.
@@ -120,7 +120,7 @@ def from_xml(xml: bytes, cls: type[T], namespace: str | None = None, *, name: st
 def element_name(cls: type[Any]) -> str:
     """The name of the element of a class, which is the name of the class.
 
-    :raises ConfigurationError: ``cls`` is not a dataclass, or its name can not be a name in XML.
+    :raises ConfigurationError: ``cls`` is not a dataclass, or its name cannot be a name in XML.
     """
     check_dataclass(cls)
     return check_name(cls.__name__, "the name of the class")
@@ -129,7 +129,7 @@ def element_name(cls: type[Any]) -> str:
 def check_type(cls: type[Any]) -> None:
     """Make sure that a dataclass can be mapped, with all dataclasses it refers to. For when a service is put together.
 
-    :raises ConfigurationError: ``cls`` is not a dataclass, or there is a field that can not be mapped. The text names
+    :raises ConfigurationError: ``cls`` is not a dataclass, or there is a field that cannot be mapped. The text names
         the class, the field and its type, and what can be mapped.
     """
     check_plans(cls)
@@ -149,7 +149,7 @@ def _envelope(name: str, namespace: str) -> tuple[str, str, str]:
         start = f'<{name} xmlns="{scope}"' if scope else f"<{name}"
         _parse(f"{start}/>".encode())
     except (Misfit, PayloadError) as error:
-        raise ConfigurationError(f"the namespace {namespace!r} can not stand in XML: {error}") from error
+        raise ConfigurationError(f"the namespace {namespace!r} cannot stand in XML: {error}") from error
     return start, f"</{name}>", scope
 
 
@@ -209,7 +209,7 @@ def _text_of(value: object, scalar: Scalar) -> str:
     try:
         return scalar.write(value)
     except (ValueError, OverflowError) as error:
-        raise Misfit(f"{shown(value)} can not be written as {scalar.xsd}: {error}") from error
+        raise Misfit(f"{shown(value)} cannot be written as {scalar.xsd}: {error}") from error
 
 
 def _fragment(value: object) -> str:

@@ -1,7 +1,7 @@
 """From the annotations of a dataclass to a plan of its XML, computed once for each class.
 
 A plan is a pure function of its class: the members in the order of the fields, each with its XML name, the form of
-its values and what its absence means. Whatever can not be mapped is a `ConfigurationError` here, so that a service
+its values and what its absence means. Whatever cannot be mapped is a `ConfigurationError` here, so that a service
 does not start with a type that would fail at its first message.
 """
 
@@ -97,7 +97,7 @@ class Plan:
 def _plan_of(cls: type[Any]) -> Plan:
     """The plan of a dataclass; of the classes it refers to, only that they are dataclasses is known.
 
-    :raises ConfigurationError: ``cls`` is not a dataclass, or one of its fields can not be mapped.
+    :raises ConfigurationError: ``cls`` is not a dataclass, or one of its fields cannot be mapped.
     """
     check_dataclass(cls)
     hints = _hints(cls)
@@ -141,7 +141,7 @@ elements_of = cast(_ElementsOf, lru_cache(maxsize=4096)(_elements_of))
 def check_plans(cls: type[Any]) -> None:
     """Make the plans of ``cls`` and of all classes it refers to.
 
-    :raises ConfigurationError: ``cls`` is not a dataclass, or one of them has a field that can not be mapped.
+    :raises ConfigurationError: ``cls`` is not a dataclass, or one of them has a field that cannot be mapped.
     """
     check_dataclass(cls)
     waiting, seen = [cls], {cls}
@@ -190,7 +190,7 @@ def _hints(cls: type[Any]) -> Mapping[str, Any]:
         return typing.get_type_hints(cls, include_extras=True)
     except (NameError, AttributeError, TypeError, SyntaxError) as error:
         raise ConfigurationError(
-            f"{cls.__name__}: its annotations can not be resolved: {error}; the types of a mapped class must be "
+            f"{cls.__name__}: its annotations cannot be resolved: {error}; the types of a mapped class must be "
             "imported or defined at the top level of its module, and not only for type checking"
         ) from error
 
@@ -234,7 +234,7 @@ def _member(cls: type[Any], field: Field, hint: Any) -> tuple[Member, bool]:
     if many is not None:
         if outer.optional:
             raise ConfigurationError(
-                f"{where}: {describe(hint)} can not be mapped to XML: no list and an empty list look the same there; "
+                f"{where}: {describe(hint)} cannot be mapped to XML: no list and an empty list look the same there; "
                 "leave out the None, and give it default_factory=list or the default ()"
             )
         item = _peel(typing.get_args(outer.hint)[0], where)
@@ -261,9 +261,9 @@ def _check_attribute(member: Member, where: str) -> None:
     if member.many is not None or not isinstance(member.kind, Scalar):
         raise ConfigurationError(f"{where}: an attribute has a single value of a simple type; use an element")
     if member.nil:
-        raise ConfigurationError(f"{where}: an attribute that may be None can not have another default than None")
+        raise ConfigurationError(f"{where}: an attribute that may be None cannot have another default than None")
     if member.xml == "xmlns":
-        raise ConfigurationError(f"{where}: xmlns declares a namespace and can not be the name of an attribute")
+        raise ConfigurationError(f"{where}: xmlns declares a namespace and cannot be the name of an attribute")
 
 
 def _container(hint: Any, where: str) -> type[list[Any] | tuple[Any, ...]] | None:
@@ -282,12 +282,12 @@ def _kind(hint: Any, where: str) -> Kind:
         return literal(typing.get_args(hint), where)
     if is_mapped(typing.get_origin(hint)):
         raise ConfigurationError(
-            f"{where}: {describe(hint)} is a generic class with arguments and can not be mapped to XML; "
+            f"{where}: {describe(hint)} is a generic class with arguments and cannot be mapped to XML; "
             "define a dataclass of its own for it"
         )
     if isinstance(hint, typing.TypeVar):
         raise ConfigurationError(
-            f"{where}: the type variable {hint.__name__} can not be mapped to XML; "
+            f"{where}: the type variable {hint.__name__} cannot be mapped to XML; "
             "a generic class has no XML of its own, only a dataclass with fixed types"
         )
     if not isinstance(hint, type):
@@ -311,10 +311,10 @@ def _check_constructor(cls: type[Any], names: Iterable[str]) -> None:
         inspect.signature(cls).bind(**dict.fromkeys(names))
     except TypeError as error:
         raise ConfigurationError(
-            f"{cls.__name__} can not be made from its fields alone: {error}; give an InitVar a default, or leave the "
+            f"{cls.__name__} cannot be made from its fields alone: {error}; give an InitVar a default, or leave the "
             "constructor to the dataclass"
         ) from error
 
 
 def _unsupported(hint: Any, where: str) -> ConfigurationError:
-    return ConfigurationError(f"{where}: {describe(hint)} can not be mapped to XML; {SUPPORTED}")
+    return ConfigurationError(f"{where}: {describe(hint)} cannot be mapped to XML; {SUPPORTED}")

@@ -1,6 +1,6 @@
 """Single values as text and back: the lexical forms of XML Schema for the types a message may have.
 
-Writing is strict: a value that has another type than its field, or that XML can not carry, does not fit. Reading
+Writing is strict: a value that has another type than its field, or that XML cannot carry, does not fit. Reading
 takes every lexical form of the schema type, with surrounding whitespace where the schema type allows it.
 """
 
@@ -87,7 +87,7 @@ _IN_ATTRIBUTE = _IN_TEXT | str.maketrans({'"': "&quot;", "\n": "&#10;", "\t": "&
 def escape_text(text: str) -> str:
     """``text`` for the content of an element, such that every character is read back as it was.
 
-    :raises Misfit: it holds a character that XML 1.0 can not carry.
+    :raises Misfit: it holds a character that XML 1.0 cannot carry.
     """
     return text if _TEXT.search(text) is None else _escaped(text, _IN_TEXT)
 
@@ -95,7 +95,7 @@ def escape_text(text: str) -> str:
 def escape_attribute(text: str) -> str:
     """``text`` for an attribute value in double quotes, such that every character is read back as it was.
 
-    :raises Misfit: it holds a character that XML 1.0 can not carry.
+    :raises Misfit: it holds a character that XML 1.0 cannot carry.
     """
     return text if _ATTRIBUTE.search(text) is None else _escaped(text, _IN_ATTRIBUTE)
 
@@ -103,7 +103,7 @@ def escape_attribute(text: str) -> str:
 def _escaped(text: str, replacements: Mapping[int, str]) -> str:
     illegal = _ILLEGAL.search(text)
     if illegal is not None:
-        raise Misfit(f"the character U+{ord(illegal[0]):04X} at position {illegal.start()} can not be written in XML")
+        raise Misfit(f"the character U+{ord(illegal[0]):04X} at position {illegal.start()} cannot be written in XML")
     return text.translate(replacements)
 
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from mercury.statemachine.protocol import SoapVersion
-from mercury.wire.scan import Refused, refused
+from mercury.wire.scan import MessageRefused, refused
 
 #: The media types that may hold a SOAP envelope, and the SOAP version each is meant for.
 _MEDIA_TYPES = {
@@ -60,7 +60,7 @@ class ContentType:
 def read_content_type(value: str) -> ContentType:
     """Take a Content-Type header apart. An empty one means nothing is known.
 
-    :raises Refused: the media type can not hold an envelope that Mercury reads.
+    :raises MessageRefused: the media type cannot hold an envelope that Mercury reads.
     """
     usual = _USUAL.fullmatch(value)
     if usual is not None:
@@ -87,7 +87,7 @@ def to_utf8(data: bytes, charset: str | None = None) -> bytes:
     ``charset`` decides; without it the byte order mark, then the XML declaration, then UTF-8. An XML declaration
     stays as it is, though what it says about the encoding may have become wrong.
 
-    :raises Refused: an encoding that is not read here, or bytes that are none of that encoding.
+    :raises MessageRefused: an encoding that is not read here, or bytes that are none of that encoding.
     """
     name = charset or _detect(data)
     codec = _CODECS.get(name.strip().lower())
@@ -113,5 +113,5 @@ def _detect(data: bytes) -> str:
     return "utf-8"
 
 
-def _not_in(codec: str) -> Refused:
+def _not_in(codec: str) -> MessageRefused:
     return refused(f"the message is not encoded in {codec}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from mercury.statemachine.member import Member
+from mercury.statemachine.hashed_enum import HashedEnum
 from mercury.statemachine.messages import ANONYMOUS, NONE
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 
@@ -60,7 +60,7 @@ NEUTRAL_ADDRESS: Mapping[str, str] = MappingProxyType(
 )
 
 
-class RmMessage(Member):
+class RmMessage(HashedEnum):
     """A message of WS-ReliableMessaging. The value is the last step of its action."""
 
     CREATE_SEQUENCE = "CreateSequence"

@@ -10,7 +10,7 @@ from mercury.wire.cut import cut
 from mercury.wire.envelope import Payload
 from mercury.wire.media import to_utf8
 from mercury.wire.ns import clark
-from mercury.wire.scan import DEFAULT_LIMITS, Limits, Refused, Scanner
+from mercury.wire.scan import DEFAULT_LIMITS, Limits, MessageRefused, Scanner
 
 _FAULTS = frozenset({clark(ns.SOAP11, "Fault"), clark(ns.SOAP12, "Fault")})
 
@@ -33,10 +33,10 @@ def check_payload(xml: bytes | str, *, limits: Limits = DEFAULT_LIMITS) -> Paylo
         root = Scanner(data, limits, levels=1).run()
         element = cut(data, root)
         _parse(element)
-    except (Refused, etree.LxmlError) as error:
-        raise PayloadError(f"the payload can not be sent: {error}") from error
+    except (MessageRefused, etree.LxmlError) as error:
+        raise PayloadError(f"the payload cannot be sent: {error}") from error
     except UnicodeError as error:
-        raise PayloadError("the payload can not be sent: it has characters that are none") from error
+        raise PayloadError("the payload cannot be sent: it has characters that are none") from error
     return Payload(element, root.name, root.name in _FAULTS)
 
 

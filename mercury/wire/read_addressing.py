@@ -12,7 +12,7 @@ from mercury.statemachine.protocol import AddressingVersion
 from mercury.wire import ns
 from mercury.wire.ns import NEUTRAL_ADDRESS, RM_VERSION, WSA_NS, WSA_VERSION, clark, local_of
 from mercury.wire.read_common import Document
-from mercury.wire.scan import Node, Refused, refused
+from mercury.wire.scan import MessageRefused, Node, refused
 from mercury.wire.values import collapse
 
 #: Header blocks that may stand only once (WSA-05).
@@ -58,7 +58,7 @@ def read_addressing(
     :param blocks: by local name, those for this node only.
     :param http_actions: what HTTP says the action is; what is empty says nothing (WSA-09).
     :param replies: with RelatesTo, what HTTP says does not count.
-    :raises Refused: with the WS-Addressing fault that is due.
+    :raises MessageRefused: with the WS-Addressing fault that is due.
     """
     for name in _ONCE:
         if len(blocks.get(name, ())) > 1:
@@ -74,7 +74,7 @@ def read_addressing(
 
     action = uri("Action")
     if action is None:
-        raise Refused(
+        raise MessageRefused(
             Fault(
                 code=FaultCode.ADDRESSING_HEADER_REQUIRED,
                 reason="the header wsa:Action is missing",
@@ -102,7 +102,7 @@ def read_endpoint(document: Document, version: AddressingVersion | None, node: N
     """Read an endpoint reference: a header block, or an element of WS-RM.
 
     :param version: the envelope's; ``None`` = it has no WS-Addressing headers, and either is right.
-    :raises Refused: no address, or another version's (NS-18), or parameters that no reply may carry.
+    :raises MessageRefused: no address, or another version's (NS-18), or parameters that no reply may carry.
     """
     address: str | None = None
     parameters: list[bytes] = []
@@ -130,7 +130,7 @@ def read_endpoint(document: Document, version: AddressingVersion | None, node: N
     return EndpointReference(address, tuple(parameters))
 
 
-def mixed() -> Refused:
+def mixed() -> MessageRefused:
     """Two versions of WS-Addressing in one envelope (NS-18)."""
     return refused("two versions of WS-Addressing in one message")
 
@@ -140,7 +140,7 @@ def _read_parameters(document: Document, endpoint: Node, part: Node) -> list[byt
         raise refused(f"more than {document.limits.max_headers} reference parameters")
     for parameter in part.children:
         if parameter.namespace in _OURS:
-            reason = f"{parameter.local} can not be a reference parameter"
+            reason = f"{parameter.local} cannot be a reference parameter"
             raise _invalid(endpoint.name, Subcode.INVALID_EPR, reason)
     return [document.cut(parameter) for parameter in part.children]
 
@@ -161,5 +161,7 @@ def _reply_of(document: Document, nodes: Sequence[Node]) -> str | None:
     return None
 
 
-def _invalid(subject: str, subcode: Subcode, reason: str) -> Refused:
-    return Refused(Fault(code=FaultCode.INVALID_ADDRESSING_HEADER, reason=reason, subcode=subcode, subject=subject))
+def _invalid(subject: str, subcode: Subcode, reason: str) -> MessageRefused:
+    return MessageRefused(
+        Fault(code=FaultCode.INVALID_ADDRESSING_HEADER, reason=reason, subcode=subcode, subject=subject)
+    )

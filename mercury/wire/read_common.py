@@ -25,14 +25,14 @@ class Document:
     def cut(self, node: Node) -> bytes:
         """The element as standalone XML.
 
-        :raises Refused: the declarations that the elements cut out so far need are more than the limit.
+        :raises MessageRefused: the declarations that the elements cut out so far need are more than the limit.
         """
         return cut(self.data, node, self._allowance)
 
     def uri(self, node: Node) -> str:
         """The URI in ``node`` without blanks around it (ACT-11); "" when there is none.
 
-        :raises Refused: it is longer than the limit.
+        :raises MessageRefused: it is longer than the limit.
         """
         text = collapse(node.text)
         if len(text.encode()) > self.limits.max_uri_length:
@@ -42,7 +42,7 @@ class Document:
     def required_uri(self, parent: Node, name: str) -> str:
         """The URI in the one child ``name`` of ``parent``.
 
-        :raises Refused: there is no such child, it is empty, or there are several.
+        :raises MessageRefused: there is no such child, it is empty, or there are several.
         """
         node = child(parent, name)
         text = self.uri(node) if node is not None else ""
@@ -54,7 +54,7 @@ class Document:
 def child(parent: Node, name: str) -> Node | None:
     """The one child of that name in Clark notation, wherever it stands among the others (SCH-02).
 
-    :raises Refused: there are several, and which one counts would be a guess.
+    :raises MessageRefused: there are several, and which one counts would be a guess.
     """
     found = None
     for node in parent.children:

@@ -34,7 +34,7 @@ def read_fault(document: Document, node: Node, headers: Mapping[str, Sequence[No
     """Read the Fault element of a Body, and what its code says about the version of WS-RM.
 
     :param headers: header blocks by local name; SequenceFault, NotUnderstood and FaultDetail are looked at.
-    :raises Refused: a URI in it is longer than the limit.
+    :raises MessageRefused: a URI in it is longer than the limit.
     """
     sequence_fault = next(iter(headers.get("SequenceFault", ())), None)
     outer, *finer = list(_codes(node)) or [""]

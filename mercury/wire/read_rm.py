@@ -26,7 +26,7 @@ from mercury.wire.envelope import Body
 from mercury.wire.ns import RM_NS, RM_VERSION, clark
 from mercury.wire.read_addressing import read_endpoint
 from mercury.wire.read_common import Document, child
-from mercury.wire.scan import Node, Refused, refused
+from mercury.wire.scan import MessageRefused, Node, refused
 from mercury.wire.values import collapse, seconds, whole_number
 
 _IDENTIFIERS = frozenset(clark(uri, "Identifier") for uri in RM_VERSION)
@@ -39,7 +39,7 @@ _MAX_INT = 2**31 - 1
 def read_sequence(document: Document, version: RmVersion, node: Node) -> SequenceHeader:
     """The Sequence header block (RM10-SCH-01, RM11-SCH-01).
 
-    :raises Refused: without an identifier or a number from 1 (RM-SEQ-07); MessageNumberRollover above 2^63-1.
+    :raises MessageRefused: without an identifier or a number from 1 (RM-SEQ-07); MessageNumberRollover above 2^63-1.
     """
     uri = RM_NS[version]
     identifier = document.required_uri(node, clark(uri, "Identifier"))
@@ -47,7 +47,7 @@ def read_sequence(document: Document, version: RmVersion, node: Node) -> Sequenc
     if number is None or number < 1:
         raise refused("Sequence without a MessageNumber from 1")
     if number > MAX_MESSAGE_NUMBER:
-        raise Refused(
+        raise MessageRefused(
             Fault(
                 code=FaultCode.MESSAGE_NUMBER_ROLLOVER,
                 reason="the message number is above the highest there is",
@@ -65,7 +65,7 @@ def read_acknowledgement(document: Document, version: RmVersion, node: Node) -> 
     What breaks the rules of RM-ACK-03 comes back as the fault that it deserves: the message it rides on is still good.
     Ranges win over a None beside them: every CXF writes both (RM11-SCH-02).
 
-    :raises Refused: more ranges or Nacks than the limit.
+    :raises MessageRefused: more ranges or Nacks than the limit.
     """
     uri = RM_NS[version]
     identifier: str | None = None

@@ -63,17 +63,17 @@ _CROWDED = (
 )
 
 
-class Refused(Exception):
-    """What arrived can not be used; ``fault`` says why. Never leaves this package."""
+class MessageRefused(Exception):
+    """What arrived cannot be used; ``fault`` says why. Never leaves this package."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.reason)
         self.fault = fault
 
 
-def refused(reason: str) -> Refused:
+def refused(reason: str) -> MessageRefused:
     """The sender made a mistake that no specification has a finer code for."""
-    return Refused(Fault(code=FaultCode.SENDER, reason=reason))
+    return MessageRefused(Fault(code=FaultCode.SENDER, reason=reason))
 
 
 class Scope:
@@ -184,7 +184,7 @@ class Scanner:
     def run(self) -> Node:
         """Read all of it; returns the root element.
 
-        :raises Refused: it is not well-formed, or a limit is passed.
+        :raises MessageRefused: it is not well-formed, or a limit is passed.
         """
         limit = self._limits.max_bytes
         if len(self.data) > limit:
@@ -215,7 +215,7 @@ class Scanner:
                 return match.start()
         return None
 
-    def _too_many_attributes(self) -> Refused:
+    def _too_many_attributes(self) -> MessageRefused:
         return refused(f"more than {self._limits.max_attributes} attributes on one element")
 
     def _start(self, name: str, attributes: list[str]) -> None:

@@ -25,7 +25,7 @@ _DURATION = re.compile(
 #: Seconds in a year, month, day, hour, minute, second; years and months have no fixed length, so an agreed one.
 _UNITS = (365 * 86400.0, 30 * 86400.0, 86400.0, 3600.0, 60.0, 1.0)
 
-#: What can not stand in character data: markup, what a parser would turn into another character, what XML 1.0 forbids.
+#: What cannot stand in character data: markup, what a parser would turn into another character, what XML 1.0 forbids.
 _IN_TEXT = re.compile("[&<>\r\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _IN_ATTRIBUTE = re.compile('[&<>"\t\n\r\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]')
 _REFERENCES = {
@@ -91,12 +91,12 @@ def duration(value: float) -> str:
 
 
 def escape(text: str) -> str:
-    """``text`` as character data. What XML can not carry becomes U+FFFD."""
+    """``text`` as character data. What XML cannot carry becomes U+FFFD."""
     return _IN_TEXT.sub(_reference, text)
 
 
 def escape_attribute(text: str) -> str:
-    """``text`` as an attribute value between double quotes. What XML can not carry becomes U+FFFD."""
+    """``text`` as an attribute value between double quotes. What XML cannot carry becomes U+FFFD."""
     return _IN_ATTRIBUTE.sub(_reference, text)
 
 

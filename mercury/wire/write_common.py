@@ -51,7 +51,7 @@ class Style:
     def acknowledgement(self, acknowledgement: SequenceAcknowledgement) -> str:
         """A SequenceAcknowledgement (RM10-SCH-02, RM11-SCH-02).
 
-        Nacks can not stand beside ranges or Final; where both are given, what was accepted is said.
+        Nacks cannot stand beside ranges or Final; where both are given, what was accepted is said.
         """
         wsrm = self.wsrm
         written = [f"<{wsrm}:SequenceAcknowledgement>", self.identifier(acknowledgement.identifier)]

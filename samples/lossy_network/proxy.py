@@ -1,6 +1,6 @@
 """A bad network: an HTTP proxy that loses, repeats, delays and cuts what goes through it.
 
-Every exchange (a request and its reply) meets one fate, drawn from a seeded random source. Mercury does not see the
+Every exchange (a request and its reply) has one outcome, drawn from a seeded random source. Mercury does not see the
 proxy; it sees timeouts, broken connections and messages that come twice.
 """
 
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True)
 class Weather:
-    """How bad the network is: the share of exchanges that meet each fate, and the longest delay in seconds."""
+    """How bad the network is: the share of exchanges that have each outcome, and the longest delay in seconds."""
 
     loss: float = 0.2
     duplicate: float = 0.1
@@ -26,7 +26,7 @@ class Weather:
     delay: float = 0.02
 
 
-class Fate(enum.Enum):
+class Outcome(enum.Enum):
     """What happens to one exchange."""
 
     PASSED = "passed"
@@ -46,7 +46,7 @@ class Proxy:
     chance: random.Random
     #: ``http://host:port``; may be set once it is known. Empty: nobody is there.
     target: str = ""
-    counts: dict[Fate, int] = field(default_factory=lambda: dict.fromkeys(Fate, 0))
+    counts: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
     _connections: set[asyncio.Task[None]] = field(default_factory=set)
     _stopping: bool = False
 
@@ -83,15 +83,17 @@ class Proxy:
         try:
             while request := await read_message(reader):
                 self.on_request(request)
-                fate, delay, before = self._draw()
-                self.counts[fate] += 1
+                outcome, delay, before = self._draw()
+                self.counts[outcome] += 1
                 await asyncio.sleep(delay)
                 # Dropped or cut before it was forwarded, the request is lost; after that, the reply.
-                lost = fate in (Fate.DROPPED, Fate.CUT)
-                reply = b"" if lost and before else await self._forward(request, 2 if fate is Fate.REPEATED else 1)
-                if fate is Fate.DROPPED:
+                lost = outcome in (Outcome.DROPPED, Outcome.CUT)
+                reply = (
+                    b"" if lost and before else await self._forward(request, 2 if outcome is Outcome.REPEATED else 1)
+                )
+                if outcome is Outcome.DROPPED:
                     await reader.read()  # until the client gives up and closes
-                if fate is Fate.CUT:
+                if outcome is Outcome.CUT:
                     reset(writer)
                 if lost or not reply:
                     return
@@ -102,13 +104,13 @@ class Proxy:
         finally:
             writer.close()
 
-    def _draw(self) -> tuple[Fate, float, bool]:
-        """The fate of the next exchange, its delay, and whether it strikes before the request is forwarded."""
+    def _draw(self) -> tuple[Outcome, float, bool]:
+        """The outcome of the next exchange, its delay, and whether it strikes before the request is forwarded."""
         weather = self.weather
         rest = 1 - weather.loss - weather.duplicate - weather.reset
         shares = (rest, weather.loss, weather.duplicate, weather.reset)
-        (fate,) = self.chance.choices(tuple(Fate), shares)
-        return fate, self.chance.uniform(0, weather.delay), self.chance.random() < 0.5
+        (outcome,) = self.chance.choices(tuple(Outcome), shares)
+        return outcome, self.chance.uniform(0, weather.delay), self.chance.random() < 0.5
 
     async def _forward(self, request: bytes, times: int) -> bytes:
         """Deliver a request, perhaps more than once; returns the first copy's reply."""

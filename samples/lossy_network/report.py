@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from samples.lossy_network.proxy import Fate, Proxy
+from samples.lossy_network.proxy import Outcome, Proxy
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Run:
         """HTTP requests that were given to the network."""
         return sum(sum(proxy.counts.values()) for proxy in self.proxies)
 
-    def count(self, fate: Fate) -> int:
-        return sum(proxy.counts[fate] for proxy in self.proxies)
+    def count(self, outcome: Outcome) -> int:
+        return sum(proxy.counts[outcome] for proxy in self.proxies)
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
@@ -77,7 +77,7 @@ class Run:
             "messages": self.messages,
             **{name.replace(" ", "_"): asdict(verdict) for name, verdict in self.verdicts.items()},
             "wire_messages": self.wire_messages,
-            **{fate.value: self.count(fate) for fate in Fate},
+            **{outcome.value: self.count(outcome) for outcome in Outcome},
             "seconds": round(self.seconds, 3),
         }
 
@@ -92,8 +92,10 @@ class Run:
         )
         for name, count in steps:
             grid.add_row(name, f"{count:>7,}", ProgressBar(self.messages, count, width=40))
-        fates = ", ".join(f"{self.count(fate):,} {fate.value}" for fate in Fate if fate is not Fate.PASSED)
-        grid.add_row("on the wire", f"{self.wire_messages:>7,}", fates)
+        outcomes = ", ".join(
+            f"{self.count(outcome):,} {outcome.value}" for outcome in Outcome if outcome is not Outcome.PASSED
+        )
+        grid.add_row("on the wire", f"{self.wire_messages:>7,}", outcomes)
         grid.add_row("seconds", f"{self.seconds:>7.1f}")
         return grid
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 from mercury import Mercury, MessageContext, Service, Settings, SourcePolicy
 from mercury.engine.addresses import AddressPolicy
-from mercury.engine.parts import EngineSettings
+from mercury.engine.settings import EngineSettings
 from mercury.settings import HttpSettings
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol
 from mercury.statemachine.retransmission import RetransmissionPolicy
-from tests.acceptance.messages import Answer, Note, Question
+from tests.acceptance.messages import Answer, Note, StoreQuery
 
 #: Messages of each pattern, and seconds that they may take.
 MESSAGES, PATIENCE = 5, 120.0
@@ -91,7 +91,7 @@ def run(combination: Combination) -> Outcome:
         outcome.notes.append(message.number)
 
     @orders.operation
-    def ask(message: Question) -> Answer:
+    def ask(message: StoreQuery) -> Answer:
         outcome.asked.append(message.number)
         return Answer(message.number, f"answer {message.number}")
 
@@ -115,7 +115,7 @@ def run(combination: Combination) -> Outcome:
         both_ways = client.to(url, key="both ways", policy=policy)
         for number in range(1, MESSAGES + 1):
             one_way.send(Note(number))
-            both_ways.request_with_callback(Question(number), "answered")
+            both_ways.request_with_callback(StoreQuery(number), "answered")
         senders = [one_way, both_ways]
         for sender in senders:
             sender.close()

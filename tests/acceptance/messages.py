@@ -11,7 +11,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Question:
+class StoreQuery:
     number: int
 
 

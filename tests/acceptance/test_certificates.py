@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mercury import Authenticate, HttpRequest, Mercury, Service, Settings
-from mercury.engine.peers import TlsSettings
+from mercury.engine.runtime.peers import TlsSettings
 from mercury.wire.envelope import HttpMessage
 from tests.acceptance.app import Note
 from tests.acceptance.processes import PATIENCE

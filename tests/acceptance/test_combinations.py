@@ -31,7 +31,7 @@ def test_the_slice_has_every_protocol_and_every_way() -> None:
     assert {(each.listens, each.offer) for each in SLICE} == set(WAYS)
 
 
-def test_what_is_wrong_is_seen() -> None:
+def test_wrong_result_is_detected() -> None:
     numbers = list(range(1, MESSAGES + 1))
     answers = [(number, f"answer {number}") for number in numbers]
 

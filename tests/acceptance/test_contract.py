@@ -187,7 +187,7 @@ def test_an_operation_has_one_handler() -> None:
         orders.cancel.handler(lambda_of_cancel)
 
 
-def test_a_contract_that_is_nowhere_can_not_be_called() -> None:
+def test_a_contract_that_is_nowhere_cannot_be_called() -> None:
     with pytest.raises(ConfigurationError, match=r"mercury\.to\(url, service=\.\.\.\)"):
         Orders("orders").cancel(Cancel(1))
 
@@ -214,7 +214,7 @@ def test_a_model_is_written_and_read_like_a_dataclass() -> None:
     assert from_xml(b'<PlaceOrder xmlns="urn:shop"><id>7</id></PlaceOrder>', PlaceOrder, "urn:shop").note is None
 
 
-def test_what_a_model_refuses_is_no_message() -> None:
+def test_message_refused_by_its_model_is_an_error() -> None:
     with pytest.raises(PayloadError, match=r"Line refuses the values: .*greater than 0"):
         from_xml(b'<Line sku="a"><count>0</count></Line>', Line)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mercury import Mercury, Service
-from mercury.engine import reception
+from mercury.engine.destination import reception
 from tests.acceptance.app import Note
 from tests.acceptance.processes import PATIENCE
 from tests.acceptance.test_endpoint import SOAP12, envelope, exchange

@@ -10,7 +10,7 @@ import pytest
 from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Request
 
 from mercury import Mercury, Service
-from mercury.engine.peers import TlsSettings
+from mercury.engine.runtime.peers import TlsSettings
 from mercury.service.serving import BackgroundServer
 from mercury.settings import HttpSettings
 from tests.acceptance.app import Note

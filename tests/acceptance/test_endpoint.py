@@ -15,7 +15,7 @@ import pytest
 from lxml import etree
 
 from mercury import Mercury, Service, Settings
-from mercury.engine.runtime import RuntimeSettings
+from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.storage.memory import MemoryStore
 from mercury.storage.memory.store import MemoryTransaction
 from tests.acceptance.app import Note
@@ -111,7 +111,7 @@ def test_a_good_message_is_answered_in_its_own_version(serving: Serving, soap: s
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
-def test_what_is_not_posted_is_refused_in_plain_text(serving: Serving, method: str) -> None:
+def test_other_methods_than_post_are_refused_in_plain_text(serving: Serving, method: str) -> None:
     reply = exchange(serving.netloc, b"", method=method)
     assert (reply.status, reply.headers["allow"]) == (405, "POST")
     assert reply.headers["content-type"] == "text/plain; charset=utf-8"
@@ -199,7 +199,7 @@ def test_a_request_that_breaks_off_harms_nobody(serving: Serving) -> None:
         ),
     ],
 )
-def test_what_is_not_http_is_refused_and_harms_nobody(serving: Serving, data: bytes) -> None:
+def test_bytes_that_are_not_http_are_refused_and_others_are_served(serving: Serving, data: bytes) -> None:
     with serving.connection() as peer:
         peer.sendall(data)
         peer.shutdown(socket.SHUT_WR)

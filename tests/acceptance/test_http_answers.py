@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mercury import Mercury, Service, Settings
-from mercury.engine.peers import TlsSettings
+from mercury.engine.runtime.peers import TlsSettings
 from mercury.service.serving import BackgroundServer
 from mercury.settings import HttpSettings
 from tests.acceptance.processes import PATIENCE, eventually

@@ -173,7 +173,7 @@ def test_body_above_the_least_rate_is_taken() -> None:
 
 
 @pytest.mark.parametrize("first", [b"", ASK, UNFINISHED], ids=["silent", "idle", "unfinished header"])
-def test_who_waits_at_the_limit_of_an_address_makes_room_for_another_one_of_it(first: bytes) -> None:
+def test_idle_connection_makes_room_at_the_limit_of_its_address(first: bytes) -> None:
     with (
         served(max_connections_per_address=4, first_byte_timeout=600, idle_timeout=600, header_timeout=600) as address,
         held(4, address, first) as peers,
@@ -213,7 +213,7 @@ def desk(
         with held(count, address, question(address), sources) as peers:
             runtime = server.running_runtime
             assert runtime is not None
-            parking = runtime.parking
+            parking = runtime.held_exchanges
             eventually(lambda: sum(map(len, parking._held.values())) == count, "all are held")
             yield address, peers, over
             over.set()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mercury import Mercury, Settings
-from mercury.engine.peers import TlsSettings
+from mercury.engine.runtime.peers import TlsSettings
 from mercury.service.http11 import MAX_PIPELINED
 from mercury.service.serving import BackgroundServer
 from mercury.settings import HttpSettings
@@ -104,7 +104,7 @@ def test_fields_above_their_number_are_refused_with_431_whatever_they_are_for() 
             assert read_reply(peer).status == 431
 
 
-def test_what_comes_behind_a_request_that_waits_for_the_answer_before_it_stays_unread() -> None:
+def test_pipelined_bytes_stay_unread_while_an_earlier_answer_is_pending() -> None:
     """The application asks again and again whether the peer is still there, and uvicorn would read on for that."""
     all_sent, asked = threading.Event(), 0
 

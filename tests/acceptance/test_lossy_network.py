@@ -36,8 +36,8 @@ def test_every_message_arrives_once_and_in_order_both_ways(mode: str, runs: dict
     assert value["messages"] == 100
     assert value["client_to_server"] == PERFECT
     assert value["server_to_client"] == PERFECT
-    assert value["wire_messages"] == sum(value[fate] for fate in ("passed", "dropped", "repeated", "cut"))
-    assert min(value[fate] for fate in ("dropped", "repeated", "cut")) > 0
+    assert value["wire_messages"] == sum(value[outcome] for outcome in ("passed", "dropped", "repeated", "cut"))
+    assert min(value[outcome] for outcome in ("dropped", "repeated", "cut")) > 0
     assert value["wire_messages"] > (100 if mode == "anonymous" else 200)
     assert value["seconds"] > 0
 
@@ -65,7 +65,7 @@ def test_a_protocol_that_there_is_not_is_explained() -> None:
         assert wrong[protocol] in " ".join(ended.err.split())
 
 
-def test_what_is_not_done_in_time_is_counted_as_lost() -> None:
+def test_rows_not_done_in_time_count_as_lost() -> None:
     ended = python("-m", "samples.lossy_network", "--delay", "10", "--deadline", "2", "--output", "json")
     assert ended.code == 1
     assert ended.err == "error: not done within 2 s\n"

@@ -12,7 +12,7 @@ from types import TracebackType
 import pytest
 
 from mercury import ApplicationFault, Mercury, RetransmissionPolicy, Service, SourcePolicy, Transaction
-from mercury.engine.transport import HttpTransport
+from mercury.engine.runtime.transport import HttpTransport
 from mercury.errors import TransportError
 from mercury.storage.memory import MemoryStore
 from mercury.storage.memory.store import MemoryTransaction
@@ -205,7 +205,7 @@ def test_a_post_inside_a_transaction_would_be_noticed() -> None:
     assert breach.startswith("message is posted inside a transaction by MainThread")
 
 
-def test_what_is_called_after_a_commit_counts_as_inside() -> None:
+def test_calls_made_by_a_point_after_its_commit_count_as_inside() -> None:
     """The store's listeners wake the workers; they must not do their work."""
     watch = Watch()
     store = WatchedStore(watch)

@@ -74,7 +74,7 @@ def test_a_mounted_application_says_once_what_is_missing(caplog: pytest.LogCaptu
     assert "mounted" in errors[0]
 
 
-def test_what_comes_after_an_orderly_stop_is_no_mistake(caplog: pytest.LogCaptureFixture) -> None:
+def test_arrival_after_an_orderly_stop_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     mercury = Mercury("memory:")
     with serving(mercury.app(desk())) as server:
         mercury.stop()
@@ -94,7 +94,7 @@ def test_a_sender_that_is_used_before_the_start_says_so_instead_of_a_time_out() 
     with pytest.raises(MercuryError, match=r"not started.*mercury\.start\(\)"):
         future.result(timeout=PATIENCE)
     assert time.monotonic() - begun < PATIENCE / 2
-    assert "not started" in (orders.trouble or "")
+    assert "not started" in (orders.last_error or "")
     mercury.stop()
 
 

@@ -118,36 +118,36 @@ def test_several_commands_at_once_start_one_server(place: Path) -> None:
     assert len({value["url"] for value in ends}) == 1
 
 
-def test_what_does_not_run_has_no_url(place: Path) -> None:
+def test_stopped_server_has_no_url(place: Path) -> None:
     somebody("url", cwd=place).refused("no PostgreSQL runs in", ".mercury/pg", "mercury pg start", code=1)
     assert os.listdir(place) == []
 
 
-def test_a_name_for_a_database_that_can_not_be_is_refused(place: Path) -> None:
+def test_a_name_for_a_database_that_cannot_be_is_refused(place: Path) -> None:
     assert ourselves("start", cwd=place).code == 0
     ourselves("url", "--database", "a b", cwd=place).refused("not a database's name", "'a b'")
     ourselves("url", "--database", "", cwd=place).refused("not a database's name")
 
 
-def test_folders_that_can_not_be_used_are_explained(place: Path) -> None:
+def test_folders_that_cannot_be_used_are_explained(place: Path) -> None:
     (place / "used").mkdir(mode=0o755)
     (place / "used" / "thesis.txt").write_text("")
     (place / "file").write_text("")
     for command in ("start", "stop"):
         somebody(command, "--folder", str(place / "used")).refused("has other things in it", "used")
-        somebody(command, "--folder", str(place / "file")).refused("can not be used", "file")
-    somebody("start", "--folder", "/proc/pg").refused("can not be used", "/proc/pg")
+        somebody(command, "--folder", str(place / "file")).refused("cannot be used", "file")
+    somebody("start", "--folder", "/proc/pg").refused("cannot be used", "/proc/pg")
     assert os.listdir(place / "used") == ["thesis.txt"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that it can not write")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that it cannot write")
 def test_a_folder_that_others_own_is_explained(place: Path) -> None:
     mine, theirs = ordinary(USER), ordinary(OTHER)
     (place / "closed").mkdir(mode=0o755)
-    theirs("start", "--folder", str(place / "closed")).refused("can not be used", "Permission denied")
+    theirs("start", "--folder", str(place / "closed")).refused("cannot be used", "Permission denied")
     assert mine("start", "--folder", str(place / "pg")).code == 0
     for command in ("start", "stop", "url"):
-        theirs(command, "--folder", str(place / "pg")).refused("can not be used", "Permission denied")
+        theirs(command, "--folder", str(place / "pg")).refused("cannot be used", "Permission denied")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="two users are needed")

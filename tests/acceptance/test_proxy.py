@@ -9,7 +9,7 @@ import socket
 import threading
 from urllib.parse import urlsplit
 
-from samples.lossy_network.proxy import Fate, Proxy, Weather
+from samples.lossy_network.proxy import Outcome, Proxy, Weather
 
 #: No weather is as it is drawn: each of these strikes every exchange.
 ALWAYS = {
@@ -68,7 +68,7 @@ def test_a_copy_that_fails_leaves_no_other_on_its_way() -> None:
         writer.write(b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi")
         assert await reader.read() == b"", "the connection is closed"
         writer.close()
-        assert proxy.counts[Fate.REPEATED] == 1
+        assert proxy.counts[Outcome.REPEATED] == 1
         left = [repr(task) for task in asyncio.all_tasks() - {asyncio.current_task()} if "_deliver" in repr(task)]
         await proxy.stop()
         return left

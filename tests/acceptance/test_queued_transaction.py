@@ -154,7 +154,7 @@ def value_of(runs: dict[str, Ended], store: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("store", ["memory", "sql", "same-db", "xa"])
-def test_what_it_says_of_a_run_is_what_the_tables_say(store: str, runs: dict[str, Ended]) -> None:
+def test_report_of_a_run_agrees_with_the_tables(store: str, runs: dict[str, Ended]) -> None:
     value = value_of(runs, store)
     assert of(value) == truth(value["databases"])
     assert (value["store"], value["mode"], value["orders"]) == (store, "in-out", ORDERS)

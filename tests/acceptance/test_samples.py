@@ -72,7 +72,7 @@ def test_a_callback_gets_the_response_or_the_refusal(shop: Serving, listen: tupl
     ]
 
 
-def test_what_a_refused_order_did_is_rolled_back(shop: Serving) -> None:
+def test_work_of_a_refused_order_is_rolled_back(shop: Serving) -> None:
     for _ in range(2):
         client = python("-m", "samples.request_response.callback_client", f"{shop.url}/services/shop")
         assert client.code == 0
@@ -109,7 +109,7 @@ def test_a_client_explains_itself_and_refuses_what_is_no_url() -> None:
         assert "error: not a URL to send to: 'nowhere'" in ended.err.splitlines()[-1]
 
 
-def test_what_hello_could_not_deliver_is_delivered_at_its_next_start(tmp_path: Path) -> None:
+def test_undelivered_hello_message_is_delivered_at_the_next_start(tmp_path: Path) -> None:
     port, store = free_port(), f"sqlite:///{tmp_path}/hello.db"
     hello = ("-m", "samples.hello.client", f"http://127.0.0.1:{port}/services/hello", "--store", store)
     assert python(*hello, "--timeout", "1").code == 1

@@ -219,7 +219,7 @@ IMPOSSIBLE = {
 }
 
 
-def test_what_can_not_be_sent_is_refused_in_one_line() -> None:
+def test_message_that_cannot_be_sent_is_refused_in_one_line() -> None:
     for arguments, ended in each(IMPOSSIBLE, lambda arguments: mercury("send", *arguments)):
         ended.refused(*IMPOSSIBLE[arguments])
         assert "secret" not in ended.err

@@ -96,7 +96,7 @@ def test_an_identifier_nobody_has_is_a_failure(used: Serving) -> None:
     mercury("sequences", "show", "[/none]", "--at", used.url).refused("no sequence", "[/none]", code=1)
 
 
-def test_an_ambiguous_identifier_can_not_be_shown(used: Serving) -> None:
+def test_an_ambiguous_identifier_cannot_be_shown(used: Serving) -> None:
     mercury("sequences", "show", "...", "--at", used.url).refused("4 sequences", "more of it")
 
 
@@ -107,7 +107,7 @@ def test_nothing_listening_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("at", ["here", "127.0.0.1:8000", "http://127.0.0.1:99999"])
-def test_what_is_no_url_can_not_be_asked(at: str) -> None:
+def test_invalid_url_is_refused_by_the_command(at: str) -> None:
     mercury("sequences", "list", "--at", at).refused(repr(at))
 
 

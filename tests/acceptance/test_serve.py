@@ -47,7 +47,7 @@ def test_it_serves_what_a_factory_makes(tmp_path: Path) -> None:
         "    mercury = Mercury()\n"
         "    app = FastAPI(lifespan=mercury.lifespan)\n"
         "    app.include_router(mercury.router(service))\n"
-        "    app.include_router(mercury.watch_router())\n"
+        "    app.include_router(mercury.status_router())\n"
         "    return app\n"
     )
     with Serving("shop:make", cwd=tmp_path, PYTHONPATH=str(ROOT)) as server:
@@ -118,7 +118,7 @@ def test_a_request_in_flight_is_answered_before_the_end() -> None:
         assert server.ends().code == 0
 
 
-def test_what_was_acknowledged_was_delivered_when_it_ends_amid_messages(tmp_path: Path) -> None:
+def test_acknowledged_messages_were_delivered_when_a_sequence_ends_amid_messages(tmp_path: Path) -> None:
     """What is acknowledged at delivery only is safe without a durable store; the rest stays with the client."""
     journal = tmp_path / "journal"
     journal.touch()
@@ -192,7 +192,7 @@ def test_a_handler_that_holds_the_stores_lock_does_not_hold_up_the_end(tmp_path:
     assert "handled again at the next start" in ended.err
 
 
-# --- what can not be served ----------------------------------------------------------------------------------------
+# --- what cannot be served ----------------------------------------------------------------------------------------
 
 
 NO_APPLICATIONS = {
@@ -206,14 +206,14 @@ NO_APPLICATIONS = {
     "tests.acceptance.app:service": ("Service", "not an application"),
     "tests.acceptance.app:Note": ("tests.acceptance.app:Note() failed: TypeError", "'text'"),
     "os:getcwd": ("os:getcwd() makes a str",),
-    "broken:app": ("broken can not be imported: ZeroDivisionError", "broken.py:2"),
-    "syntax:app": ("syntax can not be imported: SyntaxError", "syntax.py, line 1"),
+    "broken:app": ("broken cannot be imported: ZeroDivisionError", "broken.py:2"),
+    "syntax:app": ("syntax cannot be imported: SyntaxError", "syntax.py, line 1"),
     "needy:app": ("no module 'not_installed'",),
     "empty:app": ("'empty' has no operation",),
 }
 
 
-def test_what_is_no_application_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_target_that_is_no_application_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("x = 1\nx / 0\n")
     (tmp_path / "syntax.py").write_text("x = (\n")
     (tmp_path / "needy.py").write_text("import not_installed\n")

@@ -49,7 +49,7 @@ def test_a_slow_handler_stops_neither_reception_nor_acknowledgements() -> None:
     assert [text for text in handled if text != "four"] == ["one", "two", "three"]
 
 
-def test_what_ends_with_the_process_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_lost_with_a_memory_store_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="mercury"), Mercury("memory:") as client:
         desk = client.to("http://127.0.0.1:1/services/desk")
         for text in ("one", "two"):

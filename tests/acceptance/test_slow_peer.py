@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from mercury import AddressPolicy, Mercury, Service, Settings
-from mercury.engine.parts import EngineSettings
-from mercury.engine.runtime import RuntimeSettings
+from mercury.engine.runtime.threads import RuntimeSettings
+from mercury.engine.settings import EngineSettings
 from mercury.settings import HttpSettings
 from tests.acceptance.app import Note
 from tests.acceptance.processes import PATIENCE, eventually
@@ -79,7 +79,7 @@ def test_peer_that_trickles_holds_up_nobody_else_and_is_named() -> None:
             with Mercury("memory:", settings=quick) as client:
                 desk = client.to(slow)
                 desk.send(Note("never"))
-                trouble = eventually(lambda: desk.trouble, "it is named")
+                trouble = eventually(lambda: desk.last_error, "it is named")
                 assert trouble is not None
                 assert slow in trouble
                 assert "no whole answer within 0.5 s (http.timeout)" in trouble
@@ -102,7 +102,7 @@ def test_answers_to_many_paths_of_a_server_are_one_trouble(caplog: pytest.LogCap
             with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
                 assert reply.status == 202
         name = f"answers to {friend}"
-        eventually(lambda: mercury.trouble_with(name), "the answers get nowhere")
-        assert mercury.trouble_with(f"{friend}/nothing/0") is None
+        eventually(lambda: mercury.last_error(name), "the answers get nowhere")
+        assert mercury.last_error(f"{friend}/nothing/0") is None
     lines = [record.getMessage() for record in caplog.records if record.name == "mercury.transport"]
     assert [line.partition(";")[0] for line in lines] == [f"{name}: HTTP status 404: nothing is served at this path"]

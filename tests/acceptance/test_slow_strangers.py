@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from mercury import AddressPolicy, Mercury, Service, Settings
-from mercury.engine.parts import EngineSettings
-from mercury.engine.runtime import RuntimeSettings
+from mercury.engine.runtime.threads import RuntimeSettings
+from mercury.engine.settings import EngineSettings
 from mercury.wire.envelope import HttpMessage
 from tests.acceptance.app import Note
 from tests.acceptance.processes import PATIENCE, eventually

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from mercury import ConfigurationError, HttpRequest, Mercury, Peer, Service, Settings
-from mercury.engine.peers import Peers, TlsSettings
-from mercury.engine.transport import HttpTransport
+from mercury.engine.runtime.peers import Peers, TlsSettings
+from mercury.engine.runtime.transport import HttpTransport
 from mercury.service import serving
 from mercury.service.tls_listener import TlsListener
 from mercury.settings import HttpSettings
@@ -26,7 +26,7 @@ from tests.acceptance.processes import PATIENCE, Running, eventually, mercury
 from tests.acceptance.test_endpoint import read_reply
 from tests.acceptance.test_http_limits import closed, connect
 from tests.scenario.foreign import Foreign
-from tests.unit.engine.test_transport import MESSAGE, OK, Server
+from tests.unit.engine.runtime.test_transport import MESSAGE, OK, Server
 
 #: Seconds; asyncio alone would cut a handshake off after 60.
 SOON = 30.0
@@ -266,7 +266,7 @@ def test_peer_that_is_not_known_gets_and_gives_nothing(
         with Mercury("memory:", settings=Settings(tls=tls, http=HttpSettings(timeout=5))) as client:
             desk = client.to(url)
             desk.send(Note("x"))
-            trouble = eventually(lambda: desk.trouble, "it is told")
+            trouble = eventually(lambda: desk.last_error, "it is told")
             assert trouble is not None
             assert why in trouble
     finally:
@@ -305,7 +305,7 @@ def test_headers_go_to_the_named_peer_only() -> None:
         assert peers.find(url).peer is not secret, url
 
 
-def test_what_cannot_be_used_is_told_when_it_is_named(tmp_path: Path) -> None:
+def test_unusable_resource_is_refused_when_it_is_named(tmp_path: Path) -> None:
     none = str(tmp_path / "none.pem")
     for peer in (Peer(ca_file=none), Peer(client_cert=none)):
         with pytest.raises(ConfigurationError, match=r"none\.pem"):

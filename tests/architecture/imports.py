@@ -26,7 +26,7 @@ ALLOWED = MappingProxyType(
         "mercury.service": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
             # What a sequence looks like to people: shown on both sides. It would be better off in the engine.
-            "mercury.client.status",
+            "mercury.engine.status",
             # The limits of the listener: a server that the user runs reads them itself.
             "mercury.settings",
         ),
@@ -78,14 +78,14 @@ ONLY_IN = MappingProxyType(
         "starlette": (("mercury/service/*",), ("mercury/facade.py", "mercury/cli/serve.py")),
         "uvicorn": (("mercury/service/*",), ("mercury/facade.py",)),
         # The network: where no transaction is open.
-        "http": (("mercury/engine/transport.py", "mercury/engine/reply.py", "mercury/cli/*"), ()),
+        "http": (("mercury/engine/runtime/transport.py", "mercury/engine/runtime/http_reply.py", "mercury/cli/*"), ()),
         "socket": (
             (
                 "mercury/service/*",
                 "mercury/cli/*",
                 "mercury/postgres/*",
-                "mercury/engine/transport.py",
-                "mercury/engine/names.py",
+                "mercury/engine/runtime/transport.py",
+                "mercury/engine/runtime/resolver.py",
             ),
             (),
         ),
@@ -93,7 +93,9 @@ ONLY_IN = MappingProxyType(
 )
 
 #: Parts that post: only who holds no transaction meanwhile may know them.
-POSTING = MappingProxyType({"mercury.engine.transport": ("mercury.engine.runtime", "mercury.facade", "mercury.cli")})
+POSTING = MappingProxyType(
+    {"mercury.engine.runtime.transport": ("mercury.engine.runtime.threads", "mercury.facade", "mercury.cli")}
+)
 
 #: Imported by tests and by nothing that runs.
 FOR_TESTS = "mercury.testing"

@@ -57,6 +57,6 @@ def test_a_question_is_found_with_its_file_and_line(tmp_path: Path, text: str, w
         "name = dialect.name\n",
     ],
 )
-def test_what_is_no_question_is_not_found(tmp_path: Path, text: str) -> None:
+def test_text_without_a_question_is_not_found(tmp_path: Path, text: str) -> None:
     plant(tmp_path, "mercury/storage/sql/a.py", text)
     assert questions(tmp_path) == []

@@ -49,7 +49,7 @@ def test_no_package_of_the_tests_takes_the_name_of_a_part() -> None:
     assert shadowing_packages(ROOT, "tests") == []
 
 
-def test_who_only_sends_does_not_load_what_serves() -> None:
+def test_sending_does_not_import_the_server() -> None:
     """Not only by the imports of Mercury's own files."""
     heavy = ("fastapi", "starlette", "uvicorn", "pydantic", "typer", "rich", "sqlalchemy", "pyspark")
     program = f"import sys, mercury; mercury.Mercury; print([name for name in {heavy} if name in sys.modules])"
@@ -64,7 +64,7 @@ def test_a_command_that_only_helps_does_not_load_the_engine() -> None:
     assert loaded <= {"cli", "errors", "statemachine"}
 
 
-def test_what_tests_are_written_with_needs_no_pytest() -> None:
+def test_testing_package_needs_no_pytest() -> None:
     program = "import sys; from mercury.testing import Pair, SimulatedStore; print('pytest' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
@@ -92,7 +92,7 @@ def test_what_tests_are_written_with_needs_no_pytest() -> None:
         ("mercury/client/a.py", "import mercury.facade\n", "1: mercury.client may not import mercury.facade"),
         ("mercury/service/a.py", "import mercury.client.sender\n", "1: mercury.service may not import mercury.client"),
         ("mercury/simulation/a.py", "import mercury.cli.main\n", "1: mercury.simulation may not import mercury.cli"),
-        ("mercury/reconcile/a.py", "import mercury.engine.core\n", "1: mercury.reconcile may not import"),
+        ("mercury/reconcile/a.py", "import mercury.engine.runtime.core\n", "1: mercury.reconcile may not import"),
         ("mercury/reconcile/a.py", "import pyspark\n", "1: pyspark is imported in mercury/reconcile/* (in a function"),
         ("mercury/settings.py", "import mercury.client.sender\n", "1: mercury.settings may not import mercury.client"),
         ("mercury/errors.py", "import mercury.statemachine.rms\n", "1: mercury.errors may not import"),
@@ -100,11 +100,11 @@ def test_what_tests_are_written_with_needs_no_pytest() -> None:
         ("mercury/engine/a.py", "import lxml.etree\n", "1: lxml is imported in mercury/wire/*, mercury/client/zeep*"),
         ("mercury/engine/a.py", "from sqlalchemy import select\n", "1: sqlalchemy is imported in mercury/storage/*"),
         ("mercury/engine/a.py", "from fastapi import FastAPI\n", "1: fastapi is imported in mercury/service/*"),
-        ("mercury/engine/a.py", "import http.client\n", "1: http is imported in mercury/engine/transport.py"),
+        ("mercury/engine/a.py", "import http.client\n", "1: http is imported in mercury/engine/runtime/transport.py"),
         ("mercury/storage/sql/a.py", "import socket\n", "1: socket is imported in mercury/service/*, mercury/cli/*"),
         (
-            *("mercury/engine/source.py", "from mercury.engine.transport import HttpTransport\n"),
-            "1: mercury.engine.transport is imported by mercury.engine.runtime, mercury.facade",
+            *("mercury/engine/source/worker.py", "from mercury.engine.runtime.transport import HttpTransport\n"),
+            "1: mercury.engine.runtime.transport is imported by mercury.engine.runtime.threads, mercury.facade",
         ),
         ("mercury/postgres/a.py", "from mercury.storage.api import X\n", "1: mercury.postgres may not import"),
         ("mercury/testing/a.py", "import mercury.cli.main\n", "1: mercury.testing may not import mercury.cli"),
@@ -117,18 +117,18 @@ def test_what_tests_are_written_with_needs_no_pytest() -> None:
         ("mercury/facade.py", "from mercury.service.host import app\n", "1: mercury.facade imports"),
         (
             "mercury/wire/a.py",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from mercury.engine.core import Engine\n",
-            "3: mercury.wire may not import mercury.engine.core",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from mercury.engine.runtime.core import Engine\n",
+            "3: mercury.wire may not import mercury.engine.runtime.core",
         ),
         (
             "mercury/wire/a.py",
-            "def late():\n    from mercury.engine.core import Engine\n",
-            "2: mercury.wire may not import mercury.engine.core",
+            "def late():\n    from mercury.engine.runtime.core import Engine\n",
+            "2: mercury.wire may not import mercury.engine.runtime.core",
         ),
         (
             "mercury/wire/a.py",
-            "import importlib\nengine = importlib.import_module('mercury.engine.core')\n",
-            "2: mercury.wire may not import mercury.engine.core",
+            "import importlib\nengine = importlib.import_module('mercury.engine.runtime.core')\n",
+            "2: mercury.wire may not import mercury.engine.runtime.core",
         ),
         (
             "mercury/facade.py",
@@ -152,20 +152,20 @@ def test_a_breach_is_found_with_its_file_and_line(tmp_path: Path, path: str, tex
         ),
         ("mercury/storage/a.py", "import sqlalchemy.orm\nfrom mercury.statemachine.ranges import RangeSet\n"),
         ("mercury/wire/a.py", "from lxml import etree\nfrom . import ns\nfrom .ns import X\n"),
-        ("mercury/client/zeep_transport.py", "import lxml\nimport zeep\nimport mercury.engine.core\n"),
+        ("mercury/client/zeep_transport.py", "import lxml\nimport zeep\nimport mercury.engine.runtime.core\n"),
         ("mercury/service/a.py", "import fastapi, starlette, uvicorn\n"),
         ("mercury/reconcile/a.py", "import mercury.storage.api\nimport sqlalchemy\n\ndef run():\n    import pyspark\n"),
         ("mercury/cli/serve.py", "def late():\n    from starlette.applications import Starlette\n"),
         ("mercury/facade.py", "import mercury.settings\n\ndef app():\n    from mercury.service.host import app\n"),
-        ("mercury/engine/runtime.py", "from mercury.engine.transport import Transport\n"),
-        ("mercury/engine/transport.py", "import http.client\n"),
+        ("mercury/engine/runtime/threads.py", "from mercury.engine.runtime.transport import Transport\n"),
+        ("mercury/engine/runtime/transport.py", "import http.client\n"),
         ("mercury/__init__.py", "from mercury import facade\n"),
         ("mercury/testing/a.py", "import mercury.facade\nfrom mercury.postgres.embedded import X\n"),
         ("mercury/testing/contract/a.py", "import pytest\nfrom mercury.testing.clock import X\n"),
         ("mercury/engine/a.py", "text = 'import mercury.cli'\n# from mercury.cli import main\n"),
     ],
 )
-def test_what_is_allowed_is_not_found(tmp_path: Path, path: str, text: str) -> None:
+def test_allowed_imports_are_not_reported(tmp_path: Path, path: str, text: str) -> None:
     plant(tmp_path, path, text)
     assert breaches(tmp_path) == []
 

@@ -55,7 +55,7 @@ def test_a_star_import_brings_the_public_names() -> None:
     assert set(brought) - {"__builtins__"} == set(mercury.__all__)
 
 
-def test_what_is_not_there_is_told_as_python_does() -> None:
+def test_unknown_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'mercury' has no attribute 'Merkury'"):
         mercury.Merkury  # noqa: B018
     assert not hasattr(mercury, "storage3")

@@ -111,5 +111,5 @@ def test_state_is_found_with_its_line(tmp_path: Path, text: str, found: str) -> 
         "def f():\n    found = []\n    return found",
     ],
 )
-def test_what_can_not_change_is_not_found(tmp_path: Path, text: str) -> None:
+def test_immutable_module_state_is_not_reported(tmp_path: Path, text: str) -> None:
     assert loaded(tmp_path, text) == []

@@ -55,7 +55,7 @@ def test_a_switch_is_found_with_its_line(tmp_path: Path, text: str, found: str) 
         "import mercury.wire.values",
     ],
 )
-def test_what_only_speaks_of_tests_is_not_found(tmp_path: Path, text: str) -> None:
+def test_text_that_mentions_tests_is_not_reported(tmp_path: Path, text: str) -> None:
     assert planted(tmp_path, text) == []
 
 

@@ -74,12 +74,12 @@ def test_a_path_of_one_machine_is_found(tmp_path: Path, folder: str, path: str, 
         *("//{0}/text()", "{{a}}/{0}/b"),
     ],
 )
-def test_what_only_looks_like_one_is_not_found(tmp_path: Path, line: str) -> None:
+def test_text_that_only_resembles_a_path_is_not_found(tmp_path: Path, line: str) -> None:
     (tmp_path / "a.txt").write_text("".join(line.format(folder) + "\n" for folder in ("work", "root", "home")))
     assert forbidden_texts(tmp_path) == []
 
 
-def test_what_is_no_text_or_a_link_is_not_read(tmp_path: Path) -> None:
+def test_binary_files_and_links_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"\0" + REGISTRY_HOSTS[0].encode())
     (tmp_path / "link").symlink_to(tmp_path / "a.bin")
     os.mkfifo(tmp_path / "pipe")
@@ -117,7 +117,7 @@ def test_everything_that_the_project_asks_for_is_pinned_with_all_that_it_needs()
     ["a>=1", "a", "a==1,<2", "a==1.*", "a @ https://files.example/a-1.whl", "https://files.example/a-1.whl", "-e .",
      "--index-url https://files.example", "a==1 --hash=sha256:0", "-r other.txt", "==1"],
 )  # fmt: skip
-def test_what_pins_nothing_is_found(line: str) -> None:
+def test_line_without_an_exact_version_is_found(line: str) -> None:
     assert bad_pins(f"# a comment\n\nb==2\n{line}\nc_d.e-f==1.0.post1+local # why\n") == [f"4: {line}"]
 
 
@@ -129,7 +129,7 @@ def test_no_source_file_is_longer_than_a_reader_can_keep_in_mind() -> None:
     assert set(too_long(ROOT, {})) == {each for each in too_long(ROOT, {}) if each.partition(":")[0] in STILL_LONG}
 
 
-def test_what_is_short_by_now_is_off_the_list() -> None:
+def test_files_that_became_short_are_removed_from_the_list() -> None:
     found = {each.partition(":")[0] for each in too_long(ROOT, {})}
     assert set(STILL_LONG) - found == set()
 

@@ -25,7 +25,7 @@ class Cell:
     harm: Harm
     #: How many there are of each program from the begin.
     processes: int = 1
-    #: Why it can not happen; empty = it is tried.
+    #: Why it cannot happen; empty = it is tried.
     never: str = ""
 
     @property
@@ -39,7 +39,7 @@ class Cell:
 
 
 def matrix(points: tuple[Point, ...] = POINTS) -> Iterator[Cell]:
-    """All combinations, those that can not happen as well."""
+    """All combinations, those that cannot happen as well."""
     for form in SAFE:
         for point in points:
             for side in Side:

@@ -28,7 +28,7 @@ ORDERS = 20
 KILLS = 2
 FORMS = (Form.MEMORY, Form.PLAIN, Form.SAME_DATABASE, Form.LAST_RESOURCE, Form.TWO_PHASE)
 #: Seconds in which nothing happens any more where something is lost for good: when the client knows that it is done,
-#: and when it still waits for a response that can not come.
+#: and when it still waits for a response that cannot come.
 REST, LONG_REST = 1.5, 8.0
 COMMAND = "python -m tests.chaos experiment"
 

@@ -24,7 +24,7 @@ LOOK = 0.01
 
 
 class Fork:
-    """One process. What waits for it raises `AssertionError` when that can not come any more, or takes too long."""
+    """One process. What waits for it raises `AssertionError` when that cannot come any more, or takes too long."""
 
     def __init__(self, pid: int, name: str, out: Path, err: Path) -> None:
         self.pid = pid

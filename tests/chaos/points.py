@@ -92,12 +92,13 @@ class Point:
 
 SENDER = "mercury.client.sender"
 TRANSACTION = "mercury.storage.sql.transaction"
-SOURCE = "mercury.engine.source"
-RECEPTION = "mercury.engine.reception"
-DESTINATION = "mercury.engine.destination"
-INVOCATION = "mercury.engine.invocation"
-CALL = "mercury.engine.call"
-LIFECYCLE = "mercury.engine.lifecycle"
+SOURCE = "mercury.engine.source.worker"
+RECEPTION = "mercury.engine.destination.reception"
+DESTINATION = "mercury.engine.destination.worker"
+INVOCATION = "mercury.engine.delivery.invocation"
+CALL = "mercury.engine.delivery.handler_call"
+ENDS = "mercury.engine.destination.ends"
+CREATION = "mercury.engine.destination.creation"
 ROWS = "mercury.storage.sql.rms_rows"
 
 COMMIT = Function(TRANSACTION, "SqlTransaction.commit_store")
@@ -156,7 +157,7 @@ POINTS = (
     ),
     Point(
         name="send.notify",
-        function=Function("mercury.storage.sql.store", "SqlStore.tell"),
+        function=Function("mercury.storage.sql.store", "SqlStore.notify"),
         thread="application",
         client=EVERY,
         server=SENDS_NOTHING,
@@ -166,7 +167,7 @@ POINTS = (
     # --- number ----------------------------------------------------------------------------------------------------
     Point(
         name="number.assign",
-        function=Function("mercury.engine.numbering", "Numbering._assign"),
+        function=Function("mercury.engine.source.numbering", "Numbering._assign"),
         client=EVERY,
         server=POSTED_RESPONSES,
         visits=12,
@@ -190,7 +191,7 @@ POINTS = (
     ),
     Point(
         name="transmit.post",
-        function=Function("mercury.engine.transport", "HttpTransport.post"),
+        function=Function("mercury.engine.runtime.transport", "HttpTransport.post"),
         client=EVERY,
         server=POSTED,
         visits=8,
@@ -240,15 +241,15 @@ POINTS = (
     # --- invoke; the client marks what was called back, and the end of the sequence for responses -------------------
     Point(
         name="invoke.handler",
-        function=Function(CALL, "Call._handle"),
+        function=Function(CALL, "HandlerCall._handle"),
         client=ANSWERS,
         server=EVERY,
         visits=12,
     ),
     Point(
         name="invoke.mark",
-        function=Function("mercury.storage.sql.invoker", "SqlInvoker.mark"),
-        in_memory=Function("mercury.storage.memory.invoker", "MemoryInvoker.mark"),
+        function=Function("mercury.storage.sql.invoker", "SqlInvoker.save_delivered"),
+        in_memory=Function("mercury.storage.memory.invoker", "MemoryInvoker.save_delivered"),
         client=EVERY,
         server=EVERY,
         visits=4,
@@ -266,14 +267,14 @@ POINTS = (
     # --- respond ---------------------------------------------------------------------------------------------------
     Point(
         name="respond.store",
-        function=Function(CALL, "Call._respond"),
+        function=Function(CALL, "HandlerCall._respond"),
         client=ANSWERS,
         server=RESPONSES,
         visits=12,
     ),
     Point(
         name="respond.hold",
-        function=Function("mercury.engine.parking", "Parking.hold"),
+        function=Function("mercury.engine.runtime.held_exchanges", "HeldExchanges.hold"),
         client=ANSWERS,
         server=FETCHED_RESPONSES,
         visits=4,
@@ -282,7 +283,7 @@ POINTS = (
     # --- call back -------------------------------------------------------------------------------------------------
     Point(
         name="call back.callback",
-        function=Function(CALL, "Call._call_back"),
+        function=Function(CALL, "HandlerCall._call_back"),
         client=RESPONSES,
         server=CALLS,
         visits=12,
@@ -309,7 +310,7 @@ POINTS = (
     # --- the life of a sequence ------------------------------------------------------------------------------------
     Point(
         name="sequence.create",
-        function=Function(LIFECYCLE, "create"),
+        function=Function(CREATION, "create"),
         client=CREATED_RESPONSES,
         server=EVERY,
         visits=2,
@@ -317,7 +318,7 @@ POINTS = (
     ),
     Point(
         name="sequence.created",
-        function=Function(LIFECYCLE, "created"),
+        function=Function(CREATION, "created"),
         client=EVERY,
         server=CREATED_RESPONSES,
         visits=2,
@@ -325,7 +326,7 @@ POINTS = (
     ),
     Point(
         name="sequence.end",
-        function=Function(LIFECYCLE, "end"),
+        function=Function(ENDS, "end"),
         client=POSTED,
         server=EVERY,
         visits=2,
@@ -333,7 +334,7 @@ POINTS = (
     ),
     Point(
         name="sequence.ended",
-        function=Function(LIFECYCLE, "ended"),
+        function=Function(ENDS, "ended"),
         client=EVERY,
         server=POSTED,
         visits=2,

@@ -34,7 +34,7 @@ for pid in alive:
 class Child:
     """A Python process that runs beside the test, with all processes that it starts. `Children.start` makes it.
 
-    What waits for it raises `AssertionError` when it can not come any more, or takes longer than ``patience`` seconds.
+    What waits for it raises `AssertionError` when it cannot come any more, or takes longer than ``patience`` seconds.
     Then the process is ended, and the text has what it said, and where each of its threads was.
     """
 

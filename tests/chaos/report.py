@@ -16,7 +16,7 @@ LETTERS = {Harm.KILL: "K", Harm.KILL_POSTGRES: "P", Harm.PAUSE: "S"}
 LEGEND = (
     "K: the process is killed at the point. P: PostgreSQL is killed while the process stands there. S: the process is "
     "stopped there until another one has done its work, and goes on.\n"
-    ".: can not happen. _: was not asked for. !: wrong."
+    ".: cannot happen. _: was not asked for. !: wrong."
 )
 
 

@@ -38,7 +38,7 @@ def test_an_error_that_no_application_should_see_is_wrong(
     assert bool(wrong(caught)) is bad
 
 
-def test_what_was_caught_stands_in_the_report() -> None:
+def test_caught_errors_are_in_the_report() -> None:
     result = Result(cell=CELL, caught=Counter({"TransientStorageError": 2}))
     assert totals([CELL], [result, result])["caught by the client: TransientStorageError"] == 4
     assert as_json(0, [CELL], [result])["cells"][0]["caught"] == {"TransientStorageError": 2}

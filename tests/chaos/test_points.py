@@ -51,7 +51,7 @@ def test_a_function_that_is_not_there_is_noticed() -> None:
         hook.find(Function("mercury.client.sender", "Sender._nothing_like_it"))
 
 
-def test_every_point_is_reached_somewhere_and_what_can_not_happen_has_a_reason() -> None:
+def test_every_point_is_reached_somewhere_and_what_cannot_happen_has_a_reason() -> None:
     cells = list(matrix())
     assert {cell.point.name for cell in cells if not cell.never} == {each.name for each in POINTS}
     assert len({cell.name for cell in cells}) == len(cells)
@@ -63,7 +63,7 @@ def test_every_point_is_reached_somewhere_and_what_can_not_happen_has_a_reason()
                 assert any(not cell.never for cell in tried), (form, mode, harm)
 
 
-def test_what_comes_after_a_kill_comes_after_one_that_there_is() -> None:
+def test_follow_up_points_name_an_existing_point() -> None:
     for each in POINTS:
         if each.after is not None:
             assert point(each.after[0]).after is None

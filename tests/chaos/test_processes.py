@@ -105,7 +105,7 @@ def test_one_that_hangs_while_it_is_suspended_tells_where_too(children: Children
         child.ends(patience=0.01)
 
 
-def test_what_is_seen_from_outside_is_waited_for(children: Children, tmp_path: Path) -> None:
+def test_condition_in_another_process_is_waited_for(children: Children, tmp_path: Path) -> None:
     file = tmp_path / "made"
     children.start("-c", f"open({str(file)!r}, 'w').close(); {WAIT}").until(file.exists, "the file is made")
     # The last thing that a process does counts, although it has ended.

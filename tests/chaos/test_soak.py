@@ -12,8 +12,8 @@ from tests.chaos.programs.tables import orders
 from tests.chaos.soak import report
 from tests.chaos.soak.memory import FEWEST, MIB, Memory
 from tests.chaos.soak.orders import Progress, by_key
+from tests.chaos.soak.process_output import ProcessOutput
 from tests.chaos.soak.run import Outcome, Plan, run
-from tests.chaos.soak.told import Told
 from tests.chaos.verdict import Difference, Row, compare
 
 PLAN = Plan(lasting=20, seed=3, every=1.2, rate=5, backlog=60)
@@ -41,12 +41,12 @@ def test_keys_need_not_keep_an_order_among_each_other() -> None:
     assert compare(SENT, other_keys_first, by_key) == Difference()
 
 
-def test_what_is_out_of_order_within_a_key_is_seen() -> None:
+def test_disorder_within_a_key_is_detected() -> None:
     assert compare(SENT, SENT[::-1], by_key) == Difference(out_of_order=4)
 
 
 def outcome(**given: object) -> Outcome:
-    return Outcome(plan=PLAN, progress=Progress(), told=Told(), **given)  # type: ignore[arg-type]
+    return Outcome(plan=PLAN, progress=Progress(), told=ProcessOutput(), **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ UNKNOWN = "caught leaving mercury.errors.OutcomeUnknown 77-4 nobody can be asked
 
 
 def test_every_error_is_counted_once(tmp_path: Path) -> None:
-    told = Told()
+    told = ProcessOutput()
     told.hear("client 1", fork(tmp_path, CAUGHT + UNKNOWN))
     told.hear("client 1", fork(tmp_path, CAUGHT + UNKNOWN + CAUGHT), ended=True)
     assert told.caught == {
@@ -101,7 +101,7 @@ def test_every_error_is_counted_once(tmp_path: Path) -> None:
 
 
 def test_an_error_over_what_is_committed_is_found_unless_it_says_that_it_is_unknown(tmp_path: Path) -> None:
-    told = Told()
+    told = ProcessOutput()
     told.hear("client 1", fork(tmp_path, CAUGHT + UNKNOWN))
     assert told.misled({"77-1", "77-4"}) == []
     (found,) = told.misled({"77-1", "77-3", "77-4"})
@@ -110,7 +110,7 @@ def test_an_error_over_what_is_committed_is_found_unless_it_says_that_it_is_unkn
 
 
 def test_an_error_of_the_driver_out_of_a_commit_is_found(tmp_path: Path) -> None:
-    told = Told()
+    told = ProcessOutput()
     told.hear("client 1", fork(tmp_path, CAUGHT.replace("leaving", "within") + UNKNOWN))
     assert told.foreign == []
     told.hear("client 1", fork(tmp_path, CAUGHT.replace("leaving", "within") + UNKNOWN + CAUGHT))
@@ -124,12 +124,12 @@ def test_warnings_of_a_kind_are_counted_together(tmp_path: Path) -> None:
         "    14 WARNING mercury.engine: nothing came from http://127.0.0.1:42/y for 4 s\n"
         "    15 ERROR mercury.engine: a defect\nTraceback (most recent call last):\n  File x\nKeyError: 5\n"
     )
-    told = Told()
+    told = ProcessOutput()
     told.hear("server 2", fork(tmp_path, "", log))
     assert sorted(told.warned.values()) == [1, 2]
     assert dict(told.tracebacks) == {"server: KeyError: …": 1}
 
 
 @pytest.mark.parametrize(("mode", "left"), [(Mode.IN_ONLY, 3), (Mode.IN_OUT, 5)], ids=lambda each: str(each))
-def test_what_is_on_its_way_is_what_is_not_done(mode: Mode, left: int) -> None:
+def test_rows_in_transit_are_those_that_are_not_done(mode: Mode, left: int) -> None:
     assert Progress(made=10, sent=9, received=7, confirmed=5).backlog(mode) == left

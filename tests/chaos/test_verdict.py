@@ -32,7 +32,7 @@ def test_everything_once_and_in_order_is_no_difference() -> None:
         pytest.param([THREE, TWO, TWO], Difference(lost=4, repeated=1, out_of_order=1), id="all of it"),
     ],
 )
-def test_what_is_wrong_is_counted(arrived: list[Row], difference: Difference) -> None:
+def test_wrong_rows_are_counted(arrived: list[Row], difference: Difference) -> None:
     assert compare(SENT, arrived) == difference
     assert difference
     assert str(difference)

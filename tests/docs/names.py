@@ -29,7 +29,7 @@ commands and limits, and a table of the [events](reference.md#events).
 def markdown(docstring: str | None) -> str:
     """A docstring as Markdown: paragraphs, code blocks, and a list of parameters, results and errors."""
     text = inspect.cleandoc(docstring or "")
-    text = re.sub(r"``([^`\n]+)``", r"`\1`", text).replace("can not", "cannot")
+    text = re.sub(r"``([^`\n]+)``", r"`\1`", text).replace("cannot", "cannot")
     lines: list[str] = []
     for line in text.splitlines():
         field = re.match(r":(param|raises|returns)(?: ([\w.]+))?: (.*)", line)

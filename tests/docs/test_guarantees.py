@@ -33,7 +33,7 @@ def test_there_are_promises() -> None:
     assert len(set(named_tests(TEXT))) > 70
 
 
-def test_what_is_excluded_is_said() -> None:
+def test_excluded_combinations_give_the_reason() -> None:
     assert section(TEXT, "What is excluded").count("\n- ") >= 8
 
 

@@ -55,4 +55,4 @@ def test_every_older_name_is_still_in_the_code() -> None:
 
 def test_a_retired_word_is_found_and_a_name_in_code_is_not() -> None:
     assert retired("The crew waits.\n") == ["crews?: say worker pool"]
-    assert retired("`engine/crew.py` and [this](crew.md) accompany it.\n") == []
+    assert retired("`engine/runtime/worker_pool.py` and [this](crew.md) accompany it.\n") == []

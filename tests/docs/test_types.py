@@ -68,7 +68,7 @@ with Mercury() as mercury:
 """
 
 
-def test_what_does_not_fit_is_found_by_the_type_checker(tmp_path: Path) -> None:
+def test_mismatch_is_found_by_the_type_checker(tmp_path: Path) -> None:
     write(README, tmp_path, "127.0.0.1:8000")
     (tmp_path / "wrong.py").write_text(WRONG)
     code, said = check(tmp_path, "wrong.py")

@@ -12,11 +12,11 @@ def limit(name: str, path: str, before: str, after: str, test: str) -> Mutant:
 
 
 HOSTILE = "tests/unit/wire/test_hostile_input.py"
-TOO_MUCH = "test_what_is_too_much_is_refused_with_the_name_of_the_limit"
+TOO_MUCH = "test_input_above_a_limit_is_refused_with_the_name_of_the_limit"
 NETWORK = "tests/acceptance/test_network_and_transactions.py"
 BREACH = "tests/conformance/test_locking.py::test_a_breach_of_the_lock_order_is_refused"
 SCAN = "mercury/wire/scan.py"
-WAITING = "tests/scenario/test_bytes_that_wait.py"
+WAITING = "tests/scenario/test_backlog_bytes.py"
 
 IGNORE_FAILURES = '__import__("contextlib").suppress(Exception), self._parts.store.transaction() as tx:'
 
@@ -37,11 +37,11 @@ SIMULATED = (
         "acknowledge before commit",
         (
             Change(
-                "mercury/engine/reception.py",
-                "with self._parts.store.transaction() as tx:\n            batch = Batch(self._parts, tx, now)\n"
-                "            batch.lock(drafts)",
-                f"with {IGNORE_FAILURES}\n            batch = Batch(self._parts, tx, now)\n"
-                "            batch.lock(drafts)",
+                "mercury/engine/destination/reception.py",
+                "with self._context.store.transaction() as tx:\n            batch = Batch(self._context, tx, now)\n"
+                "            batch.lock(exchanges)",
+                f"with {IGNORE_FAILURES}\n            batch = Batch(self._context, tx, now)\n"
+                "            batch.lock(exchanges)",
             ),
         ),
         seeds=range(20),
@@ -50,8 +50,8 @@ SIMULATED = (
         "send before commit",
         (
             Change(
-                "mercury/engine/source.py",
-                "with self._parts.store.transaction() as tx:\n            tx.guard(claim)",
+                "mercury/engine/source/worker.py",
+                "with self._context.store.transaction() as tx:\n            tx.guard(claim)",
                 f"with {IGNORE_FAILURES}\n            tx.guard(claim)",
             ),
         ),
@@ -78,10 +78,10 @@ SIMULATED = (
         "dropping on overload",
         (
             Change(
-                "mercury/engine/messages.py",
-                "    if refusal is not None:\n        draft.fault = refusal\n        return\n",
+                "mercury/engine/destination/messages.py",
+                "    if refusal is not None:\n        exchange.fault = refusal\n        return\n",
                 "    if refusal is not None:\n        record.machine.received.add(header.message_number)\n"
-                "        batch.raise_rmd(record, events.AckWanted())\n        batch.acknowledge(draft, record)\n"
+                "        batch.raise_rmd(record, events.AckWanted())\n        batch.acknowledge(exchange, record)\n"
                 "        return\n",
             ),
         ),
@@ -96,7 +96,7 @@ SIMULATED = (
                 "return self.ended_at",
             ),
             Change(
-                "mercury/engine/destination.py",
+                "mercury/engine/destination/worker.py",
                 "if machine.ended_at + policy.tombstone <= now:",
                 "if machine.ended_at <= now:",
             ),
@@ -119,7 +119,7 @@ SIMULATED = (
         "at most once that repeats",
         (
             Change(
-                "mercury/engine/invocation.py",
+                "mercury/engine/delivery/invocation.py",
                 "if assurance is DeliveryAssurance.AT_LEAST_ONCE:",
                 "if assurance is not DeliveryAssurance.EXACTLY_ONCE:",
             ),
@@ -130,7 +130,7 @@ SIMULATED = (
         "at most once that loses silently",
         (
             Change(
-                "mercury/engine/invocation.py",
+                "mercury/engine/delivery/invocation.py",
                 "self._save(tx, run, now)\n            self._respond(tx, run, now)\n        run.begun()",
                 "run.consumed = [message.number for message in run.messages]\n"
                 "            self._save(tx, run, now)\n            self._respond(tx, run, now)\n        run.begun()",
@@ -142,7 +142,7 @@ SIMULATED = (
         "at least once that answers twice",
         (
             Change(
-                "mercury/engine/invocation.py",
+                "mercury/engine/delivery/invocation.py",
                 "self._call_all(run, tx, now)\n            try:",
                 "self._call_all(run, tx, now)\n                self._respond(tx, run, now)\n            try:",
             ),
@@ -158,7 +158,9 @@ SIMULATED = (
                 "return due <= now",
             ),
             Change(
-                "mercury/engine/clock.py", "found = self._parts.store.bring_forward(now, self._pauses())", "found = 0"
+                "mercury/engine/runtime/clock.py",
+                "found = self._context.store.advance_overdue(now, self._pauses())",
+                "found = 0",
             ),
         ),
         test="tests/storage/test_clock_set_back.py"
@@ -166,7 +168,7 @@ SIMULATED = (
     ),
     Mutant(
         "bytes that are never free again",
-        (Change("mercury/engine/run.py", " + sum(message.size for message in gone)", ""),),
+        (Change("mercury/engine/delivery/run.py", " + sum(message.size for message in gone)", ""),),
         seeds=range(4),
     ),
 )
@@ -209,7 +211,7 @@ NOT_CROWDED = Change(SCAN, "if crowded is not None:", "if False:")
 
 #: What has a test of its own.
 TESTED = (
-    limit("bytes", SCAN, "if len(self.data) > limit:", "if False:", "test_what_becomes_too_large_as_utf_8_is_refused"),
+    limit("bytes", SCAN, "if len(self.data) > limit:", "if False:", "test_body_too_large_after_decoding_is_refused"),
     limit(
         "DOCTYPE",
         SCAN,
@@ -286,9 +288,9 @@ TESTED = (
         "network inside a transaction",
         (
             Change(
-                "mercury/engine/runtime.py",
+                "mercury/engine/runtime/threads.py",
                 "reply = self._transport.post(outgoing.url, encode(outgoing.envelope))",
-                "with self._engine._parts.store.transaction():\n"
+                "with self._engine._context.store.transaction():\n"
                 "                reply = self._transport.post(outgoing.url, encode(outgoing.envelope))",
             ),
         ),
@@ -298,9 +300,9 @@ TESTED = (
         "posts that leave before the commit",
         (
             Change(
-                "mercury/engine/runtime.py",
+                "mercury/engine/runtime/threads.py",
                 "        step = worker.run_once(self._clock())\n        self.post(step.posts)\n",
-                "        with self._engine._parts.store.transaction():\n"
+                "        with self._engine._context.store.transaction():\n"
                 "            step = worker.run_once(self._clock())\n"
                 "            for outgoing in step.posts:\n"
                 "                self.exchange(outgoing)\n",
@@ -312,9 +314,9 @@ TESTED = (
         "a worker that knows the transport",
         (
             Change(
-                "mercury/engine/responses.py",
+                "mercury/engine/destination/inbound_faults.py",
                 "from __future__ import annotations\n",
-                "from __future__ import annotations\n\nfrom mercury.engine.transport import HttpTransport\n",
+                "from __future__ import annotations\n\nfrom mercury.engine.runtime.transport import HttpTransport\n",
             ),
         ),
         test="tests/architecture/test_imports.py::test_every_import_follows_the_direction_of_the_house",
@@ -338,14 +340,14 @@ TESTED = (
     ),
     Mutant(
         "limit: bytes that wait behind a gap",
-        (Change("mercury/engine/backlog.py", "waiting + size > policy.max_backlog_bytes", "False"),),
+        (Change("mercury/engine/destination/backlog.py", "waiting + size > policy.max_backlog_bytes", "False"),),
         test=f"{WAITING}::test_a_message_larger_than_the_limit_is_taken_when_it_is_its_turn",
     ),
     Mutant(
         "limit: bytes that wait for one peer",
         (
             Change(
-                "mercury/engine/backlog.py",
+                "mercury/engine/destination/backlog.py",
                 "own + letters.of_owner + size > settings.max_backlog_bytes_per_peer",
                 "False",
             ),
@@ -354,7 +356,7 @@ TESTED = (
     ),
     Mutant(
         "a filler of a gap that is refused for what waits behind it",
-        (Change("mercury/engine/backlog.py", "return number == buffer.machine.next", "return False"),),
+        (Change("mercury/engine/destination/backlog.py", "return number == buffer.machine.next", "return False"),),
         test=f"{WAITING}::test_a_message_larger_than_the_limit_is_taken_when_it_is_its_turn",
     ),
     *STORAGE,

@@ -70,7 +70,7 @@ def environment(tree: Path) -> dict[str, str]:
 
 
 def caught(mutant: Mutant) -> tuple[bool, str]:
-    """Whether the check fails without the guard, and how: a check that can not even start has not caught anything."""
+    """Whether the check fails without the guard, and how: a check that cannot even start has not caught anything."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         tree = Path(folder)
         copy_tree(tree)

@@ -25,7 +25,7 @@ STORAGE = (
                 "        return Decision(gtrid=branch.gtrid, verdict=Verdict.ABORT, decided_at=now), True\n",
             ),
         ),
-        test="tests/xa/test_paused.py::test_stopped_before_its_decision_it_is_rolled_back_and_can_not_commit_any_more",
+        test="tests/xa/test_paused.py::test_stopped_before_its_decision_it_is_rolled_back_and_cannot_commit_any_more",
     ),
     Mutant(
         "the store's part first",
@@ -66,11 +66,11 @@ STORAGE = (
         (
             Change(
                 "mercury/storage/sql/transaction.py",
-                "if not self.store.marks.was_committed(mark, error):",
+                "if not self.store.commit_markers.was_committed(marker, error):",
                 "if True:",
             ),
         ),
-        test="tests/storage/test_lost_answer.py::test_what_was_committed_is_not_taken_for_failed",
+        test="tests/storage/test_lost_answer.py::test_committed_transaction_is_not_reported_as_failed",
     ),
     Mutant(
         "order after a broken commit",
@@ -98,11 +98,11 @@ STORAGE = (
         "commit before acknowledgement",
         (
             Change(
-                "mercury/engine/reception.py",
-                "        with self._parts.store.transaction() as tx:\n            batch = Batch(self._parts, tx, now)\n"
-                "            batch.lock(drafts)",
-                '        with __import__("contextlib").suppress(Exception), self._parts.store.transaction() as tx:\n'
-                "            batch = Batch(self._parts, tx, now)\n            batch.lock(drafts)",
+                "mercury/engine/destination/reception.py",
+                "        with self._context.store.transaction() as tx:\n"
+                "            batch = Batch(self._context, tx, now)\n            batch.lock(exchanges)",
+                '        with __import__("contextlib").suppress(Exception), self._context.store.transaction() as tx:\n'
+                "            batch = Batch(self._context, tx, now)\n            batch.lock(exchanges)",
             ),
         ),
         test="tests/scenario/test_acknowledgements.py::test_nothing_is_acknowledged_that_is_not_committed",

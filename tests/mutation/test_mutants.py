@@ -41,7 +41,7 @@ def test_a_tree_with_all_its_guards_passes_the_hunt() -> None:
     assert "nothing found" in how
 
 
-def test_a_check_that_can_not_run_has_not_caught_anything() -> None:
+def test_a_check_that_cannot_run_has_not_caught_anything() -> None:
     was_caught, how = caught(Mutant("none", (), test="tests/unit/test_errors.py::test_that_is_not_there"))
     assert not was_caught, how
 

@@ -145,7 +145,7 @@ class RmsWatch:
             assert machine.last_message is not None
         machine.work(policy)
         machine.next_due(policy)
-        machine.kept(3)
+        machine.retains(3)
 
     def check_effects(self, asked: tuple[effects.RmsEffect, ...], before: int, was_alive: bool) -> None:
         for effect in asked:
@@ -169,12 +169,12 @@ class RmsWatch:
                     assert not self.over
                     self.over = True
                     assert not self.machine.outstanding
-                case effects.Refused():
+                case effects.NumberRefused():
                     assert not self.machine.takes_messages
                 case effects.RaiseFault(fault=fault):
                     assert fault.code is FaultCode.INVALID_ACKNOWLEDGEMENT
         if not was_alive:
-            assert all(isinstance(effect, effects.Refused) for effect in asked)
+            assert all(isinstance(effect, effects.NumberRefused) for effect in asked)
 
     def check_failure(self, not_delivered: set[int], unknown: set[int]) -> None:
         machine = self.machine

@@ -393,7 +393,7 @@ def test_with_ends_of_every_kind_no_number_is_given_twice_or_lost_without_a_word
     assurance: DeliveryAssurance,
     forgetful: bool,
 ) -> None:
-    # WS-RM 1.0 can not tell the source what is discarded, so there nothing is.
+    # WS-RM 1.0 cannot tell the source what is discarded, so there nothing is.
     chosen = behavior if rm is RmVersion.RM11 else None
     withholds = chosen is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
     policy = destination(chosen, in_order, AcknowledgeAt.ACCEPTANCE if withholds else at, 512, assurance)

@@ -116,11 +116,11 @@ def test_rows_under_way_are_no_differences_unless_the_run_should_be_complete(spa
     assert json.loads(found.stdout)["missing"]["not_handed_over"] == 1
 
 
-def test_what_can_not_run_ends_with_two_and_one_line(tmp_path: Path) -> None:
+def test_unusable_command_ends_with_exit_code_two_and_one_line(tmp_path: Path) -> None:
     fill(f"sqlite:///{tmp_path}/client.db", ORDERS, [])
     mercury("reconcile").refused("client.url is missing")
     mercury("reconcile", *options(tmp_path)).refused("server.db", "no such file")
-    mercury("reconcile", "--config", str(tmp_path / "no.toml")).refused("no.toml can not be read")
+    mercury("reconcile", "--config", str(tmp_path / "no.toml")).refused("no.toml cannot be read")
     fill(f"sqlite:///{tmp_path}/server.db", RECEIVED, [])
     mercury("reconcile", *options(tmp_path), "--compare", "colour").refused("no column 'colour'")
     nobody = "postgresql+psycopg://me:secret@127.0.0.1:1/db"

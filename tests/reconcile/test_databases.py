@@ -303,7 +303,7 @@ def test_tables_that_move_while_they_are_compared_are_read_as_they_were(
     assert result.server.rows + result.counts[Verdict.MISSING] == result.client.rows + result.newer
 
 
-def test_what_is_not_there_is_said_before_spark_is_started(
+def test_missing_table_is_reported_before_spark_is_started(
     postgres_database: Callable[..., str], sqlite: str, tmp_path: Path
 ) -> None:
     url = postgres_database()
@@ -318,7 +318,7 @@ def test_what_is_not_there_is_said_before_spark_is_started(
         "in memory": replace(given, client=replace(given.client, url="sqlite://")),
         "it has no table mercury_store": replace(given, client_store=sqlite, server_store=sqlite),
         "oracledb": replace(given, server=replace(given.server, url="oracle+oracledb://x@y/z")),
-        "can not be read": replace(given, server=replace(given.server, url="nonsense")),
+        "cannot be read": replace(given, server=replace(given.server, url="nonsense")),
     }
     for text, wrong in told.items():
         with pytest.raises((ConfigurationError, StorageError)) as caught:

@@ -39,7 +39,7 @@ def fewest(arrival: Sequence[int]) -> int:
 
 
 @given(st.permutations(range(1, 9)))
-def test_what_is_left_ascends_and_nothing_less_would_do(arrival: list[int]) -> None:
+def test_remaining_rows_ascend_and_the_displaced_ones_are_fewest(arrival: list[int]) -> None:
     gone = out_of_order(arrival)
     left = [row for row in arrival if row not in gone]
     assert left == sorted(left)

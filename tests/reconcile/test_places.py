@@ -166,7 +166,7 @@ def test_many_rows_are_asked_for_a_few_at_a_time(between: Between) -> None:
     assert set(between.places(names)) == set(names[::100])
 
 
-def test_what_is_nowhere_is_in_doubt_while_a_commit_of_the_server_is_not_finished(between: Between) -> None:
+def test_absent_row_is_in_doubt_while_a_commit_of_the_server_is_unfinished(between: Between) -> None:
     between.decided(between.server_url)
     between.waits(ORDER[0])
     found = between.places(ORDER[:2])
@@ -184,7 +184,7 @@ def test_what_is_nowhere_is_in_doubt_while_a_commit_of_the_server_is_not_finishe
         pytest.param("another", '{"app": 7}', None, id="it is about another store"),
     ],
 )
-def test_what_is_nowhere_is_in_doubt_while_a_commit_in_the_decision_log_is_not_finished(
+def test_absent_row_is_in_doubt_while_a_commit_in_the_decision_log_is_unfinished(
     between: Between, tmp_path: Path, side: str, branches: str, expected: Where | None
 ) -> None:
     stores = between.ids()
@@ -205,7 +205,7 @@ def test_what_is_nowhere_is_in_doubt_while_a_commit_in_the_decision_log_is_not_f
         pytest.param("another", "app", None, id="it is about another store"),
     ],
 )
-def test_what_is_nowhere_is_in_doubt_while_a_transaction_is_prepared_whose_decision_log_nobody_named(
+def test_absent_row_is_in_doubt_while_a_prepared_transaction_has_no_named_decision_log(
     between: Between, postgres_database: Callable[..., str], side: str, branch: str, expected: Where | None
 ) -> None:
     stores = between.ids()

@@ -134,7 +134,7 @@ def test_secrets_are_not_in_what_python_shows(tmp_path: Path) -> None:
         ("\n[client]", "spark = 3\n[client]", "r.toml is not TOML"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, found: str, replaced: str, told: str) -> None:
+def test_error_names_what_is_wrong(tmp_path: Path, found: str, replaced: str, told: str) -> None:
     assert found in WHOLE
     with pytest.raises(ConfigurationError) as caught:
         read(tmp_path, WHOLE.replace(found, replaced))
@@ -154,7 +154,7 @@ def test_the_example_of_the_documentation_can_be_read(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"nothing\.toml can not be read"):
+    with pytest.raises(ConfigurationError, match=r"nothing\.toml cannot be read"):
         read_file(tmp_path / "nothing.toml")
 
 

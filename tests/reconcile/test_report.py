@@ -172,7 +172,7 @@ def test_values_are_contrasted_where_they_differ() -> None:
     assert len(before) + len(after) < 1000
 
 
-def test_what_can_not_be_seen_is_shown_by_its_number() -> None:
+def test_invisible_characters_are_shown_by_number() -> None:
     assert visible("a\u200bb\x07\ufeff") == "a\\u200bb\\u0007\\ufeff"
     assert visible("Grüße 漢字\n") == "Grüße 漢字\n"
 
@@ -201,8 +201,8 @@ def test_a_direction_back_is_part_of_the_page() -> None:
     assert text.index("Responses") < text.index("77")
 
 
-def test_a_report_that_can_not_be_written_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="can not be written"):
+def test_a_report_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be written"):
         write_report(result(), tmp_path / "nowhere" / "report.html")
 
 
@@ -257,7 +257,7 @@ def test_numbers_stand_below_their_headings() -> None:
     assert "<th>key</th>" in html
 
 
-def test_what_happened_meanwhile_is_marked_on_the_chart() -> None:
+def test_events_of_the_run_are_marked_on_the_chart() -> None:
     found = result(moments=((1_000.0, "client killed <now>"), (9_999_999.0, "long after")))
     found.timeline = Timeline(10, Counter({98: 3, 101: 4}), Counter({99: 3, 102: 4}))
     html = page(found)

@@ -34,7 +34,7 @@ def test_the_version_of_a_java_is_read(tmp_path: Path, text: str, version: int |
     assert java.version(str(fake_java(tmp_path, text))) == version
 
 
-def test_what_does_not_run_has_no_version(tmp_path: Path) -> None:
+def test_program_that_does_not_run_has_no_version(tmp_path: Path) -> None:
     assert java.version(str(tmp_path / "java")) is None
 
 

@@ -26,7 +26,7 @@ def ranges_in(reply: HttpMessage) -> list[tuple[int, int]]:
 
 
 def anonymous_source(protocol: Protocol = RM11_SOAP12, **policy: object) -> tuple[Node, Foreign, str]:
-    """A server with a sequence of a foreign client that can not be posted to."""
+    """A server with a sequence of a foreign client that cannot be posted to."""
     node, foreign = Node("server", World(), policy=replace(DESTINATION, **policy)), Foreign(protocol)
     return node, foreign, foreign.open(node)
 
@@ -63,7 +63,7 @@ def test_of_messages_that_come_together_the_last_is_answered_for_all_if_the_sour
 
 
 @PROTOCOLS
-def test_what_can_not_carry_an_acknowledgement_leaves_it_to_another(protocol: Protocol) -> None:
+def test_reply_that_cannot_carry_an_acknowledgement_leaves_it_to_another(protocol: Protocol) -> None:
     node, foreign, identifier = anonymous_source(protocol)
     beyond_the_end = foreign.note(identifier, 4)
     replies = node.get_all([foreign.note(identifier, 1), foreign.terminate(identifier, 1), beyond_the_end])
@@ -89,7 +89,7 @@ def test_of_messages_that_come_together_those_that_ask_are_answered_for_all(prot
 
 
 @PROTOCOLS
-def test_what_one_source_asks_spares_no_other_source_its_acknowledgement(protocol: Protocol) -> None:
+def test_request_of_one_source_does_not_suppress_the_acknowledgement_of_another(protocol: Protocol) -> None:
     node, foreign, identifier = anonymous_source(protocol)
     other = Foreign(protocol, "other")
     others = other.open(node)
@@ -127,7 +127,7 @@ def test_an_interval_of_nothing_acknowledges_at_once() -> None:
 @pytest.mark.parametrize(
     ("numbers", "what"), [((1, 3), "a gap"), ((2,), "a first message that is not 1"), ((1, 1), "a repetition")]
 )
-def test_what_is_out_of_the_ordinary_is_acknowledged_at_once(numbers: tuple[int, ...], what: str) -> None:
+def test_gap_or_duplicate_is_acknowledged_at_once(numbers: tuple[int, ...], what: str) -> None:
     # RM-ACK-12, RM-SEQ-06
     node, foreign, identifier = listening_source(acknowledgement_interval=10.0)
     for number in numbers:
@@ -430,7 +430,7 @@ def test_the_reply_to_a_message_may_or_may_not_carry_an_acknowledgement(status: 
     assert acknowledged(pair) == (RangeSet([(1, 1)]) if body else RangeSet())
 
 
-def test_what_is_acknowledged_is_not_sent_again_and_the_rest_is() -> None:
+def test_only_unacknowledged_messages_are_retransmitted() -> None:
     pair, foreign = source_of_three()
     brought(pair.client, foreign.alone(foreign.acknowledgement("urn:theirs", ((1, 1), (3, 3)))))
     pair.forget_rules()
@@ -516,7 +516,7 @@ def test_acknowledgements_of_ws_rm_1_0_never_say_final() -> None:
     assert identifier_in(late) == identifier
 
 
-def test_what_is_acknowledged_but_not_answered_is_kept_until_its_response_is_consumed() -> None:
+def test_acknowledged_request_is_retained_until_its_response_is_consumed() -> None:
     # decision 5
     pair = Pair()
     pair.lose("response 1")

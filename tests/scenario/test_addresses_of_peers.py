@@ -68,7 +68,7 @@ def test_the_answer_to_the_end_of_a_sequence_does_not_go_to_an_address_that_is_n
     assert "Response" in name_of(node.get(getattr(foreign, end)(identifier)))
 
 
-def test_a_repeated_create_sequence_can_not_name_another_address() -> None:
+def test_a_repeated_create_sequence_cannot_name_another_address() -> None:
     node, foreign = server(), Foreign()
     first = node.get(foreign.create(message_id="urn:once"))
     reply = node.get(foreign.create(message_id="urn:once", reply_to=INSIDE))
@@ -152,7 +152,7 @@ def test_the_server_ends_its_responses_at_a_client_that_lists_nothing(protocol: 
 
 @pytest.mark.parametrize("end", ["close", "terminate"])
 @pytest.mark.parametrize("whose", ["the responses", "the requests"])
-def test_a_stranger_who_knows_a_sequence_can_not_have_its_end_answered_elsewhere(end: str, whose: str) -> None:
+def test_a_stranger_who_knows_a_sequence_cannot_have_its_end_answered_elsewhere(end: str, whose: str) -> None:
     world, client, link = conversation(RM11_SOAP12)
     link.asks("one")
     world.run()

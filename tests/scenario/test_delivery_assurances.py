@@ -313,9 +313,7 @@ def test_the_last_crash_of_all_does_not_keep_the_response_sequence_open(assuranc
     ],
     ids=lambda value: getattr(value, "value", str(value)),
 )
-def test_what_is_delivered_while_there_is_a_gap(
-    assurance: DeliveryAssurance, in_order: bool, at_once: list[str]
-) -> None:
+def test_delivery_while_there_is_a_gap(assurance: DeliveryAssurance, in_order: bool, at_once: list[str]) -> None:
     # DA-04
     node, foreign = Node("server", World(), policy=policy(assurance, in_order=in_order)), Foreign()
     identifier = foreign.open(node)
@@ -507,7 +505,7 @@ def relaying(pair: Pair, text: str = "relayed") -> Link:
 
 
 @pytest.mark.parametrize("assurance", [ONCE, LEAST], ids=lambda each: each.value)
-def test_what_a_failing_handler_has_sent_is_undone_and_the_messages_before_it_are_kept(
+def test_failing_handlers_sends_are_rolled_back_and_earlier_messages_commit(
     assurance: DeliveryAssurance,
 ) -> None:
     # decision 11
@@ -580,7 +578,7 @@ def test_a_commit_that_fails_is_repeated_message_by_message(assurance: DeliveryA
     assert pair.server.letters() == []
 
 
-def test_what_at_most_once_loses_to_an_error_of_the_store_is_a_dead_letter_and_answered() -> None:
+def test_message_lost_to_a_store_error_under_at_most_once_is_a_dead_letter_and_answered() -> None:
     # DA-05
     pair = Pair(policy=policy(MOST))
     Broken(pair.server, "one", error=TransientStorageError("a serialization failure"))
@@ -603,7 +601,7 @@ def test_an_error_of_the_store_that_will_not_pass_is_the_handlers() -> None:
     assert pair.server.handled == ["two"]
 
 
-def test_a_buffer_that_can_not_be_worked_on_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_buffer_that_cannot_be_worked_on_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     node, foreign = Node("server", World()), Foreign()
     bad, good = foreign.open(node), foreign.open(node)
     for identifier in (bad, good):
@@ -612,7 +610,7 @@ def test_a_buffer_that_can_not_be_worked_on_does_not_stop_the_others(monkeypatch
 
     def poisoned(manager: object, sequence: str) -> object:
         if sequence == bad:
-            raise ValueError("a row that can not be read")
+            raise ValueError("a row that cannot be read")
         return markers(manager, sequence)
 
     with monkeypatch.context() as patch:
@@ -623,14 +621,14 @@ def test_a_buffer_that_can_not_be_worked_on_does_not_stop_the_others(monkeypatch
     assert node.handled == [good, bad]
 
 
-def test_a_key_that_can_not_be_worked_on_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_cannot_be_worked_on_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair()
     rms = type(pair.client.store.transaction().rms)
     unnumbered = rms.unnumbered
 
     def poisoned(manager: object, key: object, limit: int) -> object:
         if "bad" in str(key):
-            raise ValueError("a row that can not be read")
+            raise ValueError("a row that cannot be read")
         return unnumbered(manager, key, limit)
 
     pair.link(key="bad").notes("bad")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mercury.engine.application import MessageContext
+from mercury.engine.destination.quota import IN_USE
 from mercury.engine.exchange import Arrival
-from mercury.engine.quota import IN_USE
 from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM10_SOAP11, RM11_SOAP12, Foreign, identifier_in
@@ -135,7 +135,7 @@ def test_a_create_sequence_that_comes_again_makes_no_second_sequence_while_the_f
     assert len(remembered) == 2
 
 
-def test_what_a_batch_has_to_do_with_is_not_forgotten_by_it() -> None:
+def test_sequences_of_a_batch_are_not_forgotten_by_that_batch() -> None:
     node, foreign = server(max_ended_per_peer=2, remember_ended=3), Foreign()
     named, other = (make_and_end(node, foreign, messages=1) for _ in range(2))
     node.world.advance(10)

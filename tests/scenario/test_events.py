@@ -410,7 +410,7 @@ def test_kinds_that_have_something_in_common_are_subscribed_to_together() -> Non
 
 
 @pytest.mark.parametrize("kind", [int, "Delivered", None])
-def test_what_is_no_kind_of_event_can_not_be_subscribed_to(kind: type[Event]) -> None:
+def test_unknown_kind_of_event_cannot_be_subscribed_to(kind: type[Event]) -> None:
     with pytest.raises(ConfigurationError, match=r"is no kind of event: see mercury\.events\.EVENTS"):
         Observers().subscribe(lambda _event: None, kind)
 

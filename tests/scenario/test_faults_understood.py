@@ -71,11 +71,11 @@ def test_unknown_sequence_fails_it_and_what_is_not_acknowledged_is_in_doubt(prot
     assert story.record.machine.failure is FailureReason.UNKNOWN
     assert story.client.buried() == [("two", "unknown"), ("three", "unknown")]
     assert story.client.told.failed == [("unknown sequence: UnknownSequence: so it is", 2)]
-    assert [message_id for message_id, _ in story.client.told.died] == story.ids[1:]
+    assert [message_id for message_id, _ in story.client.told.dead_lettered] == story.ids[1:]
     assert "UnknownSequence" in (story.record.last_error or "")
 
 
-def test_what_has_no_number_yet_does_not_die_with_the_sequence() -> None:
+def test_unnumbered_message_survives_the_failure_of_the_sequence() -> None:
     story = Story(window=2).create()
     story.fault(story.foreign.fault("UnknownSequence", "urn:theirs"))
     assert story.client.buried() == [("one", "unknown"), ("two", "unknown")]
@@ -278,7 +278,7 @@ def test_a_message_that_is_refused_is_told_and_goes_on_being_sent(fault: HttpMes
     assert story.client.told.failed == []
 
 
-def test_who_is_told_hears_which_message_it_was() -> None:
+def test_error_callback_gets_the_message_id() -> None:
     story = Story().create()
     story.fault(story.foreign.fault("a:ActionNotSupported", relates_to=story.ids[1]), "posted")
     assert [message_id for message_id, _ in story.client.told.refused] == [story.ids[1]]
@@ -354,7 +354,7 @@ def test_the_destination_may_terminate_and_nothing_but_the_answer_is_said_then()
     assert story.client.letters() == []
 
 
-def test_what_a_destination_that_terminates_did_not_take_goes_to_a_successor() -> None:
+def test_messages_not_taken_by_a_terminating_destination_go_to_a_successor() -> None:
     story = Story().create()
     final = story.foreign.acknowledgement("urn:theirs", ((1, 1),), final=True)
     brought(story.client, story.foreign.terminate("urn:theirs", headers=final))

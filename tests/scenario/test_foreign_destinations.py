@@ -216,7 +216,7 @@ def test_a_destination_that_acknowledges_only_at_close_is_asked_when_all_is_sent
     assert theirs.pair.client.source().machine.state is RmsState.ENDING
 
 
-def test_what_the_final_acknowledgement_of_a_silent_destination_leaves_out_moves_to_a_successor() -> None:
+def test_messages_left_out_of_a_silent_destinations_final_acknowledgement_move_to_a_successor() -> None:
     theirs = Theirs(RM11_SOAP12, "one", "two", close_unacknowledged_after=60.0)
     theirs.link.close()
     theirs.pass_by(90)
@@ -311,7 +311,7 @@ def test_destination_that_ends_each_sequence_without_taking_anything_is_asked_fo
         story.pass_by(40)
     assert story.pair.when("CreateSequence") == [0, 0, 1, 3, 7, 15, 23, 31, 39], "the first successor comes at once"
     assert story.link.pending == 1
-    assert (how if how != "empty Final" else "has taken none of its messages") in (story.link.trouble or "")
+    assert (how if how != "empty Final" else "has taken none of its messages") in (story.link.last_error or "")
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == (how != "empty Final"), "a fault that comes again with each sequence is told once"
     assert story.pair.client.letters() == []

@@ -46,7 +46,7 @@ def crowd() -> Crowd:
     return Crowd()
 
 
-def test_what_can_not_be_sent_gets_no_number(crowd: Crowd) -> None:
+def test_message_that_cannot_be_sent_gets_no_number(crowd: Crowd) -> None:
     assert (crowd.numbered, crowd.sent) == (16, 16)
     assert crowd.pair.client.store.due_rms(crowd.pair.now, 10) == []
     assert crowd.pair.client.rows() == 40

@@ -13,8 +13,8 @@ from mercury.storage.letters import EVERY_LETTER, LetterBytes
 
 from .foreign import Foreign, brought, identifier_in
 from .harness import Node, name_of
-from .test_bytes_that_wait import KILO, NO_SHARE, REFUSED, first_words, large, make, post, says, sent
-from .test_bytes_that_wait import server as plain_server
+from .test_backlog_bytes import KILO, NO_SHARE, REFUSED, first_words, large, make, post, says, sent
+from .test_backlog_bytes import server as plain_server
 from .test_odd_peers import client_with_a_request
 
 

@@ -62,7 +62,7 @@ def test_more_than_the_backlog_is_not_acknowledged_and_is_delivered_later(listen
     assert pair.client.told.refused == [] or not pair.client.told.failed
 
 
-def test_what_everything_waits_for_is_taken_whatever_the_backlog() -> None:
+def test_next_deliverable_message_is_accepted_above_the_backlog_limit() -> None:
     node, foreign = Node("server", World(), policy=replace(DESTINATION, max_backlog=2)), Foreign()
     identifier = foreign.open(node)
     for number in (2, 3):

@@ -112,7 +112,7 @@ def test_a_request_that_is_still_with_the_application_is_not_taken_for_lost() ->
 
 
 @PROTOCOLS
-def test_what_is_discarded_behind_a_gap_and_can_not_come_again_is_told(protocol: Protocol) -> None:
+def test_unrepeatable_message_discarded_behind_a_gap_is_reported(protocol: Protocol) -> None:
     # Without an address there is no successor that it could come with.
     pair = Pair()
     pair.lose("response 1", 100)

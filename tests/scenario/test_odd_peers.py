@@ -201,7 +201,7 @@ def test_a_successor_of_an_unknown_sequence_does_not_wait_for_anything() -> None
 
 
 def test_a_successor_ends_the_sequence_it_names_whoever_asks_for_it() -> None:
-    # Who knows an identifier may end the sequence anyway; identifiers can not be guessed (SEC-04).
+    # Who knows an identifier may end the sequence anyway; identifiers cannot be guessed (SEC-04).
     node, one, two = server(), Foreign(), Foreign(name="two")
     first = one.open(node)
     node.get(one.note(first, 1, "one"))
@@ -236,7 +236,7 @@ def test_a_bad_acknowledgement_does_not_abort_the_message_it_rides_on() -> None:
     assert node.handled == ["one"]
 
 
-def test_an_acknowledgement_that_can_not_be_read_does_not_abort_the_message_it_rides_on() -> None:
+def test_an_acknowledgement_that_cannot_be_read_does_not_abort_the_message_it_rides_on() -> None:
     node, foreign = server(), Foreign()
     identifier = foreign.open(node)
     bad = foreign.acknowledgement("urn:x", ((7, 3),))
@@ -328,7 +328,7 @@ def test_a_request_that_is_answered_twice_at_once_has_one_answer_too() -> None:
     assert pair.client.buried() == [("number 2", "not delivered")]
 
 
-def test_a_stranger_can_not_leave_messages_at_the_endpoint_for_responses() -> None:
+def test_a_stranger_cannot_leave_messages_at_the_endpoint_for_responses() -> None:
     pair, foreign, request, _ = client_with_a_request()
     identifier = identifier_in(brought(pair.client, foreign.create()))
     for number, relates_to in ((1, "urn:no-request"), (2, None)):
@@ -356,7 +356,7 @@ def test_a_create_sequence_response_that_answers_nothing_is_ignored() -> None:
     assert [each.machine.identifier for each in pair.client.sources()] == ["urn:theirs"]
 
 
-def test_two_sequences_of_ours_can_not_be_given_one_identifier() -> None:
+def test_two_sequences_of_ours_cannot_be_given_one_identifier() -> None:
     pair, foreign, _, _ = client_with_a_request()
     pair.link(key="other").notes("x")
     pair.turn()

@@ -49,7 +49,7 @@ def test_to_other_peers_nothing_but_no_discard_is_said_by_default() -> None:
     assert b"urn:mercury:rm" not in reply.body
 
 
-def test_what_a_policy_sets_is_said_to_everybody() -> None:
+def test_behavior_set_by_the_policy_is_sent_to_every_source() -> None:
     node, foreign = server(SAYS_IT), Foreign()
     assert b"IncompleteSequenceBehavior>DiscardFollowingFirstGap<" in node.get(foreign.create()).body
 
@@ -187,7 +187,7 @@ LIMITED = replace(PATIENT, max_attempts=2)
 
 
 @pytest.mark.parametrize("failures", [0, 1, 20])
-def test_what_is_accepted_of_a_sequence_that_was_given_up_comes_before_its_successor(failures: int) -> None:
+def test_accepted_messages_of_a_given_up_sequence_are_delivered_before_its_successor(failures: int) -> None:
     # WS-RM 1.0 discards nothing: "c" is delivered when the destination learns that "b" will not come.
     pair = Pair()
     pair.lose("message 2", 2)

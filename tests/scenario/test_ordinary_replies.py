@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from mercury.engine.exchange import Answer, Arrival, Waiting
+from mercury.engine.exchange import Answer, Arrival, PendingResponse
 from mercury.errors import ApplicationFault
 from mercury.statemachine.faults import Fault
 from mercury.statemachine.protocol import ALL_PROTOCOLS, AddressingVersion, Protocol, SoapVersion
@@ -30,7 +30,7 @@ class Asked:
         self.node, self.foreign = Node("server", World(), **settings), Foreign(protocol)
         self.identifier = self.foreign.open(self.node)
 
-    def ask(self, number: int, text: str) -> Waiting:
+    def ask(self, number: int, text: str) -> PendingResponse:
         """Post a request for the first time; returns what the exchange waits for."""
         answer = self._post(number, text)
         assert name_of(answer.http) in ("acknowledgement", "accepted")
@@ -401,7 +401,7 @@ def test_a_fault_about_the_delivery_is_not_taken_for_a_response(case: str) -> No
     assert told.pair.count("message 1") == 2, "it is sent again, to fetch the response"
 
 
-def test_what_only_carries_an_acknowledgement_is_not_a_response() -> None:
+def test_acknowledgement_alone_is_no_response() -> None:
     # CXF's partial response: 202, an empty body, and the MessageID of the request
     told = Declined()
     request = told.asks()

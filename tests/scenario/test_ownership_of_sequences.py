@@ -99,7 +99,7 @@ def test_close_by_a_stranger_closes_nothing() -> None:
     assert not node.destination().machine.closed
 
 
-def test_what_was_received_of_an_ended_sequence_is_told_to_its_owner_only() -> None:
+def test_ranges_of_an_ended_sequence_are_reported_to_its_owner_only() -> None:
     node, foreign = server(), Foreign()
     sequence = identifier_in(post(node, foreign.create(), identity=OWNER))
     post(node, foreign.note(sequence, 1), identity=OWNER)
@@ -107,7 +107,7 @@ def test_what_was_received_of_an_ended_sequence_is_told_to_its_owner_only() -> N
     assert b"SequenceAcknowledgement" not in post(node, foreign.note(sequence, 2), identity=STRANGER).body
 
 
-def test_a_stranger_can_not_end_a_sequence_by_following_it() -> None:
+def test_a_stranger_cannot_end_a_sequence_by_following_it() -> None:
     node, foreign = server(), Foreign()
     sequence = identifier_in(post(node, foreign.create(), identity=OWNER))
     forged = identifier_in(post(node, foreign.create(follows=sequence), identity=STRANGER))
@@ -128,7 +128,7 @@ def test_without_an_identity_the_identifier_is_the_key() -> None:
 # --- the source's side -----------------------------------------------------------------------------------------------
 
 
-def test_a_server_can_not_acknowledge_the_messages_to_another_on_its_own_connection() -> None:
+def test_a_server_cannot_acknowledge_the_messages_to_another_on_its_own_connection() -> None:
     pair, foreign = Pair(), Foreign()
     link = pair.link(listens=False)
     link.notes("warm up")
@@ -149,7 +149,7 @@ def test_a_server_can_not_acknowledge_the_messages_to_another_on_its_own_connect
 
 
 @pytest.mark.parametrize("code", ["UnknownSequence", "SequenceTerminated"])
-def test_a_server_can_not_end_the_sequence_to_another_by_a_fault(code: str) -> None:
+def test_a_server_cannot_end_the_sequence_to_another_by_a_fault(code: str) -> None:
     pair, foreign = Pair(), Foreign()
     link = pair.link(listens=False)
     link.notes("one")
@@ -235,7 +235,7 @@ def test_offer_with_the_identifier_that_a_server_gives_next_holds_nothing_up() -
     ]
 
 
-def test_a_post_can_not_speak_for_a_server_that_answers_on_connections_of_ours() -> None:
+def test_a_post_cannot_speak_for_a_server_that_answers_on_connections_of_ours() -> None:
     pair, foreign = Pair(), Foreign()
     pair.lose("message 1", 1)
     pair.link(listens=False).notes("one")
@@ -259,7 +259,7 @@ def test_responses_are_acknowledged_by_the_identity_that_made_the_requests_only(
     assert not source.machine.acknowledged
 
 
-def test_who_sends_the_first_response_owns_the_sequence_that_was_offered() -> None:
+def test_sender_of_the_first_response_owns_the_offered_sequence() -> None:
     pair, foreign = Pair(), Foreign()
     pair.nodes.pop("server")
     link = pair.client.to("http://theirs/services/orders")
@@ -286,7 +286,7 @@ def create(node: Node, foreign: Foreign, peer: str = "192.0.2.1") -> str:
     return name_of(post(node, foreign.create(), peer=peer))
 
 
-def test_one_peer_can_not_take_the_sequences_of_all() -> None:
+def test_one_peer_cannot_take_the_sequences_of_all() -> None:
     node, foreign = server(max_sequences_per_peer=2), Foreign()
     assert [create(node, foreign) for _ in range(3)] == ["CreateSequenceResponse"] * 2 + ["fault CreateSequenceRefused"]
     assert create(node, foreign, "192.0.2.2") == "CreateSequenceResponse"

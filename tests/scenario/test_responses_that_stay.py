@@ -14,7 +14,7 @@ from mercury.statemachine.policy import DeliveryAssurance
 from .foreign import Foreign, identifier_in
 from .harness import Node, Pair, World
 from .harness.words import DESTINATION
-from .test_bytes_that_wait import KILO, NO_SHARE, REFUSED, first_words, large, make, post, says
+from .test_backlog_bytes import KILO, NO_SHARE, REFUSED, first_words, large, make, post, says
 
 OFFERED = "urn:offered"
 
@@ -76,7 +76,7 @@ def test_requests_are_refused_as_busy_when_those_that_wait_fill_their_limit_too(
 
 
 @pytest.mark.parametrize("refused", [False, True], ids=["alone", "with a request that is refused"])
-def test_what_is_acknowledged_makes_room_and_the_requests_go_on_within_a_second(*, refused: bool) -> None:
+def test_acknowledged_responses_make_room_and_the_requests_go_on_within_a_second(*, refused: bool) -> None:
     node, foreign = server(), Foreign()
     sequence = make_offering(node, foreign)
     ask(node, foreign, sequence, *range(1, 40))

@@ -48,7 +48,7 @@ def test_a_send_whose_commit_fails_is_not_sent_and_may_be_repeated() -> None:
 
 
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
-def test_what_one_transaction_sends_stays_in_order_and_together(protocol) -> None:
+def test_messages_of_one_transaction_stay_adjacent_and_ordered(protocol) -> None:
     # RM-SEQ-01
     # decision 4: the order is that of the commits, not that of the calls.
     pair = Pair()

@@ -178,9 +178,9 @@ def test_a_destination_that_was_away_is_not_taken_for_one_that_takes_only_the_ne
     story.lost = set(range(2, 42))
     story.link.notes(*TEXTS)
     endpoint = story.client.source().channel.endpoint
-    story.client.engine.troubles.failed(endpoint, f"{endpoint}: Connection refused", story.pair.now)
+    story.client.engine.endpoint_errors.failed(endpoint, f"{endpoint}: Connection refused", story.pair.now)
     story.pass_by(0.5)
-    story.client.engine.troubles.worked(endpoint, story.pair.now)  # and what that has brought is not stored yet
+    story.client.engine.endpoint_errors.worked(endpoint, story.pair.now)  # and what that has brought is not stored yet
     story.pass_by(0.4)
     assert story.client.source().machine.flow == Window(), "nothing got there: it was not asked what it takes"
 

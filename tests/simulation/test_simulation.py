@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from mercury.engine.core import Engine
+from mercury.engine.runtime.core import Engine
 from mercury.simulation.network import Network
 from mercury.simulation.run import run_seed, run_seeds
 from mercury.simulation.scenario import scenario_of
@@ -27,7 +27,7 @@ def test_sixty_worlds_show_no_violation() -> None:
     assert all(report.messages >= 100 for report in reports)
 
 
-def test_what_goes_wrong_does_go_wrong() -> None:
+def test_every_kind_of_fault_occurs() -> None:
     """The worlds are not quiet: without losses and crashes the test above would say nothing."""
     reports = [run_seed(seed) for seed in range(20)]
     assert sum(report.crashes for report in reports) > 50

@@ -106,7 +106,7 @@ def test_the_varied_worlds_have_what_they_are_named_for() -> None:
         (Variation.RETRY_LIMIT, [b"2", b"1"], False),
     ],
 )
-def test_what_a_server_may_have_handled_depends_on_the_world(
+def test_expected_handled_messages_depend_on_the_variation(
     variation: Variation, handled: list[bytes], right: bool
 ) -> None:
     assert (misplaced(variation, handled, SENT) is None) is right

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mercury.engine.application import MessageContext, Operation
-from mercury.engine.core import Engine
-from mercury.engine.exchange import Arrival, Held, Outgoing
+from mercury.engine.runtime.core import Engine
+from mercury.engine.exchange import Arrival, HeldExchange, Outgoing
 from mercury.engine.ids import RandomIds
 from mercury.engine.observers import Observers
-from mercury.engine.parking import Parking
-from mercury.engine.parts import EngineSettings
+from mercury.engine.runtime.held_exchanges import HeldExchanges
+from mercury.engine.settings import EngineSettings
 from mercury.engine.registry import Registry
 from mercury.errors import MercuryError
 from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
@@ -48,7 +48,7 @@ class Side:
     def __post_init__(self) -> None:
         self.ids = RandomIds()
         self.observers = Observers()
-        self.parking = Parking()
+        self.held_exchanges = HeldExchanges()
         registry = Registry()
         put = Operation(name="put", action=ACTION, response_action=None, call=self._put)
         ask = Operation(name="ask", action=ASK, response_action=f"{ASK}Response", call=self._answer)
@@ -62,7 +62,7 @@ class Side:
             settings=replace(self.settings, limits=self.limits),
             monotonic=lambda: 0.0,  # time stands still within a turn, so that no claim is asked for anew
         )
-        self.engine.invocation.answer = self.parking.release
+        self.engine.invocation.answer = self.held_exchanges.release
 
     def _put(self, context: MessageContext, payload: Payload) -> None:
         text = payload.xml.decode()
@@ -82,7 +82,7 @@ class Side:
         steps = [worker.run_once(now) for worker in (self.engine.source, self.engine.destination)]
         steps.append(self.engine.invocation.run_once(now))
         for step in steps:
-            self.parking.release(step.responses)
+            self.held_exchanges.release(step.responses)
         return sum(step.progress for step in steps), [post for step in steps for post in step.posts]
 
 
@@ -132,12 +132,12 @@ class Pair:
         )
         return [reply for reply in replies if reply is not None]
 
-    def hold(self, posts: Sequence[Outgoing], now: float) -> list[Held]:
+    def hold(self, posts: Sequence[Outgoing], now: float) -> list[HeldExchange]:
         """The client's requests to the server, all together; returns the exchanges that are held open for them."""
         arrivals = [Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client") for post in posts]
-        with self.server.parking.storing():
+        with self.server.held_exchanges.storing():
             answers = self.server.engine.receive(arrivals, now)
-            return [self.server.parking.hold(answer.waiting) for answer in answers if answer.waiting is not None]
+            return [self.server.held_exchanges.hold(answer.waiting) for answer in answers if answer.waiting is not None]
 
     def run(self, now: float) -> None:
         """Turn both until there is nothing left to do at this time."""

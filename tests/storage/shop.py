@@ -9,7 +9,7 @@ from typing import Any
 
 from mercury import ApplicationFault, DestinationPolicy, Mercury, MessageContext, OnFailure, Service, Settings
 from mercury.engine.addresses import AddressPolicy
-from mercury.engine.parts import EngineSettings
+from mercury.engine.settings import EngineSettings
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.retransmission import RetransmissionPolicy
 

@@ -33,6 +33,6 @@ def test_bytes_are_the_drivers_business() -> None:
     assert _array([b"{", None]) == [b"{", None]
 
 
-def test_what_has_no_place_in_a_column_is_refused() -> None:
+def test_value_outside_the_range_of_its_column_is_refused() -> None:
     with pytest.raises(TypeError, match="list"):
         _array([[1]])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mercury import ApplicationFault, Mercury, MercuryError, Overloaded, StorageError, Transaction
-from mercury.engine.parts import EngineSettings
+from mercury.engine.settings import EngineSettings
 from mercury.errors import CapabilityError
 from mercury.storage.application import Ending
 
@@ -102,7 +102,7 @@ def test_a_request_whose_time_is_over_says_how_far_it_has_come_and_is_sent_on() 
         async def main() -> None:
             with pytest.raises(TimeoutError, match=r"no response to \S+ within 0\.2 s: .*refused"):
                 await sender.asend(Order(1), operation="put")
-                await until(lambda: sender.trouble is not None)
+                await until(lambda: sender.last_error is not None)
                 await sender.arequest(Order(2), operation="ask", timeout=0.2)
 
         run(main)
@@ -123,7 +123,7 @@ def test_where_nothing_runs_no_response_is_waited_for() -> None:
 # --- one transaction -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_done_in_the_block_commits_with_it_or_not_at_all(shelf: Shelf) -> None:
+def test_work_in_the_block_commits_with_it_or_not_at_all(shelf: Shelf) -> None:
     async def main() -> None:
         async with shelf.mercury.atransaction() as tx:
             await tx.run_sync(place, shelf.sender, 1)

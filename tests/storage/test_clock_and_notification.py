@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import make_url
 
 from mercury import Mercury
-from mercury.engine.runtime import RuntimeSettings
+from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.storage.api import StorageManager, Topic
 from mercury.storage.opening import open_sql_store, open_store
 from tests.acceptance.processes import eventually
@@ -113,7 +113,7 @@ def test_a_process_hears_of_its_own_commits_once(stores: list[StorageManager]) -
     assert len(mine) == before  # one for each commit of its own, and no echo
 
 
-def test_who_only_sends_wakes_who_transmits(postgres_url: str) -> None:
+def test_commit_of_a_process_that_only_sends_wakes_the_process_that_transmits(postgres_url: str) -> None:
     """One process hands over and another one's workers do the rest, although nobody looks for work by itself."""
     shop = Shop()
     rare = RuntimeSettings(poll=NEVER)
@@ -130,7 +130,7 @@ def test_who_only_sends_wakes_who_transmits(postgres_url: str) -> None:
         hands_over.stop()
 
 
-def test_what_was_missed_while_the_connection_was_down_is_caught_up_with(postgres_url: str) -> None:
+def test_notifications_missed_while_disconnected_are_made_up_for(postgres_url: str) -> None:
     first, second = open_sql_store(postgres_url), open_sql_store(postgres_url)
     told: list[frozenset[Topic]] = []
     second.listen(told.append)

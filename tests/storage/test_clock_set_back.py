@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from mercury import DestinationPolicy, Mercury
-from mercury.engine.transport import HttpTransport
+from mercury.engine.runtime.transport import HttpTransport
 from mercury.errors import TransportError
 from mercury.statemachine.retransmission import Backoff
 from mercury.wire.envelope import HttpMessage
@@ -66,12 +66,12 @@ def test_a_message_that_waits_for_its_repetition_is_sent_although_the_clock_is_s
     with Mercury(any_url, settings=settings(), clock=clock) as client:
         sender = client.to(f"http://127.0.0.1:{port}/services/shop")
         sender.send(Order(1), operation="put")
-        eventually(lambda: sender.trouble, "a first attempt has failed")
+        eventually(lambda: sender.last_error, "a first attempt has failed")
         clock.wrong = 0.0
         with shop.open(port=port):
             eventually(lambda: shop.orders == [1], "it arrives", SOON)
             assert sender.wait(SOON)
-        (said,) = [record.getMessage() for record in caplog.records if record.name == "mercury.engine.clock"]
+        (said,) = [record.getMessage() for record in caplog.records if record.name == "mercury.engine.runtime.clock"]
         assert said.startswith("the clock was set back by 3600 s")
 
 
@@ -103,7 +103,7 @@ def test_a_process_that_starts_after_the_clock_was_set_back_goes_on_with_what_th
     with Mercury(sql_url, settings=settings(), clock=clock) as client:
         sender = client.to(f"http://127.0.0.1:{port}/services/shop")
         sender.send(Order(1), operation="put")
-        eventually(lambda: sender.trouble, "a first attempt has failed")
+        eventually(lambda: sender.last_error, "a first attempt has failed")
     clock.wrong = 0.0
     with shop.open(port=port), Mercury(sql_url, settings=settings(), clock=clock) as client:
         eventually(lambda: shop.orders == [1], "it arrives", SOON)

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from mercury import Certainty, DestinationPolicy, Direction, LetterFilter, Mercury
-from mercury.engine.aftermath import DAMAGED
-from mercury.engine.parts import EngineSettings
+from mercury.engine.dead_letters import DAMAGED
+from mercury.engine.settings import EngineSettings
 from mercury.statemachine.retransmission import RetransmissionPolicy
 from tests.acceptance.processes import eventually
 from tests.acceptance.test_samples import free_port
@@ -154,7 +154,7 @@ def spoil(url: str, column: str, value: str, where: str) -> None:
 def test_a_message_that_was_altered_after_it_got_a_number_ends_its_sequence_and_the_others_live_again(
     sql_url: str,
 ) -> None:
-    """Its number can not be left out: the destination would wait for it for ever."""
+    """Its number cannot be left out: the destination would wait for it for ever."""
     port = free_port()
     with Mercury(sql_url, settings=settings()) as client:
         sender = client.to(f"http://127.0.0.1:{port}/services/shop")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from sqlalchemy import Engine, create_engine, text
 
 from mercury import DestinationPolicy, Mercury, MessageContext, Service, StorageError
-from mercury.engine.runtime import RuntimeSettings
+from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.errors import OutcomeUnknown
 from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.postgres.embedded import EmbeddedPostgres

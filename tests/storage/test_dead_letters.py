@@ -1,4 +1,4 @@
-"""Dead letters are found by what is known of them, and live again without a message more or less."""
+"""Dead letters are found by what is known of them, and redriven without a message more or less."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def letters(store: StorageManager) -> DeadLetters:
     return DeadLetters(store, lambda: NOW + 100)
 
 
-def bury(store: StorageManager, *dead: DeadLetter) -> None:
+def add_letters(store: StorageManager, *dead: DeadLetter) -> None:
     with store.transaction() as tx:
         tx.dead_letters.add(dead)
 
@@ -89,7 +89,7 @@ def waiting(store: StorageManager) -> list[str]:
 def test_those_are_found_that_the_filter_means(
     store: StorageManager, letters: DeadLetters, which: LetterFilter, found: list[str]
 ) -> None:
-    bury(
+    add_letters(
         store,
         replace(outbound("a", correlation="order:1"), reason="given up"),
         replace(inbound("b", dead_at=NOW + 1), reason="the disk is 100% full"),
@@ -101,8 +101,8 @@ def test_those_are_found_that_the_filter_means(
 
 
 def test_alike_ones_are_counted_together_the_most_first(store: StorageManager, letters: DeadLetters) -> None:
-    bury(store, inbound("one"), *(outbound(f"o{number}") for number in range(3)))
-    bury(store, outbound("unknown", certainty=Certainty.UNKNOWN), inbound("two"))
+    add_letters(store, inbound("one"), *(outbound(f"o{number}") for number in range(3)))
+    add_letters(store, outbound("unknown", certainty=Certainty.UNKNOWN), inbound("two"))
     counts = [(each.count, each.direction, each.endpoint, each.certainty) for each in letters.count(ALL)]
     assert counts == [
         (3, Direction.OUTBOUND, KEY.endpoint, Certainty.NOT_DELIVERED),
@@ -111,8 +111,8 @@ def test_alike_ones_are_counted_together_the_most_first(store: StorageManager, l
     ]
 
 
-def test_what_is_discarded_is_gone_and_nothing_else(store: StorageManager, letters: DeadLetters) -> None:
-    bury(store, *(outbound(f"o{number}") for number in range(250)), inbound("kept"))
+def test_discarding_removes_the_chosen_letters_only(store: StorageManager, letters: DeadLetters) -> None:
+    add_letters(store, *(outbound(f"o{number}") for number in range(250)), inbound("kept"))
     assert letters.discard(LetterFilter(direction=Direction.OUTBOUND)) == 250
     assert ids(letters.find(ALL)) == ["kept"]
     assert letters.discard(LetterFilter(direction=Direction.OUTBOUND)) == 0
@@ -132,7 +132,7 @@ def test_a_row_lives_again_as_it_was_sent_behind_what_was_sent_since(store: Stor
         disowned=False,
         damaged=False,
     )
-    bury(store, dead)
+    add_letters(store, dead)
     with store.transaction() as tx:
         tx.rms.append(full_row())
     assert DeadLetters(store, lambda: NOW + 7).redrive(ALL).refused == ()
@@ -146,21 +146,21 @@ def test_a_row_lives_again_as_it_was_sent_behind_what_was_sent_since(store: Stor
     assert (again.number, again.attempts, again.created_at) == (None, 0, NOW + 7)
 
 
-def test_what_died_together_goes_in_the_order_of_its_numbers(store: StorageManager, letters: DeadLetters) -> None:
+def test_letters_of_one_time_are_redriven_by_number(store: StorageManager, letters: DeadLetters) -> None:
     """A sequence that fails buries what was not delivered first, whatever its numbers are."""
     unknown = [outbound(f"u{number}", number=number, certainty=Certainty.UNKNOWN) for number in (1, 3)]
     sure = [outbound(f"s{number}", number=number) for number in (4, 2)]
-    bury(store, outbound("later", dead_at=NOW + 1, number=1), *sure, *unknown, outbound("unsent"))
+    add_letters(store, outbound("later", dead_at=NOW + 1, number=1), *sure, *unknown, outbound("unsent"))
     result = letters.redrive(ALL, allow_duplicate=True)
     assert ids(list(result.done)) == ["u1", "s2", "u3", "s4", "unsent", "later"]
     assert waiting(store) == [f"message {name}" for name in ("u1", "s2", "u3", "s4", "unsent", "later")]
     assert letters.find(ALL) == []
 
 
-def test_what_may_have_arrived_stays_dead_unless_it_may_arrive_twice(
+def test_letter_of_unknown_certainty_is_redriven_only_if_duplicates_are_allowed(
     store: StorageManager, letters: DeadLetters
 ) -> None:
-    bury(store, outbound("unknown", certainty=Certainty.UNKNOWN), outbound("sure"))
+    add_letters(store, outbound("unknown", certainty=Certainty.UNKNOWN), outbound("sure"))
     result = letters.redrive(ALL)
     assert ids(list(result.done)) == ["sure"]
     assert [(each.id, why) for each, why in result.refused] == [("unknown", MAY_HAVE_ARRIVED)]
@@ -181,12 +181,12 @@ def test_what_may_have_arrived_stays_dead_unless_it_may_arrive_twice(
     ],
     ids=["damaged", "waiting", "a response to fetch", "a response that came", "damaged inbound"],
 )
-def test_what_can_not_live_stays_dead_with_the_reason(
+def test_letter_that_cannot_be_redriven_stays_with_the_reason(
     store: StorageManager, letters: DeadLetters, dead: DeadLetter, why: str
 ) -> None:
     with store.transaction() as tx:
         tx.rms.append(replace(full_row(), message_id="waits"))
-    bury(store, dead, outbound("fine"))
+    add_letters(store, dead, outbound("fine"))
     result = letters.redrive(ALL, allow_duplicate=True)
     ((refused, text),) = result.refused
     assert refused.id == "x"
@@ -211,7 +211,7 @@ class Doomed:
 def test_a_letter_is_dead_or_alive_and_never_both_or_neither(sql_url: str) -> None:
     store = open_store(sql_url)
     try:
-        bury(store, outbound("a"), inbound("b"))
+        add_letters(store, outbound("a"), inbound("b"))
         doomed: Any = Doomed(store)
         with pytest.raises(StorageError, match="nobody's"):
             DeadLetters(doomed, lambda: NOW).redrive(ALL)
@@ -226,7 +226,7 @@ def test_a_letter_is_dead_or_alive_and_never_both_or_neither(sql_url: str) -> No
 def test_two_that_bring_back_the_same_letters_bring_each_back_once(sql_url: str) -> None:
     stores = [open_store(sql_url), open_store(sql_url)]
     try:
-        bury(stores[0], *(outbound(f"{number:03}", number=number + 1) for number in range(300)))
+        add_letters(stores[0], *(outbound(f"{number:03}", number=number + 1) for number in range(300)))
         with ThreadPoolExecutor(2) as pool:
             tries = [pool.submit(DeadLetters(store, lambda: NOW).redrive, ALL) for store in stores]
         done = [set(ids(list(each.result().done))) for each in tries]
@@ -245,7 +245,7 @@ def dead(mercury: Mercury, number: int) -> Callable[[], bool]:
     return lambda: len(mercury.dead_letters()) == number
 
 
-def test_what_was_abandoned_goes_out_after_all(any_url: str) -> None:
+def test_abandoned_letter_is_sent_when_redriven(any_url: str) -> None:
     port = free_port()
     with Mercury(any_url, settings=settings()) as client:
         sender = client.to(f"http://127.0.0.1:{port}/services/shop", key="till")

@@ -14,7 +14,7 @@ from tests.acceptance.processes import mercury
 from mercury.testing.contract.builders import KEY
 
 from .conftest import Command
-from .test_dead_letters import bury, inbound, outbound, waiting
+from .test_dead_letters import add_letters, inbound, outbound, waiting
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def url(tmp_path: Path) -> str:
     """A store with three dead letters: a and b were not delivered, of c it is not known."""
     url = f"sqlite:///{tmp_path}/store.db"
     store = open_store(url)
-    bury(
+    add_letters(
         store,
         outbound("a", correlation="order:1", headers=(b"<h/>",)),
         replace(inbound("b"), reason="[/bold] broken"),
@@ -73,7 +73,7 @@ def test_one_is_shown_with_its_body(url: str, command: Command) -> None:
 def test_some_live_again_and_the_rest_is_told_why_not(url: str, command: Command) -> None:
     ended = command("dlq", "redrive", "--all", "--yes", "--store", url)
     assert ended.code == 1
-    assert ended.out == "2 live again\n"
+    assert ended.out == "2 redriven: the process that runs on this store sends what goes out\n"
     assert ended.err == f"c stays dead: {MAY_HAVE_ARRIVED}, with --allow-duplicate\n"
     assert left(url) == ["c"]
     ended = command("dlq", "redrive", "c", "--allow-duplicate", "--store", url, "-o", "json")
@@ -83,7 +83,7 @@ def test_some_live_again_and_the_rest_is_told_why_not(url: str, command: Command
     store.close()
 
 
-def test_what_is_discarded_is_gone(url: str, command: Command) -> None:
+def test_discarded_letters_are_gone(url: str, command: Command) -> None:
     ended = command("dlq", "discard", "--reason", "BROKEN", "--store", url, "-o", "json")
     assert (ended.code, ended.value) == (0, {"discarded": 1})
     assert left(url) == ["a", "c"]
@@ -91,13 +91,13 @@ def test_what_is_discarded_is_gone(url: str, command: Command) -> None:
 
 def test_nothing_happens_by_mistake(url: str, command: Command) -> None:
     cases = {
-        ("discard",): ("which ones?", 2),
+        ("discard",): ("nothing chosen", 2),
         ("redrive",): ("--all", 2),
         ("discard", "--all"): ("3 dead letters are meant: say --yes", 2),
         ("redrive", "--direction", "outbound"): ("2 dead letters are meant: say --yes", 2),
         ("discard", "a", "x", "--yes"): ("1 of these are no dead letters, x for one; nothing was done", 1),
         ("discard", "--older-than", "5 moons"): ("'5 moons' is no time span", 2),
-        ("discard", "--key", "[/none]", "--yes"): ("no dead letter is like that", 1),
+        ("discard", "--key", "[/none]", "--yes"): ("no dead letter matches", 1),
     }
     for arguments, (text, code) in cases.items():
         command("dlq", *arguments, "--store", url).refused(text, code=code)

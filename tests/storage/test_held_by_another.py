@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from mercury import Mercury, Settings
-from mercury.engine.runtime import RuntimeSettings
+from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
@@ -54,7 +54,7 @@ def test_a_response_that_another_process_has_stored_releases_the_exchange(stores
             return heard.wait(0.2)
 
         eventually(listens, "it hears of the other's commits")
-        pair.server.parking = runtime.parking
+        pair.server.held_exchanges = runtime.held_exchanges
         held = pair.hold(posts, NOW)
         assert len(held) == 2
         assert pair.server.engine.invocation.run_once(NOW).progress == 1

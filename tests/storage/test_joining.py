@@ -194,7 +194,7 @@ def test_an_asynchronous_session_works_within_run_sync(postgres_url: str) -> Non
     place.close()
 
 
-# --- what can not be joined ------------------------------------------------------------------------------------------
+# --- what cannot be joined ------------------------------------------------------------------------------------------
 
 
 def test_a_session_of_another_database_is_refused_before_anything_is_written(place: Place, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_session_whose_commits_may_be_lost_is_refused(postgres_url: str) -> No
 
 
 @pytest.mark.parametrize("work", ["begin", 1, object()], ids=["a text", "a number", "a thing"])
-def test_what_is_no_transaction_is_refused(place: Place, work: Any) -> None:
+def test_object_that_is_no_transaction_is_refused(place: Place, work: Any) -> None:
     with pytest.raises(CapabilityError, match="Session or Connection"), place.mercury.transaction(work):
         pass
     with pytest.raises(CapabilityError, match=r"mercury\.transaction\(session\)"):
@@ -249,7 +249,7 @@ def test_a_session_is_no_transaction_to_send_with_and_the_error_says_what_is(pla
     assert place.both() == ([], [])
 
 
-def test_memory_can_not_be_joined(place: Place) -> None:
+def test_memory_cannot_be_joined(place: Place) -> None:
     memory = Mercury("memory:", settings=settings())
     try:
         with Session(place.engine) as work, pytest.raises(CapabilityError, match="memory:"):
@@ -261,7 +261,7 @@ def test_memory_can_not_be_joined(place: Place) -> None:
 # --- Mercury's own transaction ---------------------------------------------------------------------------------------
 
 
-def test_an_application_can_not_commit_what_is_mercurys_to_commit(place: Place) -> None:
+def test_an_application_cannot_commit_what_is_mercurys_to_commit(place: Place) -> None:
     with (
         pytest.raises(StorageError, match="it commits when its 'with' block is left"),
         place.mercury.transaction() as tx,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mercury.engine.exchange import Arrival
-from mercury.engine.parking import HeldWorker
+from mercury.engine.runtime.held_exchanges import HeldWorker
 from mercury.storage.api import StorageManager
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
@@ -69,7 +69,7 @@ def test_run_ends_when_its_responses_have_so_many_bytes_and_the_next_one_goes_on
 
 def test_responses_that_another_process_has_stored_are_released_so_many_bytes_at_a_time(pair: Pair) -> None:
     arrivals = asked(pair)
-    parking, engine = pair.server.parking, pair.server.engine
+    parking, engine = pair.server.held_exchanges, pair.server.engine
     engine.invocation.answer = lambda _: None  # it runs in another process
     with parking.storing():
         held = [parking.hold(answer.waiting) for answer in engine.receive(arrivals, NOW) if answer.waiting is not None]

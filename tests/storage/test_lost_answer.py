@@ -13,8 +13,8 @@ from mercury.errors import OutcomeUnknown, TransientStorageError
 from mercury.storage.application import Ending
 from mercury.storage.opening import open_sql_store
 from mercury.postgres.embedded import EmbeddedPostgres
-from mercury.storage.sql import marks
-from mercury.storage.sql.marks import Marks
+from mercury.storage.sql import commit_markers
+from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.schema import COMMIT
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
@@ -81,7 +81,7 @@ def placed(store: SqlStore) -> tuple[int, int]:
         return count, len([each for each in (tx.rms.row("urn:message:1"),) if each is not None])
 
 
-def test_what_was_committed_is_not_taken_for_failed(store: SqlStore) -> None:
+def test_committed_transaction_is_not_reported_as_failed(store: SqlStore) -> None:
     """An application that was told to try again would send the message twice."""
     told: list[str] = []
     tx = store.transaction()
@@ -96,7 +96,7 @@ def test_what_was_committed_is_not_taken_for_failed(store: SqlStore) -> None:
 
 
 @pytest.mark.parametrize("broken", [session_ended, never_arrived])
-def test_what_was_not_committed_may_be_tried_again(store: SqlStore, broken: Break) -> None:
+def test_uncommitted_transaction_may_be_retried(store: SqlStore, broken: Break) -> None:
     with pytest.raises(TransientStorageError):
         place(store, broken)
     assert placed(store) == (0, 0)
@@ -116,35 +116,35 @@ def test_a_database_that_does_not_come_back_leaves_it_unknown(store: SqlStore) -
     """Never assumed: neither to be repeated, nor to be done."""
     waited: list[float] = []
     away = create_engine(make_url(store.engine.url).set(database="no such database"))
-    store.marks = Marks(away, waited.append)
-    store.marks.make = Marks(store.engine).make  # type: ignore[method-assign]
+    store.commit_markers = CommitMarkers(away, waited.append)
+    store.commit_markers.make = CommitMarkers(store.engine).make  # type: ignore[method-assign]
     with pytest.raises(OutcomeUnknown, match="Look at what it has written before it is repeated"):
         place(store, done)
-    assert waited == [marks.PAUSE] * (marks.TRIES - 1)
+    assert waited == [commit_markers.PAUSE] * (commit_markers.TRIES - 1)
 
 
 def test_a_commit_that_is_on_its_way_is_waited_for(store: SqlStore) -> None:
     """Only this side knows that the network is cut: the database still has the transaction."""
     with store.engine.connect() as connection:
-        mark = store.marks.make(connection)
-        store.marks._wait = lambda _: connection.commit()
-        assert store.marks.was_committed(mark, TransientStorageError("the network is cut"))
+        mark = store.commit_markers.make(connection)
+        store.commit_markers._wait = lambda _: connection.commit()
+        assert store.commit_markers.was_committed(mark, TransientStorageError("the network is cut"))
 
 
-def test_once_it_is_told_that_it_failed_it_can_not_be_committed_any_more(store: SqlStore) -> None:
+def test_once_it_is_told_that_it_failed_it_cannot_be_committed_any_more(store: SqlStore) -> None:
     with store.engine.connect() as connection:
-        mark = store.marks.make(connection)
+        mark = store.commit_markers.make(connection)
         connection.rollback()
-        assert not store.marks.was_committed(mark, TransientStorageError("the network is cut"))
+        assert not store.commit_markers.was_committed(mark, TransientStorageError("the network is cut"))
         with pytest.raises(IntegrityError):
-            connection.exec_driver_sql(marks.MARK, {"id": mark})
+            connection.exec_driver_sql(commit_markers.MARK, {"id": mark})
 
 
-def test_what_a_killed_server_has_lost_is_not_taken_for_committed(own_postgres: EmbeddedPostgres) -> None:
+def test_commit_lost_by_a_killed_server_is_not_reported_as_committed(own_postgres: EmbeddedPostgres) -> None:
     """By PostgreSQL's own id of it that could happen: a lost id is given to another transaction."""
     store = open_sql_store(own_postgres.create_database("store"))
     connection = store.engine.connect()
-    mark = store.marks.make(connection)
+    mark = store.commit_markers.make(connection)
     mine = int(connection.exec_driver_sql(CURRENT).scalar_one())
     own_postgres.kill()
     own_postgres.start()
@@ -154,12 +154,12 @@ def test_what_a_killed_server_has_lost_is_not_taken_for_committed(own_postgres: 
         while int(others.exec_driver_sql(CURRENT).scalar_one()) < mine:
             others.commit()
         others.commit()
-    assert not store.marks.was_committed(mark, TransientStorageError("the server is gone"))
+    assert not store.commit_markers.was_committed(mark, TransientStorageError("the server is gone"))
     store.close()
 
 
 def test_marks_do_not_pile_up(store: SqlStore) -> None:
-    for number in range(marks.BATCH):
+    for number in range(commit_markers.BATCH):
         with store.transaction() as tx:
             tx.rms.append(row(f"urn:message:{number}"))
     with store.connection() as connection:

@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from mercury import ApplicationFault, Mercury, MessageContext
-from mercury.storage.sql.looking import Looking
+from mercury.storage.sql.overview import StoreOverview
 from mercury.wire.envelope import HttpMessage
 from tests.acceptance.processes import eventually
 from tests.scenario.foreign import Foreign, identifier_in
@@ -73,7 +73,7 @@ def test_a_reply_is_given_again_after_a_restart_of_the_server(
     with shop.open(server_url, port) as (server, _):
         second = post(url, asked)
         with server.store.transaction() as tx:
-            found = Looking(tx).status(10)
+            found = StoreOverview(tx).status(10)
         assert (found.unacknowledged, found.outbound) == (0, ()), "what is kept does not wait"
     assert b">1</" in first.body
     assert first.body == second.body

@@ -48,9 +48,9 @@ def test_an_outage_is_a_line_in_each_process_when_it_begins_and_one_when_it_is_o
         own_postgres.kill()
         sender = stranger.to(f"{server.url}/services/desk")
         sender.send(Note("from elsewhere"))
-        eventually(lambda: "can not be used now" in (sender.trouble or ""), "the peer is told to come again")
+        eventually(lambda: "cannot be used now" in (sender.last_error or ""), "the peer is told to come again")
         asked = mercury("sequences", "list", "--at", server.url)
-        asked.refused("503", "the store can not be read now: ", "connection", code=1)
+        asked.refused("503", "the store cannot be read now: ", "connection", code=1)
         status, body = get(server.netloc, "/mercury/status/sequences")
         assert (status, list(json.loads(body))) == (503, ["error"])
         time.sleep(AWAY)
@@ -108,12 +108,12 @@ def test_a_corrupt_file_is_one_line_in_the_log_however_often_it_is_read(tmp_path
         assert sender.wait(60)
         spoil(file)
         sender.send(Note("one more"))
-        eventually(lambda: "can not be used now" in (sender.trouble or ""), "the peer is told to come again")
+        eventually(lambda: "cannot be used now" in (sender.last_error or ""), "the peer is told to come again")
         time.sleep(AWAY)
         bad = lines(server, "WARNING", "ERROR", "CRITICAL")
         assert len(of_the_store(bad)) == len(bad) == 1, bad
         assert "malformed" in bad[0] or "not a database" in bad[0]
-        mercury("sequences", "list", "--at", server.url).refused("503", "the store can not be read now: ", code=1)
+        mercury("sequences", "list", "--at", server.url).refused("503", "the store cannot be read now: ", code=1)
 
 
 def spoil(file: Path) -> None:

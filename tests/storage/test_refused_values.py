@@ -183,7 +183,7 @@ def test_an_application_is_told_at_once_which_text_of_its_own_is_too_long() -> N
 
 
 @pytest.mark.parametrize("name", [random(INDEXED_BYTES + 1), "a\0b", "\ud800"], ids=["long", "NUL", "no text"])
-def test_a_peer_whose_name_can_not_be_kept_is_refused(name: str) -> None:
+def test_a_peer_whose_name_cannot_be_kept_is_refused(name: str) -> None:
     with pytest.raises(RequestRefused) as refused:
         identify({"path": "/"}, {}, lambda _request: name)
     assert refused.value.status == 403
@@ -221,7 +221,7 @@ def test_a_message_whose_response_the_store_refuses_waits_with_its_error_and_is_
             assert record.attempts >= 3
             assert (record.last_error or "").startswith("Unstorable: index row size")
             record.parked, record.retry_at = 1, None
-            tx.invoker.mark(record, consumed=())
+            tx.invoker.save_delivered(record, consumed=())
         peer.lets_time_pass()
         assert peer.side.handled == ["<t>behind</t>"]
         assert [letter.number for letter in peer.letters()] == [1]

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import create_engine, func, select, text
 
 from mercury import ConfigurationError, Mercury
-from mercury.engine.parts import EngineSettings
-from mercury.engine.retention import BETWEEN, FIRST, RetentionSettings, RetentionWorker
+from mercury.engine.settings import EngineSettings
+from mercury.engine.runtime.retention import BATCH_PAUSE, FIRST_DELAY, RetentionSettings, RetentionWorker
 from mercury.errors import StorageError
 from mercury.storage.api import StorageManager
 from mercury.storage.memory import MemoryStore
@@ -56,7 +56,7 @@ def sizes(url: str) -> dict[str, int]:
 def sweep(store: StorageManager, now: float) -> int:
     """All that a worker removes at this time. Returns how many turns it took."""
     worker = RetentionWorker(store, SETTINGS, now)
-    now += FIRST
+    now += FIRST_DELAY
     turns = 0
     while worker.run_once(now).progress:
         due = worker.next_due()
@@ -104,7 +104,7 @@ def test_of_sequences_that_a_peer_makes_and_ends_as_many_are_left_as_are_remembe
     assert len(pair.server.handled) == MANY
 
 
-def test_what_is_in_use_stays(store: StorageManager, sql_url: str, now: float) -> None:
+def test_used_entries_stay(store: StorageManager, sql_url: str, now: float) -> None:
     """A claim that is held, a buffer that waits, a buffer of a sequence that lives, a key with something to send."""
     with store.transaction() as tx:
         tx.invoker.insert(buffer("urn:waits"))
@@ -124,7 +124,7 @@ def test_what_is_in_use_stays(store: StorageManager, sql_url: str, now: float) -
     assert (found["mercury_claim"], found["mercury_rms_key"], found["mercury_rms_message"]) == (1, 1, 1)
 
 
-def test_whoever_lost_a_claim_that_is_forgotten_can_not_commit_under_it(store: StorageManager, now: float) -> None:
+def test_commit_under_a_lost_and_forgotten_claim_is_refused(store: StorageManager, now: float) -> None:
     claim = store.claim("rms x", "me", now, 30.0)
     assert claim is not None
     sweep(store, now + 3 * DAY)
@@ -157,8 +157,8 @@ def test_a_batch_is_no_larger_than_it_is_set_and_the_next_one_soon() -> None:
             return gone
 
     worker = RetentionWorker(Heap(), SETTINGS, 0.0)
-    assert worker.run_once(FIRST - 1).progress == 0
-    now, gone, pauses = FIRST, [], []
+    assert worker.run_once(FIRST_DELAY - 1).progress == 0
+    now, gone, pauses = FIRST_DELAY, [], []
     for _ in range(4):
         gone.append(worker.run_once(now).progress)
         due = worker.next_due()
@@ -166,7 +166,7 @@ def test_a_batch_is_no_larger_than_it_is_set_and_the_next_one_soon() -> None:
         pauses.append(due - now)
         now = due
     assert gone == [7, 7, 6, 0]
-    assert pauses == [BETWEEN, BETWEEN, SETTINGS.interval, SETTINGS.interval]
+    assert pauses == [BATCH_PAUSE, BATCH_PAUSE, SETTINGS.interval, SETTINGS.interval]
 
 
 def test_a_store_that_is_away_is_asked_again_later() -> None:
@@ -176,10 +176,10 @@ def test_a_store_that_is_away_is_asked_again_later() -> None:
 
     worker = RetentionWorker(Away(), SETTINGS, 0.0)
     with pytest.raises(StorageError, match="it is away"):  # whoever turns it tells of it, and waits
-        worker.run_once(FIRST)
+        worker.run_once(FIRST_DELAY)
     due = worker.next_due()
     assert due is not None
-    assert due <= FIRST
+    assert due <= FIRST_DELAY
 
 
 def test_a_store_in_memory_forgets_too(now: float) -> None:

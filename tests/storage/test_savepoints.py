@@ -32,7 +32,7 @@ def done(store: SqlStore) -> list[int]:
         return list(connection.scalars(text("select id from done order by id")))
 
 
-def test_what_is_kept_stays_when_a_later_one_is_undone(store: SqlStore) -> None:
+def test_released_savepoint_stays_when_a_later_one_is_rolled_back(store: SqlStore) -> None:
     with store.transaction() as tx:
         for number in range(1, 6):
             try:

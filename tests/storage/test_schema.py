@@ -151,7 +151,7 @@ def test_a_store_that_is_not_reachable_is_named_without_its_password(words: tupl
 
 
 def test_a_program_is_told_the_same() -> None:
-    with pytest.raises(StorageError, match=r"somebody:\*\*\*@127\.0\.0\.1:1/orders can not be opened: .*refused"):
+    with pytest.raises(StorageError, match=r"somebody:\*\*\*@127\.0\.0\.1:1/orders cannot be opened: .*refused"):
         Mercury(NOWHERE, settings=Settings(store_wait=0))
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import RowMapping, event
 from mercury.engine.events import Accepted, Acknowledged, Delivered, Event, Transmitted
 from mercury.engine.exchange import Arrival, Purpose
 from mercury.engine.observers import Observers
-from mercury.engine.parking import HeldWorker
+from mercury.engine.runtime.held_exchanges import HeldWorker
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
@@ -158,18 +158,18 @@ def answering_side(store: SqlStore, number: int) -> tuple[Counter[str], Counter[
         pair.carry([post for post in acknowledging if post.purpose is Purpose.ACKNOWLEDGEMENT], NOW + 1)
     assert store.due_rms(NOW + 1, 10) == []
     with statements.during("look for those that others have stored"):
-        HeldWorker(pair.server.engine, pair.server.parking).run_once(NOW)
+        HeldWorker(pair.server.engine, pair.server.held_exchanges).run_once(NOW)
     return statements.counts, statements.commits
 
 
-def test_what_a_hundred_messages_cost_at_their_source_ten_cost_too(store: SqlStore) -> None:
+def test_a_hundred_messages_take_the_statements_of_ten_at_the_source(store: SqlStore) -> None:
     ten, hundred = client_side(store, 10), client_side(store, 100)
     assert ten == hundred
     assert max(hundred.values()) <= BOUND, hundred
     assert min(hundred.values()) >= 1, hundred
 
 
-def test_what_a_hundred_messages_cost_at_their_destination_ten_cost_too(store: SqlStore) -> None:
+def test_a_hundred_messages_take_the_statements_of_ten_at_the_destination(store: SqlStore) -> None:
     (ten, _), (hundred, savepoints) = server_side(store, 10), server_side(store, 100)
     assert ten == hundred
     assert max(hundred.values()) <= BOUND, hundred
@@ -177,7 +177,7 @@ def test_what_a_hundred_messages_cost_at_their_destination_ten_cost_too(store: S
     assert savepoints["receive"] == 0
 
 
-def test_what_a_hundred_requests_and_responses_cost_at_the_client_ten_cost_too(store: SqlStore) -> None:
+def test_a_hundred_requests_and_responses_take_the_statements_of_ten_at_the_client(store: SqlStore) -> None:
     (ten, _), (hundred, _) = asking_side(store, 10), asking_side(store, 100)
     assert ten == hundred
     assert max(hundred.values()) <= BOUND, hundred
@@ -212,7 +212,7 @@ def test_a_response_on_its_requests_connection_reads_the_request_once_and_never_
 
 
 @pytest.mark.parametrize("offers", [True, False], ids=["offered sequence", "ordinary replies"])
-def test_what_is_read_for_a_repetition_does_not_depend_on_how_many_requests_have_its_message_id(
+def test_rows_read_for_a_repetition_do_not_depend_on_requests_with_the_same_message_id(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch, offers: bool
 ) -> None:
     bodies: list[int] = []
@@ -256,7 +256,7 @@ def test_sequences_of_a_key_are_read_only_where_they_are_needed(store: SqlStore)
     assert statements.counts["lock and read"] == statements.counts["lock"] + 1
 
 
-def test_what_a_hundred_held_exchanges_cost_at_the_server_ten_cost_too(store: SqlStore) -> None:
+def test_a_hundred_held_exchanges_take_the_statements_of_ten_at_the_server(store: SqlStore) -> None:
     (ten, _), (hundred, commits) = answering_side(store, 10), answering_side(store, 100)
     looks = hundred.pop("look for those that others have stored"), ten.pop("look for those that others have stored")
     assert looks == (1, 0), "one question for all that are still held; with nothing held there is none"

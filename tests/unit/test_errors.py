@@ -53,7 +53,7 @@ def test_every_error_says_what_it_means() -> None:
     assert [name for name, value in CLASSES.items() if not (value.__doc__ or "").strip()] == []
 
 
-def test_what_may_pass_is_told_by_its_type() -> None:
+def test_transient_errors_have_a_type_of_their_own() -> None:
     """Retry code never reads a text."""
     assert issubclass(Conflict, TransientStorageError)
     assert issubclass(TransientStorageError, StorageError)

@@ -117,15 +117,15 @@ def test_an_empty_mercury_config_names_no_file() -> None:
 
 
 def test_a_file_that_was_named_has_to_be_there() -> None:
-    with pytest.raises(ConfigurationError, match=r"missing\.toml can not be read"):
+    with pytest.raises(ConfigurationError, match=r"missing\.toml cannot be read"):
         load(environment={"MERCURY_CONFIG": "missing.toml"})
-    with pytest.raises(ConfigurationError, match=r"missing\.toml can not be read"):
+    with pytest.raises(ConfigurationError, match=r"missing\.toml cannot be read"):
         load(Path("missing.toml"), NOTHING)
 
 
 def test_a_folder_is_no_file() -> None:
     Path("folder").mkdir()
-    with pytest.raises(ConfigurationError, match="folder can not be read"):
+    with pytest.raises(ConfigurationError, match="folder cannot be read"):
         load(Path("folder"), NOTHING)
 
 
@@ -133,17 +133,17 @@ def test_a_folder_is_no_file() -> None:
 def test_a_file_that_may_not_be_read_is_told() -> None:
     file = written("")
     file.chmod(stat.S_IWUSR)
-    with pytest.raises(ConfigurationError, match=r"settings\.toml can not be read: Permission denied"):
+    with pytest.raises(ConfigurationError, match=r"settings\.toml cannot be read: Permission denied"):
         load(file, NOTHING)
 
 
 @pytest.mark.parametrize("text", ["store = ", "[source\n", "a = 1\na = 2\n", "\x00"])
-def test_what_is_not_toml_is_told_with_its_place(text: str) -> None:
+def test_invalid_toml_is_reported_with_its_position(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"settings\.toml is not TOML: .*\(at (line \d|end)"):
         load(written(text), NOTHING)
 
 
-def test_what_is_not_utf_8_is_told() -> None:
+def test_file_that_is_not_utf_8_is_reported() -> None:
     Path("latin.toml").write_bytes("store = 'ü'".encode("latin-1"))
     with pytest.raises(ConfigurationError, match=r"latin\.toml is not TOML"):
         load(Path("latin.toml"), NOTHING)
@@ -294,7 +294,7 @@ FIGURES = {
 
 
 @pytest.mark.parametrize(("path", "text"), [(path, text) for path, texts in FIGURES.items() for text in texts])
-def test_a_value_that_can_not_be_used_is_told_with_its_setting_and_where_it_was_set(path: str, text: str) -> None:
+def test_a_value_that_cannot_be_used_is_told_with_its_setting_and_where_it_was_set(path: str, text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         explain(environment={variable(path): text})
     assert str(caught.value).startswith(f"{path}: ")
@@ -302,7 +302,7 @@ def test_a_value_that_can_not_be_used_is_told_with_its_setting_and_where_it_was_
     assert text in str(caught.value)
 
 
-def test_a_figure_that_can_not_be_used_is_told_with_its_file() -> None:
+def test_a_figure_that_cannot_be_used_is_told_with_its_file() -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(written("[source]\nwindow = 0\n"), NOTHING)
     assert str(caught.value) == "source.window: 0 is not at least 1 (set by settings.toml)"
@@ -365,7 +365,7 @@ def test_texts_of_the_environment_become_values() -> None:
     assert settings.engine.addresses.allowed == ("http://a.example/", "http://b.example:*")
 
 
-def test_what_may_be_absent_can_be_taken_away() -> None:
+def test_optional_elements_can_be_removed() -> None:
     file = written("address = 'http://me.example:8000'\n[source]\nidle_timeout = 'none'\n")
     assert load(file, NOTHING).source.idle_timeout is None
     assert load(file, {"MERCURY_ADDRESS": ""}).address is None
@@ -402,7 +402,7 @@ def test_an_address_loses_its_last_slash_wherever_it_is_set(address: str, kept: 
     ["me.example:8000", "ftp://me.example", "http://", "http://:80", "http://[::1", "http://me.example:99999",
      "http://me.example:port", "http://me.example/?a=b", "http://me.example/#a", "http://user:secret@me.example"],
 )  # fmt: skip
-def test_what_is_no_address_is_refused_wherever_it_is_set(address: str) -> None:
+def test_invalid_address_is_refused_wherever_it_is_set(address: str) -> None:
     for attempt in (lambda: check_address(address), lambda: load(environment={"MERCURY_ADDRESS": address})):
         with pytest.raises(ConfigurationError) as caught:
             attempt()

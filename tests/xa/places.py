@@ -14,12 +14,12 @@ from mercury.postgres.databases import END_SESSIONS
 from mercury.storage.api import Transaction
 from mercury.storage.opening import open_sql_store
 from mercury.storage.xa.coordinator import Coordinator
-from mercury.storage.xa.pace import Pace
 from mercury.storage.xa.resources import Resource
+from mercury.storage.xa.timing import Timing
 from mercury.testing.contract.builders import row
 
 #: A process that gives no sign of life is given up at once.
-AT_ONCE = Pace(interval=3600.0, lease=0.0, grace=0.0)
+AT_ONCE = Timing(interval=3600.0, lease=0.0, grace=0.0)
 
 PREPARED = "select gid from pg_prepared_xacts where database = current_database()"
 #: All tables but the one with the store's name, and the schema's version.
@@ -68,14 +68,14 @@ class Places:
     _engines: dict[str, Engine] = field(default_factory=dict)
 
     @contextmanager
-    def process(self, *, pace: Pace = AT_ONCE, app: str | None = None) -> Iterator[Coordinator]:
+    def process(self, *, timing: Timing = AT_ONCE, app: str | None = None) -> Iterator[Coordinator]:
         """What one process has: a store of its own and a coordinator. No thread of its own runs."""
         store = open_sql_store(self.store, lock_timeout=LOCK_TIMEOUT)
         log = open_sql_store(self.log, lock_timeout=LOCK_TIMEOUT) if self.log else None
         engine = create_engine(app or self.app)
         resources = {"app": Resource("app", engine)}
         name = f"process{next(self._names)}"
-        coordinator = store.coordinator = Coordinator(store, resources, lambda: name, log=log, pace=pace)
+        coordinator = store.coordinator = Coordinator(store, resources, lambda: name, log=log, timing=timing)
         try:
             yield coordinator
         finally:

@@ -24,7 +24,7 @@ class Placed(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
 
 
-class Refused(Exception):
+class ResolutionRefused(Exception):
     """The application has changed its mind."""
 
 
@@ -40,9 +40,9 @@ def test_both_are_committed(any_places: Places) -> None:
 
 def test_neither_is_committed_when_the_application_raises(any_places: Places) -> None:
     with any_places.process() as coordinator:
-        with pytest.raises(Refused), coordinator.transaction() as tx:
+        with pytest.raises(ResolutionRefused), coordinator.transaction() as tx:
             work(tx, 1)
-            raise Refused
+            raise ResolutionRefused
         assert tx.outcome.ending is Ending.ROLLED_BACK
         assert any_places.state == ([], [], [])
 
@@ -92,7 +92,7 @@ def test_a_deferred_constraint_that_fails_at_the_end_undoes_both(any_places: Pla
         assert any_places.state == ([], [], [])
 
 
-def test_what_postgres_can_not_prepare_is_an_error_and_undoes_both(places: Places) -> None:
+def test_unpreparable_transaction_is_an_error_and_rolls_back_both(places: Places) -> None:
     with places.process() as coordinator:
         with pytest.raises(StorageError, match="NOTIFY"), coordinator.transaction() as tx:
             work(tx, 1)
@@ -131,7 +131,7 @@ def test_decisions_are_forgotten_together(places: Places) -> None:
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_session_was_given_is_written_without_being_asked(any_places: Places) -> None:
+def test_pending_session_changes_are_flushed_before_the_commit(any_places: Places) -> None:
     with any_places.process() as coordinator:
         with coordinator.transaction() as tx:
             tx.session("app").add(Placed(id=1))
@@ -142,12 +142,12 @@ def test_what_a_session_was_given_is_written_without_being_asked(any_places: Pla
 
 def test_the_commit_of_a_session_is_not_the_transactions(any_places: Places) -> None:
     with any_places.process() as coordinator:
-        with pytest.raises(Refused), coordinator.transaction() as tx:
+        with pytest.raises(ResolutionRefused), coordinator.transaction() as tx:
             session = tx.session("app")
             session.add(Placed(id=1))
             session.commit()
             send(tx, 1)
-            raise Refused
+            raise ResolutionRefused
         assert any_places.state == ([], [], [])
 
 
@@ -162,7 +162,7 @@ def test_the_rollback_of_a_session_is_not_the_transactions(any_places: Places) -
         assert any_places.state == ([1], [1], [])
 
 
-def test_what_a_session_can_not_write_undoes_both(any_places: Places) -> None:
+def test_session_that_cannot_flush_rolls_back_both(any_places: Places) -> None:
     with any_places.process() as coordinator:
         with coordinator.transaction() as tx:
             work(tx, 1)
@@ -173,7 +173,7 @@ def test_what_a_session_can_not_write_undoes_both(any_places: Places) -> None:
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-def test_the_application_can_not_end_the_transaction_by_itself(any_places: Places, end: str) -> None:
+def test_the_application_cannot_end_the_transaction_by_itself(any_places: Places, end: str) -> None:
     with any_places.process() as coordinator:
         with pytest.raises(StorageError, match=r"Mercury's|on its own"), coordinator.transaction() as tx:
             work(tx, 1)
@@ -196,9 +196,9 @@ def test_a_savepoint_undoes_the_work_in_every_database(any_places: Places) -> No
     with any_places.process() as coordinator:
         with coordinator.transaction() as tx:
             work(tx, 1)
-            with pytest.raises(Refused), tx.savepoint():
+            with pytest.raises(ResolutionRefused), tx.savepoint():
                 work(tx, 2)
-                raise Refused
+                raise ResolutionRefused
             with tx.savepoint():
                 work(tx, 3)
         assert any_places.state == ([1, 3], [1, 3], [])
@@ -207,23 +207,23 @@ def test_a_savepoint_undoes_the_work_in_every_database(any_places: Places) -> No
 def test_a_database_that_came_in_within_a_savepoint_is_undone_with_it(any_places: Places) -> None:
     with any_places.process() as coordinator:
         with coordinator.transaction() as tx:
-            with pytest.raises(Refused), tx.savepoint():
+            with pytest.raises(ResolutionRefused), tx.savepoint():
                 with tx.savepoint():
                     work(tx, 1)
-                raise Refused
+                raise ResolutionRefused
             with tx.savepoint():
                 work(tx, 2)
-                with pytest.raises(Refused), tx.savepoint():
+                with pytest.raises(ResolutionRefused), tx.savepoint():
                     work(tx, 3)
-                    raise Refused
+                    raise ResolutionRefused
         assert any_places.state == ([2], [2], [])
 
 
 def test_nothing_is_left_to_commit_when_everything_was_undone(any_places: Places) -> None:
     with any_places.process() as coordinator:
-        with coordinator.transaction() as tx, pytest.raises(Refused), tx.savepoint():
+        with coordinator.transaction() as tx, pytest.raises(ResolutionRefused), tx.savepoint():
             work(tx, 1)
-            raise Refused
+            raise ResolutionRefused
         assert tx.outcome.ending is Ending.COMMITTED
         assert any_places.state == ([], [], [])
 
@@ -260,16 +260,16 @@ def test_a_session_ends_with_its_savepoint(any_places: Places) -> None:
             tx.session("app").add(Placed(id=1))
             with tx.savepoint():
                 tx.session("app").add(Placed(id=2))
-            with pytest.raises(Refused), tx.savepoint():
+            with pytest.raises(ResolutionRefused), tx.savepoint():
                 tx.session("app").add(Placed(id=3))
                 tx.session("app").commit()
-                raise Refused
+                raise ResolutionRefused
             send(tx, 1)
         assert any_places.state == ([1, 2], [1], [])
 
 
 @pytest.mark.parametrize("places", ["sqlite"], indirect=True)
-def test_what_is_sent_does_not_lock_a_sqlite_store_before_the_commit(places: Places) -> None:
+def test_sending_does_not_lock_a_sqlite_store_before_the_commit(places: Places) -> None:
     with places.process() as coordinator, places.process() as other:
         with coordinator.transaction() as tx:
             with tx.savepoint():

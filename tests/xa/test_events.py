@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mercury.engine.events import BranchInDoubt
-from mercury.storage.xa.coordinator import Pace
+from mercury.storage.xa.coordinator import Timing
 from mercury.storage.xa.recovery import InDoubtBranch
 from tests.acceptance.processes import eventually
 
@@ -14,7 +14,7 @@ from .test_processes import running
 
 def test_branch_that_cannot_be_finished_is_an_event_at_the_first_look_only(places: Places) -> None:
     found: list[tuple[InDoubtBranch, float]] = []
-    with places.process() as coordinator, places.process(pace=Pace(lease=3600.0, grace=0.0)) as other:
+    with places.process() as coordinator, places.process(timing=Timing(lease=3600.0, grace=0.0)) as other:
         other.recovery.on_in_doubt = lambda branch, now: found.append((branch, now))
         with paused(coordinator, "prepare") as stopped:
             for _ in range(3):

@@ -46,7 +46,7 @@ def served(places: Places, *services: Service) -> Iterator[tuple[str, Mercury]]:
             yield url, client
 
 
-def test_what_handlers_do_is_committed_with_the_consumption_and_the_response(any_places: Places) -> None:
+def test_handler_work_commits_with_consumption_and_response(any_places: Places) -> None:
     orders = Service("orders")
 
     @orders.operation

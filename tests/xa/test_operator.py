@@ -67,7 +67,7 @@ def test_list_shows_what_is_prepared_and_what_is_decided(places: Places, ask: As
     assert "app" in shown["prepared"]
 
 
-def test_what_is_decided_is_finished_and_never_otherwise(places: Places, ask: Ask) -> None:
+def test_decided_branch_is_finished_as_decided(places: Places, ask: Ask) -> None:
     leave(places, "commit_decision")
     gtrid = gtrid_of(places)
     refused(ask("resolve", gtrid, "rollback"), "is decided: commit", StorageError)
@@ -78,7 +78,7 @@ def test_what_is_decided_is_finished_and_never_otherwise(places: Places, ask: As
     assert places.decisions() == []
 
 
-def test_what_nobody_has_decided_is_rolled_back_by_an_abort_row(places: Places, ask: Ask) -> None:
+def test_undecided_branch_is_rolled_back_by_an_abort_row(places: Places, ask: Ask) -> None:
     leave(places, "prepare")
     gtrid = gtrid_of(places)
     assert f"rolled back: {gtrid}:app" in ask("resolve", gtrid, "rollback").stdout
@@ -87,7 +87,7 @@ def test_what_nobody_has_decided_is_rolled_back_by_an_abort_row(places: Places, 
     refused(ask("resolve", gtrid, "commit"), "is decided: abort", StorageError)
 
 
-def test_what_nobody_has_decided_is_committed_only_by_force(places: Places, ask: Ask) -> None:
+def test_undecided_branch_is_committed_only_by_force(places: Places, ask: Ask) -> None:
     leave(places, "prepare")
     gtrid = gtrid_of(places)
     refused(ask("resolve", gtrid, "commit"), "add --force", StorageError)

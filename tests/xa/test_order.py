@@ -14,7 +14,7 @@ from mercury.storage.xa.branch import Branch
 from mercury.storage.xa.coordinator import Coordinator
 from mercury.storage.xa.decisions import Decision, Verdict
 from mercury.storage.xa.names import Gtrid, read_gtrid
-from mercury.storage.xa.operating import Operator, Refused
+from mercury.storage.xa.operator import Operator, ResolutionRefused
 from mercury.storage.xa.resources import PreparedBranch
 
 from .pausing import paused
@@ -61,7 +61,7 @@ def test_the_applications_part_waits_in_recovery_while_the_store_does_not_answer
         assert places.placed() == []
         (left,) = other.recovery.in_doubt().branches
         assert left.why == "the store's part comes first: it is away"
-        with pytest.raises(Refused, match="so that messages stay in order"):
+        with pytest.raises(ResolutionRefused, match="so that messages stay in order"):
             Operator(other).resolve(read_gtrid(left.gid), Verdict.COMMIT)
         assert places.placed() == []
         other.store_resource.is_prepared = real  # type: ignore[method-assign]
@@ -130,7 +130,7 @@ def test_nothing_is_sent_before_what_this_process_has_left_prepared(places: Plac
 
 
 @pytest.mark.parametrize("places", ["two-phase"], indirect=True)
-def test_what_can_not_be_finished_yet_keeps_the_next_from_being_sent(places: Places) -> None:
+def test_unfinished_sequence_keeps_its_successor_from_being_sent(places: Places) -> None:
     with places.process() as coordinator:
         broken_at(coordinator, "commit_branch")
         with coordinator.transaction() as tx:

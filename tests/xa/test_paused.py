@@ -7,7 +7,7 @@ import pytest
 from mercury.errors import TransientStorageError
 from mercury.storage.application import Ending
 from mercury.storage.xa.coordinator import Coordinator
-from mercury.storage.xa.pace import Pace
+from mercury.storage.xa.timing import Timing
 
 from .pausing import paused
 from .places import Places
@@ -18,7 +18,7 @@ def recover(other: Coordinator) -> int:
     return len(other.recovery.run_once(other.clock()))
 
 
-def test_stopped_before_its_decision_it_is_rolled_back_and_can_not_commit_any_more(places: Places) -> None:
+def test_stopped_before_its_decision_it_is_rolled_back_and_cannot_commit_any_more(places: Places) -> None:
     with places.process() as coordinator, places.process() as other:
         with paused(coordinator, "prepare") as stopped:
             assert recover(other) == 0
@@ -74,7 +74,7 @@ def test_stopped_between_the_databases_recovery_commits_the_rest(places: Places)
         assert places.state == ([1], [1], [])
 
 
-def test_declared_dead_it_can_not_decide_any_more_even_when_the_abort_row_is_forgotten(places: Places) -> None:
+def test_declared_dead_it_cannot_decide_any_more_even_when_the_abort_row_is_forgotten(places: Places) -> None:
     with places.process() as coordinator, places.process() as other:
         with paused(coordinator, "prepare") as stopped:
             assert recover(other) == 0
@@ -104,7 +104,7 @@ def test_one_that_is_about_to_decide_is_not_declared_dead(places: Places) -> Non
 
 
 def test_one_that_lives_is_left_alone(places: Places) -> None:
-    with places.process() as coordinator, places.process(pace=Pace(lease=3600.0, grace=0.0)) as other:
+    with places.process() as coordinator, places.process(timing=Timing(lease=3600.0, grace=0.0)) as other:
         with paused(coordinator, "prepare") as stopped:
             assert recover(other) == len(places.prepared()) > 0
             assert "has not decided yet" in other.recovery.in_doubt().branches[0].why

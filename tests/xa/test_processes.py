@@ -53,7 +53,7 @@ def running(places: Places, **xa: float) -> Iterator[Mercury]:
         yield mercury
 
 
-def test_what_was_decided_is_finished_before_a_process_serves(places: Places) -> None:
+def test_decided_transactions_are_finished_before_a_process_serves(places: Places) -> None:
     leave(places, "commit_decision")
     with running(places, interval=3600.0) as mercury:
         # A second old, so that it is no longer left to its coordinator.
@@ -77,8 +77,8 @@ def test_a_running_process_rolls_back_what_a_dead_one_left(places: Places) -> No
     leave(places, "prepare")
     with running(places) as mercury:
         eventually(lambda: places.prepared() == [], "nothing prepared")
-        eventually(lambda: mercury.watch.figures()["in_doubt"] == 0, "the figure")
-        assert mercury.watch.figures()["databases_away"] == 0
+        eventually(lambda: mercury.watch.metrics()["in_doubt"] == 0, "the figure")
+        assert mercury.watch.metrics()["databases_away"] == 0
     assert places.state == ([], [], [])
 
 
@@ -89,7 +89,7 @@ def test_a_process_that_gives_signs_of_life_is_left_alone_however_long_it_takes(
         assert living.coordinator is not None
         with paused(living.coordinator, "prepare") as stopped:
             eventually(lambda: (left := other.in_doubt()) is not None and len(left) > 0, "it is seen")
-            eventually(lambda: (other.watch.figures()["in_doubt_oldest"] or 0) > 2.5, "it takes longer than the lease")
+            eventually(lambda: (other.watch.metrics()["in_doubt_oldest"] or 0) > 2.5, "it takes longer than the lease")
             stopped.go_on()
             assert stopped.error is None
     assert places.state == ([1], [1], [])

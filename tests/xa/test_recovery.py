@@ -11,7 +11,7 @@ from sqlalchemy import text
 from mercury.errors import OutcomeUnknown, TransientStorageError
 from mercury.storage.application import Ending
 from mercury.storage.xa.coordinator import Coordinator
-from mercury.storage.xa.pace import Pace
+from mercury.storage.xa.timing import Timing
 
 from .pausing import paused
 from .places import Places, work
@@ -121,20 +121,20 @@ def look_together(other: Coordinator, both: threading.Barrier) -> None:
 
 def test_a_process_that_may_still_live_is_given_its_lease(places: Places) -> None:
     leave(places, "prepare")
-    with places.process(pace=Pace(lease=3600.0, grace=0.0)) as other:
+    with places.process(timing=Timing(lease=3600.0, grace=0.0)) as other:
         assert recover(other) == len(places.prepared()) > 0
     with places.process() as other:
         assert recover(other) == 0
 
 
-def test_who_does_not_know_the_log_touches_nothing(places: Places, caplog: pytest.LogCaptureFixture) -> None:
+def test_recovery_without_the_decision_log_changes_nothing(places: Places, caplog: pytest.LogCaptureFixture) -> None:
     """A process with the wrong log, or without one, would take what it does not find there for undecided."""
     leave(places, "commit_decision")
     with places.process() as other:
         for decisions in other.logs:
             decisions.incarnations = dict  # type: ignore[method-assign, assignment]
         assert recover(other) == len(places.prepared()) > 0
-        assert "is another log the right one" in caplog.text
+        assert "is another decision log the right one" in caplog.text
     with places.process() as other:
         assert recover(other) == 0
     assert places.state == ([1], [1], [])
@@ -306,11 +306,11 @@ def test_the_answer_to_the_commit_is_lost_and_one_database_is_away_but_the_outco
     with places.process() as coordinator:
         (lose_answer if arrived else lose_question)(coordinator)
         app = coordinator.resources["app"]
-        real, app.fates = app.fates, away  # type: ignore[method-assign, assignment]
+        real, app.transaction_statuses = app.transaction_statuses, away  # type: ignore[method-assign, assignment]
         with contextlib.suppress(TransientStorageError), coordinator.transaction() as tx:
             work(tx, 1)
         assert tx.outcome.ending is (Ending.COMMITTED if arrived else Ending.ROLLED_BACK)
-        app.fates = real  # type: ignore[method-assign]
+        app.transaction_statuses = real  # type: ignore[method-assign]
         recover(coordinator)
         assert places.state == (([1], [1], []) if arrived else ([], [], []))
 

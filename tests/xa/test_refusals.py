@@ -1,4 +1,4 @@
-"""What can not be atomic is refused before anything is written, and the error says what to do."""
+"""What cannot be atomic is refused before anything is written, and the error says what to do."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_server_without_prepared_transactions_is_refused_at_the_start(
     unstarted.stop()
 
 
-def test_a_store_that_can_not_be_prepared_is_refused_at_the_start(
+def test_a_store_that_cannot_be_prepared_is_refused_at_the_start(
     bare_server: EmbeddedPostgres, tmp_path: Path, databases: Callable[[str], str]
 ) -> None:
     store = Databases(bare_server.url()).create("store")
@@ -72,11 +72,11 @@ def test_an_unnamed_database_is_refused(any_places: Places) -> None:
 
 
 def test_memory_can_neither(databases: Callable[[str], str]) -> None:
-    with pytest.raises(CapabilityError, match="memory: can not take part"):
+    with pytest.raises(CapabilityError, match="memory: cannot take part"):
         Mercury("memory:", resources={"app": databases("app")})
 
 
-def test_a_sqlite_store_can_not_be_prepared(databases: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_sqlite_store_cannot_be_prepared(databases: Callable[[str], str], tmp_path: Path) -> None:
     with pytest.raises(CapabilityError, match="leave out decision_log"):
         Mercury(f"sqlite:///{tmp_path}/s.db", resources={"app": databases("app")}, decision_log=databases("log"))
 
@@ -103,7 +103,7 @@ def test_another_sqlite_file_is_refused_and_the_stores_own_is_not(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["", "a:b", "1a", "a'b", "x" * 41, "store", "ä"])
-def test_a_name_that_can_not_be_part_of_a_gid_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_name_that_cannot_be_part_of_a_gid_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="resources: "):
         Mercury(f"sqlite:///{tmp_path}/s.db", resources={name: "postgresql://x"})
 

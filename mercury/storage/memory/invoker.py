@@ -34,10 +34,10 @@ class MemoryInvoker:
     def add(self, messages: Sequence[InboundMessage]) -> None:
         self.added.extend(messages)
 
-    def expect(self, sequences: Iterable[str]) -> None:
+    def prefetch(self, sequences: Iterable[str]) -> None:
         """Reading one by one costs nothing here."""
 
-    def expect_messages(self, sequence: str, low: int, high: int) -> None:
+    def prefetch_messages(self, sequence: str, low: int, high: int) -> None:
         """Reading one by one costs nothing here."""
 
     def read(self, sequence: str) -> InvokerRecord | None:
@@ -79,7 +79,7 @@ class MemoryInvoker:
     def damaged(self, sequence: str) -> list[InboundMessage]:  # noqa: ARG002  memory gives back what it was given
         return []
 
-    def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
+    def save_delivered(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
         self._locks.acquire(order.INVOKER, [record.sequence])
         with self._mutex:
             buffer = self._committed.buffers.get(record.sequence)

@@ -12,7 +12,7 @@ from mercury.statemachine.tables import InvokerState
 from mercury.storage.copies import shallow
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
 
-#: Whether whoever asks may have the work on a resource of a service.
+#: Whether a worker may have the work on a resource of a service.
 Free = Callable[[str, str | None], bool]
 
 
@@ -87,7 +87,7 @@ class CommittedInvoker:
             del self.buffers[name]
         return len(gone)
 
-    def bring_forward(self, now: float, longest: float) -> int:
+    def advance_overdue(self, now: float, longest: float) -> int:
         """Let the messages be tried again whose next attempt is farther ahead than ``longest``. Returns how many."""
         found = 0
         for buffer in self.buffers.values():

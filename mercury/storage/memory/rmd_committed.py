@@ -50,7 +50,7 @@ class CommittedRmd:
         if not owners[record.owner]:
             del owners[record.owner]
 
-    def bring_forward(self, now: float, longest: float) -> int:
+    def advance_overdue(self, now: float, longest: float) -> int:
         """Make due the sequences whose acknowledgement is farther ahead than ``longest``. Returns how many."""
         late = [
             record

@@ -50,7 +50,7 @@ class MemoryRms:
             data = self._committed.keys.get(key)
             return [record.copy() for record in data.records] if data else []
 
-    def expect(
+    def prefetch(
         self,
         *,
         identifiers: Iterable[str] = (),
@@ -122,7 +122,7 @@ class MemoryRms:
             if changed is not None and changed.sequence_id == record.id and not changed.settled:
                 rows[position] = changed
         found = sorted(rows.values(), key=lambda row: row.number or 0)[:limit]
-        return [row.copy() for row in (found if now is None else _worth_a_look(found, now))]
+        return [row.copy() for row in (found if now is None else _due_at(found, now))]
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
         if rows:
@@ -216,7 +216,7 @@ class MemoryRms:
     def oldest_unacknowledged(self) -> float | None:
         with self._mutex:
             rows = (row for data in self._committed.keys.values() for row in data.rows.values())
-            waiting = (row for row in rows if row.kind is OutboundKind.MESSAGE and not (row.acknowledged or row.kept))
+            waiting = (row for row in rows if row.kind is OutboundKind.MESSAGE and not (row.acknowledged or row.retained))
             return min((row.created_at for row in waiting), default=None)
 
     def response_bytes(self, keys: Collection[SequenceKey], owner: str) -> tuple[int, int, int]:
@@ -365,7 +365,7 @@ class MemoryRms:
         del self.appended[length:]
 
 
-def _worth_a_look(rows: list[OutboundMessage], now: float) -> list[OutboundMessage]:
+def _due_at(rows: list[OutboundMessage], now: float) -> list[OutboundMessage]:
     """The rows that are due, the first, and the one that is due next."""
     later = min((row.due for row in rows if row.due > now), default=None)
     following = next((row.number for row in rows if row.due == later), None)

@@ -10,7 +10,7 @@ from itertools import chain, islice, zip_longest
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
-from mercury.storage.upkeep import SKEW
+from mercury.storage.maintenance import SKEW
 
 
 def _remove(numbers: list[int], number: int) -> None:
@@ -163,7 +163,7 @@ class CommittedRms:
         if not data.records and not data.rows:
             del self.keys[key]
 
-    def bring_forward(self, now: float) -> int:
+    def advance_overdue(self, now: float) -> int:
         """Make due the sequences whose plan was made in the future. Returns how many."""
         found = 0
         for key, data in self.keys.items():

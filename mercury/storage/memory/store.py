@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mercury.errors import CapabilityError, Conflict, StorageError
-from mercury.storage.api import Capabilities, Told, Topic
+from mercury.storage.api import Capabilities, CommitListener, Topic
 from mercury.storage.application import Ending, Outcome
-from mercury.storage.claims import Claim, Seeker
+from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.dead_letters import MemoryDeadLetters
 from mercury.storage.memory.invoker import MemoryInvoker
@@ -19,7 +19,7 @@ from mercury.storage.memory.locks import HeldLocks, LockTable
 from mercury.storage.memory.rmd import MemoryRmd
 from mercury.storage.memory.rms import MemoryRms
 from mercury.storage.records import SequenceKey
-from mercury.storage.upkeep import Pauses
+from mercury.storage.maintenance import Pauses
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -59,7 +59,7 @@ class MemoryTransaction:
             for action in self._after_commit:
                 action()
         if topics:
-            self.store.tell(topics)
+            self.store.notify(topics)
 
     # The managers are made when they are first used: most transactions touch one or two kinds.
 
@@ -134,8 +134,8 @@ class MemoryTransaction:
         return frozenset(topics)
 
 
-def _no_database(asked: str | None) -> CapabilityError:
-    what = f" ({asked})" if asked else ""
+def _no_database(resource: str | None) -> CapabilityError:
+    what = f" ({resource})" if resource else ""
     return CapabilityError(f"the store memory: is no database that an application's work can be part of{what}")
 
 
@@ -169,7 +169,7 @@ class MemoryStore:
     def join(self, work: object) -> AbstractContextManager[MemoryTransaction]:
         raise _no_database(type(work).__name__)
 
-    def tell(self, topics: frozenset[Topic]) -> None:
+    def notify(self, topics: frozenset[Topic]) -> None:
         """A commit has made work."""
         for listener in self._listeners:
             listener(topics)
@@ -180,20 +180,20 @@ class MemoryStore:
         with self.committed.mutex:
             return self.committed.rmd.due(now, limit)
 
-    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> dict[str, str]:
-        after = seeker.after if seeker is not None else ""
+    def due_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> dict[str, str]:
+        after = work_filter.after if work_filter is not None else ""
         with self.committed.mutex:
-            return self.committed.invoker.due(now, limit, partial(self._free, seeker, now), after)
+            return self.committed.invoker.due(now, limit, partial(self._free, work_filter, now), after)
 
-    def stuck_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:  # noqa: ARG002
+    def stuck_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[str]:  # noqa: ARG002
         return []  # memory gives back what it was given
 
-    def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
+    def due_rms(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[SequenceKey]:
         with self.committed.mutex:
-            return self.committed.rms.due(now, limit, partial(self._free, seeker, now))
+            return self.committed.rms.due(now, limit, partial(self._free, work_filter, now))
 
-    def next_due(self, topic: Topic, seeker: Seeker | None = None) -> float | None:
-        free = partial(self._free, seeker, None) if seeker is not None else None
+    def next_due(self, topic: Topic, work_filter: WorkFilter | None = None) -> float | None:
+        free = partial(self._free, work_filter, None) if work_filter is not None else None
         with self.committed.mutex:
             match topic:
                 case Topic.RMD:
@@ -205,13 +205,13 @@ class MemoryStore:
 
     # --- claims ----------------------------------------------------------------------------------------------------
 
-    def _free(self, seeker: Seeker | None, now: float | None, resource: str, service: str | None = None) -> bool:
+    def _free(self, work_filter: WorkFilter | None, now: float | None, resource: str, service: str | None = None) -> bool:
         """Whether a seeker may have this work; without a time, whether nobody else has had it last."""
-        if seeker is None:
+        if work_filter is None:
             return True
         held = self._claims.get(resource)
-        mine = held is None or held.claim.owner == seeker.owner or (now is not None and held.until <= now)
-        return mine and seeker.hosts(service)
+        mine = held is None or held.claim.owner == work_filter.owner or (now is not None and held.until <= now)
+        return mine and work_filter.hosts(service)
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         with self.committed.mutex:
@@ -244,22 +244,22 @@ class MemoryStore:
                 del self._claims[name]
             return max(len(idle), self.committed.invoker.forget(self.committed.rmd.records, limit))
 
-    def bring_forward(self, now: float, longest: Pauses) -> int:
+    def advance_overdue(self, now: float, longest: Pauses) -> int:
         kept = self.committed
         with kept.mutex:
-            found = kept.rms.bring_forward(now) + kept.rmd.bring_forward(now, longest.acknowledgement)
-            found += kept.invoker.bring_forward(now, longest.redelivery)
+            found = kept.rms.advance_overdue(now) + kept.rmd.advance_overdue(now, longest.acknowledgement)
+            found += kept.invoker.advance_overdue(now, longest.redelivery)
             for held in self._claims.values():
                 if held.until > now + 2 * longest.lease:
                     held.until = now + longest.lease
                     found += 1
         if found:
-            self.tell(frozenset(Topic))
+            self.notify(frozenset(Topic))
         return found
 
     # --- the process -----------------------------------------------------------------------------------------------
 
-    def listen(self, listener: Told, others: Told | None = None) -> None:  # noqa: ARG002  nobody else shares it
+    def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:  # noqa: ARG002  nobody else shares it
         self._listeners.append(listener)
 
     def close(self) -> None:

@@ -8,14 +8,14 @@ from sqlalchemy import Table, Update, and_, exists, or_, select, update
 
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.schema import CLAIM, INVOKER_BUFFER, RMD_SEQUENCE, RMS_SEQUENCE
-from mercury.storage.upkeep import SKEW, Pauses
+from mercury.storage.maintenance import SKEW, Pauses
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
 
-def bring_forward(connection: Connection, now: float, lease_now: float, longest: Pauses) -> int:
-    """As `Sweeper.bring_forward`; each statement of ``connection`` is a transaction of its own.
+def advance_overdue(connection: Connection, now: float, lease_now: float, longest: Pauses) -> int:
+    """As `RetentionStore.advance_overdue`; each statement of ``connection`` is a transaction of its own.
 
     :param lease_now: the time by the clock that leases go by.
     """

@@ -77,7 +77,7 @@ class SqlDeadLetters:
 
 def _conditions(which: LetterFilter) -> list[ColumnElement[bool]]:
     """What a filter asks for."""
-    asked = (
+    criteria = (
         (TABLE.c.direction, which.direction.value if which.direction else None),
         (TABLE.c.certainty, which.certainty.value if which.certainty else None),
         (TABLE.c.endpoint, which.endpoint),
@@ -85,7 +85,7 @@ def _conditions(which: LetterFilter) -> list[ColumnElement[bool]]:
         (TABLE.c.message_id, which.message_id),
         (TABLE.c.correlation, which.correlation),
     )
-    found: list[ColumnElement[bool]] = [column == value for column, value in asked if value is not None]
+    found: list[ColumnElement[bool]] = [column == value for column, value in criteria if value is not None]
     if which.ids is not None:
         found.append(TABLE.c.id.in_(sorted(which.ids)))
     if which.reason is not None:

@@ -1,4 +1,4 @@
-"""Deferred constraints, looked at before the commit (decision 9)."""
+"""Deferred constraints, checked before the commit (decision 9)."""
 
 from __future__ import annotations
 

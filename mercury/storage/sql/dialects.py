@@ -52,7 +52,7 @@ CHECK_DEFERRED = (
     "savepoint mercury_check; set constraints all immediate; "
     "rollback to savepoint mercury_check; release savepoint mercury_check"
 )
-#: Several statements in one can not be prepared.
+#: Several statements in one cannot be prepared.
 AS_IT_IS = MappingProxyType({"no_parameters": True})
 
 
@@ -342,7 +342,7 @@ class Sqlite(Dialect):
         return engine
 
     def begin_writing(self, connection: Connection) -> None:
-        # Not before: a transaction that only reads never waits, and one that reads first can not fail to write.
+        # Not before: a transaction that only reads never waits, and one that reads first cannot fail to write.
         connection.exec_driver_sql("begin immediate")
 
     def lock_schema(self, connection: Connection) -> None:

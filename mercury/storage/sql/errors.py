@@ -24,7 +24,7 @@ TRANSIENT_TEXTS = ("locked", "busy", "disk i/o error", "full")
 
 
 def translate(error: Exception) -> StorageError | None:
-    """The storage error that says the same; ``None`` if it is none of a database."""
+    """The storage error that says the same; ``None`` if this is not a database error."""
     if isinstance(error, StorageError):
         return error
     if isinstance(error, exc.TimeoutError):  # the pool has no connection to give
@@ -55,7 +55,7 @@ def _from_postgres(error: psycopg.Error, text: str, *, lost: bool) -> StorageErr
     gone = lost or (not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError))
     if gone or state.startswith(TRANSIENT):
         return TransientStorageError(text)
-    # What psycopg itself can not send, as text with a NUL, has no state either.
+    # What psycopg itself cannot send, as text with a NUL, has no state either.
     if state.startswith(REFUSALS) or isinstance(error, psycopg.DataError):
         return DataError(text)
     return StorageError(text)

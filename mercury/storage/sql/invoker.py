@@ -71,7 +71,7 @@ class SqlInvoker:
         if messages:
             self._tx.topics.add(Topic.INVOKER)
 
-    def expect(self, sequences: Iterable[str]) -> None:
+    def prefetch(self, sequences: Iterable[str]) -> None:
         wanted = [sequence for sequence in sequences if sequence not in self._expected]
         self._expected |= dict.fromkeys(wanted)
         for part in chunks(wanted):
@@ -85,7 +85,7 @@ class SqlInvoker:
         rows = self._tx.read(BUFFERS, {"sequences": [sequence]})
         return invoker_record(rows[0]) if rows else None
 
-    def expect_messages(self, sequence: str, low: int, high: int) -> None:
+    def prefetch_messages(self, sequence: str, low: int, high: int) -> None:
         low, high = min(low, MAX_MESSAGE_NUMBER), min(high, MAX_MESSAGE_NUMBER)
         rows = [inbound_message(row) for row in self._tx.read(AHEAD, {"sequence": sequence, "low": low, "high": high})]
         messages = _by_number(rows)
@@ -138,7 +138,7 @@ class SqlInvoker:
         rows = (inbound_message(row) for row in self._tx.read(query))
         return [row for row in rows if row.damaged]
 
-    def mark(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
+    def save_delivered(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
         self._tx.locked(INVOKER, self._tx.to_lock(INVOKER, [record.sequence]))
         self._window = None
         values = {f"new_{name}": value for name, value in invoker_values(record).items()}

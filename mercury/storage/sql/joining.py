@@ -22,7 +22,7 @@ ENLIST = (
     "tx.connection(name): then Mercury commits in both databases or in none"
 )
 #: Seconds after which a commit that was announced is made.
-SOON = 0.01
+ROLLBACK_CHECK_DELAY = 0.01
 
 
 def guard_ends(engine: Engine) -> None:
@@ -33,14 +33,14 @@ def guard_ends(engine: Engine) -> None:
 
 
 def _on_commit(connection: Connection) -> None:
-    _tell(connection, commit=True)
+    _complete(connection, commit=True)
 
 
 def _on_rollback(connection: Connection) -> None:
-    _tell(connection, commit=False)
+    _complete(connection, commit=False)
 
 
-def _tell(connection: Connection, *, commit: bool) -> None:
+def _complete(connection: Connection, *, commit: bool) -> None:
     if connection.invalidated or connection.closed:
         return
     owner = connection.info.get(OWNER)
@@ -87,7 +87,7 @@ class Joins:
 
     # --- the end that the application makes ------------------------------------------------------------------------
 
-    # Listeners stay: SQLAlchemy can not take one away while it calls it.
+    # Listeners stay: SQLAlchemy cannot take one away while it calls it.
 
     def _follow_session(self, session: Session, connection: Connection) -> None:
         self._connections[session] = connection
@@ -116,7 +116,7 @@ class Joins:
         tx = self._connection_ended(connection)
         if tx is not None:
             # SQLAlchemy says it just before the commit, and nothing after it.
-            threading.Timer(SOON, tx.committed).start()
+            threading.Timer(ROLLBACK_CHECK_DELAY, tx.committed).start()
 
     def _connection_ended(self, connection: Connection) -> SqlTransaction | None:
         if connection in self._connections.values():

@@ -1,6 +1,6 @@
 """Telling other processes about commits: LISTEN and NOTIFY of PostgreSQL (decision 18).
 
-A notification never is part of the transaction that it is about: a prepared transaction can not have one. It is sent
+A notification never is part of the transaction that it is about: a prepared transaction cannot have one. It is sent
 after the commit, from a thread of its own, several commits at once. What a crash in between swallows is found by
 polling.
 """
@@ -25,25 +25,25 @@ log = logging.getLogger("mercury.storage")
 
 #: The channel; all stores of one database share it.
 CHANNEL = "mercury"
-#: Seconds between two notifications, so that many commits are told of together.
-TOGETHER = 0.01
-#: Seconds until a thread that waits for notifications looks whether it is to end.
-LOOK = 0.5
+#: Seconds between two notifications, so that one covers many commits.
+NOTIFICATION_WINDOW = 0.01
+#: Seconds after which a thread that waits for notifications checks whether it is to end.
+POLL_INTERVAL = 0.5
 
-Tell = Callable[[frozenset[Topic]], None]
+OnNotification = Callable[[frozenset[Topic]], None]
 
 
 class Notifier:
     """Sends and receives notifications of one store. Both threads begin when they are first needed.
 
     :param url: the store's PostgreSQL database.
-    :param tell: is called with what other processes have committed.
+    :param notify: is called with what other processes have committed.
     """
 
-    def __init__(self, url: URL, tell: Tell) -> None:
+    def __init__(self, url: URL, notify: OnNotification) -> None:
         # As the store's own engine reads it: a driver reads the text of a URL in another way, blanks for example.
         _, self._address = url.get_dialect()().create_connect_args(url)
-        self._tell = tell
+        self._on_notification = notify
         self._me = uuid.uuid4().hex[:12]
         self._topics: queue.SimpleQueue[frozenset[Topic] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
@@ -74,7 +74,7 @@ class Notifier:
         self._topics.put(None)
         for thread in (self._sender, self._listener):
             if thread is not None and thread is not threading.current_thread():
-                thread.join(2 * LOOK)
+                thread.join(2 * POLL_INTERVAL)
 
     def _connect(self) -> psycopg.Connection:
         return psycopg.connect(**{**self._address, "autocommit": True, "application_name": "mercury-notify"})
@@ -103,7 +103,7 @@ class Notifier:
 
     def _together(self) -> frozenset[Topic] | None:
         topics = self._topics.get()
-        if topics is None or self._closing.wait(max(0.0, self._sent + TOGETHER - time.monotonic())):
+        if topics is None or self._closing.wait(max(0.0, self._sent + NOTIFICATION_WINDOW - time.monotonic())):
             return None
         self._sent = time.monotonic()
         while True:
@@ -123,9 +123,9 @@ class Notifier:
                     connection.execute(sql.SQL("listen {}").format(sql.Identifier(CHANNEL)))
                     failures = 0
                     if interrupted:
-                        self._tell(frozenset(Topic))  # whatever was missed meanwhile
+                        self._on_notification(frozenset(Topic))  # whatever was missed meanwhile
                     while not self._closing.is_set():
-                        for notification in connection.notifies(timeout=LOOK):
+                        for notification in connection.notifies(timeout=POLL_INTERVAL):
                             self._received(notification.payload)
             except psycopg.Error as error:
                 interrupted, failures = True, failures + 1
@@ -137,4 +137,4 @@ class Notifier:
         known = {topic.value: topic for topic in Topic}
         topics = frozenset(known[name] for name in names.split(",") if name in known)
         if sender != self._me and topics:
-            self._tell(topics)
+            self._on_notification(topics)

@@ -156,7 +156,7 @@ INVOKER: tuple[Described, ...] = (
     number("consumed_bytes"),
     number("response_bytes"),
     number("letter_bytes"),
-    #: The newest message that there was at its last turn: whose turn is longest ago comes next.
+    #: The newest message that there was at its last turn. Fair scheduling: the buffer served longest ago comes first.
     Column("turn", BigInteger, nullable=False),
 )
 

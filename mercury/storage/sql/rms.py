@@ -49,7 +49,7 @@ class SqlRms(SqlRmsRows):
                 self._tx.read_locked(KEYS, {"names": new})
         self._tx.locked(RMS, wanted)
         self._to_load.update(dict.fromkeys(wanted))
-        self.forget_expected()
+        self.forget_prefetched()
 
     def _load(self, key_ids: Iterable[str]) -> None:
         """Read the records of these keys, and with them those of all that were locked meanwhile."""
@@ -103,7 +103,7 @@ class SqlRms(SqlRmsRows):
     def all(self) -> list[RmsRecord]:
         return [rms_record(row) for row in self._tx.read(select(TABLE).order_by(TABLE.c.position))]
 
-    def expect(
+    def prefetch(
         self,
         *,
         identifiers: Iterable[str] = (),
@@ -124,7 +124,7 @@ class SqlRms(SqlRmsRows):
                 for row in self._tx.read(select(column.label("value"), TABLE.c.channel).where(column.in_(part))):
                     key = known[row["value"]] = read_channel(row["channel"]).key
                     remembered[row["value"]] = key
-        self.expect_rows(message_ids)
+        self.prefetch_rows(message_ids)
 
     def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:
         for records in self._records.values():
@@ -153,9 +153,9 @@ class SqlRms(SqlRmsRows):
         self._changed.clear()
         self._records.clear()
         self.forget_kept()
-        self.forget_expected()
+        self.forget_prefetched()
 
-    def forget_expected(self) -> None:
+    def forget_prefetched(self) -> None:
         """Others may have changed what was read ahead."""
         for known in self._expected_keys:
             known.clear()

@@ -11,14 +11,14 @@ from mercury.statemachine.faults import Ranges
 from mercury.storage.api import Topic
 from mercury.storage.order import RMS
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
-from mercury.storage.sql.arrived import OF_SEQUENCE, Arrived
+from mercury.storage.sql.acknowledged_rows import OF_SEQUENCE, AcknowledgedRows
 from mercury.storage.sql.codec import body_values, outbound_message, outbound_values
 from mercury.storage.sql.dialects import chunks
 from mercury.storage.sql.schema import IS_ABANDONED, RMS_BODY, RMS_MESSAGE, RMS_SEQUENCE, UNACKNOWLEDGED_RESPONSE
 from mercury.storage.sql.statements import Statements
 
 ROW, BODY, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_SEQUENCE
-#: `OutboundMessage.kept`
+#: `OutboundMessage.retained`
 KEPT = and_(ROW.c.relates_to.is_not(None), ROW.c.answered)
 SETTLED = and_(ROW.c.acknowledged, or_(ROW.c.answered, not_(ROW.c.replays)))
 BODY_COLUMNS = tuple(column for column in BODY.c if column.name != "message_id")
@@ -66,7 +66,7 @@ RESPONSES = _responses()
 NAMED = ROW.c.message_id.in_(NAMES)
 ANSWERED = update(ROW).where(NAMED).values(answered=True)
 ANSWERED_TOO = update(ROW).where(NAMED).values(answered=True, acknowledged=True)
-EXPECTED, WHOLE = select(ROW).where(NAMED), WITH_BODY.where(NAMED)
+PREFETCHED, WHOLE = select(ROW).where(NAMED), WITH_BODY.where(NAMED)
 
 
 OF_KEYS = ROW.c.key_id.in_(NAMES)
@@ -94,7 +94,7 @@ class SqlRmsRows:
         self._numbered: dict[int, OutboundMessage] = {}
         #: Of these the ones whose number is not written yet.
         self._new: set[int] = set()
-        self._arrived = Arrived(transaction)
+        self._arrived = AcknowledgedRows(transaction)
 
     # --- handed over -----------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class SqlRmsRows:
         self._numbered.clear()
         self._new.clear()
 
-    def expect_rows(self, message_ids: Iterable[str], query: Select[Any] = EXPECTED) -> None:
+    def prefetch_rows(self, message_ids: Iterable[str], query: Select[Any] = PREFETCHED) -> None:
         """Read these rows ahead."""
         wanted = [message_id for message_id in message_ids if message_id not in self._expected]
         self._expected |= dict.fromkeys(wanted)
@@ -295,7 +295,7 @@ class SqlRmsRows:
         self._expected = {name: row for name, row in self._expected.items() if name in self._answered}
 
     def row(self, message_id: str) -> OutboundMessage | None:
-        self.expect_rows([message_id], WHOLE)
+        self.prefetch_rows([message_id], WHOLE)
         row = self._expected[message_id]
         return row.copy() if row is not None else None
 

@@ -25,7 +25,7 @@ class SimulatedStore(SqlStore):
         super().__init__(make_url(f"sqlite:///{file}"), Sqlite(clock), database_clock=False, clock=clock)
 
         @event.listens_for(self.engine, "connect")
-        def hurry(connection: Any, _record: Any) -> None:
+        def skip_flushing(connection: Any, _record: Any) -> None:
             connection.execute("pragma synchronous = off").close()
 
         make_ready(self.engine, str(file))
@@ -36,5 +36,5 @@ class SimulatedStore(SqlStore):
 
     def message_ids(self) -> list[str]:
         """Of all outbound rows."""
-        with self.asking() as connection:
+        with self.reading() as connection:
             return list(connection.execute(select(RMS_MESSAGE.c.message_id)).scalars())

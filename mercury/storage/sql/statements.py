@@ -12,9 +12,9 @@ from mercury.storage.order import NAMES
 from mercury.storage.records import SequenceKey
 from mercury.storage.sql.dialects import Dialect
 from mercury.storage.sql.errors import translated
-from mercury.storage.sql.marks import Marks
+from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.releasing import OWNER
-from mercury.storage.sql.remembering import Remembered
+from mercury.storage.sql.bounded import BoundedDict
 
 
 class StoreParts(Protocol):
@@ -31,10 +31,10 @@ class StoreParts(Protocol):
     def engine(self) -> Engine: ...
 
     @property
-    def marks(self) -> Marks: ...
+    def commit_markers(self) -> CommitMarkers: ...
 
     @property
-    def remembered_keys(self) -> Remembered[SequenceKey]: ...
+    def remembered_keys(self) -> BoundedDict[SequenceKey]: ...
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -46,7 +46,7 @@ class StoreParts(Protocol):
     def is_own_database(self, resource: str, /) -> bool:
         """Whether a database that was named for two-phase commit is the store's own.
 
-        :raises CapabilityError: databases were named, and none has this name, or it can not take part.
+        :raises CapabilityError: databases were named, and none has this name, or it cannot take part.
         :raises TransientStorageError: it does not answer.
         """
 
@@ -56,7 +56,7 @@ class StoreParts(Protocol):
         :raises TransientStorageError: it could not be done yet.
         """
 
-    def tell(self, topics: frozenset[Topic], elsewhere: frozenset[Topic], /) -> None:
+    def notify(self, topics: frozenset[Topic], elsewhere: frozenset[Topic], /) -> None:
         """A commit has made work."""
 
 

@@ -10,22 +10,22 @@ from typing import Protocol
 from sqlalchemy import URL, Connection, select
 
 from mercury.errors import StorageError
-from mercury.storage.api import Capabilities, Told, Topic, Transaction
-from mercury.storage.claims import Claim, Seeker
+from mercury.storage.api import Capabilities, CommitListener, Topic, Transaction
+from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.records import SequenceKey
-from mercury.storage.sql import claims, clocks, sweeping, work
+from mercury.storage.sql import claims, clocks, retention, work
 from mercury.storage.sql.dialects import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.joining import Joins, guard_ends
-from mercury.storage.sql.marks import Marks
+from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.notify import Notifier
-from mercury.storage.sql.remembering import Remembered
+from mercury.storage.sql.bounded import BoundedDict
 from mercury.storage.sql.schema import STORE
 from mercury.storage.sql.transaction import SqlTransaction
-from mercury.storage.upkeep import Pauses
+from mercury.storage.maintenance import Pauses
 
-#: Seconds: workers look at least this often for what was not said to be due.
-SOON = 0.2
+#: Seconds: workers poll at least this often.
+NOTIFY_HORIZON = 0.2
 #: Identifiers of sequences whose key is remembered.
 REMEMBERED = 10_000
 
@@ -49,7 +49,7 @@ class SqlStore:
 
     :param lock_timeout: seconds after which waiting for a lock raises `TransientStorageError`.
     :param idle_timeout: seconds after which the database ends a transaction whose process does nothing: a stopped
-        process can not hold a row for ever (decision 3). PostgreSQL only.
+        process cannot hold a row for ever (decision 3). PostgreSQL only.
     :param clock: seconds since the epoch.
     :param database_clock: measure leases by the database's clock, not by what the caller says the time is.
     """
@@ -73,13 +73,13 @@ class SqlStore:
         #: Seconds since the epoch: when something was kept.
         self.clock = clock
         #: Whose sequence an identifier names: that never changes, so it is asked once.
-        self.remembered_keys: Remembered[SequenceKey] = Remembered(REMEMBERED)
+        self.remembered_keys: BoundedDict[SequenceKey] = BoundedDict(REMEMBERED)
         #: Makes the transactions that other databases may take part in; set when some were named.
         self.coordinator: TransactionCoordinator | None = None
-        self.marks = Marks(self.engine)
-        self._listeners: list[Told] = []
-        #: Are told only of what other processes have committed.
-        self._for_others: list[Told] = []
+        self.commit_markers = CommitMarkers(self.engine)
+        self._listeners: list[CommitListener] = []
+        #: Called only for commits of other processes.
+        self._for_others: list[CommitListener] = []
         self._closed = False
         self._notifier = Notifier(url, self._others_committed) if self.capabilities.notifies else None
         guard_ends(self.engine)
@@ -96,11 +96,11 @@ class SqlStore:
             return str(connection.execute(select(STORE.c.id)).scalar_one())
 
     def soon(self, due: float | None) -> bool:
-        """Whether a worker has to be told of what is due then; what is due later it finds by itself."""
-        return due is not None and due <= self.clock() + SOON
+        """Whether a worker has to be woken for what is due then; it finds by itself what is due later."""
+        return due is not None and due <= self.clock() + NOTIFY_HORIZON
 
     def transaction(self) -> SqlTransaction:
-        self._refuse_when_closed()
+        self._require_open()
         return SqlTransaction(self) if self.coordinator is None else self.coordinator.transaction()
 
     def is_own_database(self, resource: str) -> bool:
@@ -113,100 +113,100 @@ class SqlStore:
             self.coordinator.settle()
 
     def join(self, work: object) -> AbstractContextManager[Transaction]:
-        self._refuse_when_closed()
+        self._require_open()
         return self._joins.join(work)
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """A connection for statements of their own; the caller commits."""
-        self._refuse_when_closed()
+        self._require_open()
         with translated(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
-    def asking(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[Connection]:
         """A connection where each statement is a transaction of its own."""
-        self._refuse_when_closed()
+        self._require_open()
         with translated(), self._autocommit.connect() as connection:
             yield connection
 
-    def _refuse_when_closed(self) -> None:
+    def _require_open(self) -> None:
         if self._closed:
             raise StorageError("the store is closed")
 
-    def tell(self, topics: frozenset[Topic], elsewhere: frozenset[Topic] = frozenset()) -> None:
+    def notify(self, topics: frozenset[Topic], elsewhere: frozenset[Topic] = frozenset()) -> None:
         """A commit of this process has made work.
 
         :param elsewhere: what is news to other processes only.
         """
         if topics:
-            self._tell_here(topics)
+            self._notify_here(topics)
         if self._notifier is not None:
             self._notifier.send(topics | elsewhere)
 
-    def _tell_here(self, topics: frozenset[Topic]) -> None:
+    def _notify_here(self, topics: frozenset[Topic]) -> None:
         for listener in self._listeners:
             listener(topics)
 
     def _others_committed(self, topics: frozenset[Topic]) -> None:
-        self._tell_here(topics)
+        self._notify_here(topics)
         for listener in self._for_others:
             listener(topics)
 
     # --- work ------------------------------------------------------------------------------------------------------
 
     def due_rmd(self, now: float, limit: int) -> list[str]:
-        with self.asking() as connection:
+        with self.reading() as connection:
             return work.due_rmd(connection, now, limit)
 
-    def due_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> dict[str, str]:
-        with self.asking() as connection:
-            return work.due_invoker(connection, now, limit, seeker)
+    def due_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> dict[str, str]:
+        with self.reading() as connection:
+            return work.due_invoker(connection, now, limit, work_filter)
 
-    def stuck_invoker(self, now: float, limit: int, seeker: Seeker | None = None) -> list[str]:
-        with self.asking() as connection:
-            return work.stuck_invoker(connection, now, limit, seeker)
+    def stuck_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[str]:
+        with self.reading() as connection:
+            return work.stuck_invoker(connection, now, limit, work_filter)
 
-    def due_rms(self, now: float, limit: int, seeker: Seeker | None = None) -> list[SequenceKey]:
-        with self.asking() as connection:
-            return work.due_rms(connection, now, limit, seeker)
+    def due_rms(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[SequenceKey]:
+        with self.reading() as connection:
+            return work.due_rms(connection, now, limit, work_filter)
 
-    def next_due(self, topic: Topic, seeker: Seeker | None = None) -> float | None:
-        with self.asking() as connection:
+    def next_due(self, topic: Topic, work_filter: WorkFilter | None = None) -> float | None:
+        with self.reading() as connection:
             match topic:
                 case Topic.RMD:
                     return work.next_rmd(connection)
                 case Topic.INVOKER:
-                    return work.next_invoker(connection, seeker)
+                    return work.next_invoker(connection, work_filter)
                 case Topic.RMS:
-                    return work.next_rms(connection, seeker)
+                    return work.next_rms(connection, work_filter)
 
     # --- claims ----------------------------------------------------------------------------------------------------
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
-        with self.asking() as connection:
+        with self.reading() as connection:
             at = self.dialect.now(connection) if self._database_clock else now
             return claims.take(self.dialect, connection, resource, owner, at, lease)
 
     def release(self, claim: Claim) -> None:
-        with self.asking() as connection:
+        with self.reading() as connection:
             claims.release(connection, claim)
 
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
-        with self.asking() as connection:
-            return sweeping.sweep(connection, kept_before=kept_before, idle_before=idle_before, limit=limit)
+        with self.reading() as connection:
+            return retention.sweep(connection, kept_before=kept_before, idle_before=idle_before, limit=limit)
 
-    def bring_forward(self, now: float, longest: Pauses) -> int:
-        with self.asking() as connection:
+    def advance_overdue(self, now: float, longest: Pauses) -> int:
+        with self.reading() as connection:
             at = self.dialect.now(connection) if self._database_clock else now
-            found = clocks.bring_forward(connection, now, at, longest)
+            found = clocks.advance_overdue(connection, now, at, longest)
         if found:
-            self.tell(frozenset(Topic))
+            self.notify(frozenset(Topic))
         return found
 
     # --- the process -----------------------------------------------------------------------------------------------
 
-    def listen(self, listener: Told, others: Told | None = None) -> None:
+    def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:
         self._listeners.append(listener)
         if others is not None:
             self._for_others.append(others)

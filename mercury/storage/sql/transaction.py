@@ -50,7 +50,7 @@ class SqlTransaction(Statements):
         self._after_commit: list[Callable[[], None]] = []
         self._sessions = Sessions()
         self._savepoints: Savepoints | None = None
-        #: What the application does here may break a constraint that is looked at late.
+        #: What the application does here may break a deferred constraint.
         self._deferred: DeferredConstraints | None = None
         self.outcome = Outcome()
         self.rmd = SqlRmd(self)
@@ -74,7 +74,7 @@ class SqlTransaction(Statements):
     def close_sessions(self, *, keep: bool) -> None:
         """End the sessions of the application: what they have not written yet is written, or given up.
 
-        :raises StorageError: it can not be written.
+        :raises StorageError: it cannot be written.
         """
         try:
             if keep:
@@ -89,7 +89,7 @@ class SqlTransaction(Statements):
     def _unknown(self, resource: str) -> CapabilityError:
         if self.joined:
             return CapabilityError(
-                f"the application's own transaction can not take in the database {resource!r}: use Mercury's, "
+                f"the application's own transaction cannot take in the database {resource!r}: use Mercury's, "
                 "`with mercury.transaction() as tx:`, and tx.session() for the store's database"
             )
         return CapabilityError(
@@ -204,23 +204,23 @@ class SqlTransaction(Statements):
         :raises OutcomeUnknown: the commit was not answered, and neither was the question what became of it.
         """
         self.prepare_commit()
-        mark = self._mark()
+        marker = self._make_marker()
         try:
             self.commit_store()
         except TransientStorageError as error:
-            if mark is None:
+            if marker is None:
                 raise
             self._connected().invalidate()
             self.outcome = Outcome(ending=Ending.UNKNOWN)
-            if not self.store.marks.was_committed(mark, error):
+            if not self.store.commit_markers.was_committed(marker, error):
                 self.outcome = Outcome(ending=Ending.ROLLED_BACK)
                 raise
         self.outcome = Outcome(ending=Ending.COMMITTED)
-        if mark is not None:
-            self.store.marks.answered(mark)
+        if marker is not None:
+            self.store.commit_markers.answered(marker)
 
-    def _mark(self) -> str | None:
-        """Mark this transaction, if whoever has begun it could not tell whether it is committed.
+    def _make_marker(self) -> str | None:
+        """Write a commit marker, if the one who began the transaction could not find out whether it is committed.
 
         Mercury's own work, which is done under claims, can be repeated. What an application does, or hands over, can
         not. A file answers a commit without a network.
@@ -228,7 +228,7 @@ class SqlTransaction(Statements):
         applications = not self._claims and (self._deferred is not None or self.rms.has_appended)
         if not applications or not self.dialect.remote:
             return None
-        return self.store.marks.make(self._connected())
+        return self.store.commit_markers.make(self._connected())
 
     def flush_records(self) -> None:
         """Write the records that were saved since the last time."""
@@ -280,7 +280,7 @@ class SqlTransaction(Statements):
         for action in self._after_commit:
             action()
         if self.topics or self.topics_elsewhere:
-            self.store.tell(frozenset(self.topics), frozenset(self.topics_elsewhere))
+            self.store.notify(frozenset(self.topics), frozenset(self.topics_elsewhere))
 
 
 class Part(Protocol):

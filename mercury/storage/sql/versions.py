@@ -59,7 +59,7 @@ def upgrade(engine: Engine) -> SchemaStatus:
 
     :raises ConfigurationError: it is of a newer Mercury.
     """
-    with translated(), _alone(engine) as connection:
+    with translated(), _worked_alone(engine) as connection:
         found = _status(connection)
         if found.unknown:
             raise ConfigurationError(_too_new(found))
@@ -100,7 +100,7 @@ def identifier(engine: Engine) -> str | None:
 
 def renew_id(engine: Engine) -> str:
     """Give a copied store an id of its own, before it runs (decision 17). Returns it."""
-    with translated(), _alone(engine) as connection:
+    with translated(), _worked_alone(engine) as connection:
         connection.execute(delete(STORE))
         identifier = _name(connection)
         connection.commit()
@@ -118,7 +118,7 @@ def _too_new(found: SchemaStatus) -> str:
 
 
 @contextmanager
-def _alone(engine: Engine) -> Iterator[Connection]:
+def _worked_alone(engine: Engine) -> Iterator[Connection]:
     """A transaction that is the only one to change the schema."""
     dialect = dialect_of(engine)
     assert dialect is not None, f"no store can be in {engine.url.drivername}"

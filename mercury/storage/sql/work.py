@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from mercury.statemachine.tables import InvokerState
-from mercury.storage.claims import Seeker
+from mercury.storage.claims import WorkFilter
 from mercury.storage.records import InboundKind, SequenceKey
 from mercury.storage.sql.record_columns import ALL, ANY, NEXT
 from mercury.storage.sql.schema import (
@@ -56,21 +56,21 @@ KEPT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WorkParameters:
     """What of a seeker is in the text of a question."""
 
     by_owner: bool
     services: tuple[str, ...] | None
 
     @classmethod
-    def of(cls, seeker: Seeker | None) -> Asked:
-        if seeker is None:
+    def of(cls, work_filter: WorkFilter | None) -> WorkParameters:
+        if work_filter is None:
             return cls(False, None)
-        return cls(True, None if seeker.services is None else tuple(sorted(seeker.services)))
+        return cls(True, None if work_filter.services is None else tuple(sorted(work_filter.services)))
 
 
-def _values(seeker: Seeker | None, **more: float) -> dict[str, str | float]:
-    return more | ({} if seeker is None else {"owner": seeker.owner})
+def _values(work_filter: WorkFilter | None, **more: float) -> dict[str, str | float]:
+    return more | ({} if work_filter is None else {"owner": work_filter.owner})
 
 
 def distinct(column: Column[str], where: ColumnElement[bool] | None = None) -> Select[tuple[str]]:
@@ -127,26 +127,26 @@ def _waits() -> ColumnElement[bool]:
     return exists().where(before.c.sequence == BUFFER.c.follows, unfinished)
 
 
-def _free(resource: ColumnElement[str], asked: Asked, *, at: bool) -> ColumnElement[bool]:
+def _free(resource: ColumnElement[str], wanted: WorkParameters, *, at: bool) -> ColumnElement[bool]:
     """Nobody but the seeker has the claim; without a time, nobody else had it last."""
-    if not asked.by_owner:
+    if not wanted.by_owner:
         return true()
     others = [CLAIM.c.resource == resource, CLAIM.c.owner != OWNER, CLAIM.c.owner != ""]
     return ~exists().where(*others, *([CLAIM.c.until > NOW] if at else []))
 
 
-def _hosted(asked: Asked) -> ColumnElement[bool]:
-    if asked.services is None:
+def _hosted(wanted: WorkParameters) -> ColumnElement[bool]:
+    if wanted.services is None:
         return true()
-    return or_(BUFFER.c.service.is_(None), BUFFER.c.service.in_(asked.services))
+    return or_(BUFFER.c.service.is_(None), BUFFER.c.service.in_(wanted.services))
 
 
-def _workable(asked: Asked, *, at: bool) -> Select[tuple[str, float | None]]:
+def _workable(wanted: WorkParameters, *, at: bool) -> Select[tuple[str, float | None]]:
     touched = distinct(MESSAGE.c.sequence).subquery()
     return (
         select(BUFFER.c.sequence, BUFFER.c.retry_at)
         .join_from(touched, BUFFER, BUFFER.c.sequence == touched.c.value)
-        .where(_ready(), ~_waits(), _hosted(asked), _free(literal("invoker ") + BUFFER.c.sequence, asked, at=at))
+        .where(_ready(), ~_waits(), _hosted(wanted), _free(literal("invoker ") + BUFFER.c.sequence, wanted, at=at))
     )
 
 
@@ -155,10 +155,10 @@ PEER = case((RMD_SEQUENCE.c.owner != "", RMD_SEQUENCE.c.owner), else_=func.coale
 
 
 @lru_cache(maxsize=KEPT)
-def _due_invoker(asked: Asked) -> Select[Any]:
+def _due_invoker(wanted: WorkParameters) -> Select[Any]:
     place = func.row_number().over(partition_by=PEER, order_by=(BUFFER.c.turn, BUFFER.c.version))
     work = (
-        _workable(asked, at=True)
+        _workable(wanted, at=True)
         .outerjoin(RMD_SEQUENCE, RMD_SEQUENCE.c.identifier == BUFFER.c.sequence)
         .with_only_columns(BUFFER.c.sequence, PEER.label("peer"), place.label("place"))
         .where(or_(BUFFER.c.retry_at.is_(None), BUFFER.c.retry_at <= NOW))
@@ -169,53 +169,53 @@ def _due_invoker(asked: Asked) -> Select[Any]:
 
 
 @lru_cache(maxsize=KEPT)
-def _next_invoker(asked: Asked) -> Select[Any]:
-    work = _workable(asked, at=False).subquery()
+def _next_invoker(wanted: WorkParameters) -> Select[Any]:
+    work = _workable(wanted, at=False).subquery()
     return select(func.min(func.coalesce(work.c.retry_at, 0.0)))
 
 
 @lru_cache(maxsize=KEPT)
-def _stuck_invoker(asked: Asked) -> Select[Any]:
-    free = _free(literal("invoker ") + BUFFER.c.sequence, asked, at=True)
+def _stuck_invoker(wanted: WorkParameters) -> Select[Any]:
+    free = _free(literal("invoker ") + BUFFER.c.sequence, wanted, at=True)
     has_rows = exists().where(MESSAGE.c.sequence == BUFFER.c.sequence)
     touched = distinct(MESSAGE.c.sequence).subquery()
     others = INVOKER_BUFFER.alias("others")
     stray = exists(select(touched.c.value).where(~exists().where(others.c.sequence == touched.c.value)))
     stuck = or_(and_(has_rows, ~_ready()), and_(stray, BUFFER.c.state != InvokerState.DONE.value))
-    return select(BUFFER.c.sequence).where(stuck, _hosted(asked), free).order_by(BUFFER.c.turn).limit(LIMIT)
+    return select(BUFFER.c.sequence).where(stuck, _hosted(wanted), free).order_by(BUFFER.c.turn).limit(LIMIT)
 
 
-def stuck_invoker(connection: Connection, now: float, limit: int, seeker: Seeker | None) -> list[str]:
-    query = _stuck_invoker(Asked.of(seeker))
-    return list(connection.execute(query, _values(seeker, now=now, limit=limit)).scalars())
+def stuck_invoker(connection: Connection, now: float, limit: int, work_filter: WorkFilter | None) -> list[str]:
+    query = _stuck_invoker(WorkParameters.of(work_filter))
+    return list(connection.execute(query, _values(work_filter, now=now, limit=limit)).scalars())
 
 
-def due_invoker(connection: Connection, now: float, limit: int, seeker: Seeker | None) -> dict[str, str]:
-    query, after = _due_invoker(Asked.of(seeker)), seeker.after if seeker is not None else ""
-    rows = connection.execute(query, _values(seeker, now=now, limit=limit) | {"after": after})
+def due_invoker(connection: Connection, now: float, limit: int, work_filter: WorkFilter | None) -> dict[str, str]:
+    query, after = _due_invoker(WorkParameters.of(work_filter)), work_filter.after if work_filter is not None else ""
+    rows = connection.execute(query, _values(work_filter, now=now, limit=limit) | {"after": after})
     return {row.sequence: row.peer for row in rows}
 
 
-def next_invoker(connection: Connection, seeker: Seeker | None) -> float | None:
-    earliest: float | None = connection.execute(_next_invoker(Asked.of(seeker)), _values(seeker)).scalar_one()
+def next_invoker(connection: Connection, work_filter: WorkFilter | None) -> float | None:
+    earliest: float | None = connection.execute(_next_invoker(WorkParameters.of(work_filter)), _values(work_filter)).scalar_one()
     return earliest
 
 
 # --- source ----------------------------------------------------------------------------------------------------------
 
 
-def _waiting(asked: Asked, *, at: bool) -> Select[tuple[str]]:
+def _waiting(wanted: WorkParameters, *, at: bool) -> Select[tuple[str]]:
     """Keys with rows to be numbered that no sequence holds, or that are abandoned."""
     waiting = distinct(ROW.c.key_id, UNNUMBERED).subquery()
     held = exists().where(SEQUENCE.c.key_id == waiting.c.value, SEQUENCE.c.holds)
     abandoned = exists().where(ROW.c.key_id == waiting.c.value, IS_ABANDONED)
-    return select(waiting.c.value).where(or_(~held, abandoned), _free(literal("rms ") + waiting.c.value, asked, at=at))
+    return select(waiting.c.value).where(or_(~held, abandoned), _free(literal("rms ") + waiting.c.value, wanted, at=at))
 
 
 @lru_cache(maxsize=KEPT)
-def _due_rms(asked: Asked) -> Select[Any]:
+def _due_rms(wanted: WorkParameters) -> Select[Any]:
     """The keys that wait and those whose time has come."""
-    keys = _waiting(asked, at=True).subquery()
+    keys = _waiting(wanted, at=True).subquery()
     first = ROW.alias("first")
     position = select(func.min(first.c.position)).where(first.c.key_id == keys.c.value, first.c.number.is_(None))
     waits = (
@@ -228,7 +228,7 @@ def _due_rms(asked: Asked) -> Select[Any]:
     due = SEQUENCE.c.due
     timed = (
         select(literal(1).label("part"), SEQUENCE.c.key_id, SEQUENCE.c.channel, due.label("turn"))
-        .where(due <= NOW, _free(literal("rms ") + SEQUENCE.c.key_id, asked, at=True))
+        .where(due <= NOW, _free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=True))
         .order_by(due, SEQUENCE.c.position)
         .limit(LIMIT)
         .subquery()
@@ -239,15 +239,15 @@ def _due_rms(asked: Asked) -> Select[Any]:
 
 
 @lru_cache(maxsize=KEPT)
-def _next_rms(asked: Asked) -> Select[Any]:
-    waiting = _waiting(asked, at=False).exists()
-    due = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, asked, at=False))
+def _next_rms(wanted: WorkParameters) -> Select[Any]:
+    waiting = _waiting(wanted, at=False).exists()
+    due = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=False))
     return select(case((waiting, literal(0.0)), else_=due.scalar_subquery()))
 
 
-def due_rms(connection: Connection, now: float, limit: int, seeker: Seeker | None) -> list[SequenceKey]:
+def due_rms(connection: Connection, now: float, limit: int, work_filter: WorkFilter | None) -> list[SequenceKey]:
     """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""
-    rows = connection.execute(_due_rms(Asked.of(seeker)), _values(seeker, now=now, limit=limit)).all()
+    rows = connection.execute(_due_rms(WorkParameters.of(work_filter)), _values(work_filter, now=now, limit=limit)).all()
     waiting = [row for row in rows if row.part == 0]
     in_time = [row for row in rows if row.part == 1]
     by_turns = chain.from_iterable(zip_longest(waiting, in_time))
@@ -263,6 +263,6 @@ def _known(connection: Connection, key: SequenceKey) -> SequenceKey:
     return found if found.digest == key.digest else key
 
 
-def next_rms(connection: Connection, seeker: Seeker | None) -> float | None:
-    earliest: float | None = connection.execute(_next_rms(Asked.of(seeker)), _values(seeker)).scalar_one()
+def next_rms(connection: Connection, work_filter: WorkFilter | None) -> float | None:
+    earliest: float | None = connection.execute(_next_rms(WorkParameters.of(work_filter)), _values(work_filter)).scalar_one()
     return earliest

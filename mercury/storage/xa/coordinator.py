@@ -18,14 +18,14 @@ from sqlalchemy import Connection
 
 from mercury.errors import CapabilityError, OutcomeUnknown, StorageError, TransientStorageError
 from mercury.storage.application import Ending, Outcome
-from mercury.storage.sql.fates import Fate
+from mercury.storage.sql.transaction_status import TransactionStatus
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.branch import Branch, BranchState
 from mercury.storage.xa.decisions import Decision, DecisionLog, Heuristic, Verdict
 from mercury.storage.outages import Outages
-from mercury.storage.xa.keeping import Keeper
+from mercury.storage.xa.recovery_threads import RecoveryThreads
 from mercury.storage.xa.names import STORE_BRANCH, Gtrid
-from mercury.storage.xa.pace import Pace
+from mercury.storage.xa.timing import Timing
 from mercury.storage.xa.process import Process
 from mercury.storage.xa.recovery import Recovery
 from mercury.storage.xa.resources import NoSuchBranch, Resource
@@ -34,7 +34,7 @@ from mercury.storage.xa.transaction import XaTransaction
 log = logging.getLogger("mercury.storage.xa")
 
 #: Seconds that the databases have to answer before the process serves.
-PATIENCE = 5.0
+TIMEOUT = 5.0
 #: How often, and with which pause in seconds, the decision is asked for when its commit was not answered.
 TRIES, PAUSE = 20, 0.25
 #: Finished transactions that are forgotten together.
@@ -48,7 +48,7 @@ class Coordinator:
     :param log: the two-phase form: where decisions are kept. Left out, the last-resource form: in the store.
     :param clock: seconds since the epoch.
     :param new_incarnation: a name that no start of any process ever had.
-    :raises CapabilityError: the store can not be prepared.
+    :raises CapabilityError: the store cannot be prepared.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class Coordinator:
         new_incarnation: Callable[[], str],
         *,
         log: SqlStore | None = None,
-        pace: Pace | None = None,
+        timing: Timing | None = None,
     ) -> None:
         self.store = store
         self.store_id = store.id
-        self.pace = pace or Pace()
+        self.timing = timing or Timing()
         self.clock = store.clock
         self.resources = dict(resources)
         #: The store's own database, where its branches are prepared in the two-phase form.
@@ -74,14 +74,14 @@ class Coordinator:
         if log is not None:
             self.decisions = DecisionLog(log.engine, log.dialect, self.store_id)
             self.logs.insert(0, self.decisions)
-        self.process = Process(self.decisions, self.store_id, new_incarnation, self.pace.lease, self.clock)
+        self.process = Process(self.decisions, self.store_id, new_incarnation, self.timing.lease, self.clock)
         self._mutex = threading.Lock()
         self._finished: list[Gtrid] = []
         #: The store's parts of this process's commits that are still prepared, as far as is known.
         self._left: set[str] = set()
         self._closing = threading.Event()
         self.recovery = Recovery(self)
-        self._keeper: Keeper | None = None
+        self._keeper: RecoveryThreads | None = None
 
     @property
     def two_phase(self) -> bool:
@@ -110,7 +110,7 @@ class Coordinator:
     def enlistable(self, name: str) -> Resource:
         """A database that may have a branch now.
 
-        :raises CapabilityError: none has this name, or it can not take part; nothing was written.
+        :raises CapabilityError: none has this name, or it cannot take part; nothing was written.
         :raises TransientStorageError: it, or the decision log, does not answer.
         """
         found = self.resource(name)
@@ -123,7 +123,7 @@ class Coordinator:
     def resource(self, name: str) -> Resource:
         """A database by its name, which is known to be able to take part.
 
-        :raises CapabilityError: none has this name, or it can not take part; nothing was written.
+        :raises CapabilityError: none has this name, or it cannot take part; nothing was written.
         :raises TransientStorageError: it does not answer.
         """
         if name not in self.resources:
@@ -145,21 +145,21 @@ class Coordinator:
 
         A database that does not answer is waited for by recovery, not here.
 
-        :raises CapabilityError: one can not take part; the text says why, and what to change. Nothing was written.
+        :raises CapabilityError: one cannot take part; the text says why, and what to change. Nothing was written.
         """
         self.check()
         if self._keeper is None:
-            self._keeper = Keeper(self.recovery, self.pace.interval, self.clock, outages)
+            self._keeper = RecoveryThreads(self.recovery, self.timing.interval, self.clock, outages)
             self._keeper.start()
 
     def check(self) -> list[str]:
         """Find out whether everything that was named can take part. Returns the names of those that do not answer.
 
-        :raises CapabilityError: one can not; the text says why, and what to change.
+        :raises CapabilityError: one cannot; the text says why, and what to change.
         """
         answers: dict[str, StorageError | None] = {}
         threads = [threading.Thread(target=self._check, args=(name, answers), daemon=True) for name in self.resources]
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -194,7 +194,7 @@ class Coordinator:
         """Commit a transaction with branches that have written.
 
         :raises StorageError: it is not committed, or nothing of it will be; the caller rolls back what it has.
-        :raises OutcomeUnknown: it can not be told; recovery makes it one or the other.
+        :raises OutcomeUnknown: it cannot be told; recovery makes it one or the other.
         """
         with self.process.run() as gtrid:
             if self.two_phase:
@@ -315,7 +315,7 @@ class Coordinator:
             except StorageError as trouble:
                 last = trouble
         raise OutcomeUnknown(
-            f"whether {gtrid} is committed can not be told: {last}. Recovery will make it one or the other; "
+            f"whether {gtrid} is committed cannot be told: {last}. Recovery will make it one or the other; "
             f"`mercury xa show {gtrid}` says which"
         ) from error
 
@@ -327,7 +327,7 @@ class Coordinator:
         last: StorageError | None = None
         for branch in branches:
             try:
-                return branch.resource.fates([branch.xid]) == [Fate.COMMITTED]
+                return branch.resource.transaction_statuses([branch.xid]) == [TransactionStatus.COMMITTED]
             except StorageError as error:
                 last = error
         assert last is not None, "a transaction without branches"
@@ -361,14 +361,14 @@ class Coordinator:
     def committed_already(self, resource: Resource, gtrid: Gtrid, xid: int) -> bool:
         """Somebody else has finished a branch that is to be committed. Returns whether that is settled."""
         try:
-            (fate,) = resource.fates([xid])
-            if fate is Fate.ABORTED:
-                self.report(gtrid, resource.name, Verdict.COMMIT, fate)
+            (transaction_status,) = resource.transaction_statuses([xid])
+            if transaction_status is TransactionStatus.ABORTED:
+                self.report(gtrid, resource.name, Verdict.COMMIT, transaction_status)
         except StorageError:
-            return False  # it is decided all the same; recovery looks again
-        return fate is not Fate.IN_PROGRESS
+            return False  # it is decided all the same; recovery retries
+        return transaction_status is not TransactionStatus.IN_PROGRESS
 
-    def report(self, gtrid: Gtrid, resource: str, decided: Verdict, found: Fate) -> None:
+    def report(self, gtrid: Gtrid, resource: str, decided: Verdict, found: TransactionStatus) -> None:
         """A branch was finished by hand, against the decision: keep it for the operator, and say so loudly.
 
         :raises StorageError: the log is away.
@@ -393,7 +393,7 @@ class Coordinator:
             self.forget_finished()
 
     def forget_finished(self) -> None:
-        """Forget the decisions of what is finished. What can not be forgotten now is forgotten later."""
+        """Forget the decisions of what is finished. What cannot be forgotten now is forgotten later."""
         with self._mutex:
             finished, self._finished = self._finished, []
         if not finished:

@@ -23,7 +23,7 @@ from mercury.storage.sql.schema import DECISION, HEURISTIC, INCARNATION
 from mercury.storage.xa.names import Gtrid, prefix, read_gtrid
 
 #: Milliseconds that recovery waits for a coordinator that is about to decide; then it comes again later.
-PATIENCE = 1000
+LOCK_TIMEOUT = 1000
 
 
 class Verdict(enum.Enum):
@@ -88,7 +88,7 @@ class DecisionLog:
             row = {"id": incarnation, "started_at": now, "seen_at": now, "dead": False}
             connection.execute(insert(INCARNATION).values(row))
 
-    def beat(self, incarnation: str, now: float) -> bool:
+    def heartbeat(self, incarnation: str, now: float) -> bool:
         """A process lives. Returns whether the others believe it."""
         with self.writing() as connection:
             alive = INCARNATION.c.id == incarnation, ~INCARNATION.c.dead
@@ -160,7 +160,7 @@ class DecisionLog:
             rows = connection.execute(select(DECISION).where(*mine).order_by(DECISION.c.decided_at)).mappings().all()
         return [_decision(row) for row in rows]
 
-    def expect(self, gtrid: Gtrid, resource: str, xid: int) -> None:
+    def add_branch(self, gtrid: Gtrid, resource: str, xid: int) -> None:
         """The branch of a transaction in a resource is yet to be finished, as was decided."""
         with self.writing() as connection:
             row = self._locked(connection, gtrid)
@@ -244,7 +244,7 @@ class DecisionLog:
         """A transaction of the log's own; it commits at the end."""
         with self.open() as connection:
             if not patient:
-                self._dialect.limit_lock_wait(connection, PATIENCE)
+                self._dialect.limit_lock_wait(connection, LOCK_TIMEOUT)
             yield connection
             connection.commit()
 

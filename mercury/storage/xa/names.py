@@ -57,7 +57,7 @@ def read_gtrid(text: str) -> Gtrid:
 def checked_resource(name: str) -> str:
     """The name of a database that may take part, as it was given.
 
-    :raises ConfigurationError: it can not be part of a gid.
+    :raises ConfigurationError: it cannot be part of a gid.
     """
     if not RESOURCE.fullmatch(name):
         raise ConfigurationError(f"resources: {name!r} is no name (a letter, then up to 39 letters, digits, _ and -)")

@@ -57,7 +57,7 @@ class Process:
             known, beats = self._incarnation, now - self._seen_at >= self._lease / 3
             if known is not None and beats:
                 self._seen_at = now
-        if known is not None and beats and not self._decisions.beat(known, self._decisions.now()):
+        if known is not None and beats and not self._decisions.heartbeat(known, self._decisions.now()):
             self._given_up(known)
             known = None
         return known or self._enroll(now)
@@ -87,7 +87,7 @@ class Process:
     def at_rest(self) -> Callable[[Gtrid], bool]:
         """What tells of transactions whether this process was done with them at this moment, or they are not its own.
 
-        To be asked before one looks into a database: what is seen there may be over by the time that one acts.
+        To be read before a database is: what is prepared there may be finished by the time that one acts.
         """
         with self._mutex:
             running, begun, mine = frozenset(self._running), self._begun, frozenset(self._mine)

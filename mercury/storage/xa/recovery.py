@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mercury.errors import StorageError, TransientStorageError
-from mercury.storage.sql.fates import Fate
+from mercury.storage.sql.transaction_status import TransactionStatus
 from mercury.storage.outages import Outages
 from mercury.storage.xa.decisions import Decision, DecisionLog, Incarnation, Verdict
 from mercury.storage.xa.names import Gtrid
-from mercury.storage.xa.pace import Pace
+from mercury.storage.xa.timing import Timing
 from mercury.storage.xa.process import Process
 from mercury.storage.xa.resources import NoSuchBranch, PreparedBranch, Resource
 
@@ -25,7 +25,7 @@ DEAD_AFTER, KEEP = 12, 30 * 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InDoubtBranch:
-    """A prepared branch that recovery could not finish at its last look. It keeps its locks."""
+    """A prepared branch that the last run of recovery could not finish. It keeps its locks."""
 
     gid: str
     resource: str
@@ -36,7 +36,7 @@ class InDoubtBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InDoubt:
-    """What is left to recovery, as of its last look."""
+    """What the last run of recovery left."""
 
     #: The oldest first.
     branches: tuple[InDoubtBranch, ...] = ()
@@ -52,7 +52,7 @@ class InDoubt:
         """The age of the oldest branch in seconds; 0 = there is none."""
         return max(0.0, now - self.branches[0].since) if self.branches else 0.0
 
-    def figures(self, now: float) -> dict[str, float]:
+    def metrics(self, now: float) -> dict[str, float]:
         """How many branches are in doubt, the age of the oldest in seconds, how many databases are away, and how many
         branches were ever finished by hand against their decision.
         """
@@ -92,9 +92,9 @@ class Coordination(Protocol):
     def process(self) -> Process: ...
 
     @property
-    def pace(self) -> Pace: ...
+    def timing(self) -> Timing: ...
 
-    def report(self, gtrid: Gtrid, resource: str, decided: Verdict, found: Fate, /) -> None:
+    def report(self, gtrid: Gtrid, resource: str, decided: Verdict, found: TransactionStatus, /) -> None:
         """A branch was finished by hand, against the decision."""
 
     def forget_finished(self) -> None:
@@ -104,7 +104,7 @@ class Coordination(Protocol):
 class Recovery:
     """Recovery of one store's transactions. Several processes may run it at once, beside their coordinators.
 
-    It may look when it likes: no safety rests on when it does, only on the decision log.
+    It may run at any time: safety rests on the decision log, not on when it runs.
     """
 
     def __init__(self, coordinator: Coordination) -> None:
@@ -128,17 +128,17 @@ class Recovery:
         return [own, *named] if self._coordinator.can_prepare_store else named
 
     def run_once(self, now: float) -> InDoubt:
-        """Look everywhere once, one database after the other. Returns what is left.
+        """Recover every database once, one after the other. Returns what is left.
 
         :param now: seconds since the epoch.
         """
-        self.upkeep()
+        self.maintenance()
         for resource in self.resources:
             self.recover(resource, now)
         return self.in_doubt()
 
     def in_doubt(self) -> InDoubt:
-        """What was left at the last look."""
+        """What the last run left."""
         with self._mutex:
             left = sorted((each for part in self._left.values() for each in part), key=lambda each: each.since)
             return InDoubt(branches=tuple(left), away=tuple(sorted(self._away.items())), heuristics=self._heuristics)
@@ -153,7 +153,7 @@ class Recovery:
         """
         own = True  # what is read is the store's or the decision log's
         try:
-            looked = _Look(self._coordinator, now)
+            looked = _ProcessView(self._coordinator, now)
             # In this order: what has a decision was prepared before it.
             decisions = [(each, known) for each in self._coordinator.logs for known in each.unfinished()]
             own = resource.is_store or resource is self._coordinator.store_resource
@@ -165,7 +165,7 @@ class Recovery:
             if own:
                 self.outages.failed(error, f"recovery of {resource}")
             else:
-                self._tell(f"away {resource.name}", "recovery of %s waits: %s", resource, error)
+                self._log_once(f"away {resource.name}", "recovery of %s waits: %s", resource, error)
             with self._mutex:
                 self._away[resource.name] = str(error)
             return False
@@ -182,18 +182,18 @@ class Recovery:
                 self.on_in_doubt(branch, now)
         return True
 
-    def recover_branch(self, resource: Resource, branch: PreparedBranch, look: _Look) -> InDoubtBranch | None:
+    def recover_branch(self, resource: Resource, branch: PreparedBranch, look: _ProcessView) -> InDoubtBranch | None:
         """Finish one branch as its decision says. Returns what is left of it, if it is in doubt."""
         gtrid = branch.gtrid
         if not look.at_rest(gtrid):
             return None
         mine = self._coordinator.process.is_mine(gtrid.incarnation)
-        if not mine and branch.age < self._coordinator.pace.grace:
+        if not mine and branch.age < self._coordinator.timing.grace:
             return None
         found = look.incarnation(gtrid.incarnation)
         if found is None:
             why = "no decision log here knows the process that prepared it"
-            self._tell(branch.gid, "%s is left alone: %s; is another log the right one?", branch.gid, why)
+            self._log_once(branch.gid, "%s is not touched: %s; is another decision log the right one?", branch.gid, why)
             return _in_doubt(branch, look.now, why)
         decisions, incarnation = found
         try:
@@ -247,7 +247,7 @@ class Recovery:
         """
         still = resource.is_prepared(branch.gid)
         if still:
-            decisions.expect(branch.gtrid, branch.resource, branch.xid)
+            decisions.add_branch(branch.gtrid, branch.resource, branch.xid)
         return still
 
     def _finish(
@@ -262,7 +262,7 @@ class Recovery:
         except TransientStorageError:
             raise
         except StorageError as error:
-            self._tell(branch.gid, "%s can not be finished: %s", branch.gid, error)
+            self._log_once(branch.gid, "%s cannot be finished: %s", branch.gid, error)
             return _in_doubt(branch, now, str(error))
         else:
             log.info("recovered: %s (%s)", branch.gid, decision.verdict.value)
@@ -279,11 +279,11 @@ class Recovery:
         decision: Decision,
         resource: Resource,
         prepared: Sequence[PreparedBranch],
-        look: _Look,
+        look: _ProcessView,
     ) -> None:
         """See that a branch which is not prepared any more has become what was decided."""
         gtrid = decision.gtrid
-        young = look.now - decision.decided_at < self._coordinator.pace.grace
+        young = look.now - decision.decided_at < self._coordinator.timing.grace
         still = any(branch.gtrid == gtrid for branch in prepared)
         if resource.name not in decision.branches or still or young or not look.at_rest(gtrid):
             return
@@ -292,15 +292,15 @@ class Recovery:
 
     def _settled(self, resource: Resource, decision: Decision, xid: int) -> bool:
         """What somebody else has made of a branch; whether that is settled. What it should not be is reported."""
-        (fate,) = resource.fates([xid])
-        opposite = {Verdict.COMMIT: Fate.ABORTED, Verdict.ABORT: Fate.COMMITTED}
-        if fate is opposite[decision.verdict]:
-            self._coordinator.report(decision.gtrid, resource.name, decision.verdict, fate)
-        return fate is not Fate.IN_PROGRESS
+        (transaction_status,) = resource.transaction_statuses([xid])
+        opposite = {Verdict.COMMIT: TransactionStatus.ABORTED, Verdict.ABORT: TransactionStatus.COMMITTED}
+        if transaction_status is opposite[decision.verdict]:
+            self._coordinator.report(decision.gtrid, resource.name, decision.verdict, transaction_status)
+        return transaction_status is not TransactionStatus.IN_PROGRESS
 
     # --- the log ---------------------------------------------------------------------------------------------------
 
-    def upkeep(self) -> None:
+    def maintenance(self) -> None:
         """Give a sign of life, forget what is finished, and give up processes that give none."""
         try:
             if self._coordinator.process.incarnation is not None:
@@ -310,15 +310,15 @@ class Recovery:
                 self._give_up(decisions)
             heuristics = len(self._coordinator.decisions.heuristics())
         except StorageError as error:
-            self._tell("upkeep", "the decision log: %s", error)
+            self._log_once("maintenance", "the decision log: %s", error)
             return
         with self._mutex:
-            self._told.discard("upkeep")
+            self._told.discard("maintenance")
             self._heuristics = heuristics
 
     def _give_up(self, decisions: DecisionLog) -> None:
         clock = decisions.now()
-        before = clock - DEAD_AFTER * self._coordinator.pace.lease
+        before = clock - DEAD_AFTER * self._coordinator.timing.lease
         for incarnation in decisions.incarnations().values():
             if incarnation.dead or incarnation.seen_at >= before or self._coordinator.process.is_mine(incarnation.id):
                 continue
@@ -328,7 +328,7 @@ class Recovery:
                 continue  # it is about to decide
         decisions.purge(clock - KEEP)
 
-    def _tell(self, about: str, message: str, *details: object) -> None:
+    def _log_once(self, about: str, message: str, *details: object) -> None:
         """Log something that may stay so for long, once."""
         with self._mutex:
             new = about not in self._told
@@ -337,8 +337,8 @@ class Recovery:
             log.warning(message, *details)
 
 
-class _Look:
-    """What one look at a database knows of processes."""
+class _ProcessView:
+    """Which processes were known to run when a database was read."""
 
     def __init__(self, coordinator: Coordination, now: float) -> None:
         self._coordinator = coordinator
@@ -358,7 +358,7 @@ class _Look:
 
     def is_gone(self, decisions: DecisionLog, incarnation: Incarnation) -> bool:
         """Whether it has given no sign of life for the time of its lease, by the log's clock."""
-        return incarnation.dead or incarnation.seen_at + self._coordinator.pace.lease <= decisions.now()
+        return incarnation.dead or incarnation.seen_at + self._coordinator.timing.lease <= decisions.now()
 
 
 def _nobody(_branch: InDoubtBranch, _now: float) -> None:

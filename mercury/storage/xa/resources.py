@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, exc, inspect, select
 from mercury.errors import CapabilityError, DataError, StorageError, TransientStorageError
 from mercury.storage.sql.dialects import Dialect, dialect_of
 from mercury.storage.sql.errors import translate
-from mercury.storage.sql.fates import Fate, fate
+from mercury.storage.sql.transaction_status import TransactionStatus, transaction_status
 from mercury.storage.sql.joining import guard_ends
 from mercury.storage.sql.schema import STORE
 from mercury.storage.xa.names import Gtrid, prefix, read_gid
@@ -88,13 +88,13 @@ class Resource:
     def check_kind(self) -> None:
         """Whether a database of this kind may take part at all. Asks nobody.
 
-        :raises CapabilityError: it can not.
+        :raises CapabilityError: it cannot.
         """
         _ = self.dialect  # a SQLite file may be the store's own
 
     def _wrong_kind(self) -> CapabilityError:
         return CapabilityError(
-            f"the database {self} can not take part in a two-phase commit: only PostgreSQL can, by "
+            f"the database {self} cannot take part in a two-phase commit: only PostgreSQL can, by "
             "postgresql+psycopg://..., or the store's own database, which needs none"
         )
 
@@ -102,7 +102,7 @@ class Resource:
         """Find out whether it can take part. Writes nothing.
 
         :param store: the store's id.
-        :raises CapabilityError: it can not; the text says why, and what to change.
+        :raises CapabilityError: it cannot; the text says why, and what to change.
         :raises TransientStorageError: it does not answer.
         """
         if self.checked:
@@ -161,13 +161,13 @@ class Resource:
         with self.connection(autocommit=True) as connection:
             connection.exec_driver_sql(f"{'commit' if commit else 'rollback'} prepared '{gid}'")
 
-    def fates(self, xids: Sequence[int]) -> list[Fate]:
+    def transaction_statuses(self, xids: Sequence[int]) -> list[TransactionStatus]:
         """What became of transactions that are not prepared any more.
 
         :raises TransientStorageError: the database does not answer.
         """
         with self.connection(autocommit=True) as connection:
-            return [fate(connection, xid) for xid in xids]
+            return [transaction_status(connection, xid) for xid in xids]
 
     @contextmanager
     def connection(self, *, autocommit: bool = False) -> Iterator[Connection]:

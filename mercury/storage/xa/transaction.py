@@ -26,7 +26,7 @@ class Committer(Protocol):
     def enlistable(self, name: str, /) -> Resource:
         """A database that may have a branch now.
 
-        :raises CapabilityError: none has this name, or it can not take part.
+        :raises CapabilityError: none has this name, or it cannot take part.
         :raises TransientStorageError: it, or the decision log, does not answer.
         """
 
@@ -34,7 +34,7 @@ class Committer(Protocol):
         """Commit a transaction with branches that have written.
 
         :raises StorageError: it is not committed.
-        :raises OutcomeUnknown: it can not be told.
+        :raises OutcomeUnknown: it cannot be told.
         """
 
 

@@ -117,7 +117,7 @@ def test_of_many_that_claim_at_once_one_gets_it(store: StorageManager, threads: 
 # --- committing under a claim ----------------------------------------------------------------------------------------
 
 
-def test_what_is_done_under_a_claim_is_kept_while_it_holds(store: StorageManager) -> None:
+def test_work_under_a_valid_claim_is_committed(store: StorageManager) -> None:
     held = claim(store, "me")
     commit_under(store, held, "a")
     claim(store, "me", NOW + 20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mercury.storage.api import StorageManager, Topic
-from mercury.storage.upkeep import Pauses
+from mercury.storage.maintenance import Pauses
 from mercury.testing.contract.builders import KEY, NOW, buffer, inbound, rmd_record, rms_record
 
 HOUR = 3600.0
@@ -18,16 +18,16 @@ def test_a_sequence_that_was_planned_in_the_future_is_due(store: StorageManager)
     told: list[frozenset[Topic]] = []
     store.listen(told.append)
     assert store.due_rms(NOW, 10) == []
-    assert store.bring_forward(NOW, LONGEST) == 1
+    assert store.advance_overdue(NOW, LONGEST) == 1
     assert store.due_rms(NOW, 10) == [KEY]
     assert frozenset(Topic) in told
-    assert store.bring_forward(NOW, LONGEST) == 0
+    assert store.advance_overdue(NOW, LONGEST) == 0
 
 
 def test_a_sequence_with_a_long_pause_is_left_alone(store: StorageManager) -> None:
     with store.transaction() as tx:
         tx.rms.insert(rms_record(due=NOW + 24 * HOUR, planned_at=NOW))
-    assert store.bring_forward(NOW, LONGEST) == 0
+    assert store.advance_overdue(NOW, LONGEST) == 0
     assert store.due_rms(NOW + 23 * HOUR, 10) == []
 
 
@@ -39,7 +39,7 @@ def test_an_acknowledgement_is_due_when_it_is_farther_ahead_than_one_is_ever_put
     record.machine.ack_due = NOW + ahead
     with store.transaction() as tx:
         tx.rmd.insert(record)
-    assert store.bring_forward(NOW, LONGEST) == found
+    assert store.advance_overdue(NOW, LONGEST) == found
     assert store.due_rmd(NOW, 10) == [record.identifier][:found]
 
 
@@ -52,7 +52,7 @@ def test_a_failed_message_is_due_when_it_is_farther_ahead_than_one_is_ever_put_o
         tx.rmd.insert(rmd_record(record.sequence))
         tx.invoker.insert(record)
         tx.invoker.add([inbound(1)])
-    assert store.bring_forward(NOW, LONGEST) == found
+    assert store.advance_overdue(NOW, LONGEST) == found
     assert list(store.due_invoker(NOW, 10)) == [record.sequence][:found]
 
 
@@ -62,7 +62,7 @@ def test_a_claim_of_a_clock_that_was_ahead_ends_with_its_lease(store: StorageMan
     usual = store.claim("rms 2", "here", NOW, 30.0)
     assert held is not None
     assert usual is not None
-    assert store.bring_forward(NOW, LONGEST) == 1
+    assert store.advance_overdue(NOW, LONGEST) == 1
     with store.transaction() as tx:
         tx.guard(held)  # it holds until somebody else takes it
     assert store.claim("rms 1", "me", NOW + 29.0, 30.0) is None

@@ -32,14 +32,14 @@ def test_actions_run_after_the_commit_in_their_order_and_with_every_lock_free(st
     outbox = Outbox(store)
     happened: list[object] = []
 
-    def look() -> None:
+    def poll() -> None:
         happened.append(ids(outbox.locked(lambda tx: tx.rms.unnumbered(KEY, 10))))
 
     with store.transaction() as tx:
         tx.rms.lock([KEY])
         tx.rms.append(row("a"))
         tx.after_commit(lambda: happened.append("first"))
-        tx.after_commit(look)
+        tx.after_commit(poll)
         assert happened == []
     assert happened == ["first", ["a"]]
 
@@ -99,7 +99,7 @@ class Ear:
         pytest.param(Topic.RMD, lambda tx: tx.rmd.insert(rmd_record("urn:rmd:2", due=NOW)), id="insert a destination"),
         pytest.param(Topic.RMD, lambda tx: tx.rmd.save(_due_destination(tx)), id="save a destination"),
         pytest.param(Topic.INVOKER, lambda tx: tx.invoker.add([inbound(1)]), id="add"),
-        pytest.param(Topic.INVOKER, lambda tx: tx.invoker.mark(tx.invoker.read("urn:rmd:1"), consumed=()), id="mark"),
+        pytest.param(Topic.INVOKER, lambda tx: _save_delivered(tx), id="save delivered"),
         pytest.param(Topic.INVOKER, lambda tx: tx.invoker.delete("urn:rmd:1"), id="delete a buffer"),
     ],
 )  # fmt: skip
@@ -123,6 +123,12 @@ def _due(tx: Transaction) -> RmsRecord:
     (record,) = tx.rms.records(KEY)
     record.due = NOW
     return record
+
+
+def _save_delivered(tx: Transaction) -> None:
+    record = tx.invoker.read("urn:rmd:1")
+    assert record is not None
+    tx.invoker.save_delivered(record, consumed=())
 
 
 def _due_destination(tx: Transaction) -> RmdRecord:
@@ -161,7 +167,7 @@ def test_a_listener_that_looks_sees_the_commit(store: StorageManager) -> None:
 # --- the store -------------------------------------------------------------------------------------------------------
 
 
-def test_a_closed_store_can_not_be_used(store: StorageManager) -> None:
+def test_a_closed_store_cannot_be_used(store: StorageManager) -> None:
     store.close()
     with pytest.raises(StorageError):
         seen(store)
@@ -177,7 +183,7 @@ def test_stores_do_not_share_what_they_keep(store_factory: StoreFactory) -> None
 
 
 @needs("durable")
-def test_what_was_committed_is_there_when_the_store_is_opened_again(
+def test_committed_rows_are_there_when_the_store_is_reopened(
     store: StorageManager, store_factory: StoreFactory
 ) -> None:
     outbox = Outbox(store)

@@ -26,7 +26,7 @@ def test_letters_of_one_moment_keep_their_order(store: StorageManager) -> None:
     assert found(store) == ["c", "a", "b"]
 
 
-def test_who_takes_a_letter_gets_it_and_nobody_else_does(store: StorageManager) -> None:
+def test_letter_is_taken_by_one_transaction_only(store: StorageManager) -> None:
     with store.transaction() as tx:
         tx.dead_letters.add([letter("a", payload=b"<a/>"), letter("b")])
     with store.transaction() as tx:
@@ -46,7 +46,7 @@ def test_two_letters_may_be_about_one_message(store: StorageManager) -> None:
     assert found(store) == ["a", "b"]
 
 
-def test_what_letters_take_that_peers_have_caused_is_summed_for_a_sequence_an_owner_and_all(
+def test_bytes_of_letters_caused_by_peers_are_summed_for_a_sequence_an_owner_and_all(
     store: StorageManager,
 ) -> None:
     def taken(sequence: str = "urn:s", owner: str = "192.0.2.1") -> tuple[int, int, int, int]:

@@ -45,7 +45,7 @@ def deliver(store: StorageManager, *numbers: int, sequence: str = ONE, state: In
         for number in numbers:
             record.machine.passed.add(number)
         record.machine.state = state or record.machine.state
-        tx.invoker.mark(record, consumed=numbers, markers=tx.invoker.markers(sequence))
+        tx.invoker.save_delivered(record, consumed=numbers, markers=tx.invoker.markers(sequence))
 
 
 def numbers(store: StorageManager, sequence: str = ONE) -> list[tuple[int, int]]:
@@ -147,7 +147,7 @@ def test_a_mark_saves_the_record_and_deletes_what_was_consumed(store: StorageMan
     with store.transaction() as tx:
         record.attempts, record.last_error = 2, "failed"
         record.machine.passed.add(1, 2)
-        tx.invoker.mark(record, consumed=iter([1, 2, 99]), markers=tx.invoker.markers(ONE))
+        tx.invoker.save_delivered(record, consumed=iter([1, 2, 99]), markers=tx.invoker.markers(ONE))
     stored = read(store)
     assert (stored.version, stored.attempts, stored.last_error) == (5, 2, "failed")
     assert list(stored.machine.passed) == [(1, 2)]
@@ -161,7 +161,7 @@ def test_a_mark_leaves_the_markers_it_is_not_given(store: StorageManager) -> Non
     add(store, marker(InboundKind.END, 3), marker(InboundKind.CUT))
     with store.transaction() as tx:
         (end, _) = tx.invoker.markers(ONE)
-        tx.invoker.mark(read(store), consumed=[], markers=[end])
+        tx.invoker.save_delivered(read(store), consumed=[], markers=[end])
     with store.transaction() as tx:
         assert [each.kind for each in tx.invoker.markers(ONE)] == [InboundKind.CUT]
 
@@ -181,7 +181,7 @@ def test_a_mark_with_an_old_version_keeps_nothing(store: StorageManager) -> None
     with ending(store.transaction(), Conflict) as tx:
         tx.invoker.add([inbound(3)])
         old.attempts = 7
-        tx.invoker.mark(old, consumed=[2])
+        tx.invoker.save_delivered(old, consumed=[2])
     assert numbers(store) == [(2, 2)]
     assert (read(store).version, read(store).attempts) == (1, 0)
 
@@ -193,7 +193,7 @@ def test_a_mark_of_what_was_forgotten_keeps_nothing(store: StorageManager) -> No
         tx.invoker.delete(ONE)
     with ending(store.transaction(), Conflict) as tx:
         tx.dead_letters.all()
-        tx.invoker.mark(old, consumed=[])
+        tx.invoker.save_delivered(old, consumed=[])
     with store.transaction() as tx:
         assert tx.invoker.all() == []
 
@@ -213,7 +213,7 @@ def test_of_a_mark_and_a_deletion_at_once_either_comes_first(store: StorageManag
                 for sequence in ("urn:a", "urn:b"):
                     record = tx.invoker.read(sequence)
                     assert record is not None
-                    tx.invoker.mark(record, consumed=[1])
+                    tx.invoker.save_delivered(record, consumed=[1])
                 forgetting.append(threads.start(forget))
                 waits(forgetting[0])  # it may be over before this one, or wait for its end
         except Conflict:
@@ -246,7 +246,7 @@ def test_of_two_that_deliver_the_same_one_is_kept(store: StorageManager, threads
                         return conflicts
                     assert tx.invoker.messages(ONE, [number])[number].number == number
                     record.machine.passed.add(number)
-                    tx.invoker.mark(record, consumed=[number])
+                    tx.invoker.save_delivered(record, consumed=[number])
                     tx.after_commit(lambda number=number: delivered.append(number))  # type: ignore[misc]
             except (Conflict, KeyError):
                 conflicts += 1
@@ -277,7 +277,7 @@ def test_a_buffer_can_be_marked_and_deleted_in_one_transaction(store: StorageMan
     insert(store, buffer())
     add(store, inbound(1))
     with store.transaction() as tx:
-        tx.invoker.mark(buffer(), consumed=[1])
+        tx.invoker.save_delivered(buffer(), consumed=[1])
         tx.invoker.delete(ONE)
     with store.transaction() as tx:
         assert tx.invoker.read(ONE) is None

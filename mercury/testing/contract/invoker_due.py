@@ -59,9 +59,7 @@ def test_where_nothing_waits_for_a_gap_any_message_is_due(store: StorageManager,
 
 
 @pytest.mark.parametrize("behavior", list(IncompleteSequenceBehavior), ids=lambda each: each.value)
-def test_what_is_in_progress_is_due_whatever_is_missing(
-    store: StorageManager, behavior: IncompleteSequenceBehavior
-) -> None:
+def test_run_in_progress_is_due_despite_gaps(store: StorageManager, behavior: IncompleteSequenceBehavior) -> None:
     insert(store, buffer(assurance=DeliveryAssurance.AT_MOST_ONCE, behavior=behavior))
     add(store, inbound(1), inbound(2))
     with store.transaction() as tx:
@@ -69,14 +67,14 @@ def test_what_is_in_progress_is_due_whatever_is_missing(
         assert record is not None
         record.machine.passed.add(1, 2)
         record.machine.in_progress.add(1, 2)
-        tx.invoker.mark(record, consumed=())
+        tx.invoker.save_delivered(record, consumed=())
     assert due(store) == [ONE]
     with store.transaction() as tx:
         record = tx.invoker.read(ONE)
         assert record is not None
         assert record.machine.in_progress == RangeSet([(1, 2)])
         record.machine.in_progress = RangeSet()
-        tx.invoker.mark(record, consumed=(1, 2))
+        tx.invoker.save_delivered(record, consumed=(1, 2))
     assert due(store) == []
 
 
@@ -107,7 +105,7 @@ def test_all_or_nothing_is_due_when_its_end_is_told_later(store: StorageManager)
         record = tx.invoker.read(ONE)
         assert record is not None
         record.machine.last = 3
-        tx.invoker.mark(record, consumed=[], markers=tx.invoker.markers(ONE))
+        tx.invoker.save_delivered(record, consumed=[], markers=tx.invoker.markers(ONE))
     assert due(store) == []
     add(store, inbound(3))
     assert due(store) == [ONE]
@@ -121,7 +119,7 @@ def test_a_marker_is_due_until_it_was_seen(store: StorageManager) -> None:
     assert due(store) == []
 
 
-def test_what_failed_is_due_when_it_is_to_be_tried_again(store: StorageManager) -> None:
+def test_failed_buffer_is_due_at_its_retry_time(store: StorageManager) -> None:
     insert(store, buffer(retry_at=NOW + 10))
     add(store, inbound(1), marker(InboundKind.END, 1))
     assert due(store, NOW + 9.5) == []
@@ -130,7 +128,7 @@ def test_what_failed_is_due_when_it_is_to_be_tried_again(store: StorageManager) 
     record = read(store)
     record.retry_at = None
     with store.transaction() as tx:
-        tx.invoker.mark(record, consumed=[])
+        tx.invoker.save_delivered(record, consumed=[])
     assert due(store) == [ONE]
     earliest = store.next_due(Topic.INVOKER)
     assert earliest is not None
@@ -215,11 +213,11 @@ def test_the_oldest_waiting_message_is_known_and_markers_do_not_count(store: Sto
     assert oldest() == NOW - 3
 
 
-def test_what_an_operator_parks_is_kept_with_the_buffer(store: StorageManager) -> None:
+def test_parked_number_is_stored_with_the_buffer(store: StorageManager) -> None:
     insert(store, buffer(ONE))
     add(store, inbound(1))
     record = read(store)
     record.parked = 1
     with store.transaction() as tx:
-        tx.invoker.mark(record, consumed=())
+        tx.invoker.save_delivered(record, consumed=())
     assert read(store).parked == 1

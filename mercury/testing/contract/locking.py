@@ -126,10 +126,10 @@ def test_a_buffer_that_is_marked_is_waited_for(store: StorageManager, threads: T
 
     def mark() -> None:
         with store.transaction() as tx:
-            tx.invoker.mark(buffer(), consumed=[1])
+            tx.invoker.save_delivered(buffer(), consumed=[1])
 
     with store.transaction() as tx:
-        tx.invoker.mark(buffer(), consumed=[1])
+        tx.invoker.save_delivered(buffer(), consumed=[1])
         second = threads.start(lambda: attempt(mark))
         assert waits(second)
     assert result(second) == "conflict"
@@ -147,7 +147,7 @@ def test_a_lock_is_free_after_a_roll_back(store: StorageManager, threads: Thread
     assert result(second) == 1
 
 
-def test_what_is_read_under_the_lock_is_what_was_committed_last(store: StorageManager, threads: Threads) -> None:
+def test_row_read_under_its_lock_is_the_last_committed_one(store: StorageManager, threads: Threads) -> None:
     """What a transaction has read before it locked must not make it miss what came in between."""
     outbox = Outbox(store)
     with store.transaction() as tx:
@@ -200,7 +200,7 @@ def test_only_sequences_that_exist_are_locked_and_returned(store: StorageManager
         pytest.param(lambda tx: tx.rmd.insert(rmd_record("urn:rmd:3")), id="a new sequence"),
     ],
 )  # fmt: skip
-def test_who_needs_no_lock_of_another_does_not_wait_for_it(
+def test_transactions_without_a_common_lock_do_not_wait_for_each_other(
     store_factory: StoreFactory, store: StorageManager, threads: Threads, work: Callable[[Transaction], object]
 ) -> None:
     """Decisions 4 and 8: a long transaction never blocks a sequence, a slow handler never stalls reception."""
@@ -217,13 +217,15 @@ def test_who_needs_no_lock_of_another_does_not_wait_for_it(
 
     with store.transaction() as tx:
         tx.rmd.lock(["urn:rmd:1"])
-        tx.invoker.mark(buffer("urn:rmd:1"), consumed=[1])
+        tx.invoker.save_delivered(buffer("urn:rmd:1"), consumed=[1])
         tx.rms.lock([KEY])
         tx.rms.append(row("a"))
         result(threads.start(other))
 
 
-def test_what_arrives_while_a_buffer_is_worked_on_survives_the_mark(store: StorageManager, threads: Threads) -> None:
+def test_message_received_while_its_buffer_is_worked_on_survives_the_save(
+    store: StorageManager, threads: Threads
+) -> None:
     with store.transaction() as tx:
         tx.invoker.insert(buffer())
         tx.invoker.add([inbound(1), marker(InboundKind.END, 3)])
@@ -237,7 +239,7 @@ def test_what_arrives_while_a_buffer_is_worked_on_survives_the_mark(store: Stora
         assert record is not None
         assert [each.kind for each in markers] == [InboundKind.END]
         result(threads.start(arrive))
-        tx.invoker.mark(record, consumed=[1], markers=markers)
+        tx.invoker.save_delivered(record, consumed=[1], markers=markers)
     with store.transaction() as tx:
         assert list(tx.invoker.numbers("urn:rmd:1")) == [(2, 2)]
         assert [each.kind for each in tx.invoker.markers("urn:rmd:1")] == [InboundKind.CUT]
@@ -250,11 +252,11 @@ def test_what_arrives_while_a_buffer_is_worked_on_survives_the_mark(store: Stora
     "work",
     [
         pytest.param(lambda tx: tx.rmd.lock(["urn:rmd:1"]), id="a destination sequence"),
-        pytest.param(lambda tx: tx.invoker.mark(buffer(), consumed=[]), id="a buffer"),
+        pytest.param(lambda tx: tx.invoker.save_delivered(buffer(), consumed=[]), id="a buffer"),
         pytest.param(lambda tx: tx.rms.lock([KEY]), id="a key"),
     ],
 )
-def test_who_waits_too_long_is_told_that_it_may_pass_and_keeps_nothing(
+def test_lock_timeout_is_transient_and_leaves_no_lock(
     store_factory: StoreFactory, threads: Threads, work: Callable[[Transaction], None]
 ) -> None:
     store = store_factory(lock_timeout=SHORT)
@@ -323,8 +325,8 @@ def test_rows_are_locked_in_one_order_whatever_order_they_are_named_in(store: St
     "work",
     [
         pytest.param(lambda tx: (tx.rms.lock([KEY]), tx.rmd.lock(["urn:rmd:1"])), id="RMS, RMD"),
-        pytest.param(lambda tx: (tx.rms.lock([KEY]), tx.invoker.mark(buffer(), consumed=[])), id="RMS, buffer"),
-        pytest.param(lambda tx: (tx.invoker.mark(buffer(), consumed=[]), tx.rmd.lock(["urn:rmd:1"])), id="buffer, RMD"),
+        pytest.param(lambda tx: (tx.rms.lock([KEY]), _save_delivered(tx)), id="RMS, buffer"),
+        pytest.param(lambda tx: (_save_delivered(tx), tx.rmd.lock(["urn:rmd:1"])), id="buffer, RMD"),
         pytest.param(lambda tx: (tx.rmd.lock(["urn:rmd:2"]), tx.rmd.lock(["urn:rmd:1"])), id="RMD, a lower RMD"),
         pytest.param(
             # Whatever a store's order of keys is, it is not this one.

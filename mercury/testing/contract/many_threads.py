@@ -40,7 +40,9 @@ def again(store: StorageManager, work: Callable[[Transaction], None]) -> None:
     raise AssertionError("it never passed")
 
 
-def test_what_many_threads_append_is_all_there_in_the_order_of_each(store: StorageManager, threads: Threads) -> None:
+def test_rows_appended_by_many_threads_are_complete_and_ordered_by_thread(
+    store: StorageManager, threads: Threads
+) -> None:
     def send(sender: int) -> None:
         for number in range(EACH):
             again(store, lambda tx: tx.rms.append(row(f"{sender} {number}")))  # noqa: B023 (called at once)
@@ -55,7 +57,7 @@ def test_what_many_threads_append_is_all_there_in_the_order_of_each(store: Stora
         assert own == [f"{sender} {number}" for number in range(EACH)]
 
 
-def test_what_one_transaction_appends_keeps_its_order(store: StorageManager, threads: Threads) -> None:
+def test_rows_appended_by_one_transaction_keep_their_order(store: StorageManager, threads: Threads) -> None:
     def append(tx: Transaction, sender: int) -> None:
         for number in range(EACH):
             tx.rms.append(row(f"{sender} {number}"))
@@ -114,7 +116,7 @@ def test_rows_that_come_while_others_are_numbered_get_each_one_number(store: Sto
         assert tx.rms.backlog(KEY) == 0
 
 
-def test_what_many_threads_receive_is_delivered_once(store: StorageManager, threads: Threads) -> None:
+def test_messages_received_by_many_threads_are_delivered_once(store: StorageManager, threads: Threads) -> None:
     """Reception and invocation side by side, as far as the store sees them."""
     with store.transaction() as tx:
         tx.rmd.insert(rmd_record())
@@ -148,7 +150,7 @@ def test_what_many_threads_receive_is_delivered_once(store: StorageManager, thre
         if not ready:
             return
         record.machine.passed.add(ready[0], ready[-1])
-        tx.invoker.mark(record, consumed=ready)
+        tx.invoker.save_delivered(record, consumed=ready)
         tx.after_commit(lambda: order.extend(ready))
 
     futures = [
@@ -191,7 +193,7 @@ def test_transactions_over_many_rows_at_once_never_deadlock(store: StorageManage
     def handler(tx: Transaction, step: int) -> None:
         record = tx.invoker.read(names[step % 3])
         assert record is not None
-        tx.invoker.mark(record, consumed=[])
+        tx.invoker.save_delivered(record, consumed=[])
         tx.rms.lock([channels[(step + 1) % 3].key])
 
     def run(work: Callable[[Transaction, int], None]) -> None:

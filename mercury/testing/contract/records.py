@@ -91,7 +91,7 @@ def test_an_outbound_row_comes_back_as_it_was(store: StorageManager) -> None:
     assert unnumbered == [stored]
 
 
-def test_what_becomes_of_a_row_is_kept(store: StorageManager) -> None:
+def test_verdict_of_a_row_is_recorded(store: StorageManager) -> None:
     outbox = Outbox(store)
     (numbered,) = outbox.send("a", expects_response=True, callback=TEXT, correlation="c")
     (due,) = outbox.locked(lambda tx: tx.rms.unsettled(outbox.record, 1))
@@ -118,7 +118,7 @@ def test_a_destination_sequence_comes_back_as_it_was(store: StorageManager) -> N
         assert tx.rmd.read(full_rmd().identifier) == full_rmd()
 
 
-def test_what_may_be_absent_stays_absent(store: StorageManager) -> None:
+def test_optional_elements_that_are_absent_stay_absent(store: StorageManager) -> None:
     record, empty = rmd_record(), buffer()
     with store.transaction() as tx:
         tx.rmd.insert(record)
@@ -139,7 +139,7 @@ def test_an_invoker_buffer_comes_back_as_it_was(store: StorageManager) -> None:
     with store.transaction() as tx:
         assert tx.invoker.read(full_buffer().sequence) == full_buffer()
         assert tx.invoker.all() == [full_buffer()]
-        tx.invoker.mark(full_buffer(), consumed=())
+        tx.invoker.save_delivered(full_buffer(), consumed=())
     with store.transaction() as tx:
         assert tx.invoker.read(full_buffer().sequence) == replace(full_buffer(), version=full_buffer().version + 1)
 
@@ -153,7 +153,7 @@ def test_the_numbers_that_wait_are_derived_from_the_rows_and_not_kept_twice(stor
         assert record is not None
         record.machine.buffered.add(1, 2)
         record.machine.passed.add(1)
-        tx.invoker.mark(record, consumed=[1])
+        tx.invoker.save_delivered(record, consumed=[1])
     with store.transaction() as tx:
         record = tx.invoker.read("urn:rmd:1")
         assert record is not None

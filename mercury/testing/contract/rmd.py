@@ -116,7 +116,7 @@ def test_a_deleted_sequence_is_gone(store: StorageManager) -> None:
     assert store.due_rmd(NOW, 10) == ["urn:b"]
 
 
-def test_what_was_never_there_is_not_found(store: StorageManager) -> None:
+def test_unknown_message_is_not_found(store: StorageManager) -> None:
     with store.transaction() as tx:
         assert tx.rmd.read("urn:nobody's") is None
         assert tx.rmd.lock(["urn:nobody's"]) == {}
@@ -149,7 +149,7 @@ def test_the_longest_due_come_first(store: StorageManager) -> None:
     assert store.next_due(Topic.RMD) == NOW - 10
 
 
-def test_what_is_put_off_is_not_due(store: StorageManager) -> None:
+def test_postponed_rows_are_not_due(store: StorageManager) -> None:
     assert store.next_due(Topic.RMD) is None
     insert(store, rmd_record(due=NOW))
     for due in (NOW + 5, None):
@@ -250,7 +250,7 @@ def test_bytes_wait_from_what_is_received_until_it_has_left_the_buffer_and_are_n
             kept = tx.invoker.read("urn:a")
             assert kept is not None
             kept.consumed_bytes = 1000 + left
-            tx.invoker.mark(kept, consumed=[])
+            tx.invoker.save_delivered(kept, consumed=[])
         assert waiting_bytes(store) == (waits, waits)
 
 

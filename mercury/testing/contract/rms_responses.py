@@ -63,7 +63,7 @@ def test_an_acknowledged_request_is_repeated_only_to_fetch_its_response(
     assert outbox.unsettled() == (["request"] if needed else [])
 
 
-def test_who_answers_learns_how_the_request_was_before(outbox: Outbox) -> None:
+def test_changed_copy_of_an_exchange_knows_the_original_request(outbox: Outbox) -> None:
     """The sequence counts a response once, however often it arrives."""
     outbox.send("request", expects_response=True, correlation="order:17")
     first, again = outbox.answered("request"), outbox.answered("request")
@@ -102,7 +102,7 @@ def test_consuming_what_is_gone_does_nothing(outbox: Outbox) -> None:
     assert outbox.backlog == 0
 
 
-def test_what_is_taken_is_not_answered_any_more(outbox: Outbox) -> None:
+def test_taken_requests_are_no_longer_answered(outbox: Outbox) -> None:
     outbox.send("request", expects_response=True)
     with outbox.store.transaction() as tx:
         tx.rms.lock([KEY])
@@ -174,7 +174,7 @@ def test_of_two_responses_to_one_request_the_one_that_is_not_acknowledged_is_fet
         assert tx.rms.responses_to(["request"], ANY) == []
 
 
-def test_what_is_read_for_a_request_does_not_depend_on_how_many_others_have_its_message_id(
+def test_rows_read_for_a_request_do_not_depend_on_others_with_its_message_id(
     outbox: Outbox, store: StorageManager
 ) -> None:
     """A peer chooses MessageIDs, and may choose one for all its requests."""
@@ -267,7 +267,7 @@ def test_rows_without_a_number_are_not_taken_with_a_sequence(outbox: Outbox) -> 
     assert outbox.waiting() == ["b"]
 
 
-def test_what_waits_can_be_discarded(outbox: Outbox) -> None:
+def test_waiting_rows_can_be_discarded(outbox: Outbox) -> None:
     outbox.append("a", "b", "c")
     rows = outbox.locked(lambda tx: tx.rms.unnumbered(KEY, 2))
     outbox.locked(lambda tx: tx.rms.discard(rows))

@@ -78,7 +78,7 @@ def test_a_message_is_not_kept_twice(outbox: Outbox, store: StorageManager, numb
     assert kept.correlation == "first"
 
 
-def test_one_transaction_can_not_append_a_message_twice(outbox: Outbox, store: StorageManager) -> None:
+def test_one_transaction_cannot_append_a_message_twice(outbox: Outbox, store: StorageManager) -> None:
     with ending(store.transaction(), Conflict) as tx:
         tx.rms.append(row("a"))
         tx.rms.append(row("a"))
@@ -158,7 +158,7 @@ def test_of_what_is_due_later_only_what_tells_how_it_stands_is_read(outbox: Outb
 
     outbox.locked(put_off)
 
-    def look(tx: Transaction) -> None:
+    def poll(tx: Transaction) -> None:
         rows = tx.rms.unsettled(outbox.record, 10, NOW)
         assert ids(rows) == list("acdfh")
         assert all(each.payload for each in rows if each.due <= NOW)
@@ -167,10 +167,10 @@ def test_of_what_is_due_later_only_what_tells_how_it_stands_is_read(outbox: Outb
         assert ids(tx.rms.unsettled(outbox.record, 10, NOW - 1)) == list("ac")
         assert ids(tx.rms.unsettled(outbox.record, 10, NOW + 9)) == list("abcdefgh")
 
-    outbox.locked(look)
+    outbox.locked(poll)
 
 
-def test_what_is_numbered_now_counts_in_the_window_with_what_was_before(outbox: Outbox) -> None:
+def test_newly_numbered_rows_count_in_the_window_with_earlier_ones(outbox: Outbox) -> None:
     outbox.append(*"abc")
     outbox.number(due=NOW + 5)
     outbox.append(*"defg")
@@ -245,7 +245,7 @@ def test_an_acknowledged_row_stays_until_it_is_released(outbox: Outbox) -> None:
     assert outbox.here("a", "b", "c") == ["b"]
 
 
-def test_what_is_not_acknowledged_is_not_released(outbox: Outbox) -> None:
+def test_unacknowledged_messages_are_not_released(outbox: Outbox) -> None:
     outbox.send("a")
     outbox.release()
     assert outbox.unsettled() == ["a"]
@@ -284,7 +284,7 @@ def test_acknowledged_and_released_in_one_transaction(outbox: Outbox) -> None:
     assert outbox.backlog == 100
 
 
-def test_what_is_acknowledged_after_a_release_waits_for_the_next(outbox: Outbox) -> None:
+def test_acknowledgements_after_a_release_wait_for_the_next_release(outbox: Outbox) -> None:
     outbox.send("a", "b")
 
     def work(tx: Transaction) -> None:
@@ -297,7 +297,7 @@ def test_what_is_acknowledged_after_a_release_waits_for_the_next(outbox: Outbox)
     assert outbox.unsettled() == []
 
 
-def test_what_can_go_by_now_does_not_hide_what_can_not(outbox: Outbox) -> None:
+def test_collectable_rows_do_not_hide_stuck_ones(outbox: Outbox) -> None:
     """An older request goes in the transaction that acknowledges a younger one, which waits for its response."""
     outbox.send("old", "young", expects_response=True)
     outbox.acknowledge(1)
@@ -315,7 +315,7 @@ def test_what_can_go_by_now_does_not_hide_what_can_not(outbox: Outbox) -> None:
     assert kept.acknowledged
 
 
-def test_what_becomes_free_with_an_acknowledgement_of_another_is_not_counted_for_it(outbox: Outbox) -> None:
+def test_bytes_freed_by_another_acknowledgement_are_not_counted_twice(outbox: Outbox) -> None:
     outbox.send("old", "young", expects_response=True)
     outbox.consumed("old")
 

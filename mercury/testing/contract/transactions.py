@@ -88,7 +88,7 @@ def test_a_change_is_seen_by_others_after_the_commit_only(store: StorageManager)
         tx.invoker.insert(buffer())
         tx.invoker.add([inbound(1)])
 
-    def look() -> tuple[object, ...]:
+    def poll() -> tuple[object, ...]:
         with store.transaction() as tx:
             rmd, kept, message = tx.rmd.read("urn:rmd:1"), tx.invoker.read("urn:rmd:1"), tx.rms.row("a")
             assert rmd is not None
@@ -102,7 +102,7 @@ def test_a_change_is_seen_by_others_after_the_commit_only(store: StorageManager)
                 tx.rms.backlog(outbox.key),
             )
 
-    before = look()
+    before = poll()
     with store.transaction() as tx:
         rmd = tx.rmd.lock(["urn:rmd:1"])["urn:rmd:1"]
         rmd.ack_failures = 1
@@ -110,14 +110,14 @@ def test_a_change_is_seen_by_others_after_the_commit_only(store: StorageManager)
         kept = tx.invoker.read("urn:rmd:1")
         assert kept is not None
         kept.attempts = 1
-        tx.invoker.mark(kept, consumed=[1])
+        tx.invoker.save_delivered(kept, consumed=[1])
         tx.rms.lock([outbox.key])
         outbox.record.last_error = "changed"
         tx.rms.save(outbox.record)
         tx.rms.acknowledge(outbox.record, ((1, 1),))
         tx.rms.take(outbox.record, ((2, 2),))
-        assert look() == before == (0, 0, [(1, 1)], [None], False, 2)
-    assert look() == (1, 1, [], ["changed"], True, 1)
+        assert poll() == before == (0, 0, [(1, 1)], [None], False, 2)
+    assert poll() == (1, 1, [], ["changed"], True, 1)
 
 
 @pytest.mark.parametrize("error", [Mistake, KeyboardInterrupt, SystemExit])
@@ -325,7 +325,7 @@ def test_changes_to_what_was_there_are_undone_by_a_savepoint(store: StorageManag
     assert (message.acknowledged, message.answered) == (False, False)
 
 
-def test_what_was_changed_before_a_savepoint_stays_changed(store: StorageManager) -> None:
+def test_changes_before_a_savepoint_stay(store: StorageManager) -> None:
     outbox = Outbox(store)
     outbox.append("a", "b", "c")
     with store.transaction() as tx:

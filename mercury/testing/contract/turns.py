@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mercury.storage.api import StorageManager
-from mercury.storage.claims import Seeker
+from mercury.storage.claims import WorkFilter
 from mercury.storage.records import RmdRecord
 from mercury.testing.contract.builders import NOW, buffer, inbound, rmd_record
 
@@ -26,11 +26,11 @@ def deliver(store: StorageManager, name: str, number: int) -> None:
         record = tx.invoker.read(name)
         assert record is not None
         record.machine.passed.add(number)
-        tx.invoker.mark(record, consumed=[number])
+        tx.invoker.save_delivered(record, consumed=[number])
 
 
 def due(store: StorageManager, after: str = "", limit: int = 100) -> list[str]:
-    return list(store.due_invoker(NOW, limit, Seeker("me", after=after)))
+    return list(store.due_invoker(NOW, limit, WorkFilter("me", after=after)))
 
 
 def test_one_sequence_of_each_peer_comes_before_the_second_of_any(store: StorageManager) -> None:

@@ -70,7 +70,7 @@ def servers(options: Options, folder: Path) -> Iterator[tuple[Databases, Databas
 def databases(options: Options, client: Databases, server: Databases) -> Iterator[Pair]:
     """The databases of one run, with the applications' tables and the orders; removed with the block unless kept.
 
-    :raises StorageError: they can not be made.
+    :raises StorageError: they cannot be made.
     """
     run = secrets.token_hex(4)
     made: list[tuple[Databases, str]] = []

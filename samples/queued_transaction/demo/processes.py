@@ -22,7 +22,7 @@ TAIL = 1000
 
 
 class Broken(Exception):
-    """The run can not be played to its end."""
+    """The run cannot be played to its end."""
 
 
 class Party:

@@ -124,7 +124,7 @@ def judge(figures: Figures, pair: Pair, work: Path, out: Path, stopped: str | No
     :param work: the folder with everything that is removed unless it is kept.
     :param out: a folder for the report.
     :param stopped: why the run did not come to its end.
-    :raises ConfigurationError: Spark can not be used.
+    :raises ConfigurationError: Spark cannot be used.
     """
     options = figures.options
     result = reconcile(config(options, pair, out), progress=progress, moments=figures.killed)

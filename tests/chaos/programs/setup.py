@@ -23,8 +23,8 @@ from mercury import (
     SourcePolicy,
     Transaction,
 )
-from mercury.engine.parts import EngineSettings
-from mercury.engine.runtime import RuntimeSettings
+from mercury.engine.runtime.threads import RuntimeSettings
+from mercury.engine.settings import EngineSettings
 from mercury.service.serving import server_for
 from mercury.settings import HttpSettings, XaSettings
 from mercury.statemachine.retransmission import Backoff

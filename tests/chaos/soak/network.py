@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TypeVar
 
-from samples.lossy_network.proxy import Fate, Proxy, Weather, exchange
+from samples.lossy_network.proxy import Outcome, Proxy, Weather, exchange
 from tests.chaos.kinds import Side
 from tests.chaos.programs.setup import HOST
 
@@ -41,15 +41,15 @@ class Route(Proxy):
     ports: Sequence[int] = ()
     cut: Cut = Cut.NOTHING
 
-    def _draw(self) -> tuple[Fate, float, bool]:
-        fate, delay, before = super()._draw()
+    def _draw(self) -> tuple[Outcome, float, bool]:
+        outcome, delay, before = super()._draw()
         match self.cut:
             case Cut.NOTHING:
-                return fate, delay, before
+                return outcome, delay, before
             case Cut.BOTH:
-                return Fate.CUT, delay, True
+                return Outcome.CUT, delay, True
             case _:
-                return Fate.DROPPED, delay, self.cut is Cut.REQUESTS
+                return Outcome.DROPPED, delay, self.cut is Cut.REQUESTS
 
     async def _forward(self, request: bytes, times: int) -> bytes:
         reply = await super()._forward(request, times)
@@ -99,7 +99,7 @@ class Network:
 
     def exchanges(self) -> dict[str, int]:
         """How many there were, by what became of them."""
-        return {fate.value: sum(way.counts[fate] for way in self.routes.values()) for fate in Fate}
+        return {outcome.value: sum(way.counts[outcome] for way in self.routes.values()) for outcome in Outcome}
 
     def _do(self, what: Coroutine[object, object, Done]) -> Done:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(PATIENCE)

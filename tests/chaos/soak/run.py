@@ -18,8 +18,8 @@ from tests.chaos.soak.faults import Faults
 from tests.chaos.soak.memory import Memory
 from tests.chaos.soak.network import CALM, WEATHER, Network
 from tests.chaos.soak.orders import Orders, Progress
+from tests.chaos.soak.process_output import ProcessOutput
 from tests.chaos.soak.stage import PROCESSES, Stage, State, staged
-from tests.chaos.soak.told import Told
 from tests.chaos.verdict import Difference, Witness
 
 #: Seconds between two turns, two looks into the databases, and two lines about the progress.
@@ -55,7 +55,7 @@ class Outcome:
 
     plan: Plan
     progress: Progress
-    told: Told
+    told: ProcessOutput
     faults: dict[str, int] = field(default_factory=dict)
     exchanges: dict[str, int] = field(default_factory=dict)
     memories: list[Memory] = field(default_factory=list)

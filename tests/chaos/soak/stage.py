@@ -23,7 +23,7 @@ from tests.chaos.kinds import Form, Mode, Side, Way
 from tests.chaos.processes import Children
 from tests.chaos.programs.setup import STARTED, Setup
 from tests.chaos.soak.network import Network
-from tests.chaos.soak.told import Told
+from tests.chaos.soak.process_output import ProcessOutput
 from tests.postgres import embedded_postgres
 
 #: Processes a side.
@@ -86,7 +86,7 @@ class Stage:
     network: Network
     forks: Forks
     processes: list[Process]
-    told: Told = field(default_factory=Told)
+    told: ProcessOutput = field(default_factory=ProcessOutput)
     #: Of PostgreSQL's servers, those that were killed.
     away: set[Side] = field(default_factory=set)
     #: Processes that ended at their start, because a database was away.
@@ -133,7 +133,7 @@ class Stage:
                 self.start(process)
         return found
 
-    def listen(self) -> Told:
+    def listen(self) -> ProcessOutput:
         """What all processes have said up to now."""
         for process in self.processes:
             if process.fork is not None and process.state is not State.DOWN:

@@ -48,7 +48,7 @@ class _Surroundings:
     def why_not_running(self) -> str | None:
         return None
 
-    def trouble_with(self, _url: str) -> str | None:
+    def last_error(self, _url: str) -> str | None:
         return None
 
     def has_callback(self, name: str) -> bool:

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from mercury.client.futures import Futures
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.application import MessageContext, Operation
-from mercury.engine.core import Engine
 from mercury.engine.events import DeadLettered, Event, MessageRefused, SequenceFailed
 from mercury.engine.exchange import Arrival, Outgoing
 from mercury.engine.observers import Observers
-from mercury.engine.parts import EngineSettings
 from mercury.engine.registry import Registry
+from mercury.engine.runtime.core import Engine
+from mercury.engine.settings import EngineSettings
 from mercury.errors import ApplicationFault
 from mercury.simulation.application import Ledger
 from mercury.simulation.checks import Checks
@@ -40,7 +40,7 @@ class Told:
 
     failed: list[tuple[str, int]] = field(default_factory=list)
     refused: list[tuple[str | None, str]] = field(default_factory=list)
-    died: list[tuple[str | None, str]] = field(default_factory=list)
+    dead_lettered: list[tuple[str | None, str]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -228,7 +228,7 @@ class Node(Process):
             case MessageRefused():
                 self.told.refused.append((event.message_id, event.reason))
             case DeadLettered():
-                self.told.died += ((letter.message_id, letter.reason) for letter in event.letters)
+                self.told.dead_lettered += ((letter.message_id, letter.reason) for letter in event.letters)
             case _:
                 pass
 

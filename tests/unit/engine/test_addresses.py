@@ -43,7 +43,7 @@ def allows(entry: str, address: str) -> bool:
         ("*", "https://[::1]/"),
     ],
 )
-def test_what_is_below_an_entry_is_allowed(entry: str, address: str) -> None:
+def test_path_below_an_entry_is_allowed(entry: str, address: str) -> None:
     assert allows(entry, address)
 
 
@@ -118,7 +118,7 @@ def test_nothing_is_allowed_unless_it_is_listed() -> None:
         pytest.param("*", "", id="nothing"),
     ],
 )
-def test_what_only_looks_like_an_entry_is_not_allowed(entry: str, address: str) -> None:
+def test_address_that_only_resembles_an_entry_is_not_allowed(entry: str, address: str) -> None:
     assert not allows(entry, address)
 
 
@@ -160,6 +160,6 @@ def test_a_url_is_split(url: str) -> None:
     ["", "a", "/a", "http:/a", "mailto:a@b", "http://a:b", "http://a:-1", "http://[", "ws://a", "http://a/ b", "http://a/b\n",
      "http://a/b\r\nX: y", " http://a/b", "http://a b/", "http://a/\x7f", "http://a/ä", "http://a/?ä", "http://a:99999/"],
 )  # fmt: skip
-def test_what_is_no_url_to_send_to_is_told_with_what_is_wanted(url: str) -> None:
+def test_invalid_endpoint_is_refused_with_the_expected_form(url: str) -> None:
     with pytest.raises(ConfigurationError, match=r"not a URL to send to: .* \(http://host:port/path is needed\)"):
         split_url(url)

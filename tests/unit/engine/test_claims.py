@@ -73,7 +73,7 @@ def test_in_use_it_never_ends(keeper: ClaimKeeper, store: CountingStore) -> None
     commit_under(store, first)
 
 
-def test_what_somebody_else_has_is_not_given(keeper: ClaimKeeper, store: CountingStore) -> None:
+def test_claim_held_by_another_is_not_given(keeper: ClaimKeeper, store: CountingStore) -> None:
     theirs = other(store, NOW)
     assert keeper.take("rms 1", NOW) is None
     assert keeper.take("rms 1", NOW + 1) is None
@@ -152,7 +152,7 @@ def test_claims_that_are_over_are_forgotten_in_time(keeper: ClaimKeeper) -> None
     """A process that has worked on a million sequences does not remember them all."""
     for number in range(20_000):
         taken(keeper, NOW + number, f"rms {number}")
-    assert len(keeper._kept) <= 1024
+    assert len(keeper._leases) <= 1024
 
 
 def test_a_clock_that_is_set_back_does_not_keep_a_claim_from_being_prolonged(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mercury.engine.expired import Expired
 
 
-def test_what_expired_counts_for_its_owner_and_for_a_while() -> None:
+def test_expired_sequences_count_for_their_owner_and_for_a_while() -> None:
     expired = Expired(100, 60.0)
     expired.add("a", 10.0)
     expired.add("a", 20.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mercury.engine.stored import StoredResponses
 
 
-def test_what_is_stored_counts_for_its_peer_and_for_all_until_the_store_says_otherwise() -> None:
+def test_stored_bytes_count_for_their_peer_and_for_all_until_they_are_read_again() -> None:
     stored = StoredResponses(10)
     stored.add("a", 60)
     stored.add("b", 30)

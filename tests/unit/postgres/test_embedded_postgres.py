@@ -341,20 +341,20 @@ def test_a_folder_with_other_things_is_left_alone(place: Path, act: Callable[[Em
 def test_a_file_is_no_folder(place: Path) -> None:
     (place / "pg").write_text("")
     for act in (EmbeddedPostgres.start, EmbeddedPostgres.stop):
-        with pytest.raises(ConfigurationError, match="can not be used"):
+        with pytest.raises(ConfigurationError, match="cannot be used"):
             act(EmbeddedPostgres(place / "pg"))
 
 
 @ROOT_ONLY
-def test_a_folder_that_the_servers_user_can_not_reach_is_refused_before_it_is_made(place: Path) -> None:
+def test_a_folder_that_the_servers_user_cannot_reach_is_refused_before_it_is_made(place: Path) -> None:
     place.chmod(0o700)
-    with pytest.raises(ConfigurationError, match=r"does not run as root, and user nobody can not reach"):
+    with pytest.raises(ConfigurationError, match=r"does not run as root, and user nobody cannot reach"):
         EmbeddedPostgres(place / "closed" / "pg").start()
     assert os.listdir(place) == []
 
 
 @ROOT_ONLY
-def test_what_root_makes_is_passable_whatever_its_mask(place: Path) -> None:
+def test_folders_made_by_root_are_passable_under_any_umask(place: Path) -> None:
     before = os.umask(0o077)
     try:
         with EmbeddedPostgres(place / ".mercury" / "pg") as server:

@@ -48,7 +48,7 @@ def test_every_database_is_another_one(postgres_database: Callable[..., str]) ->
     assert ask(second, "select 1 from pg_tables where tablename = 'kept'") == []
 
 
-def test_what_fills_a_database_is_run_once_and_its_copies_are_apart(postgres_database: Callable[..., str]) -> None:
+def test_template_is_filled_once_and_its_copies_are_independent(postgres_database: Callable[..., str]) -> None:
     filled: list[str] = []
 
     def fill(url: str) -> None:
@@ -62,7 +62,7 @@ def test_what_fills_a_database_is_run_once_and_its_copies_are_apart(postgres_dat
     assert filled[0] not in (first, second)
 
 
-def test_a_template_that_can_not_be_filled_is_removed(postgres_server: PostgresServer) -> None:
+def test_a_template_that_cannot_be_filled_is_removed(postgres_server: PostgresServer) -> None:
     def fail(url: str) -> None:
         ask(url, "select * from nothing")
 

@@ -95,7 +95,7 @@ NEVER_COMES: dict[tuple[InvokerState, InvokerEvent], str] = {
 }
 
 NOTHING_RELEASABLE = "nothing is releasable in this state, so nothing is with the application"
-LAST_IS_KNOWN = "the last number is known already, so a message can not make it known"
+LAST_IS_KNOWN = "the last number is known already, so a message cannot make it known"
 
 #: For each impossible cell: why, and what comes nearest to it.
 WHY_IMPOSSIBLE: dict[tuple[InvokerState, InvokerEvent], tuple[str, Case]] = {

@@ -93,7 +93,7 @@ EVERY_WAY = list(product(DeliveryAssurance, (True, False), IncompleteSequenceBeh
 
 @pytest.mark.parametrize(("assurance", "in_order", "behavior"), EVERY_WAY)
 @pytest.mark.parametrize("numbers", [(), (1,), (1, 2, 3), (1, 3), (2, 3), (1, 2, 4, 6)])
-def test_what_is_releasable_before_the_end_and_after_a_cut(
+def test_releasable_numbers_before_the_end_and_after_a_cut(
     assurance: DeliveryAssurance, in_order: bool, behavior: IncompleteSequenceBehavior, numbers: tuple[int, ...]
 ) -> None:
     for order in permutations(numbers):
@@ -219,7 +219,7 @@ def test_without_order_a_run_may_be_any_of_the_releasable() -> None:
 
 @pytest.mark.parametrize("assurance", list(DeliveryAssurance))
 @pytest.mark.parametrize("in_order", [True, False])
-def test_what_a_cut_may_discard_is_not_given_before(assurance: DeliveryAssurance, in_order: bool) -> None:
+def test_messages_that_a_cut_may_discard_are_not_delivered_before_it(assurance: DeliveryAssurance, in_order: bool) -> None:
     """The source was told DiscardFollowingFirstGap: it sends again all that lies behind the gap."""
     machine = holding(1, 3, assurance=assurance, in_order=in_order, behavior=UP_TO_THE_GAP)
     assert give_all(machine) == [1]
@@ -354,7 +354,7 @@ def test_withholding_until_the_end_and_acknowledging_at_delivery_would_wait_for_
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_the_older_generation_can_not_be_told_so_nothing_is_discarded(in_order: bool) -> None:
+def test_the_older_generation_cannot_be_told_so_nothing_is_discarded(in_order: bool) -> None:
     policy = DestinationPolicy(in_order=in_order)
     assert InvokerBuffer.for_policy(policy, RmVersion.RM10).behavior is KEEP
     chosen = DestinationPolicy(in_order=in_order, incomplete_behavior=UP_TO_THE_GAP)

@@ -49,7 +49,7 @@ def test_adding_what_is_there_says_so(added: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("bad", [(0, 1), (-4, -2), (3, 2)])
-def test_what_is_no_range_of_message_numbers_is_an_error(bad: tuple[int, int]) -> None:
+def test_invalid_range_of_message_numbers_is_an_error(bad: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="not a range of message numbers"):
         RangeSet().add(*bad)
 
@@ -67,7 +67,7 @@ def test_what_is_no_range_of_message_numbers_is_an_error(bad: tuple[int, int]) -
         ((5, 3), ((3, 5), (8, 9))),
     ],
 )
-def test_what_is_removed_leaves_the_rest(removed: tuple[int, int], expected: tuple[tuple[int, int], ...]) -> None:
+def test_removal_leaves_the_other_numbers(removed: tuple[int, int], expected: tuple[tuple[int, int], ...]) -> None:
     ranges = built((3, 5), (8, 9))
     ranges.discard(*removed)
     assert ranges.as_tuples() == expected

@@ -85,6 +85,6 @@ def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float], text: 
 
 
 @pytest.mark.parametrize(("ahead", "is_due"), [(-1.0, True), (0.0, True), (0.5, False), (60.0, False), (60.5, True)])
-def test_what_is_farther_ahead_than_the_longest_pause_is_due(ahead: float, is_due: bool) -> None:
+def test_time_farther_ahead_than_the_longest_pause_is_due(ahead: float, is_due: bool) -> None:
     """The clock was set back since that time was worked out."""
     assert Backoff(cap=60.0).is_due(1000.0 + ahead, 1000.0) is is_due

@@ -190,7 +190,7 @@ def test_terminate_that_contradicts_close_is_a_fault_and_ends_nothing(last_numbe
 
 @pytest.mark.parametrize("end", [Close, Terminate])
 @pytest.mark.parametrize("last_number", [1, 0, -5, MAX_MESSAGE_NUMBER + 1])
-def test_a_last_number_that_can_not_be_is_a_fault_and_closes_nothing(
+def test_a_last_number_that_cannot_be_is_a_fault_and_closes_nothing(
     end: type[Close] | type[Terminate], last_number: int
 ) -> None:
     machine = created(RM11, 2)
@@ -328,14 +328,14 @@ def test_consuming_nothing_new_owes_no_acknowledgement(again: tuple[tuple[int, i
     assert machine.ack_due is None
 
 
-def test_what_is_consumed_after_the_end_owes_no_acknowledgement() -> None:
+def test_consumption_after_the_end_owes_no_acknowledgement() -> None:
     policy = replace(POLICY, acknowledge_at=AcknowledgeAt.DELIVERY)
     machine = created(RM11, 1)
     drive(machine, Terminate(1), events.Consumed(((1, 1),)), policy=policy)
     assert machine.ack_due is None
 
 
-def test_what_was_consumed_owes_nothing_when_acceptance_is_acknowledged() -> None:
+def test_consumption_owes_no_acknowledgement_when_acceptance_is_acknowledged() -> None:
     machine = created(RM11, 1)
     drive(machine, events.AckSent(), events.Consumed(((1, 1),)))
     assert machine.ack_due is None
@@ -388,7 +388,7 @@ def test_silence_counts_from_the_last_thing_that_was_heard(heard: events.RmdInpu
 
 
 @pytest.mark.parametrize("happened", [events.AckSent(), events.Consumed(((1, 1),))])
-def test_what_this_side_does_is_not_heard(happened: events.RmdInput) -> None:
+def test_own_activity_does_not_count_as_heard(happened: events.RmdInput) -> None:
     policy = replace(POLICY, inactivity_timeout=60.0)
     machine = created(RM11, 1)
     drive(machine, happened, now=50.0, policy=policy)

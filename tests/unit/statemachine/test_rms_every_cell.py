@@ -154,7 +154,7 @@ def test_every_event_in_every_state_does_what_its_cell_says(
             assert machine.failure is None
             assert spy.raised == [(state, event)] or (expected is state and not spy.raised)
         case Kind.REFUSE:
-            assert effect == (effects.Refused(),)
+            assert effect == (effects.NumberRefused(),)
             assert machine.state is state
             assert not spy.raised
         case Kind.FAIL:
@@ -200,7 +200,7 @@ def test_a_failed_sequence_is_frozen_and_only_refuses(state: RmsState) -> None:
     identifier, acknowledged = machine.identifier, machine.acknowledged.as_tuples()
     for event in afterwards:
         assert machine.handle(event, 1e12, POLICY) == ()
-    assert machine.handle(events.Number(), 2.0, POLICY) == (effects.Refused(),)
+    assert machine.handle(events.Number(), 2.0, POLICY) == (effects.NumberRefused(),)
     assert machine.state is state
     assert machine.failure is FailureReason.GIVEN_UP
     assert (machine.identifier, machine.acknowledged.as_tuples()) == (identifier, acknowledged)

@@ -130,7 +130,7 @@ def test_a_rollover_with_a_maximum_moves_what_is_above_and_ends_with_what_is_not
     machine = sending(6, ((1, 2),))
     assert drive(machine, received(FaultCode.MESSAGE_NUMBER_ROLLOVER, maximum=4)) == [effects.Moved(((5, 6),))]
     assert (machine.state, machine.last_message) == (RmsState.SENDING_LAST, 4)
-    assert drive(machine, events.Number()) == [effects.Refused()]
+    assert drive(machine, events.Number()) == [effects.NumberRefused()]
     drive(machine, events.Acknowledged(((1, 4),)))
     assert machine.state is RmsState.ENDING
 

@@ -158,25 +158,25 @@ def test_an_acknowledgement_of_a_moved_number_does_not_release_it_here() -> None
 # --- the final word ------------------------------------------------------------------------------------------------
 
 
-def test_what_the_final_ranges_do_not_list_moves_to_a_successor() -> None:
+def test_messages_missing_from_the_final_ranges_move_to_a_successor() -> None:
     machine = sending(5, ((1, 1),))
     asked = drive(machine, events.Finished(((1, 2), (4, 4))))
     assert asked == [effects.Moved(((3, 3), (5, 5))), effects.Released(((2, 2), (4, 4)))]
     assert (machine.state, machine.closed) == (RmsState.ENDING, True)
-    assert drive(machine, events.Number()) == [effects.Refused()]
+    assert drive(machine, events.Number()) == [effects.NumberRefused()]
 
 
 def test_discard_following_first_gap_moves_what_was_acknowledged_behind_the_gap_too() -> None:
     # RM-CS-12, RM11-SEQ-11
     machine = sending(5, ((1, 1), (4, 4)), behavior=UP_TO_THE_GAP)
-    assert [machine.kept(number) for number in (1, 2, 4)] == [False, True, True]
+    assert [machine.retains(number) for number in (1, 2, 4)] == [False, True, True]
     assert drive(machine, events.Finished(((1, 2), (4, 4)))) == [
         effects.Moved(((3, 5),)),
         effects.Released(((2, 2),)),
     ]
 
 
-def test_what_moves_is_not_released_even_when_it_is_acknowledged_for_the_first_time() -> None:
+def test_moved_messages_are_not_released_when_acknowledged_for_the_first_time() -> None:
     machine = sending(4, behavior=UP_TO_THE_GAP)
     assert drive(machine, events.Finished(((1, 1), (3, 4)))) == [
         effects.Moved(((2, 4),)),
@@ -188,16 +188,16 @@ def test_what_moves_is_not_released_even_when_it_is_acknowledged_for_the_first_t
 
 def test_discard_following_first_gap_keeps_no_body_once_the_gap_is_filled() -> None:
     machine = sending(3, ((1, 1), (3, 3)), behavior=UP_TO_THE_GAP)
-    assert machine.kept(3)
+    assert machine.retains(3)
     drive(machine, events.Acknowledged(((1, 3),)))
-    assert not machine.kept(3)
+    assert not machine.retains(3)
 
 
 def test_discard_entire_sequence_keeps_every_body_until_the_end() -> None:
     machine = sending(2, ((1, 2),), behavior=ALL_OR_NOTHING)
-    assert machine.kept(1)
+    assert machine.retains(1)
     drive(machine, events.End())
-    assert not machine.kept(1)
+    assert not machine.retains(1)
 
 
 def test_discard_entire_sequence_moves_everything_when_there_is_a_gap() -> None:
@@ -346,9 +346,9 @@ def test_the_highest_number_is_used_and_the_next_message_needs_a_successor() -> 
     machine.acknowledged.add(1, MAX_MESSAGE_NUMBER - 1)
     assert drive(machine, events.Number()) == [effects.Numbered(MAX_MESSAGE_NUMBER)]
     assert not machine.takes_messages
-    assert drive(machine, events.Number()) == [effects.Refused()]
+    assert drive(machine, events.Number()) == [effects.NumberRefused()]
     assert machine.state is RmsState.SENDING_LAST, "what is unacknowledged is still retransmitted"
-    assert drive(machine, events.Number()) == [effects.Refused()]
+    assert drive(machine, events.Number()) == [effects.NumberRefused()]
     drive(machine, events.Transmitted(MAX_MESSAGE_NUMBER), events.Acknowledged(((1, MAX_MESSAGE_NUMBER),)))
     assert machine.state is RmsState.ENDING
 
@@ -390,13 +390,13 @@ def test_a_destination_that_withholds_until_the_end_is_told_the_end_before_it_an
     assert machine.work(policy) is RmsWork.TERMINATE
 
 
-def test_a_response_that_nobody_waits_for_does_not_hurry_the_end() -> None:
+def test_a_response_that_nobody_waits_for_does_not_hasten_the_end() -> None:
     machine = sending(1, ((1, 1),))
     drive(machine, events.End(), events.ControlSent(60.0), events.ResponseStored(), now=5.0)
     assert machine.control_due == 60.0
 
 
-def test_a_response_does_not_hurry_the_end_while_others_are_waited_for() -> None:
+def test_a_response_does_not_hasten_the_end_while_others_are_waited_for() -> None:
     machine = sending(1, ((1, 1),), behavior=ALL_OR_NOTHING)
     machine.unanswered = 2
     drive(machine, events.End(), events.ControlSent(60.0), events.ResponseStored(), now=5.0)
@@ -518,7 +518,7 @@ def test_each_control_message_has_a_schedule_of_its_own() -> None:
     assert (machine.control_attempts, machine.next_due(POLICY)) == (0, 4.0)
 
 
-def test_a_final_word_that_comes_again_does_not_hurry_terminate_sequence() -> None:
+def test_a_final_word_that_comes_again_does_not_hasten_terminate_sequence() -> None:
     machine = sending(1, ((1, 1),))
     drive(machine, events.End(), events.Finished(((1, 1),)), events.ControlSent(60.0))
     drive(machine, events.Finished(((1, 1),)), now=5.0)
@@ -535,7 +535,7 @@ def test_abandoning_makes_the_end_due_at_once_and_only_the_first_time() -> None:
 
 
 @pytest.mark.parametrize("end", [events.End(), events.Number(last=True)])
-def test_the_end_does_not_hurry_a_create_sequence_that_waits_for_its_answer(end: events.RmsInput) -> None:
+def test_the_end_does_not_hasten_a_create_sequence_that_waits_for_its_answer(end: events.RmsInput) -> None:
     machine = RMSSequence.start(RM11, 0.0)
     drive(machine, events.Number(), events.ControlSent(8.0), end, now=1.0)
     assert (machine.state, machine.control_attempts) == (RmsState.CREATING_LAST, 1)

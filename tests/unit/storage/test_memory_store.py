@@ -118,11 +118,11 @@ def test_peers_that_name_what_is_not_there_leave_nothing_behind() -> None:
             assert tx.rmd.lock([f"urn:invented:{number}"]) == {}
             tx.rms.lock([SequenceKey("http://peer.example/", f"invented {number}")])
         with pytest.raises(Conflict), store.transaction() as tx:
-            tx.invoker.mark(buffer(), consumed=[])
+            tx.invoker.save_delivered(buffer(), consumed=[])
     assert set(containers(store).values()) == {0}
 
 
-def test_what_is_invented_once_is_forgotten_after_a_roll_back_too() -> None:
+def test_generated_values_are_forgotten_after_a_rollback() -> None:
     store = MemoryStore()
 
     def fail() -> None:
@@ -191,7 +191,7 @@ def test_a_lock_that_nobody_holds_or_waits_for_is_not_there() -> None:
     assert table._locks == {}
 
 
-def test_what_a_transaction_makes_it_holds_unless_somebody_else_does() -> None:
+def test_created_rows_are_locked_unless_another_transaction_has_them() -> None:
     table = LockTable(timeout=0.01)
     first, second = HeldLocks(table), HeldLocks(table)
     first.adopt(RMS, "a")
@@ -204,7 +204,7 @@ def test_what_a_transaction_makes_it_holds_unless_somebody_else_does() -> None:
     assert table._locks == {}
 
 
-def test_what_was_made_does_not_count_in_the_order() -> None:
+def test_created_rows_do_not_count_in_the_lock_order() -> None:
     """A batch makes a response sequence before it locks the keys it knows."""
     held = HeldLocks(LockTable(timeout=0.01))
     held.adopt(RMS, "z")

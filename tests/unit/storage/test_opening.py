@@ -16,6 +16,6 @@ def test_memory_is_opened_anew_each_time() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "memory", "nonsense://db/orders", "postgres"])
-def test_what_names_no_store_is_told(url: str) -> None:
+def test_table_that_names_no_store_is_reported(url: str) -> None:
     with pytest.raises(ConfigurationError, match="not a store"):
         open_store(url)

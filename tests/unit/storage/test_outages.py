@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from mercury.storage.outages import CALM, PAUSES, Outages
+from mercury.storage.outages import REPEAT_INTERVAL, PAUSES, Outages
 from mercury.errors import DataError, StorageError, TransientStorageError
 
 
@@ -28,7 +28,7 @@ def test_an_outage_is_one_line_when_it_begins_and_one_when_it_is_over(
         outages.worked()  # another part of it may still answer
     assert said(caplog) == [("WARNING", False)]
     assert str(error) in caplog.records[0].getMessage()
-    now[0] += CALM
+    now[0] += REPEAT_INTERVAL
     for _ in range(3):
         outages.worked()
     assert said(caplog) == [("WARNING", False), ("INFO", False)]
@@ -38,7 +38,7 @@ def test_an_outage_is_one_line_when_it_begins_and_one_when_it_is_over(
 
 def test_pauses_grow_up_to_less_than_what_counts_as_calm() -> None:
     assert [PAUSES.delay(failures, 0.0) for failures in (1, 2, 3)] == [0.1, 0.2, 0.4]
-    assert PAUSES.delay(10_000, 0.0) == PAUSES.cap < CALM
+    assert PAUSES.delay(10_000, 0.0) == PAUSES.cap < REPEAT_INTERVAL
 
 
 def test_a_value_that_is_refused_is_told_and_hides_no_outage(caplog: pytest.LogCaptureFixture) -> None:

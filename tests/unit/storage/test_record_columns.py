@@ -65,7 +65,7 @@ def test_every_field_of_a_message_that_says_something_goes_to_its_dead_letter() 
     assert (names(OutboundMessage) - PLACES, names(InboundMessage) - PLACES) == (OUTBOUND, INBOUND)
 
 
-def test_what_is_redriven_is_all_that_does_not_belong_to_its_first_life() -> None:
+def test_redriven_letter_keeps_nothing_of_its_first_life() -> None:
     again = {*("message_id", "action", "payload", "headers", "is_fault", "relates_to", "correlation")}
     outbound = {*("channel", "to_parameters", "request", "expects_response", "callback", "owner")}
     assert (OUTBOUND - NEW, INBOUND - NEW) == (again | outbound, again | {"element"})

@@ -115,7 +115,7 @@ def test_messages_that_overtake_are_handled_in_order(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_chance_does_to_the_wire_nobody_notices(shop: Shop, seed: int) -> None:
+def test_random_faults_of_the_wire_do_not_show(shop: Shop, seed: int) -> None:
     pair = Pair(shop.service)
     pair.wire.at_random(seed, lose=0.3, repeat=0.2, overtake=0.2)
     send(pair, 40)
@@ -170,7 +170,7 @@ def test_time_passes_only_where_the_test_lets_it(shop: Shop) -> None:
     assert pair.wire.when("message 1")[0] == 0.0
 
 
-def test_what_never_arrives_is_told_with_its_reason(shop: Shop) -> None:
+def test_message_that_never_arrives_is_reported_with_its_reason(shop: Shop) -> None:
     pair = Pair(shop.service)
     pair.wire.lose("*", times=100_000)
     send(pair, 2)
@@ -179,7 +179,7 @@ def test_what_never_arrives_is_told_with_its_reason(shop: Shop) -> None:
     assert pair.clock.elapsed <= 60
 
 
-def test_what_a_handler_always_refuses_is_told_with_its_error() -> None:
+def test_message_that_a_handler_always_refuses_is_reported_with_its_error() -> None:
     service = Service("orders")
 
     @service.operation

@@ -97,7 +97,7 @@ def test_http_is_told_the_action_as_the_version_of_soap_wants_it(protocol: Proto
 
 @protocols
 @pytest.mark.parametrize("action", ['urn:"quoted"', "urn:a\r\nX-Injected: 1", "urn:größe", "urn:back\\slash", ""])
-def test_an_action_that_http_can_not_carry_is_left_to_ws_addressing(protocol: Protocol, action: str) -> None:
+def test_an_action_that_http_cannot_carry_is_left_to_ws_addressing(protocol: Protocol, action: str) -> None:
     written = encode(message(protocol, action=action))
     assert written.soap_action in (None, '""')
     assert "action" not in written.content_type
@@ -227,7 +227,7 @@ def test_endpoint_references_need_a_version() -> None:
 
 
 def test_an_acknowledgement_says_what_was_accepted_rather_than_what_is_missing() -> None:
-    # RM11-SCH-02: Nack can not stand beside ranges or Final.
+    # RM11-SCH-02: Nack cannot stand beside ranges or Final.
     both = SequenceAcknowledgement(SEQUENCE, ((1, 2), (4, 4)), nacks=(3,))
     written = encode(message(Protocol(), acknowledgements=(both,))).body
     assert_valid(written)
@@ -245,7 +245,7 @@ def test_buffer_remaining_stays_within_what_may_be_sent() -> None:
     assert f'xmlns:netrm="{NETRM}">4096</netrm:BufferRemaining>'.encode() in written
 
 
-def test_what_comes_from_outside_is_escaped() -> None:
+def test_values_from_the_tables_are_escaped() -> None:
     evil = 'urn:<x>&"]]>\r\x00'
     envelope = message(Protocol(), to=EndpointReference(evil), message_id=evil, sequence=SequenceHeader(evil, 1))
     again = decode(encode(envelope).body, "")

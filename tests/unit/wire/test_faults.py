@@ -99,7 +99,7 @@ def reply(protocol: Protocol, fault: Fault) -> Envelope:
 
 
 def as_it_arrives(protocol: Protocol, fault: Fault) -> Fault:
-    """What the versions can not carry is lost, and only that."""
+    """What the versions cannot carry is lost, and only that."""
     if fault.code in FOREIGN[protocol.rm]:
         return Fault(code=FaultCode.SENDER, reason=fault.reason)
     if protocol.rm is RmVersion.RM10:

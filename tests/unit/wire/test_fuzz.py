@@ -116,7 +116,7 @@ def rearranged(draw: st.DrawFn) -> bytes:
     st.one_of(mutated(), rearranged()),
     st.sampled_from(["", "text/xml; charset=utf-16", 'application/soap+xml; action="urn:app:op"']),
 )
-def test_what_is_read_is_written_and_read_the_same(data: bytes, content_type: str) -> None:
+def test_envelope_read_written_and_read_again_is_equal(data: bytes, content_type: str) -> None:
     try:
         envelope = decode(data, content_type)
     except Undecodable:
@@ -126,7 +126,7 @@ def test_what_is_read_is_written_and_read_the_same(data: bytes, content_type: st
     except ValueError:
         assert envelope.addressing is None  # read tolerantly, but there is no strict form of it
         return
-    # The first time around, what one version can not say and what peers write loosely gets lost; then nothing.
+    # The first time around, what one version cannot say and what peers write loosely gets lost; then nothing.
     again = decode(written.body, written.content_type, written.soap_action)
     once_more = encode(again)
     assert decode(once_more.body, once_more.content_type, once_more.soap_action) == again

@@ -103,7 +103,7 @@ TOO_MUCH: dict[str, tuple[Callable[[], bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", TOO_MUCH)
-def test_what_is_too_much_is_refused_with_the_name_of_the_limit(name: str) -> None:
+def test_input_above_a_limit_is_refused_with_the_name_of_the_limit(name: str) -> None:
     make, limit = TOO_MUCH[name]
     fault = refusal(make()).fault
     assert fault.code is FaultCode.SENDER
@@ -137,7 +137,7 @@ def test_header_blocks_are_counted_while_they_are_read() -> None:
         pytest.param("<b x='1' y='2'/>" * 100, id="many elements"),
     ],
 )
-def test_what_looks_like_too_many_attributes_and_is_not_is_read(xml: str) -> None:
+def test_text_that_resembles_many_attributes_is_read(xml: str) -> None:
     assert isinstance(decode(body(f"<a>{xml}</a>"), "").body, Payload)
 
 
@@ -153,7 +153,7 @@ def test_fault_about_attributes_names_the_message() -> None:
     assert (error.message_id, error.soap.value) == ("urn:m", "1.2")
 
 
-def test_what_becomes_too_large_as_utf_8_is_refused() -> None:
+def test_body_too_large_after_decoding_is_refused() -> None:
     data = soap(body="<a>" + "é" * 1000 + "</a>").decode().encode("iso-8859-1")
     limits = Limits(max_bytes=len(data))
     assert "larger than" in refusal(data, "text/xml; charset=iso-8859-1", limits=limits).fault.reason
@@ -239,7 +239,7 @@ def test_long_namespaces_repeated_for_every_header_block_are_refused(place: str,
         pytest.param(soap(headers="<?x?>"), id="processing instruction in the Header"),
     ],
 )
-def test_what_is_not_a_soap_message_is_refused(data: bytes) -> None:
+def test_document_that_is_no_soap_message_is_refused(data: bytes) -> None:
     assert refusal(data).fault.code is FaultCode.SENDER
 
 
@@ -268,7 +268,7 @@ TEXT = soap(body="<a>%</a>")
         pytest.param(soap().decode().encode("utf-32"), "", id="UTF-32"),
     ],
 )  # fmt: skip
-def test_what_is_encoded_wrongly_is_refused(data: bytes, content_type: str) -> None:
+def test_wrongly_encoded_document_is_refused(data: bytes, content_type: str) -> None:
     assert refusal(data, content_type).fault.code is FaultCode.SENDER
 
 
@@ -291,7 +291,7 @@ ALLOWED: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_what_is_within_the_limits_is_read_in_time_and_space_like_its_size(name: str) -> None:
+def test_input_within_the_limits_takes_linear_time_and_space(name: str) -> None:
     data = ALLOWED[name]()
     started = time.thread_time()  # of this thread's CPU: a busy machine makes it no slower
     assert isinstance(decode(data, "").body, Payload)

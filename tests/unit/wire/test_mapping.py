@@ -164,7 +164,7 @@ def test_the_namespace_is_escaped() -> None:
 
 @pytest.mark.parametrize("namespace", ["not a uri", "urn:\x01", "http://www.w3.org/2000/xmlns/"])
 def test_a_namespace_that_no_reader_would_accept_is_a_mistake_of_the_program(namespace: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"the namespace .* can not stand in XML"):
+    with pytest.raises(ConfigurationError, match=r"the namespace .* cannot stand in XML"):
         to_xml(ORDER, namespace)
 
 
@@ -184,9 +184,7 @@ def test_every_character_of_a_text_survives() -> None:
 
 def test_illegal_characters_are_refused_with_the_path() -> None:
     order = PlaceOrder(1, CustomerName("x"), [Line("ok"), Line("a\x00b")])
-    assert unwritable(order) == (
-        "PlaceOrder/lines[2]/sku: the character U+0000 at position 1 can not be written in XML"
-    )
+    assert unwritable(order) == ("PlaceOrder/lines[2]/sku: the character U+0000 at position 1 cannot be written in XML")
     assert "Texts/mark: the character U+FFFE" in unwritable(Texts("", mark="\ufffe"))
     assert "Texts/text: the character U+D800" in unwritable(Texts("\ud800"))
 
@@ -325,19 +323,19 @@ def test_another_namespace_is_read_only_when_none_is_asked_for() -> None:
         read(content, Line, "")
 
 
-def test_what_is_absent_gets_its_default_or_none_or_an_empty_list() -> None:
+def test_absent_member_gets_its_default_none_or_an_empty_list() -> None:
     assert read("<id>1</id><customer/>", PlaceOrder) == PlaceOrder(1, CustomerName(""), [], None)
     xml = b'<Shipment number="1"><orderID/></Shipment>'
     assert from_xml(xml, Shipment) == Shipment(number=1, order_id="")
 
 
-def test_what_is_missing_is_named_with_its_path() -> None:
+def test_missing_element_is_named_with_its_path() -> None:
     text = refusal("<id>1</id><customer/><lines><sku/></lines><lines><quantity>1</quantity></lines>", PlaceOrder)
     assert text == "PlaceOrder/lines[2]/sku: missing"
     assert refusal("<orderID/>", Shipment) == "Shipment/@number: missing"
 
 
-def test_what_is_there_instead_of_what_is_missing_is_named() -> None:
+def test_element_in_place_of_a_missing_one_is_named() -> None:
     assert refusal("<SKU>a</SKU>", Line) == f"Line/sku: missing; there is {{{NS}}}SKU, expected {{{NS}}}sku"
     assert refusal(f"<{'x' * 300}/><!-- sku --><skus/>", Line) == "Line/sku: missing"
     with pytest.raises(PayloadError, match=r"^Line/sku: missing; there is Sku, expected sku$"):
@@ -396,9 +394,9 @@ def test_an_error_of_reading_keeps_its_cause_and_is_a_payload_error() -> None:
     assert caught.value.__cause__ is not None
 
 
-def test_a_text_that_python_can_not_take_as_a_number_is_refused() -> None:
+def test_a_text_that_python_cannot_take_as_a_number_is_refused() -> None:
     assert "is not a valid xs:integer" in refusal(f"<sku/><quantity>{'9' * 5000}</quantity>", Line)
-    assert "can not be written as xs:integer" in unwritable(Line("", 10**5000))
+    assert "cannot be written as xs:integer" in unwritable(Line("", 10**5000))
 
 
 def test_times_with_a_zone_are_written_in_utc_form() -> None:

@@ -90,7 +90,7 @@ MINIMAL = Order(-1, "", datetime(2024, 1, 1, tzinfo=UTC), False, None, [])
 
 
 @pytest.mark.parametrize("order", [FULL, MINIMAL], ids=["full", "minimal"])
-def test_what_is_written_is_valid_under_a_schema_of_the_same_shape(order: Order) -> None:
+def test_written_xml_is_valid_under_a_schema_of_the_same_shape(order: Order) -> None:
     schema = etree.XMLSchema(etree.fromstring(SCHEMA))
     document = etree.fromstring(to_xml(order, NS))
     assert schema.validate(document), schema.error_log
@@ -189,7 +189,7 @@ def test_a_document_type_as_text_is_only_text() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
-def test_another_encoding_can_not_hide_a_document_type(encoding: str) -> None:
+def test_another_encoding_cannot_hide_a_document_type(encoding: str) -> None:
     xml = '<!DOCTYPE Text [<!ENTITY a "b">]><Text><text>&a;</text></Text>'.encode(encoding)
     assert refusal(xml) == "not well-formed XML: not in UTF-8"
 
@@ -213,7 +213,7 @@ def test_another_encoding_can_not_hide_a_document_type(encoding: str) -> None:
         b"<Text></" + b"x" * 1000 + b">",
     ],
 )
-def test_what_is_not_well_formed_is_refused(xml: bytes) -> None:
+def test_malformed_xml_is_refused(xml: bytes) -> None:
     text = refusal(xml)
     assert text.startswith("not well-formed XML: ")
     assert len(text) < 250

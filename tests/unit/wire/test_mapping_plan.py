@@ -1,4 +1,4 @@
-"""Which classes can be mapped, and what is said about those that can not."""
+"""Which classes can be mapped, and what is said about those that cannot."""
 
 from __future__ import annotations
 
@@ -161,13 +161,13 @@ UNSUPPORTED = [
 
 @pytest.mark.parametrize(("hint", "named"), UNSUPPORTED)
 def test_a_type_that_is_not_supported_is_named_with_its_field_and_what_is(hint: object, named: str) -> None:
-    assert refusal(one(hint)) == f"Case.value: {named} can not be mapped to XML; {SUPPORTED}"
+    assert refusal(one(hint)) == f"Case.value: {named} cannot be mapped to XML; {SUPPORTED}"
 
 
 OTHERWISE_WRONG = [
     (list[int] | None, "no list and an empty list look the same"),
     (tuple[int, ...] | None, "no list and an empty list look the same"),
-    (T, "the type variable T can not be mapped"),
+    (T, "the type variable T cannot be mapped"),
     (Page[int], "Page[int] is a generic class with arguments"),
     (Flags, "Flags is a Flag"),
     (Mixed, "the values of Mixed must be all str or all int"),
@@ -183,24 +183,24 @@ OTHERWISE_WRONG = [
 
 
 @pytest.mark.parametrize(("hint", "reason"), OTHERWISE_WRONG)
-def test_a_type_that_can_not_be_mapped_for_another_reason_is_told_why(hint: object, reason: str) -> None:
+def test_a_type_that_cannot_be_mapped_for_another_reason_is_told_why(hint: object, reason: str) -> None:
     text = refusal(one(hint))
     assert text.startswith("Case.value: ")
     assert reason in text
 
 
 def test_a_type_deep_inside_is_found_when_the_outermost_is_checked() -> None:
-    assert refusal(Root).startswith("Leaf.number: complex can not be mapped")
+    assert refusal(Root).startswith("Leaf.number: complex cannot be mapped")
     assert plan_of(Root).cls is Root
 
 
 def test_a_generic_class_is_told_apart_from_its_arguments() -> None:
-    assert "Page.items: the type variable T can not be mapped to XML" in refusal(Page)
+    assert "Page.items: the type variable T cannot be mapped to XML" in refusal(Page)
 
 
-def test_an_annotation_that_can_not_be_resolved_says_what_to_do() -> None:
+def test_an_annotation_that_cannot_be_resolved_says_what_to_do() -> None:
     text = refusal(Unresolved)
-    assert text.startswith("Unresolved: its annotations can not be resolved: name 'DoesNotExist' is not defined")
+    assert text.startswith("Unresolved: its annotations cannot be resolved: name 'DoesNotExist' is not defined")
     assert "at the top level of its module" in text
 
 
@@ -211,9 +211,9 @@ def test_only_dataclasses_are_mapped() -> None:
     assert refusal(Abstract) == "Abstract is abstract; only classes that have objects are mapped to XML"
 
 
-def test_a_class_that_can_not_be_made_from_its_fields_is_refused() -> None:
+def test_a_class_that_cannot_be_made_from_its_fields_is_refused() -> None:
     assert "missing a required argument: 'b'" in refusal(WithInitVar)
-    assert refusal(OwnConstructor).startswith("OwnConstructor can not be made from its fields alone: ")
+    assert refusal(OwnConstructor).startswith("OwnConstructor cannot be made from its fields alone: ")
     check_type(WithOptionalInitVar)
     assert from_xml(to_xml(WithOptionalInitVar(1), ""), WithOptionalInitVar) == WithOptionalInitVar(1)
 
@@ -241,8 +241,8 @@ def test_two_fields_may_not_share_a_name_but_an_element_and_an_attribute_may() -
 
 def test_attributes_have_limits_of_their_own() -> None:
     hint = Annotated[int | None, Attribute()]
-    assert "can not have another default than None" in refusal(one(hint, value=5))
-    assert "can not have another default than None" in refusal(one(hint, value=field(default_factory=int)))
+    assert "cannot have another default than None" in refusal(one(hint, value=5))
+    assert "cannot have another default than None" in refusal(one(hint, value=field(default_factory=int)))
     check_type(one(hint, value=None))
     check_type(one(hint))
     assert "xmlns declares a namespace" in refusal(
@@ -262,7 +262,7 @@ def test_fields_of_base_classes_come_first() -> None:
     assert from_xml(b"<Derived><third>4</third><first>1</first></Derived>", Derived) == Derived(1, third=4)
 
 
-def test_what_stands_around_a_type_is_taken_off() -> None:
+def test_optional_and_annotated_wrappers_are_removed_from_a_type() -> None:
     value = Wrapped(a=SpecialSku(Sku("a")), b=Sku("b"), c=3, d=4, f=5, e=[SpecialSku(Sku("e"))])
     xml = to_xml(value, "")
     assert xml == b'<Wrapped c="3" d="4" f="5"><a>a</a><b>b</b><e>e</e></Wrapped>'

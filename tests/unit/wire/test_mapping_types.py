@@ -188,7 +188,7 @@ def test_a_moment_that_has_no_form_in_utc_either_is_refused() -> None:
     class Event:
         at: datetime
 
-    with pytest.raises(PayloadError, match=r"^Event/at: .* can not be written as xs:dateTime"):
+    with pytest.raises(PayloadError, match=r"^Event/at: .* cannot be written as xs:dateTime"):
         to_xml(Event(datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=15)))), "")
 
 
@@ -202,7 +202,7 @@ def test_enumerations_are_written_by_value_and_read_with_or_without_whitespace()
 
 
 @pytest.mark.parametrize(("cls", "text"), [(Color, "RED"), (Color, ""), (Level, "3"), (Level, "LOW"), (Level, "")])
-def test_what_is_not_in_an_enumeration_is_refused_with_what_is(cls: type[enum.Enum], text: str) -> None:
+def test_value_outside_an_enumeration_is_refused_with_the_allowed_ones(cls: type[enum.Enum], text: str) -> None:
     listed = "'red', 'deep blue'" if cls is Color else "1, -2"
     with pytest.raises(Misfit, match=f"'{text}' is none of {listed}"):
         enumeration(cls, "x").read(text)

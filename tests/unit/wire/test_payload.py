@@ -63,12 +63,12 @@ def test_an_element_is_taken_as_it_is_but_in_utf_8(xml: bytes | str, expected: P
         ('<a><b xml:id="x"/><b xml:id="x"/></a>', "already defined"),
     ],
 )
-def test_what_no_peer_would_accept_is_refused_with_the_reason(xml: bytes | str, reason: str) -> None:
+def test_illegal_protocol_is_refused_with_the_reason(xml: bytes | str, reason: str) -> None:
     with pytest.raises(PayloadError, match=reason):
         check_payload(xml)
 
 
-def test_who_has_larger_limits_may_send_more() -> None:
+def test_sender_with_larger_limits_may_send_more() -> None:
     xml = "<a>" * 100 + "</a>" * 100
     assert check_payload(xml, limits=Limits(max_depth=100)).xml == xml.encode()
 
@@ -83,8 +83,8 @@ def test_canonical_xml_is_the_same_for_what_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("xml", [b"", b"<a>", b"<!DOCTYPE a><a/>", b"<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>", "\0"])
-def test_what_is_no_xml_can_not_be_compared(xml: bytes | str) -> None:
-    with pytest.raises(PayloadError, match="can not be sent"):
+def test_malformed_xml_cannot_be_compared(xml: bytes | str) -> None:
+    with pytest.raises(PayloadError, match="cannot be sent"):
         canonical(xml)
 
 
@@ -161,7 +161,7 @@ def test_faults_of_others_are_understood(xml: str, expected: tuple[str, str, byt
 
 
 @pytest.mark.parametrize("xml", [b"", b"<Fault/>", b"<!DOCTYPE a><a/>", f'<a xmlns="{SOAP11}"/>'.encode()])
-def test_what_is_no_fault_is_not_read_as_one(xml: bytes) -> None:
+def test_body_that_is_no_fault_is_not_read_as_one(xml: bytes) -> None:
     with pytest.raises(PayloadError, match="not a SOAP fault"):
         read_application_fault(xml)
 

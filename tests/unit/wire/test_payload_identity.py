@@ -65,7 +65,7 @@ SMALL = [name for name, xml in STANDALONE.items() if len(xml) < 50_000 and name 
 
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
 @pytest.mark.parametrize("name", STANDALONE)
-def test_what_mercury_wrapped_comes_out_byte_by_byte(name: str, protocol: Protocol) -> None:
+def test_wrapped_payload_is_unwrapped_byte_by_byte(name: str, protocol: Protocol) -> None:
     payload = check_payload(STANDALONE[name])
     assert payload.xml == STANDALONE[name]
     envelope = Envelope(
@@ -127,7 +127,7 @@ LEANING = {
 
 
 @pytest.mark.parametrize("name", LEANING)
-def test_what_leans_on_the_envelope_takes_its_declarations_along(name: str) -> None:
+def test_namespaces_declared_on_the_envelope_are_kept_with_the_body(name: str) -> None:
     declare, xml, expected = LEANING[name]
     data = soap(ACTION, xml, declare=declare)
     payload = payload_of(data)

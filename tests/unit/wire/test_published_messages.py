@@ -44,7 +44,7 @@ def acks(**values: object) -> dict[str, object]:
 
 
 #: After the version in its name: the last step of the action, or all of it, and what else the envelope has.
-EXPECTED: dict[str, tuple[str, dict[str, object]]] = {
+PREFETCHED: dict[str, tuple[str, dict[str, object]]] = {
     "rm10_AckRequested_standalone": ("AckRequested", {**ONE_WAY, "ack_requests": (AckRequested(SEQUENCE),)}),
     "rm10_CreateSequenceResponse_accept": (
         "CreateSequenceResponse",
@@ -151,7 +151,7 @@ for same in (
     "Sequence_AckRequested",
     "Sequence_app",
 ):
-    EXPECTED[f"rm11_{same}"] = EXPECTED[f"rm10_{same}"]
+    PREFETCHED[f"rm11_{same}"] = PREFETCHED[f"rm10_{same}"]
 
 REASONS = {
     "CreateSequenceRefused": "Sequence creation refused.",
@@ -219,7 +219,7 @@ def test_a_published_message_is_read_as_what_its_name_says(stem: str) -> None:
     if "fault" in stem:
         expected = expected_fault(stem)
     else:
-        action, values = EXPECTED[stem]
+        action, values = PREFETCHED[stem]
         protocol = versions(stem)
         base = MC if action == "MakeConnection" else (RM10 if protocol.rm is RmVersion.RM10 else RM11)
         expected = Envelope(

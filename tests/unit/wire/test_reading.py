@@ -122,7 +122,7 @@ def test_an_envelope_that_is_put_together_wrongly_is_refused(inside: str) -> Non
         (SOAP12, 's:mustUnderstand="1" wsa:IsReferenceParameter="true"'),
     ],
 )
-def test_what_must_be_understood_and_is_not_is_refused_before_all_else(ns: str, attributes: str) -> None:
+def test_unknown_must_understand_header_is_refused_first(ns: str, attributes: str) -> None:
     # FLT-15: even though two Actions and a Sequence without a number would be faults, too.
     header = (
         f'<h:Pay xmlns:h="urn:h" {attributes}/>{ACTION}{ACTION}<wsrm:Sequence/><wsa:MessageID>urn:m</wsa:MessageID>'
@@ -145,7 +145,7 @@ def test_what_must_be_understood_and_is_not_is_refused_before_all_else(ns: str, 
         (SOAP12, f's:mustUnderstand="1" s:role="{SOAP12}/role/none"'),
     ],
 )
-def test_what_need_not_be_understood_here_is_passed_on(ns: str, attributes: str) -> None:
+def test_optional_header_blocks_are_passed_to_the_application(ns: str, attributes: str) -> None:
     [header] = decode(soap(f'{ACTION}<h:Pay xmlns:h="urn:h" {attributes}/>', ns=ns), "").headers
     assert header.startswith(b"<h:Pay ")
 

@@ -202,7 +202,7 @@ def test_how_long_a_sequence_lives(text: str, expires: float | None) -> None:
 @pytest.mark.parametrize(
     "text", ["", "1", "P", "PT", "P1", "PT1", "-PT1H", "P1H", "PT1H1Y", "PT1.5H", f"PT{'9' * 99}S"]
 )
-def test_what_is_not_a_duration_is_refused(text: str) -> None:
+def test_invalid_duration_is_refused(text: str) -> None:
     assert "Expires" in refusal(create(f"<wsrm:Expires>{text}</wsrm:Expires>")).fault.reason
 
 
@@ -282,7 +282,7 @@ def test_an_element_that_ws_rm_10_does_not_have_is_nobody_s(name: str) -> None:
         (f"<wsmc:New/>{IDENTIFIER}", MakeConnection(identifier="urn:s", unsupported=(f"{{{MC}}}New",))),
     ],
 )
-def test_what_make_connection_selects(inside: str, expected: MakeConnection) -> None:
+def test_make_connection_selects_by_address_or_identifier(inside: str, expected: MakeConnection) -> None:
     # MC-SCH-01
     envelope = decode(soap(body=f"<wsmc:MakeConnection>{inside}</wsmc:MakeConnection>"), "")
     assert envelope.body == expected

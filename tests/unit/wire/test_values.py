@@ -66,6 +66,6 @@ def test_a_duration_never_becomes_for_ever(value: float, text: str) -> None:
     assert duration(value) == text
 
 
-def test_what_xml_can_not_say_is_replaced() -> None:
+def test_characters_outside_xml_are_replaced() -> None:
     assert escape('<a b="&">]]>\t\n\r\x00\x1f\ud800\uffff') == '&lt;a b="&amp;"&gt;]]&gt;\t\n&#13;' + "\ufffd" * 4
     assert escape_attribute('"\t\n\r<\x0b') == "&quot;&#9;&#10;&#13;&lt;\ufffd"

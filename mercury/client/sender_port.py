@@ -1,0 +1,43 @@
+"""What a sender needs of its process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from mercury.client.asynchronous import Threads
+from mercury.client.futures import Futures
+from mercury.engine.ids import Ids
+from mercury.storage.api import StorageManager
+
+
+class SenderPort(Protocol):
+    """What a sender needs of its process."""
+
+    @property
+    def store(self) -> StorageManager: ...
+
+    @property
+    def ids(self) -> Ids: ...
+
+    @property
+    def futures(self) -> Futures: ...
+
+    @property
+    def threads(self) -> Threads:
+        """Where the calls of an event loop wait for the store."""
+
+    @property
+    def clock(self) -> Callable[[], float]: ...
+
+    @property
+    def max_outbound_backlog(self) -> int: ...
+
+    def has_callback(self, name: str) -> bool: ...
+
+    @property
+    def why_not_running(self) -> str | None:
+        """Why nothing is sent, and what to do about it; ``None`` = it is."""
+
+    def last_error(self, url: str) -> str | None:
+        """Why the last exchange with an endpoint failed; ``None`` when it did not."""

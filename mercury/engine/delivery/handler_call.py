@@ -1,0 +1,300 @@
+"""Calling the application for one message: a handler for a request, a callback for a response."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from mercury.engine.application import FUTURE, MessageContext, Operation
+from mercury.engine.channels import TOO_MANY_ADDRESSES, exceeds_addresses, reply_channel, response_channel
+from mercury.engine.context import EngineContext
+from mercury.engine.dead_letters import dead_letter, dead_letter_inbound
+from mercury.engine.events import Delivered
+from mercury.errors import ApplicationFault, MercuryError, TransientStorageError
+from mercury.statemachine.effects import Certainty
+from mercury.statemachine.faults import FaultCode
+from mercury.statemachine.messages import EndpointReference
+from mercury.storage.api import Transaction
+from mercury.storage.names import request_name
+from mercury.storage.records import Channel, InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, Role
+from mercury.wire.application_fault import read_application_fault, write_application_fault
+from mercury.wire.encode import fault_action
+from mercury.wire.envelope import Payload
+
+log = logging.getLogger("mercury.engine.invocation")
+
+
+class CallFailed(MercuryError):
+    """The application raised an error it did not mean for the client."""
+
+    def __init__(self, message: InboundMessage, attempt: int, error: Exception, handler: str = "") -> None:
+        # Whatever the application says: no store keeps these characters.
+        text = f"{type(error).__name__}: {error}".replace("\0", "\N{REPLACEMENT CHARACTER}")
+        super().__init__(text.encode(errors="replace").decode())
+        self.message = message
+        #: Which try this was, from 1.
+        self.attempt = attempt
+        self.error = error
+        #: The operation or callback that raised it; where there is none, the name that was looked for.
+        self.handler = handler
+
+
+class Unstorable(MercuryError):
+    """The store refuses what comes of a message, and would again."""
+
+
+class HandlerCall:
+    """One message on its way into the application."""
+
+    def __init__(
+        self,
+        context: EngineContext,
+        record: InvokerRecord,
+        request: RmdRecord | None,
+        message: InboundMessage,
+        attempt: int,
+        answered: Collection[str] = (),
+    ) -> None:
+        self._context = context
+        self._record = record
+        self._request = request
+        self._message = message
+        self._attempt = attempt
+        #: Requests of ours whose responses were consumed earlier in this transaction.
+        self._answered = answered
+        #: The request of ours whose response was consumed; its row may go, once the buffer is marked.
+        self.request: OutboundMessage | None = None
+        #: The response to the request of a peer; it is to be stored.
+        self.response: OutboundMessage | None = None
+        #: The operation or callback that has consumed the message; ``None`` = none has.
+        self.consumed_by: str | None = None
+        #: It has answered with an `ApplicationFault`.
+        self.refused = False
+
+    def make(self, tx: Transaction, now: float) -> Channel | None:
+        """Call the application in ``tx``, in a savepoint. Returns the channel of the response.
+
+        :raises CallFailed: the application failed; nothing of what it did in ``tx`` is left.
+        :raises TransientStorageError: the store failed; it is not the message's fault.
+        """
+        if not self._message.action:
+            return None  # the empty last message of WS-RM 1.0 says nothing to the application
+        if self._record.service is None:
+            self._call_back(tx, now)
+            return None
+        operation = self._operation()
+        if operation is None:
+            action = self._message.action
+            raise CallFailed(self._message, self._attempt, LookupError(f"no operation for {action!r}"), action)
+        try:
+            response = self._handle(tx, operation)
+        except ApplicationFault as fault:
+            return self._refused(tx, operation, fault, now)
+        self.consumed_by = operation.name
+        if operation.response_action is None:
+            return None
+        return self._respond(tx, operation.response_action, response or Payload(b""), now)
+
+    def delivered(self, now: float) -> Delivered:
+        """What observers are told when the application has consumed the message."""
+        message = self._message
+        return Delivered(
+            at=now,
+            sequence=message.sequence,
+            number=message.number,
+            message_id=message.message_id,
+            service=self._record.service,
+            action=message.action,
+            handler=self.consumed_by or "",
+            attempt=self._attempt,
+            received_at=message.received_at,
+            correlation=message.correlation,
+            refused=self.refused,
+        )
+
+    def drop(
+        self,
+        tx: Transaction,
+        reason: str,
+        now: float,
+        *,
+        answers: bool = True,
+        certainty: Certainty = Certainty.NOT_DELIVERED,
+    ) -> Channel | None:
+        """The application never gets the message: a dead letter, and a fault so that nobody waits for a response.
+
+        :param answers: there is a fault.
+        :param certainty: whether its handler may have done its work.
+        """
+        operation, channel = self._operation(), None
+        if self._record.service is None:
+            self.request = self._waiting_request(tx)  # its client is notified of the dead letter
+        elif answers and operation is not None and operation.response_action is not None:
+            fault = ApplicationFault("The request could not be processed.", code="Failed")
+            channel = self._send_fault(tx, fault, now)
+        told = channel is not None
+        self._dead_letter(tx, reason, now, disowned=told, certainty=certainty)
+        return channel
+
+    def _dead_letter(
+        self,
+        tx: Transaction,
+        reason: str,
+        now: float,
+        *,
+        disowned: bool = False,
+        certainty: Certainty = Certainty.NOT_DELIVERED,
+    ) -> None:
+        """Make it a dead letter, which counts for the limits of its peer until an operator has looked at it."""
+        service, message = self._record.service, self._message
+        # What the store has damaged is not its peer's doing; whose a forgotten sequence was is not known.
+        owner = None if message.damaged else "" if self._request is None else self._request.owner
+        self._record.letter_bytes += dead_letter_inbound(
+            tx, self._context, service, [message], reason, now, disowned=disowned, certainty=certainty, owner=owner
+        )
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    def _operation(self) -> Operation | None:
+        service = self._record.service or ""
+        message = self._message
+        return self._context.application.operation(service, message.action, message.element)
+
+    def _handle(self, tx: Transaction, operation: Operation) -> Payload | None:
+        """Run the handler in a savepoint of its own, so that an application fault undoes just its work."""
+        try:
+            with tx.savepoint(), self._context.running_calls.call(self._named(f"the handler of {operation.name}")):
+                return operation.call(self._message_context(tx), _payload(self._message))
+        except ApplicationFault:
+            raise
+        except Exception as error:
+            _raise_transient(tx, error)
+            raise CallFailed(self._message, self._attempt, error, operation.name) from error
+
+    def _named(self, what: str) -> str:
+        """A call, for people."""
+        message = self._message
+        return f"{what} with message {message.message_id}, number {message.number} of {message.sequence}"
+
+    def _refused(self, tx: Transaction, operation: Operation, fault: ApplicationFault, now: float) -> Channel | None:
+        """The handler's work is rolled back; the fault and the consumption of the request commit together."""
+        message = self._message
+        about = {"sequence": message.sequence, "number": message.number, "message_id": message.message_id}
+        log.info("the handler of %s answers with a fault: %s", operation.name, fault, extra=about)
+        if operation.response_action is None:
+            reason = f"the handler refused it: {fault.reason}"
+            self._dead_letter(tx, reason, now)
+            return None
+        self.consumed_by, self.refused = operation.name, True
+        return self._send_fault(tx, fault, now)
+
+    def _send_fault(self, tx: Transaction, fault: ApplicationFault, now: float) -> Channel | None:
+        request = self._request
+        if request is None:
+            return None
+        xml = write_application_fault(request.protocol.soap, fault)
+        protocol = request.protocol
+        action = fault_action(FaultCode.SENDER, protocol.soap, protocol.addressing, protocol.rm)
+        return self._respond(tx, action, Payload(xml, is_fault=True), now)
+
+    def _respond(self, tx: Transaction, action: str, response: Payload, now: float) -> Channel | None:
+        """The response is stored on the response sequence, in the transaction that consumes the request."""
+        request, message = self._request, self._message
+        reply_to = message.reply_to
+        if request is None or (reply_to is not None and reply_to.none):
+            return None
+        channel = self._response_channel(request, reply_to)
+        row = OutboundMessage(
+            message_id=self._context.ids.new(),
+            channel=channel,
+            action=action,
+            payload=response.xml,
+            is_fault=response.is_fault,
+            to_parameters=reply_to.parameters if reply_to is not None else (),
+            relates_to=message.message_id,
+            request=request_name(message.sequence, message.number) if channel.back_channel else None,
+            correlation=message.correlation,
+            created_at=now,
+            answered=channel.plain and channel.back_channel,
+            owner=request.owner,
+        )
+        if channel.role is Role.RESPONSE and self._exceeds_addresses(channel):
+            dead_letter(tx, self._context, [row], TOO_MANY_ADDRESSES, Certainty.NOT_DELIVERED, now)
+            return None
+        self.response = row
+        return channel
+
+    def _exceeds_addresses(self, channel: Channel) -> bool:
+        """Whether the request was taken before those ahead of it had named as many addresses as there may be."""
+        return exceeds_addresses(self._record, channel.key.endpoint, self._context.settings.max_response_addresses)
+
+    def _response_channel(self, request: RmdRecord, reply_to: EndpointReference | None) -> Channel:
+        """The sequence that was offered, if it goes where the response goes; else one to make, or none at all."""
+        offered = request.response_channel
+        addressable = reply_to is not None and reply_to.addressable
+        if offered is not None and addressable is not offered.back_channel:
+            return offered
+        if reply_to is not None and reply_to.addressable:
+            return response_channel(request, reply_to)
+        return reply_channel(request)
+
+    # --- responses -------------------------------------------------------------------------------------------------
+
+    def _call_back(self, tx: Transaction, now: float) -> None:
+        """A response for the callback that its request named."""
+        message = self._message
+        row = self._waiting_request(tx)
+        if row is None:
+            self._dead_letter(tx, "no request here waits for this response", now)
+            return
+        callback = self._context.application.callback(row.callback) if row.callback else None
+        if callback is None and row.callback and not row.callback.startswith(FUTURE):
+            unknown = LookupError(f"no callback named {row.callback!r} is registered")
+            raise CallFailed(message, self._attempt, unknown, row.callback)
+        if callback is None:
+            self._dead_letter(tx, "who waited for this response is gone", now)
+        else:
+            result = read_application_fault(message.payload) if message.is_fault else _payload(message)
+            try:
+                with tx.savepoint(), self._context.running_calls.call(self._named(f"the callback {row.callback}")):
+                    callback(self._message_context(tx), result)
+            except Exception as error:
+                _raise_transient(tx, error)
+                raise CallFailed(message, self._attempt, error, row.callback or "") from error
+            self.consumed_by = row.callback or ""
+        self.request = row
+
+    def _waiting_request(self, tx: Transaction) -> OutboundMessage | None:
+        """The request that this response answers, unless it has been answered before."""
+        relates_to = self._message.relates_to
+        row = tx.rms.row(relates_to) if relates_to is not None and relates_to not in self._answered else None
+        return row if row is not None and row.expects_response else None
+
+    def _message_context(self, tx: Transaction) -> MessageContext:
+        message = self._message
+        return MessageContext(
+            message_id=message.message_id,
+            sequence=message.sequence,
+            number=message.number,
+            attempt=self._attempt,
+            peer=self._request.peer if self._request is not None else "",
+            correlation=message.correlation,
+            action=message.action,
+            transaction=tx,
+            relates_to=message.relates_to,
+            headers=message.headers,
+        )
+
+
+def _raise_transient(tx: Transaction, error: Exception) -> None:
+    """A lost connection, a deadlock or a lock timeout is not the message's fault: the run is repeated as it was.
+
+    :raises TransientStorageError: ``error`` is such a failure.
+    """
+    known = tx.translate(error)
+    if isinstance(known, TransientStorageError):
+        raise known from error
+
+
+def _payload(message: InboundMessage) -> Payload:
+    return Payload(message.payload, message.element, message.is_fault)

@@ -1,0 +1,55 @@
+"""What a damaged row of an invoker buffer was, when it does not stand where it was stored."""
+
+from __future__ import annotations
+
+from itertools import count, takewhile
+
+from mercury.engine.delivery.run import DeliveryRun
+from mercury.statemachine.ranges import RangeSet
+from mercury.storage.api import Transaction
+from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord
+
+
+def lost_rows(
+    tx: Transaction, record: InvokerRecord, request: RmdRecord | None
+) -> tuple[list[InboundMessage], list[int]]:
+    """The rows that have lost their place, and the numbers that the buffer waits for in vain.
+
+    What was received, and neither passed nor found here, was in one of these rows: nobody sends it again. A damaged
+    row that stands where a message is expected is none of them: it is dropped in its turn, and its sender answered.
+
+    :param request: read before anything else of the buffer: what is received later has rows that are seen here.
+    """
+    sequence, machine = record.sequence, record.machine
+    received = RangeSet() if request is None else request.machine.received
+    here = tx.invoker.numbers(sequence)
+    damaged = tx.invoker.damaged(sequence)
+    expected = tx.invoker.messages(sequence, [row.number for row in damaged if row.number in received])
+    over = machine.passed.copy()
+    for low, high in machine.in_progress:
+        over.discard(low, high)
+    astray = [row for row in damaged if row != expected.get(row.number) or row.number in over]
+    here.update(machine.passed.as_tuples())
+    if machine.in_order:
+        # One after the other, as they are delivered.
+        missing = list(takewhile(lambda number: number in received and number not in here, count(machine.next)))
+    else:
+        missing = [number for low, high in received for gap in here.gaps(low, high) for number in range(*_span(gap))]
+    return astray, missing
+
+
+def lost_bytes(tx: Transaction, run: DeliveryRun) -> int:
+    """Bytes that wait here by the counters, and that no row has: what was lost or altered must not count for ever.
+
+    Negative when rows have more than they had. Reads the whole buffer, after `DeliveryRun.request` was read.
+    """
+    request, sequence = run.request, run.record.sequence
+    if request is None:
+        return 0
+    numbers = (number for number in tx.invoker.numbers(sequence).numbers() if number in request.machine.received)
+    rows = tx.invoker.messages(sequence, list(numbers))
+    return request.received_bytes - run.left_before - sum(row.size for row in rows.values())
+
+
+def _span(gap: tuple[int, int]) -> tuple[int, int]:
+    return gap[0], gap[1] + 1

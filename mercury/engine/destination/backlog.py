@@ -1,0 +1,165 @@
+"""How much peers may leave here: messages that wait for the application, and dead letters. Of one sequence, of one peer
+and in all.
+
+Above a limit a new message is refused as busy and comes again. What waits of a sequence is the difference of two
+counters, in records that are written anyway: what was received (`RmdRecord.received_bytes`) and what has left its
+buffer (`InvokerRecord.consumed_bytes`). What has left it as a dead letter counts until an operator has discarded it or
+given it life again; the store is asked for that when a sequence has left more than its share.
+
+The next message of a sequence, which its others wait for, is taken above the sequence's own limit. Above that of its
+peer, or of all, it is taken only when as many bytes wait behind it as it has, so that it can no more than double what
+waits; or when nothing waits of that peer (or of all) yet; or when its sequence is the oldest of those with something
+that waits. So something can always move: what the oldest waits for is taken when it comes, and its messages go to the
+application. If its source is silent for `engine.idle_sequence`, the next one counts as the oldest. In a sequence with
+DiscardEntireSequence nothing moves before all of it is here: only the last two hold.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from mercury.engine.backlog_share import share
+from mercury.statemachine.messages import IncompleteSequenceBehavior
+from mercury.storage.letters import LetterBytes
+from mercury.storage.records import InvokerRecord, RmdRecord
+
+if TYPE_CHECKING:
+    from mercury.engine.context import EngineContext
+    from mercury.storage.api import Transaction
+
+log = logging.getLogger("mercury.engine.reception")
+
+#: Of responses that answer nothing a sequence leaves this part of `max_backlog_bytes` as dead letters.
+STRAY = 16
+#: Why nothing is taken from a peer whose dead letters fill its limit.
+LETTERS = "Too many bytes of {} are dead letters here, which an operator has to look at"
+#: What the operator is told.
+LOOK = (
+    "%d dead letters of a peer take %d bytes, those of all peers %d: a limit is reached, and what would add to them is "
+    "refused as busy; look at them with `mercury dlq list`, then `mercury dlq redrive` or `mercury dlq discard`"
+)
+
+
+class Backlog:
+    """What peers leave here, for one batch of arrivals."""
+
+    def __init__(self, context: EngineContext, tx: Transaction, now: float) -> None:
+        self._context = context
+        self._tx = tx
+        self._now = now
+        #: What the store says that waits, of an owner and in all.
+        self._asked: dict[str, tuple[int, int]] = {}
+        #: What it says of dead letters, by sequence and owner.
+        self._letters: dict[tuple[str, str], LetterBytes] = {}
+        #: The oldest sequence with something that waits, of an owner or of all.
+        self._first: dict[str | None, str] = {}
+        #: What this batch has taken so far: the store does not know of it yet.
+        self._taken: Counter[str] = Counter()
+
+    def take(self, record: RmdRecord, size: int) -> None:
+        """A message of so many bytes is put into the buffer of a locked sequence."""
+        record.received_bytes += size
+        self._taken[record.owner] += size
+
+    def refusal(
+        self, record: RmdRecord, buffer: InvokerRecord, number: int, size: int, *, stray: bool | None = None
+    ) -> str | None:
+        """Why a new message of so many bytes has to wait at its sender.
+
+        :param stray: of a response: whether it answers nothing; what does leaves no dead letter.
+        """
+        policy = self._context.application.policy(record.service)
+        moves = _unblocks_rest(record, buffer, number)
+        waiting = record.received_bytes - buffer.consumed_bytes
+        if not moves and record.machine.received.count - buffer.machine.passed.count >= policy.max_backlog:
+            return "Too many messages wait for the application"
+        if not moves and waiting + size > policy.max_backlog_bytes:
+            return "Too many bytes wait for the application"
+        if waiting + buffer.letter_bytes + size <= share(self._context.settings):
+            return None
+        if stray is not False:
+            most = policy.max_backlog_bytes // (STRAY if stray else 1)
+            full = self._full_of_letters(record.identifier, record.owner, most)
+            if full is not None:
+                return full
+        owner, settings = record.owner, self._context.settings
+        letters = self._of_letters(record.identifier, owner)
+        own, every = self._waiting(owner)
+        over = bool(owner) and own + letters.of_owner + size > settings.max_backlog_bytes_per_peer
+        if over and not (moves and self._may_move(record, buffer, size, own, owner)):
+            return "Too many bytes of this peer wait for the application"
+        over = every + letters.every + size > settings.max_backlog_bytes
+        if over and not (moves and self._may_move(record, buffer, size, every, None)):
+            return "Too many bytes of all peers wait for the application"
+        return None
+
+    def no_new_sequence(self, owner: str) -> str | None:
+        """Why a peer may make no sequence now: what one leaves behind when it ends waits too."""
+        settings, letters = self._context.settings, self._of_letters("", owner)
+        full = self._full_of_letters("", owner, None)
+        if full is not None:
+            return full
+        own, every = self._waiting(owner)
+        if owner and own + letters.of_owner > settings.max_backlog_bytes_per_peer:
+            return "Too many bytes of this peer wait for the application"
+        if every + letters.every > settings.max_backlog_bytes:
+            return "Too many bytes of all peers wait for the application"
+        return None
+
+    def crowded_by(self, owner: str) -> list[str | None]:
+        """Whose messages take more than half of what may wait: this owner's, everybody's (``None``)."""
+        settings = self._context.settings
+        own, every = self._waiting(owner)
+        crowded: list[str | None] = [owner] if owner and own > settings.max_backlog_bytes_per_peer // 2 else []
+        return [*crowded, None] if every > settings.max_backlog_bytes // 2 else crowded
+
+    def _full_of_letters(self, sequence: str, owner: str, most: int | None) -> str | None:
+        """Whether dead letters alone fill a limit: nothing makes room then but an operator, who is told."""
+        settings, letters = self._context.settings, self._of_letters(sequence, owner)
+        if most is not None and letters.of_sequence >= most:
+            whose = "this sequence"
+        elif owner and letters.of_owner >= settings.max_backlog_bytes_per_peer:
+            whose = "this peer"
+        elif letters.every >= settings.max_backlog_bytes:
+            whose = "all peers"
+        else:
+            return None
+        if self._context.letters_said.again(self._now):
+            about = {"sequence": sequence, "peer": owner}
+            log.warning(LOOK, letters.count, letters.of_owner, letters.every, extra=about)
+        return LETTERS.format(whose)
+
+    def _may_move(self, record: RmdRecord, buffer: InvokerRecord, size: int, much: int, owner: str | None) -> bool:
+        """Whether the next message of its sequence is taken above the limit of an owner, or (``None``) of all.
+
+        :param much: bytes that wait of those.
+        """
+        entire = buffer.machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
+        if not entire and record.received_bytes - buffer.consumed_bytes >= size:
+            return True
+        if owner not in self._first:
+            heard_after = self._now - self._context.settings.idle_sequence
+            # Of nothing that waits, the first that comes in this batch is the oldest.
+            self._first[owner] = self._tx.rmd.first_waiting(heard_after, owner) or record.identifier
+        return self._first[owner] == record.identifier or not much
+
+    def _of_letters(self, sequence: str, owner: str) -> LetterBytes:
+        if (sequence, owner) not in self._letters:
+            self._letters[sequence, owner] = self._tx.dead_letters.bytes(sequence, owner)
+        return self._letters[sequence, owner]
+
+    def _waiting(self, owner: str) -> tuple[int, int]:
+        """The bytes that wait of an owner and in all, with what this batch has taken; with one query."""
+        if owner not in self._asked:
+            self._asked[owner] = self._tx.rmd.waiting_bytes(owner)
+        own, every = self._asked[owner]
+        return own + self._taken[owner], every + self._taken.total()
+
+
+def _unblocks_rest(record: RmdRecord, buffer: InvokerRecord, number: int) -> bool:
+    """Whether everything else of the sequence waits for this one."""
+    if buffer.machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+        return number == record.machine.received.first_missing()  # nothing moves before all of it is here
+    return number == buffer.machine.next

@@ -1,0 +1,396 @@
+"""Handling arrivals inside one transaction.
+
+A batch locks every row its arrivals need, once, in the order RMD then RMS; then it handles them one after the other
+in memory, and saves what changed at the end. What is to be said to the peers is only noted down in the exchanges.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from mercury.engine.channels import fetched_channel
+from mercury.engine.context import EngineContext
+from mercury.engine.destination.backlog import Backlog
+from mercury.engine.destination.inbound_exchange import InboundExchange
+from mercury.engine.destination.ownership import owns_destination, owns_source
+from mercury.engine.destination.quota import IN_USE, UNUSED, idle_sequences
+from mercury.engine.destination.tombstone_quota import TombstoneQuota
+from mercury.engine.emission import emit_accepted, emit_destination_created, emit_source_created
+from mercury.engine.exchange import Outgoing, PendingResponse, Purpose, Response
+from mercury.engine.rmd_records import all_received, handle_rmd, marker_rows, save_rmd
+from mercury.engine.source.apply_effects import apply_rms_effects, probe_after, save_rms
+from mercury.engine.source.back_channel import stored_responses
+from mercury.engine.source.response_acknowledgements import ask_for_acknowledgements
+from mercury.statemachine import effects, events
+from mercury.statemachine.faults import Fault
+from mercury.statemachine.messages import (
+    CloseSequence,
+    CloseSequenceResponse,
+    CreateSequence,
+    SequenceAcknowledgement,
+    TerminateSequence,
+    TerminateSequenceResponse,
+)
+from mercury.statemachine.rms_counters import RmsWork
+from mercury.storage.api import Transaction
+from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
+from mercury.wire.envelope import Envelope, Payload
+
+log = logging.getLogger("mercury.engine.reception")
+
+T = TypeVar("T")
+
+
+class Batch:
+    """The rows of one transaction, and the handling of arrivals on them."""
+
+    def __init__(self, context: EngineContext, tx: Transaction, now: float) -> None:
+        self.context = context
+        self.tx = tx
+        self.now = now
+        self.rmds: dict[str, RmdRecord] = {}
+        self.tombstone_quota = TombstoneQuota(context, tx, now)
+        self.backlog = Backlog(context, tx, now)
+        self._keys: dict[SequenceKey, list[RmsRecord]] = {}
+        self._buffers: dict[str, InvokerRecord | None] = {}
+        self._rows: list[InboundMessage] = []
+        self._new_rmds: list[RmdRecord] = []
+        self._new_rms: list[RmsRecord] = []
+        self._changed_rmds: dict[str, None] = {}
+        self._changed_rms: dict[str, RmsRecord] = {}
+        self._ended: list[RmdRecord] = []
+        self._responses: dict[str, Response] = {}
+        #: Requests whose stored responses are too much for one transaction.
+        self._unread: frozenset[str] = frozenset()
+        #: How many CreateSequences are handled.
+        self._creates = 0
+        #: How many sequences are open in the store, by owner.
+        self._open: dict[str | None, int] = {}
+        self._crowding: dict[str, int] | None = None
+
+    # --- locking ---------------------------------------------------------------------------------------------------
+
+    def lock(self, exchanges: Iterable[InboundExchange]) -> None:
+        """Lock all rows that these arrivals may change."""
+        exchanges = list(exchanges)
+        envelopes = [exchange.envelope for exchange in exchanges]
+        self._creates = sum(isinstance(envelope.body, CreateSequence) for envelope in envelopes)
+        relates = {envelope.relates_to for envelope in envelopes if envelope.relates_to is not None}
+        named = _known(name for exchange in exchanges for name in self._rmds_of(exchange))
+        self.rmds = self.tx.rmd.lock([*named, *self.tombstone_quota.excluding(named)])
+        self.tombstone_quota.take(self.rmds)
+        acknowledged = {each.identifier for envelope in envelopes for each in envelope.acknowledgements}
+        answers = {each.relates_to for each in envelopes if each.relates_to is not None and _may_answer_create(each)}
+        elsewhere = {exchange.envelope.relates_to for exchange in exchanges if not _answers_its_request(exchange)}
+        self.tx.rms.prefetch(
+            identifiers=acknowledged, create_message_ids=answers, message_ids=_known(relates & elsewhere)
+        )
+        keys = dict.fromkeys(_known(key for exchange in exchanges for key in self._keys_of(exchange)))
+        keys |= dict.fromkeys(self.tombstone_quota.keys())
+        self._lock_keys(keys)
+        self.tx.rms.prefetch(message_ids=relates)  # as they are now that they are locked
+        addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
+        self.tx.invoker.prefetch(name for name in self.rmds if name in addressed)
+
+    def lock_for(self, outgoing: Outgoing) -> None:
+        """Lock the rows that the success of a post may change."""
+        self.rmds = self.tx.rmd.lock(_known([outgoing.pair]))
+        self._lock_keys(_known([outgoing.key]))
+
+    def _lock_keys(self, keys: Collection[SequenceKey]) -> None:
+        self.tx.rms.lock(keys)
+        self._keys = {key: self.tx.rms.records(key) for key in keys}
+
+    def _rmds_of(self, exchange: InboundExchange) -> Iterable[str | None]:
+        envelope, request = exchange.envelope, exchange.arrival.request
+        if envelope.sequence is not None:
+            yield envelope.sequence.identifier
+        yield from (requested.identifier for requested in envelope.ack_requests)
+        match envelope.body:
+            case CreateSequence(follows=follows):
+                yield follows
+                known = self.tx.rmd.find_created(exchange.create_key) if exchange.create_key is not None else None
+                yield known
+                if known is None:
+                    yield from idle_sequences(self, exchange.arrival.owner, self._creates)
+                    self.tombstone_quota.make_room(exchange.arrival.owner, self._creates)
+            case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
+                yield identifier
+            case Fault() if request is not None:
+                yield request.rmd
+        if request is not None:
+            yield request.pair
+
+    def _keys_of(self, exchange: InboundExchange) -> Iterable[SequenceKey | None]:
+        envelope, request, rms = exchange.envelope, exchange.arrival.request, self.tx.rms
+        for acknowledgement in envelope.acknowledgements:
+            yield rms.key_of(identifier=acknowledgement.identifier)
+        if request is not None:
+            yield request.key
+        if envelope.relates_to is not None:
+            if _may_answer_create(envelope):
+                yield rms.key_of(create_message_id=envelope.relates_to)
+            if not _answers_its_request(exchange):
+                yield rms.key_of_request(envelope.relates_to)
+        match envelope.body:
+            case CloseSequenceResponse(identifier=identifier) | TerminateSequenceResponse(identifier=identifier):
+                yield rms.key_of(identifier=identifier)
+            case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
+                ended = self.rmds.get(identifier)
+                if ended is None:
+                    yield rms.key_of(identifier=identifier)
+                elif ended.service is not None:
+                    yield fetched_channel(ended).key
+            case CreateSequence(follows=follows):
+                before = self.rmds.get(follows or "")
+                if before is not None and before.service is not None:
+                    yield fetched_channel(before).key
+            case Fault(identifier=named):
+                yield rms.key_of(identifier=named) if named else None
+                refused = self.rmds.get(request.rmd or "") if request is not None else None
+                if refused is not None and refused.service is not None:
+                    yield fetched_channel(refused).key
+
+    # --- rows ------------------------------------------------------------------------------------------------------
+
+    def rmd(self, exchange: InboundExchange, identifier: str) -> RmdRecord | None:
+        """The destination sequence that an arrival names, if it may speak for it.
+
+        There is none in another version of WS-RM than its own (NS-18), and none for a stranger (SEC-01).
+        """
+        record = self.rmds.get(identifier)
+        if record is None:
+            return None
+        if record.protocol.rm is exchange.protocol.rm and owns_destination(exchange.arrival, record):
+            return record
+        exchange.answer_to_sender_only()
+        log.warning("a sequence is named by a peer that does not own it", extra=_stranger(exchange, identifier))
+        return None
+
+    def rms(self, exchange: InboundExchange, identifier: str) -> RmsRecord | None:
+        """The source sequence that an arrival names, if it may speak for it."""
+        return self._if_owned(exchange, self.rms_by_identifier(identifier))
+
+    def rms_by_create(self, exchange: InboundExchange, message_id: str | None) -> RmsRecord | None:
+        """The source sequence whose CreateSequence had this MessageID, if the arrival may answer it."""
+        made = (record for record in self.records() if record.create_message_id == message_id)
+        return self._if_owned(exchange, next(made, None))
+
+    def rms_of(self, exchange: InboundExchange, row: OutboundMessage) -> RmsRecord | None:
+        """The source sequence of a message, if the arrival may answer it."""
+        return self._if_owned(exchange, self.rms_by_id(row.sequence_id or ""))
+
+    def _if_owned(self, exchange: InboundExchange, record: RmsRecord | None) -> RmsRecord | None:
+        if record is None or owns_source(exchange.arrival, record):
+            return record
+        exchange.answer_to_sender_only()
+        log.warning("a peer speaks of a sequence to another one", extra=_stranger(exchange, record.machine.identifier))
+        return None
+
+    def records(self) -> Iterable[RmsRecord]:
+        return (record for records in self._keys.values() for record in records)
+
+    def rms_by_identifier(self, identifier: str) -> RmsRecord | None:
+        return next((record for record in self.records() if record.machine.identifier == identifier), None)
+
+    def rms_identifier_taken(self, identifier: str) -> bool:
+        """Whether a source sequence has this identifier already."""
+        return self.rms_by_identifier(identifier) is not None or self.tx.rms.key_of(identifier=identifier) is not None
+
+    def rms_by_id(self, record_id: str) -> RmsRecord | None:
+        return next((record for record in self.records() if record.id == record_id), None)
+
+    def buffer(self, identifier: str) -> InvokerRecord | None:
+        """The invoker buffer as committed."""
+        if identifier not in self._buffers:
+            self._buffers[identifier] = self.tx.invoker.read(identifier)
+        return self._buffers[identifier]
+
+    def raise_rms(self, record: RmsRecord, event: events.RmsInput) -> list[Fault]:
+        """Let a source sequence handle an event and apply the effects; returns the faults to send to the peer."""
+        heard = record.machine.last_heard
+        requested = record.machine.handle(event, self.now, record.channel.policy)
+        if record.machine.last_heard > heard + probe_after(record.channel.policy):
+            record.due = self.now  # the peer is heard again: what was held back meanwhile is due
+        faults = apply_rms_effects(self.tx, self.context, record, requested, self.now)
+        self.change_rms(record)
+        pair = self.rmds.get(record.offered or "")
+        over = not record.machine.alive and record.channel.reply_to.anonymous
+        if over and pair is not None and not pair.machine.tombstone:
+            # Without an address for the other side, the offered sequence ends with this one (RM-TRM-05).
+            self.raise_rmd(pair, all_received(pair))
+        return faults
+
+    def change_rms(self, record: RmsRecord) -> None:
+        """Save a record, and call the worker if there may be something to do before the next retransmission."""
+        self._changed_rms[record.id] = record
+        machine, policy = record.machine, record.channel.policy
+        if record.channel.back_channel and not record.channel.plain:
+            # Nothing of it is ever posted, and what comes in its place is numbered when it is made.
+            if record.holds or not machine.takes_messages:
+                record.due = self.now
+            elif record.due is None:
+                record.due = machine.next_due(policy, posts=False)
+            return
+        control = machine.work(policy) not in (None, RmsWork.TRANSMIT)
+        opens = not machine.takes_messages or policy.window - machine.in_flight >= policy.ack_request_interval
+        unsent = opens and (record.holds or machine.last_number > machine.highest_sent)
+        shrunk = machine.flow.size is not None and machine.outstanding
+        if control or unsent or shrunk or not machine.alive or record.due is None:
+            record.due = self.now
+
+    def change_rmd(self, record: RmdRecord) -> None:
+        self._changed_rmds[record.identifier] = None
+
+    def raise_rmd(self, record: RmdRecord, event: events.RmdInput) -> tuple[effects.RmdEffect, ...]:
+        """Let a destination sequence handle an event; passes its end on to its buffer and returns the effects."""
+        requested = handle_rmd(self.tx, self.context, record, event, self.now)
+        self._rows += marker_rows(record, requested)
+        if record.machine.tombstone and record not in self._ended:
+            self._ended.append(record)
+        self.change_rmd(record)
+        return requested
+
+    def crowding(self, limit: int = 0) -> dict[str, int]:
+        """Sequences that may make room, with the number that their peer has open: with one query.
+
+        :param limit: how many sequences; without it, what was found before.
+        """
+        if self._crowding is None and limit:
+            times = {"unused_before": self.now - UNUSED, "heard_before": self.now - IN_USE}
+            self._crowding = dict(self.tx.rmd.crowding(limit, **times))
+        return self._crowding or {}
+
+    def open_sequences(self, owner: str | None = None) -> int:
+        """How many destination sequences are open, with those that this batch has made so far: all, or one owner's.
+
+        The store counts once for all that the batch makes.
+        """
+        if owner not in self._open:
+            self._open[owner] = self.tx.rmd.open_count(owner)
+        return self._open[owner] + sum(owner in (None, record.owner) for record in self._new_rmds)
+
+    def add_reply(self, row: InboundMessage) -> None:
+        """Put a response that came outside any sequence into its buffer."""
+        self._rows.append(row)
+        emit_accepted(self.tx, self.context.observers, None, row, self.now)
+
+    def add_message(self, record: RmdRecord, row: InboundMessage) -> None:
+        """Put a message into the buffer of a locked sequence, which has changed by it already."""
+        self.backlog.take(record, row.size)
+        self._rows.append(row)
+        emit_accepted(self.tx, self.context.observers, record.service, row, self.now)
+
+    def add_rmd(self, record: RmdRecord, buffer: InvokerRecord) -> None:
+        self.rmds[record.identifier] = record
+        self._new_rmds.append(record)
+        self.tx.invoker.insert(buffer)
+        self._buffers[record.identifier] = buffer
+        emit_destination_created(self.tx, self.context.observers, record, self.now)
+
+    def add_offered(self, record: RmsRecord, identifier: str) -> None:
+        """A source sequence that the peer has offered and that is accepted."""
+        self._keys.setdefault(record.channel.key, []).append(record)
+        self._new_rms.append(record)
+        emit_source_created(self.tx, self.context.observers, record, identifier, self.now)
+
+    def save(self) -> None:
+        """Write everything that changed."""
+        new = {record.identifier for record in self._new_rmds}
+        for record in self._new_rmds:
+            record.due = record.machine.next_due(self.context.application.policy(record.service))
+            self.tx.rmd.insert(record)
+        for identifier in self._changed_rmds:
+            if identifier not in new:
+                save_rmd(self.tx, self.context, self.rmds[identifier])
+        if self._rows:
+            self.tx.invoker.add(self._rows)
+        for rms in self._new_rms:
+            self.tx.rms.insert(rms)
+        new_rms = {record.id for record in self._new_rms}
+        for rms in self._changed_rms.values():
+            if rms.id not in new_rms:
+                save_rms(self.tx, rms)
+        self.tombstone_quota.save(self._keys)
+        for record in self._ended:
+            for rms in self._keys.get(fetched_channel(record).key, []):
+                if rms.machine.alive:
+                    rms.due = self.now
+                    save_rms(self.tx, rms)
+
+    def acknowledge(self, exchange: InboundExchange, record: RmdRecord) -> None:
+        """Acknowledge on this exchange if that is where acknowledgements go; otherwise the worker posts them."""
+        if record.acks_to.anonymous and exchange.arrival.request is None:
+            exchange.acknowledge[record.identifier] = None
+
+    def find_responses(self, exchanges: Collection[InboundExchange]) -> None:
+        """Requests that come again may be answered with what is stored; all that is new has no response yet."""
+        for exchange in exchanges:
+            if exchange.waiting is not None:
+                buffer = self.buffer(exchange.waiting.sequence)  # it says whether the request waits for another
+                if exchange.waiting.repeated and buffer is not None:
+                    exchange.ask = ask_for_acknowledgements(self.context, self.tx, buffer)
+        repeated = [
+            exchange.waiting for exchange in exchanges if exchange.waiting is not None and exchange.waiting.repeated
+        ]
+        if not repeated:
+            return
+        found, self._unread = stored_responses(self.tx, self.context, repeated, self.now)
+        self._responses = {response.request: response for response in found}
+
+    # --- after the commit ------------------------------------------------------------------------------------------
+
+    def response(self, exchange: InboundExchange) -> Response | None:
+        """The response to a request that came again."""
+        waiting = exchange.waiting
+        return self._responses.get(waiting.request) if waiting is not None else None
+
+    def waiting(self, exchange: InboundExchange) -> PendingResponse | None:
+        """What the exchange may be held open for, as everything that came together has left the sequence."""
+        waiting = exchange.waiting
+        if waiting is None or waiting.request in self._unread:  # that comes again, and its response is there already
+            return None
+        received, buffer = self.rmds[waiting.sequence].machine.received, self._buffers.get(waiting.sequence)
+        waits = buffer is not None and buffer.machine.waits_for_another(waiting.number, received)
+        return replace(waiting, first_missing=received.first_missing(), behind_a_gap=waits)
+
+    def acknowledgements(self, exchange: InboundExchange) -> tuple[SequenceAcknowledgement, ...]:
+        """What the back-channel of this arrival acknowledges: all that the transaction has made true."""
+        return tuple(self._acknowledgement(self.rmds[identifier]) for identifier in exchange.acknowledge)
+
+    def final_acknowledgements(self, exchange: InboundExchange, fault: Fault) -> tuple[SequenceAcknowledgement, ...]:
+        """RM11-SEQ-10: a fault about an ended or closed sequence says what was accepted of it, to its owner."""
+        record = self.rmds.get(fault.identifier or "")
+        if record is None or not record.machine.final or not owns_destination(exchange.arrival, record):
+            return ()
+        return (self._acknowledgement(record),)
+
+    def acknowledgement(self, identifier: str) -> tuple[SequenceAcknowledgement, ...]:
+        return (self._acknowledgement(self.rmds[identifier]),)
+
+    def _acknowledgement(self, record: RmdRecord) -> SequenceAcknowledgement:
+        return record.machine.acknowledgement(self.context.application.policy(record.service))
+
+
+def _may_answer_create(envelope: Envelope) -> bool:
+    """Whether a reply may be about a CreateSequence: a message of a sequence is not."""
+    return envelope.sequence is None or not isinstance(envelope.body, Payload)
+
+
+def _answers_its_request(exchange: InboundExchange) -> bool:
+    """Whether it came on the connection of the request that it is about: then the key is known without a question."""
+    request = exchange.arrival.request
+    if request is None or request.purpose is not Purpose.MESSAGE or request.key is None:
+        return False
+    return request.envelope.message_id == exchange.envelope.relates_to
+
+
+def _stranger(exchange: InboundExchange, identifier: str | None) -> dict[str, object]:
+    return {"sequence": identifier, "peer": exchange.arrival.peer, "identity": exchange.arrival.identity}
+
+
+def _known(values: Iterable[T | None]) -> list[T]:
+    return [value for value in values if value is not None]

@@ -1,0 +1,286 @@
+"""The life of sequences: made, closed, terminated; as destination and as source."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from mercury.engine.channels import response_channel
+from mercury.engine.destination.batch import Batch
+from mercury.engine.destination.ends import _reply
+from mercury.engine.destination.inbound_exchange import InboundExchange, Reply
+from mercury.engine.destination.ownership import may_carry_on
+from mercury.engine.destination.quota import make_room
+from mercury.engine.emission import emit_source_created
+from mercury.engine.exchange import Purpose
+from mercury.statemachine import events
+from mercury.statemachine.events import FailureReason
+from mercury.statemachine.faults import Fault, FaultCode
+from mercury.statemachine.invoker import InvokerBuffer
+from mercury.statemachine.messages import (
+    CreateSequence,
+    CreateSequenceResponse,
+    EndpointReference,
+    MakeConnection,
+    Offer,
+)
+from mercury.statemachine.rmd import RMDSequence
+from mercury.statemachine.rms import RMSSequence
+from mercury.storage.records import Channel, InvokerRecord, RmdRecord, RmsRecord
+from mercury.wire import ns
+from mercury.wire.ns import RmMessage
+
+log = logging.getLogger("mercury.engine.lifecycle")
+
+
+# --- CreateSequence ------------------------------------------------------------------------------------------------
+
+
+def create(batch: Batch, exchange: InboundExchange, body: CreateSequence) -> None:
+    """CreateSequence: make a sequence, or give the same answer again to a repetition (RM-CS-13)."""
+    message_id = exchange.envelope.message_id
+    if message_id is None:  # RM-CS-02
+        exchange.fault = Fault(
+            code=FaultCode.ADDRESSING_HEADER_REQUIRED, reason="CreateSequence needs a MessageID.", subject="MessageID"
+        )
+        return
+    reason = _unfit(batch, exchange, body)
+    if reason is not None:
+        exchange.fault = _refused(reason)
+        return
+    record = next((each for each in batch.rmds.values() if each.create_key == exchange.create_key), None)
+    if record is not None:
+        if not record.machine.tombstone:
+            exchange.reply = _created_reply(batch, exchange, body, record)
+        return
+    full = make_room(batch, exchange.arrival.owner)
+    if full is not None:
+        exchange.fault = _refused(full, busy=True)
+        return
+    before = batch.rmds.get(body.follows or "")
+    if before is not None and not may_carry_on(exchange.arrival, before):
+        log.warning("a sequence names one that it does not follow", extra={"sequence": body.follows})
+        body = replace(body, follows=None)
+    record = _make(batch, exchange, body, message_id)
+    _carry_on(batch, body.follows)
+    exchange.reply = _created_reply(batch, exchange, body, record)
+
+
+def _unfit(batch: Batch, exchange: InboundExchange, body: CreateSequence) -> str | None:
+    """Why no sequence can be made of this, nor a repetition of it answered."""
+    addresses = batch.context.settings.addresses
+    if exchange.arrival.request is not None:
+        return "a reply is no place for CreateSequence"
+    if not exchange.protocol.legal:
+        return f"this pair of versions is not spoken here: {exchange.protocol}"
+    if body.acks_to.none:
+        return "AcksTo must be an address where acknowledgements can go"  # RM-CS-05
+    return (
+        addresses.refusal("AcksTo", body.acks_to)
+        or addresses.refusal("ReplyTo", exchange.reply_to)
+        or addresses.refusal("the offer's Endpoint", body.offer.endpoint if body.offer else None)
+    )
+
+
+def _refused(reason: str, *, busy: bool = False) -> Fault:
+    return Fault(
+        code=FaultCode.CREATE_SEQUENCE_REFUSED,
+        reason=f"The sequence is not made: {reason}.",
+        sender=not busy,
+        busy=busy,
+    )
+
+
+def _make(batch: Batch, exchange: InboundExchange, body: CreateSequence, message_id: str) -> RmdRecord:
+    context, now, service = batch.context, batch.now, exchange.arrival.service
+    policy = context.application.policy(service)
+    identifier = context.ids.new()
+    expires = _shorter(body.expires, policy.max_expires)
+    record = RmdRecord(
+        machine=RMDSequence(
+            identifier=identifier,
+            rm=exchange.protocol.rm,
+            last_heard=now,
+            expires_at=None if expires is None else now + expires,
+            in_order_only=policy.acknowledges_in_order(
+                exchange.protocol.rm, told=body.mercury_behavior is not None, expires=expires is not None
+            ),
+        ),
+        protocol=exchange.protocol,
+        acks_to=body.acks_to,
+        created_at=now,
+        service=service,
+        create_message_id=message_id,
+        to=_own_address(exchange),
+        peer=exchange.arrival.peer,
+        identity=exchange.arrival.identity,
+        offered=body.offer.identifier if body.offer is not None else None,
+    )
+    if body.offer is not None:
+        record.response_channel = _accept(batch, exchange, body.offer, body, record)
+    channels = (record.response_channel,) if record.response_channel else ()
+    buffer = InvokerRecord(
+        sequence=identifier,
+        machine=InvokerBuffer.for_policy(policy, exchange.protocol.rm, in_order_only=record.machine.in_order_only),
+        service=service,
+        follows=body.follows,
+        response_channels=channels,
+    )
+    batch.add_rmd(record, buffer)
+    return record
+
+
+def _accept(
+    batch: Batch, exchange: InboundExchange, offer: Offer, body: CreateSequence, record: RmdRecord
+) -> Channel | None:
+    """Take the offered sequence for responses; ``None`` refuses it by leaving Accept out (RM-CS-07)."""
+    # WS-RM 1.0 has no Offer/Endpoint: responses go where replies go, wherever acknowledgements do (LIVE-09).
+    endpoint = offer.endpoint or exchange.reply_to
+    if endpoint.none or record.service is None or batch.rms_identifier_taken(offer.identifier):
+        return None
+    channel = response_channel(record, endpoint)
+    expires_at = None if offer.expires is None else batch.now + offer.expires
+    machine = RMSSequence.offered(record.protocol.rm, offer.identifier, expires_at, batch.now)
+    machine.incomplete_behavior = body.mercury_behavior or offer.incomplete_behavior
+    offered = RmsRecord(
+        id=batch.context.ids.new(),
+        channel=channel,
+        machine=machine,
+        created_at=batch.now,
+        create_message_id=batch.context.ids.new(),
+    )
+    batch.add_offered(offered, offer.identifier)
+    return channel
+
+
+def _created_reply(batch: Batch, exchange: InboundExchange, requested: CreateSequence, record: RmdRecord) -> Reply:
+    policy = batch.context.application.policy(record.service)
+    expires_at = record.machine.expires_at
+    accepted = EndpointReference(record.to) if record.response_channel is not None else None
+    body = CreateSequenceResponse(
+        identifier=record.identifier,
+        expires=None if expires_at is None else max(0.0, expires_at - batch.now),
+        incomplete_behavior=policy.told_behavior,
+        accept_acks_to=accepted,
+        mercury_behavior=policy.behavior if requested.mercury_behavior is not None else None,
+    )
+    return _reply(exchange, RmMessage.CREATE_SEQUENCE_RESPONSE, body)
+
+
+def _carry_on(batch: Batch, follows: str | None) -> None:
+    """The source has opened a successor: nothing more comes of the sequence before it."""
+    before = batch.rmds.get(follows or "")
+    if before is not None and not before.machine.tombstone:
+        batch.raise_rmd(before, events.TerminateReceived(before.machine.last_number))
+
+
+def _own_address(exchange: InboundExchange) -> str:
+    to = exchange.envelope.to
+    return to.address if to is not None and to.addressable else exchange.arrival.url
+
+
+def _shorter(requested: float | None, most: float | None) -> float | None:
+    times = [time for time in (requested, most) if time is not None]
+    return min(times) if times else None
+
+
+# --- CreateSequenceResponse ----------------------------------------------------------------------------------------
+
+
+def created(batch: Batch, exchange: InboundExchange, body: CreateSequenceResponse) -> None:
+    """CreateSequenceResponse: the sequence may start; with Accept, so may the offered one."""
+    relates_to, request = exchange.envelope.relates_to, exchange.arrival.request
+    record = batch.rms_by_create(exchange, relates_to)
+    if record is None and relates_to is None and request is not None and request.purpose is Purpose.CREATE:
+        record = batch.rms_by_id(request.record_id or "")
+    if record is None or record.machine.identifier is not None:
+        return
+    if not record.machine.alive and record.machine.failure is not FailureReason.REPLACED:
+        return
+    if batch.rms_identifier_taken(body.identifier):
+        # A peer that names its sequence like that of another must not keep messages from leaving, its own or another's.
+        text = "a peer names its sequence like another one: a new sequence is asked for"
+        log.warning(text, extra={"sequence": body.identifier, "endpoint": record.channel.endpoint})
+        batch.raise_rms(record, events.IdentifierTaken())
+        return
+    if record.machine.failure is FailureReason.REPLACED:
+        _end_orphan(batch, record, body.identifier)
+        return
+    if request is None and exchange.arrival.identity is not None and record.channel.identity is None:
+        # Only whom CreateSequence went to knows its MessageID: from now on this identity speaks for the endpoint.
+        batch.tx.rms.delete(record)
+        record.channel = replace(record.channel, identity=exchange.arrival.identity)
+        batch.tx.rms.insert(record)
+    expires_at = None if body.expires is None else batch.now + body.expires
+    behavior = body.mercury_behavior or body.incomplete_behavior
+    batch.raise_rms(
+        record, events.Created(identifier=body.identifier, expires_at=expires_at, incomplete_behavior=behavior)
+    )
+    if body.accept_acks_to is not None and record.offered is not None:
+        told = body.mercury_behavior is not None
+        _open_offered(batch, record, record.offered, body.accept_acks_to, told=told)
+    emit_source_created(batch.tx, batch.context.observers, record, body.identifier, batch.now)
+
+
+def _end_orphan(batch: Batch, record: RmsRecord, identifier: str) -> None:
+    """RM-CS-13: the response to a CreateSequence that was replaced came late. Nobody uses its sequence: it ends."""
+    record.machine = RMSSequence.orphan(record.machine.rm, identifier, batch.now)
+    record.ended_at = None
+    batch.change_rms(record)
+    emit_source_created(batch.tx, batch.context.observers, record, identifier, batch.now)
+    log.info("a sequence that was replaced is ended", extra={"sequence": identifier})
+
+
+def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: EndpointReference, *, told: bool) -> None:
+    channel, policy = record.channel, batch.context.application.policy(None)
+    if acks_to.addressable and acks_to.address != channel.endpoint:
+        refused = batch.context.settings.addresses.refusal("Accept/AcksTo", acks_to)
+        if refused is not None:
+            log.warning("%s: acknowledgements go to the endpoint instead", refused)
+            acks_to = EndpointReference(channel.endpoint)
+    record.offer_accepted = True
+    expires = channel.policy.expires
+    batch.add_rmd(
+        RmdRecord(
+            machine=RMDSequence(
+                identifier=identifier,
+                rm=channel.policy.protocol.rm,
+                last_heard=batch.now,
+                expires_at=None if expires is None else batch.now + expires,
+            ),
+            protocol=channel.policy.protocol,
+            acks_to=acks_to,
+            created_at=batch.now,
+            identity=channel.identity,
+            offered_to=channel.endpoint,
+        ),
+        InvokerRecord(
+            sequence=identifier,
+            machine=InvokerBuffer.for_policy(policy, channel.policy.protocol.rm, told=told),
+            response_channels=(channel,),
+        ),
+    )
+
+
+# --- CloseSequence and TerminateSequence ---------------------------------------------------------------------------
+
+
+# --- WS-MakeConnection ---------------------------------------------------------------------------------------------
+
+
+def make_connection(body: MakeConnection) -> Fault:
+    """MC-03. This endpoint hands out no messages by MakeConnection."""
+    if body.unsupported:
+        return Fault(
+            code=FaultCode.UNSUPPORTED_SELECTION,
+            reason="The selection is not understood.",
+            sender=False,
+            subject=body.unsupported[0],
+        )
+    if body.address is None and body.identifier is None:
+        return Fault(code=FaultCode.MISSING_SELECTION, reason="Nothing is selected.", sender=False)
+    return Fault(
+        code=FaultCode.ACTION_NOT_SUPPORTED,
+        reason="This endpoint hands out no messages by MakeConnection.",
+        subject=ns.MAKE_CONNECTION_ACTION,
+    )

@@ -1,0 +1,92 @@
+"""What an arrival means: each header block and body goes to the part that knows it."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from mercury.engine.context import EngineContext
+from mercury.engine.destination import creation, ends, inbound_faults, messages, ordinary_replies
+from mercury.engine.destination.batch import Batch
+from mercury.engine.destination.inbound_exchange import InboundExchange, unknown_sequence
+from mercury.statemachine import events
+from mercury.statemachine.faults import Fault
+from mercury.statemachine.messages import (
+    ANONYMOUS_ENDPOINT,
+    CloseSequence,
+    CloseSequenceResponse,
+    CreateSequence,
+    CreateSequenceResponse,
+    EndpointReference,
+    MakeConnection,
+    SequenceAcknowledgement,
+    TerminateSequence,
+    TerminateSequenceResponse,
+)
+from mercury.wire.envelope import Payload
+
+
+def handle(batch: Batch, exchange: InboundExchange) -> None:
+    """Handle one arrival: header blocks first, then the body, then the requested acknowledgements."""
+    envelope = exchange.envelope
+    exchange.fault_to = _fault_to(batch.context, exchange)
+    standalone = isinstance(envelope.body, Payload) and not envelope.body.xml and envelope.sequence is None
+    problems = list(envelope.problems)
+    for acknowledgement in envelope.acknowledgements:
+        problems += _acknowledged(batch, exchange, acknowledgement)
+    match envelope.body:
+        case CreateSequence():
+            creation.create(batch, exchange, envelope.body)
+        case CreateSequenceResponse():
+            creation.created(batch, exchange, envelope.body)
+        case CloseSequence() | TerminateSequence():
+            ends.end(batch, exchange, envelope.body)
+        case CloseSequenceResponse() | TerminateSequenceResponse():
+            ends.ended(batch, exchange, envelope.body)
+        case MakeConnection():
+            exchange.fault = creation.make_connection(envelope.body)
+        case Fault():
+            if not ordinary_replies.fault_taken(batch, exchange, envelope.body):
+                inbound_faults.faulted(batch, exchange, envelope.body)
+        case Payload():
+            if envelope.sequence is not None:
+                messages.sequenced(batch, exchange, envelope.sequence, envelope.body)
+            elif ordinary_replies.taken(batch, exchange, envelope.body):
+                pass
+            elif not standalone or not (envelope.acknowledgements or envelope.ack_requests or problems):
+                messages.bare(exchange, envelope.body)
+        case _:
+            assert_never(envelope.body)
+    for requested in envelope.ack_requests:
+        problems += _ack_wanted(batch, exchange, requested.identifier)
+    if exchange.fault is None and exchange.reply is None and standalone and problems:
+        exchange.fault = problems[0]  # RM-ACK-09: one that rides along must not abort its message
+
+
+def _acknowledged(batch: Batch, exchange: InboundExchange, acknowledgement: SequenceAcknowledgement) -> list[Fault]:
+    record = batch.rms(exchange, acknowledgement.identifier)
+    if record is None:
+        return [unknown_sequence(acknowledgement.identifier)]  # RM-ACK-13
+    event = events.Finished if acknowledgement.final else events.Acknowledged
+    problems = batch.raise_rms(record, event(acknowledgement.ranges))
+    if acknowledgement.nacks:
+        # RM-ACK-05: at once the first time; a destination that says it again and again is sent to by the pauses.
+        batch.tx.rms.resend(record, acknowledgement.nacks, batch.now, most_attempts=1)
+        record.due = batch.now
+    return problems
+
+
+def _ack_wanted(batch: Batch, exchange: InboundExchange, identifier: str) -> list[Fault]:
+    record = batch.rmd(exchange, identifier)
+    if record is None:
+        return [unknown_sequence(identifier)]
+    batch.raise_rmd(record, events.AckWanted())
+    batch.acknowledge(exchange, record)
+    return []
+
+
+def _fault_to(context: EngineContext, exchange: InboundExchange) -> EndpointReference:
+    """Where faults about this arrival go; only to an address that is allowed."""
+    for endpoint in (exchange.envelope.fault_to, exchange.envelope.reply_to):
+        if endpoint is not None and endpoint.addressable and context.settings.addresses.allows(endpoint.address):
+            return endpoint
+    return ANONYMOUS_ENDPOINT

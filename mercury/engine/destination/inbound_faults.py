@@ -1,0 +1,102 @@
+"""Faults that arrive: about a sequence, about an acknowledgement, or about a message."""
+
+from __future__ import annotations
+
+import logging
+
+from mercury.engine.destination.batch import Batch
+from mercury.engine.destination.inbound_exchange import InboundExchange
+from mercury.engine.destination.ordinary_replies import answered_plainly
+from mercury.engine.destination.worker import repeat_acknowledgement
+from mercury.engine.events import MessageRefused
+from mercury.engine.exchange import Purpose
+from mercury.engine.source.apply_effects import dead_letter_unanswered
+from mercury.statemachine import events
+from mercury.statemachine.faults import ABOUT_A_SEQUENCE, OF_RM, Fault, FaultCode, Ranges
+from mercury.storage.records import RmsRecord
+
+log = logging.getLogger("mercury.engine.reception")
+
+
+def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
+    """Act on a fault. It is never answered (FLT-14)."""
+    request = exchange.arrival.request
+    if request is not None and request.purpose is Purpose.ACKNOWLEDGEMENT:
+        _about_acknowledgement(batch, request.rmd, fault)
+        return
+    record = _source(batch, exchange, fault)
+    if record is None:
+        log.info("a fault about nothing that is known here: %r", fault.reason, extra={"fault": fault.code.value})
+        return
+    if answered_plainly(batch, record, fault):
+        return
+    before, record.last_error = record.last_error, f"{fault.code.value}: {fault.reason}"
+    log.log(
+        logging.WARNING if record.last_error != before else logging.DEBUG,  # each try may be answered alike
+        "the peer answers with fault %s: %r",
+        fault.code.value,
+        fault.reason,
+        extra={"sequence": record.machine.identifier, "number": request.number if request else None},
+    )
+    if fault.code in OF_RM:
+        alive = record.machine.alive
+        batch.raise_rms(record, events.FaultReceived(fault, _final_ranges(exchange, record, fault)))
+        if alive and not record.machine.alive and fault.code is FaultCode.UNKNOWN_SEQUENCE:
+            # A peer that has forgotten the sequence has forgotten what it was asked in it.
+            dead_letter_unanswered(batch.tx, batch.context, record, batch.now)
+        return
+    batch.change_rms(record)
+    if fault.busy:
+        return
+    key = record.channel.key
+    event = MessageRefused(
+        at=batch.now,
+        endpoint=key.endpoint,
+        key=key.name,
+        message_id=exchange.envelope.relates_to,
+        reason=record.last_error,
+    )
+    batch.context.observers.emit(batch.tx, event)
+
+
+def _about_acknowledgement(batch: Batch, identifier: str | None, fault: Fault) -> None:
+    """ST-D12, ST-D13: a source that does not know its own sequence will send nothing more of it."""
+    record = batch.rmds.get(identifier or "")
+    if record is None:
+        return
+    if fault.code in (FaultCode.UNKNOWN_SEQUENCE, FaultCode.SEQUENCE_TERMINATED) and record.machine.used:
+        record.machine.expires_at = batch.now
+        batch.raise_rmd(record, events.Tick())
+        return
+    log.warning("an acknowledgement was refused: %r", fault.reason, extra={"sequence": identifier})
+    if fault.code not in ABOUT_A_SEQUENCE:
+        repeat_acknowledgement(record, batch.now)  # the other side could not take it now
+        batch.change_rmd(record)
+
+
+def _source(batch: Batch, exchange: InboundExchange, fault: Fault) -> RmsRecord | None:
+    """The source sequence a fault is about: by its detail, by what it answers, or by the message it relates to."""
+    if fault.identifier is not None:
+        named = batch.rms(exchange, fault.identifier)
+        if named is not None or fault.code in ABOUT_A_SEQUENCE:
+            return named  # about an acknowledgement that rode along, it must not fail the sequence it rode on
+    request = exchange.arrival.request
+    if request is not None and request.record_id is not None:
+        return batch.rms_by_id(request.record_id)
+    relates_to = exchange.envelope.relates_to
+    if relates_to is None:
+        return None
+    made = batch.rms_by_create(exchange, relates_to)
+    if made is not None:
+        return made
+    row = batch.tx.rms.row(relates_to)
+    return batch.rms_of(exchange, row) if row is not None else None
+
+
+def _final_ranges(exchange: InboundExchange, record: RmsRecord, fault: Fault) -> Ranges | None:
+    """WS-RM 1.0 has no Final: what comes with the fault that ends a sequence is the last word."""
+    last_word = fault.code is FaultCode.SEQUENCE_TERMINATED
+    for acknowledgement in exchange.envelope.acknowledgements:
+        if acknowledgement.identifier == record.machine.identifier and (acknowledgement.final or last_word):
+            return acknowledgement.ranges
+    return None

@@ -1,0 +1,211 @@
+"""Messages of a sequence, and messages that belong to none."""
+
+from __future__ import annotations
+
+import logging
+
+from mercury.engine.channels import TOO_MANY_ADDRESSES, exceeds_addresses
+from mercury.engine.destination.batch import Batch
+from mercury.engine.destination.inbound_exchange import InboundExchange, unknown_sequence
+from mercury.engine.destination.ordinary_replies import answers, taken_alone
+from mercury.engine.emission import emit_duplicate
+from mercury.engine.exchange import PendingResponse
+from mercury.statemachine import effects, events
+from mercury.statemachine.faults import Fault, FaultCode
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, SequenceHeader
+from mercury.statemachine.protocol import RmVersion
+from mercury.storage.records import InboundMessage, OutboundMessage, RmdRecord
+from mercury.storage.sizes import inbound_size
+from mercury.wire import ns
+from mercury.wire.envelope import Payload
+from mercury.wire.ns import RmMessage
+
+log = logging.getLogger("mercury.engine.reception")
+
+#: Actions whose message says nothing without its header block and a body. CXF posts the first before it has recorded a
+#: response for which it is asked for an acknowledgement, the other when it shuts down (LIVE-02).
+_SAYS_NOTHING = frozenset(
+    {
+        *(ns.rm_action(rm, RmMessage.SEQUENCE_ACKNOWLEDGEMENT) for rm in RmVersion),
+        ns.rm_action(RmVersion.RM10, RmMessage.LAST_MESSAGE),
+    }
+)
+
+
+def sequenced(batch: Batch, exchange: InboundExchange, header: SequenceHeader, body: Payload) -> None:
+    """A message with a Sequence header block."""
+    record = batch.rmd(exchange, header.identifier)
+    if record is None:
+        exchange.fault = unknown_sequence(header.identifier)
+        return
+    duplicate = header.message_number in record.machine.received
+    refusal = None if duplicate or record.machine.final else _refusal(batch, exchange, record, header, body)
+    if refusal is not None:
+        exchange.fault = refusal
+        return
+    if record.service is None and record.identity is None and not record.machine.received:
+        record.identity = exchange.arrival.identity  # who sends the first response owns the sequence that was offered
+    requested = batch.raise_rmd(record, events.MessageReceived(number=header.message_number, last=header.last))
+    for effect in requested:
+        match effect:
+            case effects.Accept(number=number, last=last):
+                _accept(batch, exchange, record, body, number, last)
+            case effects.Duplicate():
+                about = (header.message_number, exchange.envelope.message_id, exchange.envelope.action)
+                emit_duplicate(batch.tx, batch.context.observers, record, *about, batch.now)
+            case effects.RaiseFault(fault=fault):
+                exchange.fault = fault
+            case _:
+                pass
+    batch.acknowledge(exchange, record)
+    message_id = exchange.envelope.message_id
+    if record.service is not None and message_id is not None and exchange.reply_to.anonymous and exchange.fault is None:
+        # Whether the operation answers at all is known when it was called; the store is read for a response.
+        operation = batch.context.application.operation(record.service, exchange.envelope.action, body.name)
+        if operation is not None and operation.response_action is not None:
+            number = header.message_number
+            exchange.waiting = PendingResponse(
+                message_id=message_id, sequence=record.identifier, number=number, repeated=duplicate
+            )
+
+
+def bare(exchange: InboundExchange, body: Payload) -> None:
+    """A message outside any sequence: this endpoint takes none (FLT-08)."""
+    action, relates_to = exchange.envelope.action, exchange.envelope.relates_to
+    if not body.xml and action in _SAYS_NOTHING:
+        return
+    if exchange.arrival.service is None and relates_to is not None and body.xml:
+        # One that was taken before comes again when the answer to it was lost: it is accepted, or it comes for ever.
+        log.info("a reply is left: no request waits for it", extra={"relates_to": relates_to, "action": action})
+        return
+    if exchange.arrival.request is not None:
+        return  # a reply that says nothing in the protocol's terms
+    if not body.xml or action.startswith(tuple(ns.RM_VERSION)):
+        exchange.fault = _not_supported(exchange)  # ACT-12
+        return
+    exchange.fault = Fault(
+        code=FaultCode.WSRM_REQUIRED if exchange.protocol.rm is RmVersion.RM11 else FaultCode.SENDER,
+        reason="This endpoint takes messages by WS-ReliableMessaging only.",
+    )
+
+
+def _refusal(
+    batch: Batch, exchange: InboundExchange, record: RmdRecord, header: SequenceHeader, body: Payload
+) -> Fault | None:
+    """Why a new message is not taken. Nothing is acknowledged then, so it comes again."""
+    if _is_bare_last(exchange, body):
+        return None
+    application, envelope = batch.context.application, exchange.envelope
+    if record.service is None:
+        # A sender that was asked nothing stores nothing here, and becomes the owner of nothing. Who was asked before is
+        # not refused, or it would repeat this for ever: what nobody waits for becomes a dead letter.
+        owned_by_it = record.identity is None and exchange.arrival.identity is not None
+        stranger = not record.machine.received and (record.create_message_id is not None or owned_by_it)
+        row = _request(batch, exchange, record) if stranger else None
+        if stranger and (row is None or not answers(batch, exchange, row, record)):
+            return _not_supported(exchange, "no request here waits for this response")
+    else:
+        operation = application.operation(record.service, envelope.action, body.name)
+        if operation is None:
+            return _not_supported(exchange)
+        if operation.response_action is not None:
+            no_way = _no_way_back(batch, exchange, record)
+            if no_way is not None:
+                return no_way
+    buffer = batch.buffer(record.identifier)
+    if buffer is None:
+        return None
+    names = (envelope.message_id, envelope.action, body.name, envelope.relates_to)
+    size = inbound_size(body.xml, envelope.headers, (envelope.reply_to, envelope.fault_to), names)
+    stray = None
+    if record.service is None and buffer.letter_bytes:
+        row = _request(batch, exchange, record)
+        stray = row is None or not answers(batch, exchange, row, record)
+    full = batch.backlog.refusal(record, buffer, header.message_number, size, stray=stray)
+    if full is None:
+        return None
+    return Fault(
+        code=FaultCode.RECEIVER,
+        reason=f"{full}; send it again later.",
+        sender=False,
+        identifier=record.identifier,
+        busy=True,
+    )
+
+
+def _no_way_back(batch: Batch, exchange: InboundExchange, record: RmdRecord) -> Fault | None:
+    """A request whose response could never be sent is refused while its sender listens."""
+    envelope, reply_to = exchange.envelope, exchange.reply_to
+    if envelope.message_id is None:
+        return Fault(
+            code=FaultCode.ADDRESSING_HEADER_REQUIRED,
+            reason="A request that is to be answered needs a MessageID.",
+            subject="MessageID",
+        )
+    why = batch.context.settings.addresses.refusal("ReplyTo", reply_to)
+    if why is None and reply_to.addressable:
+        buffer, most = batch.buffer(record.identifier), batch.context.settings.max_response_addresses
+        if buffer is not None and exceeds_addresses(buffer, reply_to.address, most):
+            why = TOO_MANY_ADDRESSES
+            exchange.fault_to = ANONYMOUS_ENDPOINT  # nor does a fault go to an address that is one too many
+    if why is None:
+        return None
+    return Fault(code=FaultCode.SENDER, reason=f"The response could not be sent: {why}.", identifier=record.identifier)
+
+
+def _accept(batch: Batch, exchange: InboundExchange, record: RmdRecord, body: Payload, number: int, last: bool) -> None:
+    envelope = exchange.envelope
+    row = found = _request(batch, exchange, record)
+    if row is not None and not answers(batch, exchange, row, record):
+        row = None
+    if row is not None and record.machine.received.first_missing() < number and taken_alone(batch, exchange, row, body):
+        batch.add_message(
+            record, InboundMessage(sequence=record.identifier, number=number, last=last, received_at=batch.now)
+        )
+        return
+    batch.add_message(
+        record,
+        InboundMessage(
+            sequence=record.identifier,
+            number=number,
+            last=last,
+            message_id=envelope.message_id,
+            action="" if _is_bare_last(exchange, body) else envelope.action,
+            payload=body.xml,
+            element=body.name,
+            is_fault=body.is_fault,
+            headers=envelope.headers,
+            relates_to=envelope.relates_to if row is found else None,  # of another's request it would be the response
+            reply_to=envelope.reply_to,
+            fault_to=envelope.fault_to,
+            received_at=batch.now,
+            correlation=row.correlation if row is not None else None,
+        ),
+    )
+    if row is None or envelope.relates_to is None:
+        return
+    before = batch.tx.rms.answered(envelope.relates_to)
+    request = batch.rms_by_id(before.sequence_id or "") if before is not None else None
+    if before is not None and not before.answered and request is not None:
+        batch.raise_rms(request, events.ResponseStored())
+
+
+def _request(batch: Batch, exchange: InboundExchange, record: RmdRecord) -> OutboundMessage | None:
+    """The request of ours that a message on a sequence of responses relates to, at any endpoint."""
+    relates_to = exchange.envelope.relates_to
+    return batch.tx.rms.row(relates_to) if record.service is None and relates_to else None
+
+
+def _is_bare_last(exchange: InboundExchange, body: Payload) -> bool:
+    """RM10-SEQ-08: the empty last message must not reach the application."""
+    rm = exchange.protocol.rm
+    return (
+        rm is RmVersion.RM10 and not body.xml and exchange.envelope.action == ns.rm_action(rm, RmMessage.LAST_MESSAGE)
+    )
+
+
+def _not_supported(exchange: InboundExchange, why: str = "no operation of this endpoint has this action") -> Fault:
+    action = exchange.envelope.action
+    return Fault(
+        code=FaultCode.ACTION_NOT_SUPPORTED, reason=f"The action {action!r} is not supported: {why}.", subject=action
+    )

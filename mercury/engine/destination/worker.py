@@ -1,0 +1,152 @@
+"""The RMDSequenceWorker: acknowledgements to addresses, expiry, and the end of tombstones (figure 3-14)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from mercury.engine import envelopes
+from mercury.engine.channels import fetched_channel
+from mercury.engine.context import EngineContext
+from mercury.engine.destination import trials
+from mercury.engine.destination.trials import Trials
+from mercury.engine.exchange import Outgoing, Purpose, Step
+from mercury.engine.rmd_records import handle_rmd, marker_rows, save_rmd
+from mercury.statemachine import effects, events
+from mercury.statemachine.retransmission import is_due
+from mercury.statemachine.tables import InvokerState
+from mercury.storage.api import Topic, Transaction
+from mercury.storage.records import RmdRecord
+
+log = logging.getLogger("mercury.engine.destination")
+
+#: Seconds before an acknowledgement that was refused is tried again: at first, and at most.
+ACK_RETRY, ACK_RETRY_CAP = 1.0, 60.0
+#: The longest pause before an acknowledgement, whatever its reason.
+LONGEST = max(ACK_RETRY_CAP, trials.LONGEST)
+
+
+class DestinationWorker:
+    """Works on the sequences that are received here."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._trials = Trials()
+
+    def run_once(self, now: float) -> Step:
+        """Do what is due. Returns the acknowledgements to post, now that what they say is committed."""
+        step = Step()
+        due = self._context.store.due_rmd(now, self._context.settings.sequence_batch)
+        if not due:
+            return step
+        with self._context.store.transaction() as tx:
+            ended = [record for record in tx.rmd.lock(due).values() if self._work(tx, record, step, now)]
+            wake_response_channels(tx, ended, now)
+        return step
+
+    def next_due(self) -> float | None:
+        """When `run_once` has something to do at the latest, if nothing new happens."""
+        return self._context.store.next_due(Topic.RMD)
+
+    def acknowledgement_failed(self, address: str, identifier: str, now: float) -> None:
+        """An acknowledgement could not be delivered: it is due again, later each time.
+
+        To a source that repeats its messages this is not needed; to one that fetches responses over a back-channel
+        it is, because such a response is never sent unasked.
+
+        :param address: it was posted there.
+        """
+        due = self._trials.failed(address, identifier, now)
+        with self._context.store.transaction() as tx:
+            for record in tx.rmd.lock([identifier]).values():
+                if not record.machine.tombstone:
+                    record.ack_failures += 1
+                    record.machine.ack_due = due
+                self._save(tx, record)
+
+    def acknowledgement_taken(self, address: str, now: float) -> None:
+        """An address took an acknowledgement: those that were put off are due now."""
+        put_off = self._trials.worked(address)
+        for begin in range(0, len(put_off), self._context.settings.sequence_batch):
+            with self._context.store.transaction() as tx:
+                for record in tx.rmd.lock(put_off[begin : begin + self._context.settings.sequence_batch]).values():
+                    if not record.machine.tombstone:
+                        record.machine.ack_due = now
+                    self._save(tx, record)
+
+    def _work(self, tx: Transaction, record: RmdRecord, step: Step, now: float) -> bool:
+        """Returns whether the sequence has just ended."""
+        policy = self._context.application.policy(record.service)
+        machine = record.machine
+        if machine.ended_at is not None:
+            if machine.ended_at + policy.tombstone <= now:
+                self._forget(tx, record)
+            else:
+                self._save(tx, record)
+            return False
+        requested = handle_rmd(tx, self._context, record, events.Tick(), now)
+        if effects.Forget() in requested:
+            tx.invoker.delete(record.identifier)
+            tx.rmd.delete(record.identifier)
+            self._count_expired(tx, record, now)
+            return True
+        if machine.tombstone:
+            tx.invoker.add(marker_rows(record, requested))
+        longest = max(LONGEST, policy.acknowledgement_interval)
+        if machine.ack_due is not None and is_due(machine.ack_due, now, longest):
+            step.posts += self._acknowledge(record, now)
+        step.progress += 1
+        self._save(tx, record)
+        return machine.tombstone
+
+    def _count_expired(self, tx: Transaction, record: RmdRecord, now: float) -> None:
+        """Nothing is left of a sequence that was never used; if it lived for a moment only, it counts for a while."""
+        young = record.created_at > now - self._context.settings.remember_ended
+        if young and record.create_message_id is not None and not record.given_up:
+            tx.after_commit(lambda: self._context.expired.add(record.owner, now))
+
+    def _acknowledge(self, record: RmdRecord, now: float) -> list[Outgoing]:
+        policy = self._context.application.policy(record.service)
+        machine, url = record.machine, record.acks_to.address
+        acknowledgements = envelopes.sayable(record.protocol, (machine.acknowledgement(policy),))
+        if acknowledgements:
+            later = self._trials.wait(url, record.identifier, now, machine.last_heard)
+            if later is not None:
+                machine.ack_due = later
+                return []
+        machine.handle(events.AckSent(), now, policy)
+        if not acknowledgements:
+            return []
+        envelope = envelopes.acknowledgement_alone(
+            record.protocol, record.acks_to, self._context.ids.new(), acknowledgements
+        )
+        purpose, owner = Purpose.ACKNOWLEDGEMENT, record.owner
+        return [Outgoing(url=url, envelope=envelope, purpose=purpose, rmd=record.identifier, owner=owner)]
+
+    def _save(self, tx: Transaction, record: RmdRecord) -> None:
+        save_rmd(tx, self._context, record)
+
+    def _forget(self, tx: Transaction, record: RmdRecord) -> None:
+        buffer = tx.invoker.read(record.identifier)
+        if buffer is not None and buffer.machine.state is InvokerState.DONE and not buffer.machine.in_progress:
+            tx.invoker.delete(record.identifier)
+        tx.rmd.delete(record.identifier)
+
+
+def repeat_acknowledgement(record: RmdRecord, now: float) -> None:
+    """An acknowledgement was refused: the next one is due later each time."""
+    if record.machine.tombstone:
+        return
+    record.ack_failures += 1
+    record.machine.ack_due = now + min(ACK_RETRY * 2 ** min(record.ack_failures, 16), ACK_RETRY_CAP)
+
+
+def wake_response_channels(tx: Transaction, ended: Iterable[RmdRecord], now: float) -> None:
+    """Request sequences ended: what can only be fetched ends with them (RM-TRM-05)."""
+    keys = [fetched_channel(record).key for record in ended if record.service is not None]
+    tx.rms.lock(keys)
+    for key in keys:
+        for response in tx.rms.records(key):
+            if response.machine.alive:
+                response.due = now
+                tx.rms.save(response)

@@ -1,0 +1,60 @@
+"""Saving a destination sequence with what follows from it: its next due time, and the markers of its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mercury.engine.context import EngineContext
+from mercury.engine.emission import emit_destination_ended
+from mercury.statemachine import effects, events
+from mercury.storage.api import Transaction
+from mercury.storage.records import InboundKind, InboundMessage, RmdRecord
+
+
+def handle_rmd(
+    tx: Transaction, context: EngineContext, record: RmdRecord, event: events.RmdInput, now: float
+) -> tuple[effects.RmdEffect, ...]:
+    """Let a locked destination sequence handle an event; returns what it asks. Its end is an event."""
+    machine = record.machine
+    alive = not machine.tombstone
+    requested = machine.handle(event, now, context.application.policy(record.service))
+    if alive and (machine.tombstone or effects.Forget() in requested):
+        expired = isinstance(event, events.Tick)
+        emit_destination_ended(tx, context.observers, record, now, expired=expired)
+    return requested
+
+
+def save_rmd(tx: Transaction, context: EngineContext, record: RmdRecord) -> None:
+    """Save a locked sequence with the time at which something is due next."""
+    if not record.acks_to.addressable:
+        record.machine.ack_due = None  # RM-ACK-10: only ever on the back-channel of the sequence's own messages
+    record.due = record.machine.next_due(context.application.policy(record.service))
+    tx.rmd.save(record)
+
+
+def marker_rows(record: RmdRecord, requested: Iterable[effects.RmdEffect]) -> list[InboundMessage]:
+    """The marker rows by which the invoker buffer learns of the sequence's end."""
+    rows = []
+    for effect in requested:
+        match effect:
+            case effects.EndKnown(number=number):
+                rows.append(InboundMessage(sequence=record.identifier, number=number, kind=InboundKind.END))
+            case effects.CutBuffer():
+                rows.append(InboundMessage(sequence=record.identifier, number=0, kind=InboundKind.CUT))
+            case _:
+                pass
+    return rows
+
+
+def all_received(record: RmdRecord) -> events.TerminateReceived:
+    """The end of an offered sequence whose other side cannot tell it: what is here is all there is."""
+    return events.TerminateReceived(record.machine.received.highest or None)
+
+
+def end_offered(tx: Transaction, context: EngineContext, record: RmdRecord, now: float) -> None:
+    """End a locked sequence together with the one that offered it (RM-TRM-05)."""
+    if record.machine.tombstone:
+        return
+    requested = handle_rmd(tx, context, record, all_received(record), now)
+    tx.invoker.add(marker_rows(record, requested))
+    save_rmd(tx, context, record)

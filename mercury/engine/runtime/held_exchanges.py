@@ -1,0 +1,157 @@
+"""Exchanges that are held open because their response may come any moment (HTTP-05)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+from mercury.engine.exchange import HeldExchange, PendingResponse, Response, Step
+from mercury.engine.runtime.core import Engine
+from mercury.engine.source.back_channel import in_reply
+from mercury.wire.envelope import HttpMessage
+
+#: Seconds for which requests that were posted side by side may arrive in another order.
+REORDERING = 0.5
+#: Sequences whose gaps are remembered.
+REMEMBERED = 1024
+
+
+class HeldExchanges:
+    """Exchanges by their request: its number in its sequence. Safe to be used by many threads.
+
+    It never reads the store. The commit that makes responses possible brings them (`release`).
+
+    :param clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._held: dict[str, list[HeldExchange]] = {}
+        #: Responses that come while requests are being stored, whose exchanges are held only afterwards.
+        self._early: dict[str, Response] | None = None
+        self._over = False
+        #: By sequence: the lowest number that is missing, and since when something waits behind it.
+        self._missing: dict[str, tuple[int, float | None]] = {}
+
+    @contextmanager
+    def storing(self) -> Iterator[None]:
+        """Around the storing of requests and the holding of their exchanges: no response slips through between."""
+        with self._mutex:
+            self._early = {}
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._early = None
+
+    def hold(self, waiting: PendingResponse) -> HeldExchange:
+        """Hold an exchange; its future is done with the response, or with ``None`` when it does not come here."""
+        held = HeldExchange(waiting, Future())
+        about = waiting.request
+        with self._mutex:
+            self._note_missing(waiting)
+            early, over = (self._early or {}).get(about), self._over
+            if early is None and not over:
+                self._held.setdefault(about, []).append(held)
+        if early is not None or over:
+            _answer(held, in_reply(early, waiting) if early is not None else None)
+        return held
+
+    def let_go(self, held: HeldExchange) -> None:
+        """It is answered otherwise."""
+        with self._mutex:
+            self._remove(held)
+
+    def give_up(self, held: HeldExchange) -> None:
+        """Let it be answered at once with what it has: another one needs its connection."""
+        with self._mutex:
+            waits = self._remove(held)
+        if waits:  # else its response is on its way
+            _answer(held, None)
+
+    def release(self, responses: Iterable[Response]) -> None:
+        """These responses are committed: the exchanges that wait for them get them."""
+        for response in responses:
+            about = response.request
+            with self._mutex:
+                if self._early is not None:
+                    self._early[about] = response
+                held = self._held.pop(about, [])
+            for each in held:
+                _answer(each, in_reply(response, each.waiting))
+
+    def release_all(self) -> None:
+        """Let every exchange go with what it has, and hold none any more."""
+        with self._mutex:
+            self._over = True
+            everything, self._held = self._held, {}
+        for held in everything.values():
+            for each in held:
+                _answer(each, None)
+
+    def waiting(self) -> list[PendingResponse]:
+        """What is waited for, each once."""
+        with self._mutex:
+            return [held[0].waiting for held in self._held.values()]
+
+    def _remove(self, held: HeldExchange) -> bool:
+        about = held.waiting.request
+        exchanges = self._held.pop(about, [])
+        others = [each for each in exchanges if each is not held]
+        if others:
+            self._held[about] = others
+        return len(others) < len(exchanges)
+
+    # --- gaps ------------------------------------------------------------------------------------------------------
+
+    def patience(self, held: HeldExchange) -> float | None:
+        """Seconds after which it is pointless to wait, if the request stands behind a gap by then.
+
+        Requests that were posted side by side overtake each other: a new gap is given a moment to close, once, not for
+        each request behind it. ``None`` = it does not stand behind a gap.
+        """
+        waiting = held.waiting
+        with self._mutex:
+            missing, since = self._missing.get(waiting.sequence, (0, None))
+        if not waiting.behind_a_gap or waiting.number < missing or since is None:
+            return None
+        return max(0.0, since + REORDERING - self._clock())
+
+    def _note_missing(self, waiting: PendingResponse) -> None:
+        missing, since = self._missing.pop(waiting.sequence, (0, None))
+        if waiting.first_missing > missing:
+            missing, since = waiting.first_missing, None
+        if waiting.behind_a_gap and since is None:
+            since = self._clock()
+        self._missing[waiting.sequence] = (missing, since)
+        if len(self._missing) > REMEMBERED:
+            del self._missing[next(iter(self._missing))]
+
+
+def _answer(held: HeldExchange, http: HttpMessage | None) -> None:
+    if held.response.set_running_or_notify_cancel():
+        held.response.set_result(http)
+
+
+class HeldWorker:
+    """Finds responses that another process has stored: one query for all exchanges that are held here."""
+
+    def __init__(self, engine: Engine, held_exchanges: HeldExchanges) -> None:
+        self._engine = engine
+        self._held_exchanges = held_exchanges
+
+    def run_once(self, now: float) -> Step:
+        waiting = self._held_exchanges.waiting()
+        if not waiting:
+            return Step()
+        found, unread = self._engine.responses(waiting, now)
+        self._held_exchanges.release(found)
+        return Step(progress=len(unread) if found else 0)
+
+    def next_due(self) -> float | None:
+        """It is woken, or polls."""
+        return None

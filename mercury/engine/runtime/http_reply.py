@@ -1,0 +1,163 @@
+"""Reading one HTTP reply from a connection, within a deadline and limits.
+
+httptools takes a quarter of the time of the standard library's reader.
+"""
+
+from __future__ import annotations
+
+import http.client
+import time
+from typing import Any, NoReturn, Protocol
+
+import httptools
+
+#: Bytes that are read at once.
+PIECE = 64 * 1024
+#: Bytes that the header of a reply may have, with its trailer and the headers of interim replies.
+MAX_HEADERS = 64 * 1024
+TOO_MUCH_HEADER = f"the header of the reply has more than {MAX_HEADERS} bytes"
+#: Replies of the 1xx kind before the reply proper.
+MAX_INTERIM = 16
+#: The lowest status there is, and the lowest that is the last word.
+FIRST_STATUS, FIRST_FINAL = 100, 200
+
+
+def left(deadline: float) -> float:
+    """The seconds until a deadline.
+
+    :raises TimeoutError: it has passed.
+    """
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
+
+
+class _Socket(Protocol):
+    def settimeout(self, value: float, /) -> None: ...
+
+    def recv(self, size: int, /) -> bytes: ...
+
+
+class Reply:
+    """One reply, read whole from a connection: what `http.client.HTTPConnection.getresponse` makes.
+
+    :param limit: bytes that the body may have.
+    :param deadline: when all of it must have come, by the monotonic clock.
+    """
+
+    def __init__(self, limit: int, deadline: float, sock: _Socket, *_: object, **__: object) -> None:
+        self.status = 0
+        self.content_type = ""
+        self.body = b""
+        #: The connection cannot be used again.
+        self.will_close = False
+        self._limit = limit
+        self._deadline = deadline
+        self._sock = sock
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._pieces: list[bytes] = []
+        self._size = 0
+        #: Bytes of headers and trailers, those of interim replies too: of whole fields, and of what is none yet.
+        self._head_bytes = self._pending = 0
+        self._interim = 0
+        #: Why it is not read on, found in a callback of the parser.
+        self._broken: http.client.HTTPException | None = None
+        self._has_headers = self._has_length = self._complete = False
+
+    def begin(self) -> None:
+        """Read it.
+
+        :raises OSError: the connection broke.
+        :raises http.client.HTTPException: it is no HTTP, too long, or not all of it came.
+        """
+        try:
+            while not self._complete:
+                self._sock.settimeout(left(self._deadline))
+                self._feed(self._sock.recv(PIECE))
+        finally:
+            del self._parser  # its callbacks refer to this object: free both now
+        self.body = b"".join(self._pieces)
+
+    def _feed(self, data: bytes) -> None:
+        if not data:
+            self._end()
+            return
+        self._pending += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as error:
+            raise http.client.HTTPException("the server wants to speak another protocol") from error
+        except httptools.HttpParserError as error:
+            if not self._complete:
+                raise self._broken or http.client.BadStatusLine(str(error)) from error
+            self.will_close = True  # something follows that nobody asked for
+        if not self._complete and self._head_bytes + self._pending > MAX_HEADERS:
+            raise http.client.HTTPException(TOO_MUCH_HEADER)
+
+    def _end(self) -> None:
+        """The connection is at its end: so is a body of which no length was said."""
+        if not self._has_headers:
+            raise http.client.RemoteDisconnected("the server closed the connection without a reply")
+        if self._has_length:
+            raise http.client.IncompleteRead(b"".join(self._pieces))
+        self._complete = self.will_close = True
+
+    def _break(self, error: http.client.HTTPException) -> NoReturn:
+        self._broken = error
+        raise error
+
+    def isclosed(self) -> bool:
+        """Whether the next request may be sent: it has been read whole."""
+        return True
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+    # --- what the parser calls -------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            self.will_close = True  # another reply, that nobody asked for
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._complete:
+            return
+        self._pending = 0
+        self._head_bytes += len(name) + len(value) + 4
+        if self._head_bytes > MAX_HEADERS:
+            self._break(http.client.HTTPException(TOO_MUCH_HEADER))
+        name = name.lower()
+        if name == b"content-type" and not self.content_type:
+            self.content_type = value.decode("latin-1")
+        self._has_length = self._has_length or name in (b"content-length", b"transfer-encoding")
+
+    def on_headers_complete(self) -> None:
+        if not self._complete:
+            self._has_headers = True
+            self._pending = 0
+            self.status = self._parser.get_status_code()
+            if self.status < FIRST_STATUS:
+                self._break(http.client.BadStatusLine(f"the reply has the status {self.status:03}"))
+
+    def on_body(self, body: bytes) -> None:
+        if self._complete:
+            return
+        self._pending = 0
+        self._size += len(body)
+        if self._size > self._limit:
+            self._break(http.client.HTTPException(f"the reply is longer than {self._limit} bytes"))
+        self._pieces.append(body)
+
+    def on_message_complete(self) -> None:
+        if self._complete:
+            return
+        if self.status < FIRST_FINAL:  # the reply proper is still to come
+            self._interim += 1
+            if self._interim > MAX_INTERIM:
+                self._break(http.client.HTTPException(f"more than {MAX_INTERIM} interim replies (1xx)"))
+            self._has_headers = self._has_length = False
+            self.content_type = ""
+            return
+        self.will_close = not self._parser.should_keep_alive()
+        self._complete = True

@@ -1,0 +1,288 @@
+"""Threads around an engine: one committer, loops for the workers, and senders.
+
+Everything that may block for long has a thread of its own kind: handlers run in the invokers, the network is waited
+for in the senders, and the committer does nothing but handle what arrives, as much as waits in one transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from mercury.engine.endpoint_errors import REPEATED, TRIED_AGAIN
+from mercury.engine.exchange import Answer, Arrival, Outgoing, Purpose, Step
+from mercury.engine.runtime.core import Engine
+from mercury.engine.runtime.group_commit import GroupCommit
+from mercury.engine.runtime.held_exchanges import HeldExchanges, HeldWorker
+from mercury.engine.runtime.sender_pool import SenderPool
+from mercury.engine.runtime.transport import Transport
+from mercury.engine.runtime.worker_pool import Worker, WorkerPool
+from mercury.errors import Overloaded, TransportError
+from mercury.statemachine.bounds import above, at_least
+from mercury.storage.api import StorageManager, Topic
+from mercury.wire.encode import encode
+from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
+from mercury.wire.media import read_content_type
+from mercury.wire.scan import MessageRefused
+
+log = logging.getLogger("mercury.runtime")
+
+#: Seconds between two polls of a worker that knows when its next work is due.
+RETENTION_POLL_INTERVAL = 3600.0
+#: Seconds between two checks of the clock.
+CLOCK_POLL_INTERVAL = 1.0
+
+#: Seconds that each of the last steps of a stop may take at least, when its time is over.
+LAST_STEP_TIMEOUT = 0.2
+
+#: Called once with the answer to an arrival, from the committer's thread. An exchange that is held for its response
+#: (``answer.held``) is to be let go: ``runtime.held_exchanges.let_go``.
+OnAnswer = Callable[[Answer], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeSettings:
+    """How many threads there are, and how much may wait. Times are seconds.
+
+    :raises ConfigurationError: a number is out of range; the text begins with its name.
+    """
+
+    #: Arrivals that may wait for the committer; above it they are refused as busy.
+    queue: int = 1024
+    #: Arrivals that one transaction takes at most.
+    batch: int = 256
+    #: Exchanges at once, each in a thread; one that waits for its response counts a quarter. One server gets 3/4 of
+    #: them at most.
+    senders: int = 32
+    invokers: int = 4
+    #: Seconds between two polls of a worker without a wake-up.
+    poll: float = 1.0
+
+    def __post_init__(self) -> None:
+        at_least(1, queue=self.queue, batch=self.batch, senders=self.senders, invokers=self.invokers)
+        above(0, poll=self.poll)
+
+
+class Runtime:
+    """Runs an engine until it is stopped.
+
+    :param clock: seconds since the epoch.
+    :param retention: removes what is over; left out, nothing is removed.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: StorageManager,
+        transport: Transport,
+        settings: RuntimeSettings,
+        clock: Callable[[], float] = time.time,
+        retention: Worker | None = None,
+    ) -> None:
+        self.held_exchanges = HeldExchanges()
+        self._engine = engine
+        self._transport = transport
+        self._settings = settings
+        self._clock = clock
+        self._arrivals: queue.Queue[tuple[Arrival, OnAnswer | None] | None] = queue.Queue(settings.queue)
+        invokers = [f"mercury-invoker-{number}" for number in range(settings.invokers)]
+        self._pools = {
+            Topic.RMS: self._pool(["mercury-rms"], engine.source),
+            Topic.RMD: self._pool(["mercury-rmd"], engine.destination),
+            Topic.INVOKER: self._pool(invokers, engine.invocation),
+        }
+        self._all_pools = [*self._pools.values(), self._pool(["mercury-clock"], engine.clock, CLOCK_POLL_INTERVAL)]
+        if retention is not None:
+            self._all_pools.append(self._pool(["mercury-retention"], retention, RETENTION_POLL_INTERVAL))
+        #: Finds responses that other processes have stored for the exchanges that are held here.
+        self._held = self._pool(["mercury-held"], HeldWorker(engine, self.held_exchanges))
+        if store.capabilities.shared:
+            self._all_pools.append(self._held)
+        self._committer = threading.Thread(target=self._commit, name="mercury-committer", daemon=True)
+        self._stopping = threading.Event()
+        self._started = False
+        #: How often other processes are known to have committed something of source sequences.
+        self._others = 0
+        #: Endpoints whose last exchange failed, with the reason.
+        self.endpoint_errors = engine.endpoint_errors
+        self._senders = SenderPool(settings.senders, self.exchange, self.endpoint_errors.slows)
+        engine.source.is_in_flight = self._senders.is_in_flight
+        engine.invocation.answer = self.held_exchanges.release
+        engine.invocation.more = self._pools[Topic.INVOKER].wake_one
+        durable = "nothing of it is kept, and it is handled again at the next start, or by another process on the store"
+        self._becomes = durable if store.capabilities.durable else "and lost with the store, which is in memory"
+        store.listen(self._committed, self._others_committed)
+
+    def _pool(self, names: list[str], worker: Worker, poll: float | None = None) -> WorkerPool:
+        return WorkerPool(names, worker, self.turn, poll or self._settings.poll, self._clock, self._engine.outages)
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start all threads."""
+        self._started = True
+        self._committer.start()
+        self._senders.start()
+        for pool in self._all_pools:
+            pool.start()
+
+    def stop(self, deadline: float) -> None:
+        """End all threads: what is being done is finished, nothing new is begun.
+
+        :param deadline: seconds to wait at most; what runs longer is abandoned, as in a crash: nothing is lost.
+        """
+        if not self._started or self._stopping.is_set():
+            return
+        until = time.monotonic() + deadline
+        self._stopping.set()
+        for pool in self._all_pools:
+            pool.stop()
+        self.held_exchanges.release_all()
+        self._senders.stop()
+        for thread in [*self._pool_threads, *self._senders.threads]:
+            thread.join(max(0.0, until - time.monotonic()))
+        with contextlib.suppress(queue.Full):
+            self._arrivals.put(None, timeout=LAST_STEP_TIMEOUT)
+        self._committer.join(max(LAST_STEP_TIMEOUT, until - time.monotonic()))
+        for what in self._engine.running_calls.now():
+            log.warning("%s is not over after %.1f s: left behind, %s", what, deadline, self._becomes)
+        late = [t.name for t in (*self._pool_threads, *self._senders.threads, self._committer) if t.is_alive()]
+        if late:
+            log.warning("still busy after %.1f s, left behind: %s", deadline, ", ".join(late))
+        # What is left behind may hold a lock that this waits for; claims that are not given back end with their lease.
+        ending = threading.Thread(target=self._engine.stop, name="mercury-ending", daemon=True)
+        ending.start()
+        ending.join(max(LAST_STEP_TIMEOUT, until - time.monotonic()))
+        self._transport.close()
+
+    @property
+    def _pool_threads(self) -> list[threading.Thread]:
+        return [thread for pool in self._all_pools for thread in pool.threads]
+
+    @property
+    def running(self) -> bool:
+        """Whether every thread that should run does."""
+        threads = [self._committer, *self._pool_threads, *self._senders.threads]
+        return self._started and not self._stopping.is_set() and all(thread.is_alive() for thread in threads)
+
+    # --- what comes in ---------------------------------------------------------------------------------------------
+
+    def decode(self, http: HttpMessage, service: str | None) -> Envelope | Undecodable:
+        """What an HTTP message says, for `Arrival`: decoded by the caller, so that the committer need not."""
+        return self._engine.decode(http, service)
+
+    def submit(self, arrival: Arrival, on_answer: OnAnswer | None = None) -> None:
+        """Queue an arrival for the committer.
+
+        :raises Overloaded: the queue is full, or the runtime stops; nothing was taken.
+        """
+        if self._stopping.is_set() and on_answer is not None:
+            raise Overloaded("this endpoint is stopping; send it again later")
+        try:
+            self._arrivals.put_nowait((arrival, on_answer))
+        except queue.Full:
+            raise Overloaded("too much waits to be stored; send it again later") from None
+
+    def _commit(self) -> None:
+        """The committer: everything that waits, in one transaction."""
+        together = GroupCommit(self._arrivals, self._settings.batch)
+        while True:
+            waiting, ended = together.take()
+            if ended:
+                self._arrivals.put(None)
+            if not waiting:
+                return
+            others = self._others
+            with self.held_exchanges.storing():
+                answers = self._engine.receive([arrival for arrival, _ in waiting], self._clock())
+                answers = [self._hold(answer) for answer in answers]
+            if others != self._others:
+                self._held.wake()  # it may have polled before they were held
+            for (arrival, on_answer), answer in zip(waiting, answers, strict=True):
+                if arrival.request is not None:
+                    self._senders.stored(arrival.request)
+                self.post(list(answer.posts))
+                if on_answer is not None:
+                    on_answer(answer)
+
+    def _hold(self, answer: Answer) -> Answer:
+        """Hold the exchange if a response may come; the caller releases it."""
+        return answer if answer.waiting is None else replace(answer, held=self.held_exchanges.hold(answer.waiting))
+
+    # --- what goes out ---------------------------------------------------------------------------------------------
+
+    def post(self, posts: list[Outgoing]) -> None:
+        """Hand over to the senders."""
+        for outgoing in posts:
+            self._senders.put(outgoing)
+
+    def exchange(self, outgoing: Outgoing) -> bool:
+        """One HTTP exchange, in a sender's thread; whether it has brought something for the committer."""
+        try:
+            reply = self._transport.post(outgoing.url, encode(outgoing.envelope))
+        except TransportError as error:
+            self._failed(outgoing, str(error).removeprefix(f"{outgoing.url}: "), answered=False)
+            self._engine.failed(outgoing, str(error), self._clock())
+            return False
+        trouble = _unusable_reply(reply)
+        if trouble is not None:
+            reply = HttpMessage(b"", "", None, reply.status)  # somebody's error page is no answer (HTTP-02)
+        arrival = self._engine.answered(outgoing, reply, self._clock())
+        if arrival is not None and isinstance(arrival.envelope, Undecodable):
+            trouble = f"what it answers is refused: {arrival.envelope}"
+        if trouble is None:
+            self.endpoint_errors.worked(outgoing.error_name, self._clock())
+        else:
+            self._failed(outgoing, trouble, answered=True)
+        if arrival is None:
+            return False
+        # A reply may wait as long as the committer needs: this is what slows the senders down to its pace.
+        while not self._stopping.is_set():
+            try:
+                self._arrivals.put((arrival, None), timeout=self._settings.poll)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def _failed(self, outgoing: Outgoing, reason: str, *, answered: bool) -> None:
+        name, once = outgoing.error_name, outgoing.purpose is Purpose.ANSWER
+        again = REPEATED if once else TRIED_AGAIN
+        # One refused path says nothing about the paths of other peers, whose answers have the same name.
+        slows = not (once and answered)
+        self.endpoint_errors.failed(name, f"{name}: {reason}", self._clock(), again=again, slows=slows)
+
+    def turn(self, worker: Worker) -> Step:
+        """One turn of a worker."""
+        step = worker.run_once(self._clock())
+        self.post(step.posts)
+        self.held_exchanges.release(step.responses)
+        return step
+
+    def _committed(self, topics: frozenset[Topic]) -> None:
+        for topic in topics:
+            self._pools[topic].wake()
+
+    def _others_committed(self, topics: frozenset[Topic]) -> None:
+        if Topic.RMS in topics:
+            self._others += 1
+            self._held.wake()
+
+
+def _unusable_reply(reply: HttpMessage) -> str | None:
+    """Why a reply says nothing in the protocol's terms; ``None`` = it may, or it need not."""
+    trouble = f"HTTP status {reply.status}" if reply.status >= 300 else None
+    if reply.status == 404:
+        trouble = "HTTP status 404: nothing is served at this path"
+    if not reply.body:
+        return trouble
+    try:
+        read_content_type(reply.content_type)
+    except MessageRefused:
+        return trouble or f"HTTP status {reply.status}, but with {reply.content_type}: that is no SOAP endpoint"
+    return None

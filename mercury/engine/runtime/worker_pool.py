@@ -1,0 +1,174 @@
+"""A pool of threads that run one worker: on commit, when something is due, and every ``poll`` seconds."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from mercury.engine.exchange import Step
+from mercury.errors import StorageError
+from mercury.storage.outages import PAUSES, Outages
+
+log = logging.getLogger("mercury.runtime")
+
+#: Seconds before work that could not be done is retried.
+RETRY_DELAY = 0.05
+#: Seconds after which a backup thread polls, because the thread that is at work has not polled again.
+BACKUP_DELAY = 0.02
+#: Seconds between two polls of a busy thread: work that comes meanwhile is done together, for one query.
+COALESCE_DELAY = 0.002
+
+
+class Worker(Protocol):
+    """One of the engine's workers."""
+
+    def run_once(self, now: float) -> Step: ...
+
+    def next_due(self) -> float | None: ...
+
+
+class WorkerPool:
+    """The threads of one worker.
+
+    A poll costs a query and finds all work there is. So a thread that is at work polls again when it has finished, and
+    a waiting thread polls in its place, as a backup, only when that takes long.
+
+    :param turn: one turn of the worker.
+    :param poll: seconds between two polls without a wake-up.
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        names: list[str],
+        worker: Worker,
+        turn: Callable[[Worker], Step],
+        poll: float,
+        clock: Callable[[], float],
+        outages: Outages | None = None,
+    ) -> None:
+        self.outages = outages or Outages()
+        self.worker = worker
+        self.turn = turn
+        self.poll = poll
+        self._clock = clock
+        self._mutex = threading.Lock()
+        #: Wake-ups requested, and how many of them the last poll covered.
+        self._requests = self._covered = 0
+        self.ended = False
+        self.threads = [WorkerThread(name, self) for name in names]
+
+    def start(self) -> None:
+        for thread in self.threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Let the threads end after their current turn."""
+        self.ended = True
+        for thread in self.threads:
+            thread.woken.set()
+
+    def wake(self) -> None:
+        """There is work."""
+        with self._mutex:
+            self._requests += 1
+            waiting = self._waiting()
+            if waiting is None:
+                return  # all are at work, and poll again afterwards
+            if any(thread.began_recently() for thread in self.threads):
+                if any(thread.is_backup for thread in self.threads):
+                    return
+                waiting.is_backup = True
+            waiting.woken.set()
+
+    def wake_one(self) -> None:
+        """There is more work than the calling thread can do."""
+        with self._mutex:
+            self._requests += 1
+            waiting = self._waiting()
+            if waiting is not None:
+                waiting.woken.set()
+
+    def _waiting(self) -> WorkerThread | None:
+        return next((thread for thread in self.threads if thread.waits and not thread.woken.is_set()), None)
+
+    # --- for its threads -------------------------------------------------------------------------------------------
+
+    def begin(self, thread: WorkerThread) -> None:
+        """A thread polls now."""
+        with self._mutex:
+            self._covered = self._requests
+            thread.waits, thread.is_backup = False, False
+            thread.began = time.monotonic()
+            thread.woken.clear()
+
+    def rest(self, thread: WorkerThread, seconds: float) -> None:
+        """Wait until there is work for this thread, or for so long."""
+        with self._mutex:
+            if self._covered < self._requests and not self.ended:
+                return  # no poll has covered the last wake-up
+            thread.waits = True
+        until = time.monotonic() + seconds
+        while thread.woken.wait(max(0.0, until - time.monotonic())) and thread.is_backup and not self.ended:
+            time.sleep(BACKUP_DELAY)
+            with self._mutex:
+                if self._covered < self._requests:
+                    return
+                thread.is_backup = False
+                thread.woken.clear()
+
+    def pause(self, step: Step) -> float:
+        """How long to wait after a turn."""
+        if step.progress:
+            return 0.0
+        if step.shared:
+            return self.poll
+        due = self.worker.next_due()
+        if due is None:
+            return self.poll
+        remaining = due - self._clock()
+        # What is due already was tried just now: another thread works on it, or the store failed.
+        return min(self.poll, remaining if remaining > 0 else RETRY_DELAY)
+
+
+class WorkerThread(threading.Thread):
+    """One thread of a pool."""
+
+    def __init__(self, name: str, pool: WorkerPool) -> None:
+        super().__init__(name=name, daemon=True)
+        self._pool = pool
+        self.woken = threading.Event()
+        #: It has nothing to do.
+        self.waits = False
+        #: It was woken in case the threads at work are late.
+        self.is_backup = False
+        #: When it polled last, by the monotonic clock.
+        self.began = 0.0
+
+    def began_recently(self) -> bool:
+        """Whether it is at work, and has not been for long."""
+        return not self.waits and time.monotonic() - self.began < BACKUP_DELAY
+
+    def run(self) -> None:
+        pool, failures = self._pool, 0
+        while not pool.ended:
+            pool.begin(self)
+            try:
+                wait = pool.pause(pool.turn(pool.worker))
+                failures = 0
+                pool.outages.worked()
+            except StorageError as error:
+                failures += 1
+                pool.outages.failed(error, self.name)
+                wait = PAUSES.delay(failures, 0.0)
+            except Exception:
+                failures += 1
+                log.exception("%s failed; it goes on", self.name)
+                wait = max(pool.poll, PAUSES.delay(failures, 0.0))
+            if wait:
+                pool.rest(self, wait)
+            else:
+                time.sleep(COALESCE_DELAY)

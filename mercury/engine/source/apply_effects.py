@@ -1,0 +1,198 @@
+"""Applying the effects of an RMSSequence in the transaction that raised the event."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from mercury.engine.context import EngineContext
+from mercury.engine.dead_letters import ABANDONED, NO_RESPONSE, UNFETCHED, dead_letter
+from mercury.engine.emission import emit_acknowledged, emit_source_ended
+from mercury.engine.events import SequenceFailed
+from mercury.statemachine import effects, events
+from mercury.statemachine.effects import Certainty, RmsEffect
+from mercury.statemachine.faults import Fault
+from mercury.statemachine.messages import IncompleteSequenceBehavior
+from mercury.statemachine.policy import SourcePolicy
+from mercury.statemachine.protocol import RmVersion
+from mercury.storage.api import Transaction
+from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord
+
+log = logging.getLogger("mercury.engine")
+
+
+def apply_rms_effects(
+    tx: Transaction, context: EngineContext, record: RmsRecord, requested: Iterable[RmsEffect], now: float
+) -> list[Fault]:
+    """Apply effects to the store; returns the faults to send to the peer.
+
+    The key of ``record`` is locked; the caller saves the record afterwards.
+    """
+    faults: list[Fault] = []
+    for effect in requested:
+        match effect:
+            case effects.Released(ranges=ranges):
+                tx.rms.acknowledge(record, ranges)
+                release_acknowledged(tx, record)
+                emit_acknowledged(tx, context.observers, record, ranges, now)
+            case effects.Due(ranges=ranges):
+                tx.rms.resend(record, [n for low, high in ranges for n in range(low, high + 1)], now)
+            case effects.Moved(ranges=ranges) if record.machine.abandoned:
+                dead_letter(tx, context, tx.rms.take(record, ranges), ABANDONED, Certainty.NOT_DELIVERED, now)
+            case effects.Moved(ranges=ranges):
+                moved = tx.rms.unnumber(record, ranges)
+                # Their responses are the successor's business now.
+                unanswered = sum(row.expects_response and not row.answered for row in moved)
+                record.machine.handle(events.ResponseStored(unanswered), now, record.channel.policy)
+                log.info("%d messages move to a successor sequence", len(moved), extra=_about(record))
+            case effects.Failed():
+                _dead_letter_failed(tx, context, record, effect, now)
+                record.ended_at = now
+                _end_waiting(tx, context, record, now)
+            case effects.Replaced():
+                record.ended_at = now
+                if record.machine.last_message is not None and record.machine.rm is RmVersion.RM11:
+                    # The application has said it, and nothing that moved says it again.
+                    end = OutboundMessage(
+                        message_id=context.ids.new(), channel=record.channel, kind=OutboundKind.END, created_at=now
+                    )
+                    tx.rms.append(end)
+                log.info(
+                    "CreateSequence is sent anew: its repetition was refused, or its identifier was not unique",
+                    extra=_about(record),
+                )
+            case effects.Ended():
+                record.ended_at = now
+                release_acknowledged(tx, record)
+                emit_source_ended(tx, context.observers, record, now)
+                _end_waiting(tx, context, record, now)
+            case effects.RaiseFault(fault=fault):
+                faults.append(fault)
+            case effects.Numbered() | effects.NumberRefused():
+                pass
+    return faults
+
+
+def handle_rms(
+    tx: Transaction, context: EngineContext, record: RmsRecord, event: events.RmsInput, now: float
+) -> tuple[RmsEffect, ...]:
+    """Let a source sequence handle an event, and apply its effects to the store."""
+    requested = record.machine.handle(event, now, record.channel.policy)
+    apply_rms_effects(tx, context, record, requested, now)
+    return requested
+
+
+def release_acknowledged(tx: Transaction, record: RmsRecord) -> None:
+    """Let go of the rows that neither the wire nor a successor sequence can still need."""
+    machine = record.machine
+    if not machine.alive or machine.incomplete_behavior is IncompleteSequenceBehavior.NO_DISCARD:
+        tx.rms.release(record, machine.acknowledged.as_tuples())
+    elif not machine.retains(1):
+        upto = machine.acknowledged.first_missing() - 1
+        if machine.incomplete_behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+            upto = machine.last_number
+        tx.rms.release(record, ((1, upto),) if upto else ())
+
+
+def save_rms(tx: Transaction, record: RmsRecord) -> None:
+    """Save a sequence of a locked key; rows it held back for a successor are free once nothing can come late."""
+    record.holds = record.holds and holds_back(record)
+    tx.rms.save(record)
+
+
+def probe_after(policy: SourcePolicy) -> float:
+    """Seconds without a word after which a source with something to send just finds out whether anybody is there."""
+    return 2 * policy.retransmission.base
+
+
+def holds_back(record: RmsRecord) -> bool:
+    """Whether a successor sequence would overtake something of this one.
+
+    A response that has to be fetched counts: the server takes a successor for the end of this sequence.
+    """
+    machine = record.machine
+    to_fetch = machine.unanswered > 0 and record.channel.reply_to.anonymous and not machine.abandoned
+    return machine.alive and (machine.outstanding or to_fetch)
+
+
+def _dead_letter_failed(
+    tx: Transaction, context: EngineContext, record: RmsRecord, failed: effects.Failed, now: float
+) -> None:
+    letters = []
+    why = context.endpoint_errors.get(record.channel.endpoint) or record.last_error or ""
+    for ranges, certainty in ((failed.not_delivered, Certainty.NOT_DELIVERED), (failed.unknown, Certainty.UNKNOWN)):
+        alike: dict[str, list[OutboundMessage]] = {}
+        for row in tx.rms.take(record, ranges):
+            row.channel = record.channel  # its own may be unreadable
+            reason = UNFETCHED if _unfetched(record, failed) else _reason(record, failed.reason, row, why)
+            alike.setdefault(reason, []).append(row)
+        for reason, rows in alike.items():
+            letters += dead_letter(tx, context, rows, reason, certainty, now)
+    event = SequenceFailed(
+        at=now,
+        sequence=record.machine.identifier,
+        endpoint=record.channel.endpoint,
+        key=record.channel.key.name,
+        failure=failed.reason,
+        reason=failed.reason.value + (f": {why}" if why else ""),
+        dead_letters=len(letters),
+        unfetched=_unfetched(record, failed),
+    )
+    context.observers.emit(tx, event)
+
+
+def _unfetched(record: RmsRecord, failed: effects.Failed) -> bool:
+    """Whether a client that has no address left its responses where they were."""
+    return record.channel.back_channel and failed.reason is events.FailureReason.EXPIRED
+
+
+def _reason(record: RmsRecord, failed: events.FailureReason, row: OutboundMessage, why: str) -> str:
+    """Why a message died with its sequence, for people.
+
+    :param why: what is known of the endpoint's last answer; empty = nothing.
+    """
+    if failed is not events.FailureReason.GIVEN_UP:
+        return f"the sequence failed: {failed.value}" + (f": {why}" if why else "")
+    if row.attempts:
+        text = f"given up after {row.attempts} transmission{'s'[: row.attempts != 1]}"
+        why = why or "no acknowledgement came"
+    elif record.machine.identifier is None:
+        tries = record.machine.control_attempts
+        text = f"given up, never sent: no sequence was made in {tries} attempt{'s'[: tries != 1]}"
+        why = why or "no answer came"
+    else:
+        text = "given up, never sent: a message before it was given up"
+    return text + (f": {why}" if why else "")
+
+
+def _end_waiting(tx: Transaction, context: EngineContext, record: RmsRecord, now: float) -> None:
+    """Without an address the sequence of the responses has ended with this one (RM-TRM-05)."""
+    if record.machine.unanswered and record.channel.reply_to.anonymous:
+        dead_letter_unanswered(tx, context, record, now)
+
+
+def dead_letter_unanswered(tx: Transaction, context: EngineContext, record: RmsRecord, now: float) -> None:
+    """No response can come any more to the requests of this sequence: they become dead letters.
+
+    Whether they were handled is unknown. Those whose response is stored here are left to be consumed.
+    """
+    rows = tx.rms.unanswered(record)
+    tx.rms.discard(rows)
+    dead_letter(tx, context, rows, NO_RESPONSE, Certainty.UNKNOWN, now)
+
+
+def dead_letter_requests(
+    tx: Transaction, context: EngineContext, record: RmsRecord, rows: Sequence[OutboundMessage], reason: str, now: float
+) -> None:
+    """No response can come any more to some requests of a locked sequence; the rest goes on."""
+    if not rows:
+        return
+    tx.rms.discard(rows)
+    record.machine.handle(events.ResponseStored(len(rows)), now, record.channel.policy)
+    record.due = now
+    save_rms(tx, record)
+    dead_letter(tx, context, rows, reason, Certainty.UNKNOWN, now)
+
+
+def _about(record: RmsRecord) -> dict[str, object]:
+    return {"sequence": record.machine.identifier, "endpoint": record.channel.endpoint, "key": record.channel.key.name}

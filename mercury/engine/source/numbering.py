@@ -1,0 +1,225 @@
+"""Giving numbers to what the application handed over (figure 3-14).
+
+A number is given when the message can be sent. With a full window the rest waits without numbers, and the window
+opens by quarters: otherwise every acknowledgement would cost a transaction that sends as few as it has made room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mercury.engine.channels import unfetchable_at
+from mercury.engine.context import EngineContext
+from mercury.engine.dead_letters import ABANDONED, DAMAGED, dead_letter
+from mercury.engine.source.apply_effects import handle_rms, holds_back
+from mercury.statemachine import effects, events
+from mercury.statemachine.effects import Certainty, RmsEffect
+from mercury.statemachine.events import FailureReason
+from mercury.statemachine.protocol import RmVersion
+from mercury.statemachine.rms import RMSSequence
+from mercury.statemachine.succession import NOTHING_TAKEN, successor_pause, took_nothing
+from mercury.storage.api import Transaction
+from mercury.storage.records import Channel, OutboundKind, OutboundMessage, RmsRecord, Role, SequenceKey
+
+#: Why responses died that nobody fetches.
+TOO_LATE = "the client ended its sequence before the response was there"
+
+
+class Numbering:
+    """One transaction's numbering of one key, which is locked.
+
+    :param records: the key's sequences; one that has to be made is added.
+    """
+
+    def __init__(
+        self, context: EngineContext, tx: Transaction, key: SequenceKey, records: list[RmsRecord], now: float
+    ) -> None:
+        #: Responses that can now go out on a back-channel, each with its sequence.
+        self.responses: list[tuple[RmsRecord, OutboundMessage]] = []
+        self._context = context
+        self._tx = tx
+        self._key = key
+        self._records = records
+        self._now = now
+        self._numbered: dict[str, list[OutboundMessage]] = {}
+        #: How many numbers there are left to give; ``None`` = no window limits them.
+        self._room: int | None = None
+
+    def run(self) -> None:
+        """Give numbers to the rows that wait, in order of insertion."""
+        rows = self._waiting()
+        done: list[OutboundMessage] = []
+        late: list[OutboundMessage] = []
+        for place, row in enumerate(rows):
+            current = self._records[-1] if self._records and self._records[-1].machine.alive else None
+            if row.damaged:
+                if not row.channel.key.endpoint:  # it was altered too
+                    row.channel = self._records[-1].channel if self._records else Channel(key=self._key)
+                dead_letter(self._tx, self._context, [row], DAMAGED, Certainty.NOT_DELIVERED, self._now)
+                if not row.is_response:
+                    done.append(row)
+                    continue  # a client waits for a response: the failure is answered in its place
+            if self._too_old(row):
+                done.append(row)
+                continue
+            if row.channel.plain and self._unfetchable(row.channel):
+                late.append(row)
+                continue
+            if row.kind is OutboundKind.ABANDON:
+                self._keep()  # what it gives up is found by number
+            if row.kind is not OutboundKind.MESSAGE and self._end(row, current):
+                done.append(row)
+                continue
+            if current is None or not current.machine.takes_messages:
+                if current is not None and holds_back(current):
+                    current.holds = True  # its successor starts when nothing of this one can come late
+                    self._keep()
+                    done += self._abandon(rows[place:])
+                    break
+                if row.channel.back_channel and not row.channel.plain:
+                    late.append(row)
+                    continue
+                current = self._create(row.channel)
+            if self._room == 0 or (row.expects_response and current.machine.crowded(row.channel.policy)):
+                current.holds = True
+                break
+            self._assign(row, current)
+        dead_letter(self._tx, self._context, late, TOO_LATE, Certainty.NOT_DELIVERED, self._now)
+        self._tx.rms.discard([*done, *late])
+        self._keep()
+
+    def _unfetchable(self, channel: Channel) -> bool:
+        """Whether a reply comes after the end of the sequence whose client would fetch it."""
+        if not channel.back_channel:
+            return False
+        over_at = unfetchable_at(self._tx.rmd.read(channel.pair or ""), self._context.settings.back_channel_grace)
+        return over_at is not None and over_at <= self._now
+
+    def _too_old(self, row: OutboundMessage) -> bool:
+        """Whether the limit by age was reached before the message got a number: then it is not sent any more."""
+        limit = row.channel.policy.retransmission.max_age
+        if row.kind is not OutboundKind.MESSAGE or row.relates_to is not None or limit is None:
+            return False
+        if self._now - row.created_at < limit:
+            return False
+        reason = f"given up: it waited for {limit:g} s (source.retransmission.max_age)"
+        dead_letter(self._tx, self._context, [row], reason, Certainty.NOT_DELIVERED, self._now)
+        return True
+
+    def _waiting(self) -> list[OutboundMessage]:
+        """The rows that may get a number now."""
+        batch = self._context.settings.number_batch
+        current = self._records[-1] if self._records else None
+        if current is None or not current.machine.takes_messages or current.channel.back_channel:
+            return self._tx.rms.unnumbered(self._key, batch)
+        current.holds = False
+        policy, machine = current.channel.policy, current.machine
+        unsent = machine.last_number - machine.highest_sent
+        room = max(0, policy.window - machine.in_flight - unsent)
+        rows = self._tx.rms.unnumbered(self._key, min(batch, room + 1))
+        if len(rows) <= room:
+            return rows
+        if self._tx.rms.abandoned(self._key):
+            return self._tx.rms.unnumbered(self._key, batch)  # an abandonment does not wait for what it abandons
+        if room < policy.ack_request_interval:
+            room = 0
+        self._room = room
+        return rows
+
+    def _keep(self) -> None:
+        """Write the numbers."""
+        for record in self._records:
+            if record.id in self._numbered:
+                self._tx.rms.number(record, self._numbered.pop(record.id))
+                if record.channel.back_channel:
+                    # Any request may fetch it from now on.
+                    self._handle(record, events.Transmitted(record.machine.last_number))
+                    surplus = record.machine.last_number - self._context.settings.replies_kept
+                    if record.channel.plain and surplus > 0:
+                        self._handle(record, events.Acknowledged(((1, surplus),)))  # the oldest were fetched long ago
+
+    def _end(self, row: OutboundMessage, current: RmsRecord | None) -> bool:
+        """Carry out the application's end. False: it is a message that takes a number (WS-RM 1.0)."""
+        if current is None or not current.machine.last_number:
+            if current is not None:
+                self._handle(current, events.End(abandon=row.kind is OutboundKind.ABANDON))
+            return True  # ending a key that was never used does nothing
+        numbered = current.machine.rm is RmVersion.RM10 and row.kind is OutboundKind.END and not current.channel.plain
+        if numbered and not current.channel.back_channel and current.machine.takes_messages:
+            row.last = True
+            return False
+        self._handle(current, events.End(abandon=row.kind is OutboundKind.ABANDON))
+        return True
+
+    def _abandon(self, rows: list[OutboundMessage]) -> list[OutboundMessage]:
+        """An abandonment does not wait for what it abandons. Returns the rows that it has done with."""
+        if not self._tx.rms.abandoned(self._key):
+            return []
+        ends = [place for place, row in enumerate(rows) if row.kind is OutboundKind.ABANDON]
+        gone = rows[: ends[-1] + 1] if ends else rows  # it stands behind what is given up here
+        dead_letter(self._tx, self._context, gone, ABANDONED, Certainty.NOT_DELIVERED, self._now)
+        for record in self._records:
+            self._handle(record, events.End(abandon=True))
+        return gone
+
+    def _create(self, channel: Channel) -> RmsRecord:
+        new, rm = self._context.ids.new, channel.policy.protocol.rm
+        plain = channel.plain
+        record = RmsRecord(
+            id=new(),
+            channel=channel,
+            machine=RMSSequence.offered(rm, new(), None, self._now) if plain else RMSSequence.start(rm, self._now),
+            created_at=self._now,
+            create_message_id=new(),
+            offered=new() if channel.policy.offer and channel.role is Role.REQUEST else None,
+            follows=followed(self._records),
+        )
+        replaced = replaced_before(self._records)
+        if replaced:
+            record.created_at = replaced[0].created_at  # a limit by age counts from the first one
+        before = [each.machine for each in self._records]
+        if before and took_nothing(before[-1]):
+            # Each one leaves something at the peer, and a peer that takes nothing may end them as fast as they come.
+            pause = successor_pause(before, channel.policy.retransmission, self._context.ids.chance())
+            record.machine.control_due = self._now + pause
+            record.last_error = self._records[-1].last_error or NOTHING_TAKEN
+        if self._records:
+            self._records[-1].holds = False
+        self._room = None if channel.back_channel else channel.policy.window
+        self._tx.rms.insert(record)
+        self._records.append(record)
+        return record
+
+    def _assign(self, row: OutboundMessage, record: RmsRecord) -> None:
+        requested = self._handle(record, events.Number(last=row.last, expects_response=row.expects_response))
+        number = next((effect.number for effect in requested if isinstance(effect, effects.Numbered)), None)
+        if number is None:
+            return
+        row.sequence_id, row.number, row.due = record.id, number, self._now
+        self._numbered.setdefault(record.id, []).append(row)
+        if self._room is not None:
+            self._room -= 1
+        if record.channel.back_channel and row.relates_to is not None:
+            self.responses.append((record, row))
+
+    def _handle(self, record: RmsRecord, event: events.RmsInput) -> tuple[RmsEffect, ...]:
+        return handle_rms(self._tx, self._context, record, event, self._now)
+
+
+def followed(records: Sequence[RmsRecord]) -> str | None:
+    """The identifier of the sequence that one after these carries on: the last that the destination may have messages
+    of. One that got no identifier here has no messages there, and has carried on another one itself.
+    """
+    if not records:
+        return None
+    return records[-1].machine.identifier or records[-1].follows
+
+
+def replaced_before(records: Sequence[RmsRecord]) -> list[RmsRecord]:
+    """The sequences at the end of these whose CreateSequence was sent anew, one after the other."""
+    found: list[RmsRecord] = []
+    for record in reversed(records):
+        if record.machine.failure is not FailureReason.REPLACED:
+            break
+        found.insert(0, record)
+    return found

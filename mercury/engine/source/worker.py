@@ -1,0 +1,74 @@
+"""The RMSSequenceWorker: create, number, transmit, retransmit, close, terminate (figure 3-14).
+
+Everything is decided in a transaction and returned as posts; the posts leave after its commit. So a number is on the
+wire only when it is stored, and a crash in between is a message lost on the wire.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from mercury.engine.context import EngineContext
+from mercury.engine.cool_down import CoolDown
+from mercury.engine.exchange import Step
+from mercury.engine.source.transmission import IsInFlight, KeyWork, PairEnds
+from mercury.errors import Conflict, StorageError
+from mercury.storage.api import Topic
+from mercury.storage.claims import Claim, WorkFilter
+from mercury.storage.records import SequenceKey
+
+log = logging.getLogger("mercury.engine.source")
+
+
+class SourceWorker:
+    """Works on the sequences of this side's messages, one key at a time under its claim."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._cool_down = CoolDown()
+        self._work_filter = WorkFilter(context.claims.owner)
+        #: Whether a message with this number of a sequence is being posted, or is about to be.
+        self.is_in_flight: IsInFlight = _never
+
+    def run_once(self, now: float) -> Step:
+        """Do what is due. Returns what is to be posted, now that it is committed."""
+        step = Step()
+        keys = self._context.store.due_rms(now, self._context.settings.sequence_batch, self._work_filter)
+        for key in keys:
+            if self._cool_down.waits(str(key), now):
+                continue
+            claim = self._context.claims.take(f"rms {key.digest}", now)
+            if claim is None:
+                continue
+            try:
+                step.add(self._work(key, claim, now))
+                self._cool_down.worked(str(key))
+            except Conflict:
+                self._context.claims.lost(claim)
+            except StorageError as error:
+                self._context.outages.failed(error, f"the sequence {key}")
+                self._cool_down.add(str(key), now)
+            except Exception:
+                log.exception("a sequence cannot be worked on", extra={"key": str(key)})
+                self._cool_down.add(str(key), now)
+        return step
+
+    def next_due(self) -> float | None:
+        """When `run_once` has something to do at the latest, if nothing new happens."""
+        return self._context.store.next_due(Topic.RMS, self._work_filter)
+
+    def _work(self, key: SequenceKey, claim: Claim, now: float) -> Step:
+        try:
+            return self._commit(KeyWork(self._context, key, now, self.is_in_flight), claim)
+        except PairEnds:
+            return self._commit(KeyWork(self._context, key, now, self.is_in_flight, pairs=True), claim)
+
+    def _commit(self, work: KeyWork, claim: Claim) -> Step:
+        with self._context.store.transaction() as tx:
+            tx.guard(claim)
+            work.do(tx)
+        return work.step
+
+
+def _never(_record_id: str, _number: int) -> bool:
+    return False

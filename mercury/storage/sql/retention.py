@@ -1,0 +1,46 @@
+"""Removing what is over from the tables, in short statements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Column, ColumnElement, Table, delete, exists, select
+
+from mercury.storage.sql.schema import (
+    CLAIM,
+    COMMIT,
+    INVOKER_BUFFER,
+    INVOKER_MESSAGE,
+    RMD_SEQUENCE,
+    RMS_KEPT,
+    RMS_KEY,
+    RMS_MESSAGE,
+    RMS_SEQUENCE,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+def sweep(connection: Connection, *, kept_before: float, idle_before: float, limit: int) -> int:
+    """As `RetentionStore.sweep`; each statement of ``connection`` is a transaction of its own."""
+    buffer, key = INVOKER_BUFFER, RMS_KEY
+    waiting = exists().where(INVOKER_MESSAGE.c.sequence == buffer.c.sequence)
+    sequence = exists().where(RMD_SEQUENCE.c.identifier == buffer.c.sequence)
+    unnumbered = exists().where(RMS_MESSAGE.c.key_id == key.c.key_id, RMS_MESSAGE.c.number.is_(None))
+    sequences = exists().where(RMS_SEQUENCE.c.key_id == key.c.key_id)
+    gone = (
+        _delete(connection, RMS_KEPT, RMS_KEPT.c.message_id, limit, RMS_KEPT.c.settled_at < kept_before),
+        _delete(connection, CLAIM, CLAIM.c.resource, limit, CLAIM.c.until < idle_before),
+        _delete(connection, COMMIT, COMMIT.c.id, limit, COMMIT.c.made_at < idle_before),
+        _delete(connection, buffer, buffer.c.sequence, limit, ~sequence, ~waiting),
+        # The row only serves as a lock: it is inserted again when it is needed.
+        _delete(connection, key, key.c.key_id, limit, ~sequences, ~unnumbered),
+    )
+    return max(gone)
+
+
+def _delete(connection: Connection, table: Table, name: Column[Any], limit: int, *where: ColumnElement[bool]) -> int:
+    # What somebody works with is not over. A SQLite file has no locks of rows: there it says nothing.
+    some = select(name).where(*where).limit(limit).with_for_update(skip_locked=True, of=table)
+    return connection.execute(delete(table).where(name.in_(some))).rowcount

@@ -1,0 +1,141 @@
+"""Exchanges that are held open: each gets its response from the commit that made it possible, or is let go in time."""
+
+from __future__ import annotations
+
+from mercury.engine.exchange import HeldExchange, PendingResponse, Response
+from mercury.engine.runtime.held_exchanges import REORDERING, HeldExchanges
+from mercury.statemachine.messages import EndpointReference
+from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
+from mercury.storage.names import request_name
+from mercury.wire.envelope import EMPTY, Envelope
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def response(message_id: str, number: int = 0) -> Response:
+    envelope = Envelope(
+        soap=SoapVersion.SOAP12,
+        addressing=AddressingVersion.WSA10,
+        rm=RmVersion.RM11,
+        action="urn:answer",
+        to=EndpointReference("http://client.example/"),
+        message_id=f"urn:answer:to:{message_id}",
+        relates_to=message_id,
+        body=EMPTY,
+    )
+    return Response(request=request_name("urn:s", number), envelope=envelope)
+
+
+def behind(parking: HeldExchanges, number: int, missing: int) -> HeldExchange:
+    """Hold the exchange of a request behind a gap."""
+    waiting = PendingResponse(
+        message_id=f"urn:{number}",
+        sequence="urn:s",
+        number=number,
+        first_missing=missing,
+        behind_a_gap=number > missing,
+    )
+    return parking.hold(waiting)
+
+
+def test_a_response_goes_to_all_exchanges_of_its_request_and_to_no_other() -> None:
+    parking = HeldExchanges()
+    mine, again = (parking.hold(PendingResponse(message_id="urn:1", sequence="urn:s")) for _ in range(2))
+    other = parking.hold(PendingResponse(message_id="urn:1", sequence="urn:of-somebody-else"))
+    parking.release([response("urn:1"), response("urn:unknown", 9)])
+    first = mine.response.result(0)
+    assert first is not None
+    assert b"urn:answer:to:urn:1" in first.body
+    assert again.response.result(0) == first
+    assert not other.response.done()
+    assert [each.sequence for each in parking.waiting()] == ["urn:of-somebody-else"]
+
+
+def test_requests_with_one_message_id_get_their_own_responses() -> None:
+    parking = HeldExchanges()
+    first, second = (
+        parking.hold(PendingResponse(message_id="urn:same", sequence="urn:s", number=each)) for each in (1, 2)
+    )
+    parking.release([response("urn:same", 2)])
+    assert second.response.done()
+    assert not first.response.done()
+
+
+def test_a_response_that_is_faster_than_the_holding_is_kept_for_it() -> None:
+    parking = HeldExchanges()
+    with parking.storing():
+        parking.release([response("urn:1")])  # by another thread, between the commit of the request and the next line
+        held = parking.hold(PendingResponse(message_id="urn:1", sequence="urn:s"))
+    assert held.response.result(0) is not None
+    assert parking.waiting() == []
+    assert not parking.hold(
+        PendingResponse(message_id="urn:1", sequence="urn:s")
+    ).response.done()  # nothing is kept for ever
+
+
+def test_exchange_that_was_let_go_gets_no_response() -> None:
+    parking = HeldExchanges()
+    held, other = (parking.hold(PendingResponse(message_id="urn:1", sequence="urn:s")) for _ in range(2))
+    parking.let_go(held)
+    parking.let_go(held)
+    parking.release([response("urn:1")])
+    assert not held.response.done()
+    assert other.response.done()
+    parking.let_go(other)
+
+
+def test_a_peer_that_has_gone_harms_nobody() -> None:
+    parking = HeldExchanges()
+    gone, other = (parking.hold(PendingResponse(message_id="urn:1", sequence="urn:s")) for _ in range(2))
+    gone.response.cancel()
+    parking.release([response("urn:1")])
+    assert other.response.done()
+
+
+def test_when_the_process_ends_every_exchange_goes_with_what_it_has() -> None:
+    parking = HeldExchanges()
+    held = parking.hold(PendingResponse(message_id="urn:1", sequence="urn:s"))
+    parking.release_all()
+    assert held.response.result(0) is None
+    late = parking.hold(PendingResponse(message_id="urn:2", sequence="urn:s"))
+    assert late.response.result(0) is None
+
+
+def test_a_new_gap_is_given_a_moment_once_and_not_for_each_request_behind_it() -> None:
+    clock = Clock()
+    parking = HeldExchanges(clock)
+    first = behind(parking, 3, missing=2)
+    assert parking.patience(first) == REORDERING
+    clock.now += REORDERING
+    assert parking.patience(first) == 0
+    assert parking.patience(behind(parking, 4, missing=2)) == 0
+    assert parking.patience(behind(parking, 5, missing=2)) == 0
+
+
+def test_a_request_is_waited_for_once_its_gap_is_closed() -> None:
+    clock = Clock()
+    parking = HeldExchanges(clock)
+    held = behind(parking, 3, missing=2)
+    clock.now += REORDERING
+    closing = behind(parking, 2, missing=4)
+    assert parking.patience(closing) is None
+    assert parking.patience(held) is None
+    later = behind(parking, 5, missing=4)
+    assert parking.patience(later) == REORDERING, "another gap, with a moment of its own"
+
+
+def test_an_exchange_that_is_given_up_is_answered_without_its_response_and_others_wait_on() -> None:
+    parking = HeldExchanges()
+    mine, again = (parking.hold(PendingResponse(message_id="urn:1", sequence="urn:s")) for _ in range(2))
+    parking.give_up(mine)
+    assert mine.response.result(0) is None
+    assert not again.response.done()
+    parking.release([response("urn:1")])
+    parking.give_up(again)  # too late: it has its response
+    assert again.response.result(0) is not None

@@ -1,0 +1,475 @@
+"""How the threads that post are shared among servers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from mercury.engine.exchange import Outgoing, Purpose
+from mercury.engine.runtime.sender_pool import ALL_ANSWERS, ANSWERS, LOG_INTERVAL, OPEN_TIMEOUT, SenderPool
+from mercury.statemachine.protocol import Protocol
+from mercury.wire.envelope import EMPTY, Envelope
+from tests.acceptance.processes import PATIENCE, eventually
+
+SLOW, OTHER = "http://slow.example/a", "http://other.example/a"
+#: Another endpoint at the server that is slow.
+BESIDE = "http://slow.example/beside"
+
+
+def answer(url: str, number: int, owner: str = "") -> Outgoing:
+    """The answer to a request, which has a MessageID of its own."""
+    post = outgoing(url, 0)
+    envelope = replace(post.envelope, message_id=f"urn:answer:{owner}:{url}:{number}")
+    return Outgoing(url=url, envelope=envelope, purpose=Purpose.ANSWER, owner=owner)
+
+
+def acknowledgement(url: str, number: int, owner: str) -> Outgoing:
+    """That of a sequence of its own."""
+    post = outgoing(url, 0)
+    return replace(post, purpose=Purpose.ACKNOWLEDGEMENT, record_id=None, rmd=f"{owner}:{number}", owner=owner)
+
+
+def outgoing(url: str, number: int) -> Outgoing:
+    versions = Protocol()
+    envelope = Envelope(soap=versions.soap, addressing=versions.addressing, rm=versions.rm, action="urn:a", body=EMPTY)
+    return Outgoing(url=url, envelope=envelope, purpose=Purpose.MESSAGE, record_id=url, number=number)
+
+
+class Network:
+    """Exchanges that end when they are let go."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self.held = {SLOW: threading.Semaphore(0)}
+        self.begun: list[str] = []
+        self.failing: set[str] = set()
+
+    def exchange(self, post: Outgoing) -> None:
+        with self._mutex:
+            self.begun.append(post.url)
+        if post.url in self.held:
+            assert self.held[post.url].acquire(timeout=PATIENCE)
+
+    def count(self, url: str) -> int:
+        with self._mutex:
+            return self.begun.count(url)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextmanager
+def senders(network: Network, count: int, clock: Callable[[], float] = time.monotonic) -> Iterator[SenderPool]:
+    threads = SenderPool(count, network.exchange, lambda url: url in network.failing, clock)
+    threads.start()
+    try:
+        yield threads
+    finally:
+        threads.stop()
+        for _ in range(1000):
+            network.held[SLOW].release()
+        for thread in threads.threads:
+            thread.join(PATIENCE)
+
+
+def test_slow_server_leaves_threads_for_the_others() -> None:
+    network = Network()
+    with senders(network, 32) as threads:
+        for number in range(200):
+            threads.put(outgoing(SLOW, number))
+        eventually(lambda: network.count(SLOW) == 24, "the slow one has its share")
+        for number in range(100):
+            threads.put(outgoing(OTHER, number))
+        eventually(lambda: network.count(OTHER) == 100, "the other one gets everything")
+        assert network.count(SLOW) == 24
+        for _ in range(200):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(SLOW) == 200, "and so does the slow one in the end")
+
+
+def test_server_in_trouble_gets_few_threads_and_its_share_again_when_it_works() -> None:
+    network = Network()
+    network.failing.add(SLOW)
+    with senders(network, 32) as threads:
+        for number in range(200):
+            threads.put(outgoing(SLOW, number))
+        eventually(lambda: network.count(SLOW) == 2, "it is tried")
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "the other one is posted to")
+        assert network.count(SLOW) == 2
+        network.failing.clear()
+        network.held[SLOW].release()
+        eventually(lambda: network.count(SLOW) == 25, "it has its share again")
+
+
+def test_many_slow_servers_leave_threads_as_soon_as_they_are_known_to_be_in_trouble() -> None:
+    network = Network()
+    slow = [f"http://slow-{number}.example/" for number in range(5)]
+    network.held |= dict.fromkeys(slow, network.held[SLOW])
+    with senders(network, 16) as threads:
+        for url in slow:
+            for number in range(50):
+                threads.put(outgoing(url, number))
+        eventually(lambda: len(network.begun) == 16, "together they have all threads")
+        for number in range(20):
+            threads.put(outgoing(OTHER, number))
+        network.failing |= set(slow)
+        timed_out = network.held[SLOW]
+        network.held |= dict.fromkeys([SLOW, *slow], threading.Semaphore(0))
+        timed_out.release(16)
+        eventually(lambda: network.count(OTHER) == 20, "the other one is posted to when their exchanges have timed out")
+        assert len(network.begun) - 20 - 16 <= len(slow), "each of them has one thread"
+
+
+def test_only_one_thread_serves_all() -> None:
+    network = Network()
+    network.held[SLOW].release(3)
+    with senders(network, 1) as threads:
+        for number in range(3):
+            threads.put(outgoing(SLOW, number))
+            threads.put(outgoing(OTHER, number))
+        eventually(lambda: len(network.begun) == 6, "one after the other")
+
+
+def test_post_that_waits_is_not_queued_twice() -> None:
+    network = Network()
+    with senders(network, 1) as threads:
+        threads.put(outgoing(SLOW, 0))
+        eventually(lambda: network.count(SLOW) == 1, "it is being posted")
+        for _ in range(10):
+            threads.put(outgoing(SLOW, 1))
+        for _ in range(10):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(SLOW) == 2, "the second one is posted")
+        threads.put(outgoing(OTHER, 0))
+        eventually(lambda: network.count(OTHER) == 1, "the other one is posted")
+        assert network.count(SLOW) == 2
+
+
+def test_a_message_is_not_posted_again_while_its_exchange_is_held_open() -> None:
+    network, clock = Network(), Clock()
+    with senders(network, 8, clock) as threads:
+        threads.put(outgoing(SLOW, 1))
+        eventually(lambda: network.count(SLOW) == 1, "it is posted")
+        threads.put(outgoing(SLOW, 1))  # it is due again
+        threads.put(outgoing(SLOW, 2))
+        eventually(lambda: network.count(SLOW) == 2, "another is posted")
+        clock.now += OPEN_TIMEOUT
+        threads.put(outgoing(SLOW, 1))
+        eventually(lambda: network.count(SLOW) == 3, "held for long, it may be lost after all")
+        network.held[SLOW].release(3)
+        eventually(lambda: not threads._open, "all exchanges end")
+        threads.put(outgoing(SLOW, 1))
+        eventually(lambda: network.count(SLOW) == 4, "an exchange that has ended says nothing about the next")
+
+
+def test_an_acknowledgement_is_posted_while_an_older_one_is_under_way() -> None:
+    network = Network()
+    with senders(network, 8) as threads:
+        for count in (1, 2):
+            threads.put(replace(outgoing(SLOW, 0), purpose=Purpose.ACKNOWLEDGEMENT))
+            eventually(lambda: network.count(SLOW) == count, "it is posted")  # noqa: B023
+
+
+def test_a_message_is_under_way_while_it_waits_and_while_it_is_posted_but_not_for_ever() -> None:
+    network, clock = Network(), Clock()
+    with senders(network, 1, clock) as threads:
+        threads.put(outgoing(SLOW, 0))
+        eventually(lambda: network.count(SLOW) == 1, "it is being posted")
+        threads.put(outgoing(SLOW, 1))
+        assert [threads.is_in_flight(SLOW, number) for number in range(3)] == [True, True, False]
+        clock.now += OPEN_TIMEOUT
+        assert [threads.is_in_flight(SLOW, number) for number in range(3)] == [False, True, False]
+
+
+def test_a_message_is_under_way_until_what_its_exchange_has_brought_is_stored() -> None:
+    ended = threading.Event()
+
+    def exchange(_: Outgoing) -> bool:
+        ended.set()
+        return True
+
+    threads = SenderPool(1, exchange, lambda _: False)
+    threads.start()
+    threads.put(outgoing(OTHER, 1))
+    assert ended.wait(PATIENCE)
+    threads.stop()
+    threads.threads[0].join(PATIENCE)
+    assert threads.is_in_flight(OTHER, 1)
+    threads.stored(outgoing(OTHER, 1))
+    assert not threads.is_in_flight(OTHER, 1)
+
+
+def test_exchanges_that_are_held_open_for_a_response_are_four_times_as_many_and_leave_room_for_others() -> None:
+    network = Network()
+    with senders(network, 8) as threads:
+        for number in range(100):
+            threads.put(replace(outgoing(SLOW, number), held=True))
+        eventually(lambda: network.count(SLOW) == 24, "four times six are at the server")
+        for number in range(50):
+            threads.put(outgoing(OTHER, number))
+        eventually(lambda: network.count(OTHER) == 50, "the other one gets everything")
+        assert network.count(SLOW) == 24
+        for _ in range(100):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(SLOW) == 100, "and so do the rest")
+
+
+def test_capacity_left_by_held_exchanges_serves_a_whole_one() -> None:
+    network = Network()
+    network.held |= {f"http://{number}.example/a": network.held[SLOW] for number in range(8)}
+    with senders(network, 1) as threads:
+        for url in network.held:
+            threads.put(replace(outgoing(url, 1), held=True))
+        threads.put(outgoing(OTHER, 1))
+        for _ in range(8):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(OTHER) == 1, "it has its turn")
+
+
+def test_a_server_in_trouble_gets_no_more_of_what_would_be_held() -> None:
+    network = Network()
+    network.failing = {SLOW}
+    with senders(network, 32) as threads:
+        for number in range(100):
+            threads.put(replace(outgoing(SLOW, number), held=True))
+        eventually(lambda: network.count(SLOW) == 2, "a sixteenth, as of all others")
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "the other one is served")
+        assert network.count(SLOW) == 2
+
+
+def test_answers_leave_most_exchanges_of_their_server_to_everything_else() -> None:
+    network = Network()
+    message, acknowledgement = f"{SLOW}/message", f"{SLOW}/acknowledgement"
+    network.held |= {message: threading.Semaphore(0)}
+    with senders(network, 8) as threads:
+        for number in range(50):
+            threads.put(answer(SLOW, number))
+        eventually(lambda: network.count(SLOW) == 2, "a quarter of all")
+        for number in range(10):
+            threads.put(outgoing(message, number))
+        eventually(lambda: network.count(message) == 4, "the rest of the server's share is for what is no answer")
+        threads.put(outgoing(acknowledgement, 0))
+        network.held[message].release(7)
+        eventually(lambda: network.count(acknowledgement) == 1, "it is posted before the answers")
+        assert network.count(SLOW) == 2
+        network.held[message].release(3)
+        for _ in range(50):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(SLOW) == 50, "and the answers in the end")
+
+
+def dropped(caplog: pytest.LogCaptureFixture) -> int:
+    return sum("are not posted" in record.getMessage() for record in caplog.records)
+
+
+def test_answers_above_the_limit_of_their_server_are_not_posted_which_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    network, clock = Network(), Clock()
+    with senders(network, 8, clock) as threads:
+        for number in range(4 * ANSWERS):
+            threads.put(answer(f"{SLOW}?{number}" if number > 10 else SLOW, number))
+        threads.put(answer("HTTP://SLOW.example:080/another/path", 0))
+        assert dropped(caplog) == 1
+        clock.now += LOG_INTERVAL
+        threads.put(answer(SLOW, -1))
+        assert dropped(caplog) == 2
+        for number in range(3):
+            threads.put(answer(OTHER, number))
+        eventually(lambda: network.count(OTHER) == 3, "another server gets its answers")
+        for _ in range(4 * ANSWERS):
+            network.held[SLOW].release()
+        eventually(lambda: len(network.begun) == 3 + 2 + ANSWERS, "two were being posted and the others waited")
+        threads.put(answer(OTHER, 4))
+        eventually(lambda: network.count(OTHER) == 4, "nothing else was left")
+        assert len(network.begun) == 4 + 2 + ANSWERS
+
+
+def test_answers_that_wait_for_all_servers_are_bounded() -> None:
+    network = Network()
+    servers = [f"http://{number}.example/" for number in range(2 * ALL_ANSWERS // ANSWERS)]
+    network.held |= dict.fromkeys(servers, network.held[SLOW])
+    with senders(network, 1) as threads:
+        for number in range(ANSWERS):
+            for url in servers:
+                threads.put(answer(url, number))
+        threads.put(outgoing(OTHER, 0))
+        for _ in range(2 * ALL_ANSWERS):
+            network.held[SLOW].release()
+        eventually(lambda: len(network.begun) == 1 + 1 + ALL_ANSWERS, "one was being posted")
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 2, "nothing else was left")
+        assert len(network.begun) == 1 + 2 + ALL_ANSWERS
+
+
+def test_answers_to_many_paths_of_a_server_in_trouble_get_its_few_threads() -> None:
+    network = Network()
+    network.failing.add("answers to http://slow.example:80")
+    network.held |= {f"{SLOW}/{number}": network.held[SLOW] for number in range(20)}
+    with senders(network, 32) as threads:
+        for number in range(20):
+            threads.put(answer(f"{SLOW}/{number}", number))
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "the other one is posted to")
+        assert len(network.begun) == 3
+
+
+def test_endpoint_in_trouble_holds_up_no_other_one_of_its_server() -> None:
+    network = Network()
+    network.failing.add(SLOW)
+    with senders(network, 32) as threads:
+        for number in range(200):
+            threads.put(outgoing(SLOW, number))
+        eventually(lambda: network.count(SLOW) == 2, "it is tried")
+        for number in range(50):
+            threads.put(outgoing(BESIDE, number))
+        eventually(lambda: network.count(BESIDE) == 50, "the other endpoint gets everything")
+        assert network.count(SLOW) == 2
+
+
+def test_endpoint_that_gets_into_trouble_while_much_waits_for_it_lets_others_of_its_server_pass() -> None:
+    network = Network()
+    with senders(network, 8) as threads:
+        for number in range(50):
+            threads.put(outgoing(SLOW, number))
+        eventually(lambda: network.count(SLOW) == 6, "it has the server's share")
+        for number in range(10):
+            threads.put(outgoing(BESIDE, number))
+        network.failing.add(SLOW)
+        network.held[SLOW].release(6)
+        eventually(lambda: network.count(BESIDE) == 10, "the other endpoint gets everything")
+        assert network.count(SLOW) <= 6 + 1
+        network.failing.clear()
+        for _ in range(50):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(SLOW) == 50, "and so does the one in trouble when it works again")
+        assert not threads._servers, "nothing is kept of what is over"
+
+
+def test_endpoints_in_trouble_of_one_server_have_an_eighth_of_all_exchanges_together() -> None:
+    network = Network()
+    urls = [f"{SLOW}/{number}" for number in range(50)]
+    network.failing |= set(urls)
+    network.held |= dict.fromkeys(urls, network.held[SLOW])
+    with senders(network, 32) as threads:
+        for url in urls:
+            threads.put(outgoing(url, 1))
+        eventually(lambda: len(network.begun) == 4, "they are tried")
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "another server is posted to")
+        assert len(network.begun) == 4 + 1
+
+
+def test_owners_take_turns_however_many_endpoints_one_of_them_names() -> None:
+    network = Network()
+    urls = [f"{SLOW}/{number}" for number in range(100)]
+    network.held |= dict.fromkeys([*urls, BESIDE], network.held[SLOW])
+    with senders(network, 1) as threads:
+        for number, url in enumerate(urls):
+            threads.put(acknowledgement(url, number, "stranger"))
+        for number in range(5):
+            threads.put(acknowledgement(BESIDE, number, "friend"))
+        network.held[SLOW].release(12)
+        eventually(lambda: network.count(BESIDE) == 5, "every other exchange is for the friend")
+        assert len(network.begun) <= 13
+
+
+def test_messages_of_one_endpoint_stay_in_their_order_when_it_gets_into_trouble_and_out_of_it() -> None:
+    network, order = Network(), list[int]()
+
+    def exchange(post: Outgoing) -> None:
+        order.append(post.number or 0)
+        network.exchange(post)
+
+    threads = SenderPool(1, exchange, lambda url: url in network.failing)
+    threads.start()
+    for number in range(1, 11):
+        threads.put(outgoing(SLOW, number))
+        if number == 3:
+            network.failing.add(SLOW)
+        if number == 7:
+            network.failing.clear()
+    network.held[SLOW].release(10)
+    eventually(lambda: len(order) == 10, "all are posted")
+    threads.stop()
+    threads.threads[0].join(PATIENCE)
+    assert order == list(range(1, 11))
+
+
+def test_answers_get_their_part_while_posts_wait() -> None:
+    network = Network()
+    network.held |= {BESIDE: network.held[SLOW]}
+    with senders(network, 8) as threads:
+        for number in range(100):
+            threads.put(outgoing(SLOW, number))
+        eventually(lambda: network.count(SLOW) == 6, "posts have the server's share")
+        for number in range(5):
+            threads.put(answer(BESIDE, number))
+        network.held[SLOW].release(12)
+        eventually(lambda: network.count(BESIDE) == 5, "answers have every other turn")
+        assert network.count(SLOW) < 20
+
+
+def test_of_too_many_answers_who_has_most_loses_its_oldest(caplog: pytest.LogCaptureFixture) -> None:
+    network = Network()
+    stranger, friend = "http://slow.example/nothing", "http://slow.example/friend"
+    network.held |= dict.fromkeys([stranger, friend], network.held[SLOW])
+    with senders(network, 8) as threads:
+        for number in range(3 * ANSWERS):
+            threads.put(answer(stranger, number, "stranger"))
+        eventually(lambda: network.count(stranger) == 2, "a quarter of all")
+        for number in range(10):
+            threads.put(answer(friend, number, "friend"))
+            threads.put(answer(stranger, 3 * ANSWERS + number, "stranger"))
+        assert dropped(caplog) == 1
+        network.held[SLOW].release(20)
+        eventually(lambda: network.count(friend) == 10, "all of the friend's are posted, in turns")
+        for _ in range(200):
+            network.held[SLOW].release()
+        eventually(lambda: len(network.begun) == 2 + ANSWERS, "as many as may wait")
+        threads.put(answer(stranger, 0, "stranger"))
+        eventually(lambda: len(network.begun) == 3 + ANSWERS, "what was lost may come again")
+
+
+def test_answers_to_another_server_are_posted_though_one_owner_has_all_that_may_wait() -> None:
+    network = Network()
+    servers = [f"http://{number}.example/" for number in range(2 * ALL_ANSWERS // ANSWERS)]
+    network.held |= dict.fromkeys([*servers, BESIDE], network.held[SLOW])
+    with senders(network, 1) as threads:
+        for number in range(ANSWERS):
+            for url in servers:
+                threads.put(answer(url, number, "stranger"))
+        threads.put(answer(BESIDE, 0, "friend"))
+        for _ in range(2 * ALL_ANSWERS):
+            network.held[SLOW].release()
+        eventually(lambda: network.count(BESIDE) == 1, "the friend's is posted")
+        eventually(lambda: len(network.begun) == 1 + ALL_ANSWERS, "the stranger has lost one for it")
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "nothing else was left")
+        assert len(network.begun) == 2 + ALL_ANSWERS
+
+
+def test_when_many_owners_have_one_answer_each_no_other_one_takes_its_place() -> None:
+    network = Network()
+    with senders(network, 1) as threads:
+        threads.put(outgoing(SLOW, 1))
+        for number in range(ANSWERS + 20):
+            threads.put(answer(SLOW, number, f"owner {number}"))
+        for _ in range(2 * ANSWERS):
+            network.held[SLOW].release()
+        eventually(lambda: len(network.begun) == 1 + ANSWERS, "those that came first are posted")
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "nothing else was left")
+        assert len(network.begun) == 2 + ANSWERS

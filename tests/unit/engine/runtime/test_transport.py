@@ -1,0 +1,362 @@
+"""Posting over real sockets, to servers that do what HTTP allows and what it does not."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from mercury.engine.runtime.http_reply import MAX_HEADERS, MAX_INTERIM
+from mercury.engine.runtime.transport import HttpTransport
+from mercury.errors import ConfigurationError, TransportError
+from mercury.wire.envelope import HttpMessage
+
+MESSAGE = HttpMessage(b"<a/>", "text/xml; charset=utf-8", '"urn:do"')
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: 4\r\n\r\n<b/>"
+#: Seconds.
+PATIENCE = 60.0
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+TOO_MUCH_HEADER = f"the header of the reply has more than {MAX_HEADERS} bytes"
+
+
+class Server:
+    """Answers each request with the next of the given bytes; ``None`` = it closes the connection instead.
+
+    What is called as an answer is given the connection, in the thread that reads from it.
+
+    :param closes: whether it closes each connection after one answer.
+    """
+
+    def __init__(
+        self,
+        *answers: bytes | Callable[[socket.socket], None] | None,
+        closes: bool = False,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._answers = list(answers)
+        self._closes = closes
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        if tls is not None:
+            self._listener = tls.wrap_socket(self._listener, server_side=True)
+        self.requests: list[bytes] = []
+        self.connections = 0
+        #: The connection that it talks on.
+        self.connection: socket.socket | None = None
+        scheme = "http" if tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}/services/x?y=1"
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while self._answers:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.connections += 1
+            self.connection = connection
+            with connection, contextlib.suppress(OSError):  # with TLS the end of a connection has errors of its own
+                self._talk(connection)
+
+    def _talk(self, connection: socket.socket) -> None:
+        while self._answers:
+            request = b""
+            while not request.endswith(MESSAGE.body):
+                piece = connection.recv(4096)
+                if not piece:
+                    return
+                request += piece
+            self.requests.append(request)
+            answer = self._answers.pop(0)
+            if answer is None:
+                return
+            if callable(answer):
+                answer(connection)
+            else:
+                connection.sendall(answer)
+            if self._closes:
+                return
+
+    def close(self) -> None:
+        self._answers.clear()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@contextmanager
+def serving(*answers: bytes | None, closes: bool = False) -> Iterator[tuple[Server, HttpTransport]]:
+    server, transport = Server(*answers, closes=closes), HttpTransport(timeout=5.0, max_reply=1000)
+    try:
+        yield server, transport
+    finally:
+        transport.close()
+        server.close()
+
+
+def test_a_message_is_posted_and_its_reply_read() -> None:
+    with serving(OK) as (server, transport):
+        reply = transport.post(server.url, MESSAGE)
+    assert reply == HttpMessage(b"<b/>", "text/xml", None, 200)
+    (request,) = server.requests
+    head = request.split(b"\r\n")
+    assert head[0] == b"POST /services/x?y=1 HTTP/1.1"
+    assert {b"Content-Type: text/xml; charset=utf-8", b'SOAPAction: "urn:do"', b"Content-Length: 4"} < set(head)
+
+
+def test_a_connection_is_kept() -> None:
+    with serving(OK, OK, OK) as (server, transport):
+        assert [transport.post(server.url, MESSAGE).body for _ in range(3)] == [b"<b/>"] * 3
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", b""),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n<b\r\n2;x=y\r\n/>\r\n0\r\nA: b\r\n\r\n", b"<b/>"),
+        (b"HTTP/1.1 100 Continue\r\nContent-Type: a/b\r\n\r\n" + OK, b"<b/>"),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + OK, b"<b/>"),
+    ],
+    ids=["empty", "no content", "chunked", "continue first", "hints first"],
+)
+def test_every_kind_of_reply_leaves_the_connection_usable(answer: bytes, body: bytes) -> None:
+    with serving(answer, OK) as (server, transport):
+        first = transport.post(server.url, MESSAGE)
+        assert first.body == body
+        assert first.content_type in ("", "text/xml")
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("more", [OK.replace(b"<b/>", b"<!/>"), b"H", b"\r\n"])
+def test_unsolicited_bytes_on_an_idle_connection_are_no_reply_to_the_next_request(more: bytes) -> None:
+    with serving(OK, OK, OK) as (server, transport):
+        transport.post(server.url, MESSAGE)
+        assert server.connection is not None
+        server.connection.sendall(more)
+        assert [transport.post(server.url, MESSAGE).body for _ in range(2)] == [b"<b/>"] * 2
+    assert server.connections == 2
+
+
+def test_a_reply_as_long_as_the_limit_is_read() -> None:
+    large = b"HTTP/1.1 500 Oops\r\nContent-Type: text/xml\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1000
+    with serving(large) as (server, transport):
+        reply = transport.post(server.url, MESSAGE)
+    assert (reply.status, len(reply.body)) == (500, 1000)
+
+
+def test_bytes_outside_bodies_do_not_count_for_the_limit_of_bodies() -> None:
+    """The body may have 1,000 bytes: here is that, in chunks of one, between headers of 60,000 bytes."""
+    pad = b"A: " + b"x" * 20_000 + b"\r\n"
+    head = b"HTTP/1.1 103 Early Hints\r\n" + pad + b"\r\n" + CHUNKED[:-2] + pad + b"\r\n"
+    chunks = b"1;a=bcdefgh\r\nx\r\n" * 1000 + b"0\r\n" + pad + b"\r\n"
+    with serving(head + chunks, OK) as (server, transport):
+        assert len(transport.post(server.url, MESSAGE).body) == 1000
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("host", ["slow.example", "localhost"])
+def test_resolver_that_does_not_answer_is_given_up_at_the_deadline_and_asked_once(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    over = threading.Event()
+    asked: list[str] = []
+    real = socket.getaddrinfo
+
+    def resolve(name: str, *rest: Any, flags: int = 0, **more: Any) -> Any:
+        if flags & socket.AI_NUMERICHOST:
+            return real(name, *rest, flags=flags, **more)
+        asked.append(name)
+        over.wait(PATIENCE)
+        return real("127.0.0.1", *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    transport = HttpTransport(timeout=0.2)
+    begun = time.monotonic()
+    try:
+        for _ in range(3):
+            with pytest.raises(TransportError, match=r"within 0.2 s \(http.timeout\)"):
+                transport.post(f"http://{host}:1/", MESSAGE)
+        assert time.monotonic() - begun < PATIENCE / 2
+        assert asked == [host]
+    finally:
+        over.set()
+        transport.close()
+
+
+def test_host_is_looked_up_by_its_name() -> None:
+    with serving(OK) as (server, transport):
+        assert transport.post(server.url.replace("127.0.0.1", "localhost"), MESSAGE).body == b"<b/>"
+
+
+def test_name_of_no_host_is_trouble() -> None:
+    transport = HttpTransport(timeout=PATIENCE)
+    with pytest.raises(TransportError, match=r"nobody\.invalid"):
+        transport.post("http://nobody.invalid/", MESSAGE)
+
+
+def test_a_body_without_a_length_ends_with_the_connection() -> None:
+    with serving(b"HTTP/1.0 200 OK\r\nContent-Type: text/xml\r\n\r\n<b/>", OK, closes=True) as (server, transport):
+        assert transport.post(server.url, MESSAGE) == HttpMessage(b"<b/>", "text/xml", None, 200)
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+    assert server.connections == 2
+
+
+def test_a_server_that_closes_after_each_reply_is_connected_to_anew() -> None:
+    answer = OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
+    with serving(answer, answer, closes=True) as (server, transport):
+        assert [transport.post(server.url, MESSAGE).body for _ in range(2)] == [b"<b/>"] * 2
+    assert server.connections == 2
+
+
+def test_a_kept_connection_that_was_closed_meanwhile_is_replaced() -> None:
+    with serving(OK, None, OK) as (server, transport):
+        transport.post(server.url, MESSAGE)
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+    assert server.connections == 2
+    assert len(server.requests) == 3
+
+
+def test_a_new_connection_that_is_closed_without_a_reply_is_trouble() -> None:
+    with serving(None) as (server, transport), pytest.raises(TransportError, match="without a reply"):
+        transport.post(server.url, MESSAGE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (OK[:-1], "IncompleteRead"),
+        (OK[:20], "without a reply"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n<b", "IncompleteRead"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n<b/>", "Content-Length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n" + b"x" * 1001, "longer than 1000 bytes"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1001, "longer than 1000 bytes"),
+        (b"HTTP/1.1 200 OK\r\nA: " + b"x" * (MAX_HEADERS + 2000) + b"\r\n\r\n", TOO_MUCH_HEADER),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * MAX_HEADERS + b"\r\n", TOO_MUCH_HEADER),
+        (CHUNKED + b"1\r\nx\r\n0\r\n" + b"A: b\r\n" * MAX_HEADERS + b"\r\n", TOO_MUCH_HEADER),
+        ((b"HTTP/1.1 103 Early Hints\r\nA: " + b"x" * 9000 + b"\r\n\r\n") * 8 + OK, TOO_MUCH_HEADER),
+        (CHUNKED + b"1;" + b"x" * (MAX_HEADERS * 3) + b"\r\nx\r\n0\r\n\r\n", TOO_MUCH_HEADER),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * (MAX_INTERIM + 1) + OK, "more than 16 interim replies"),
+        (b"HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n", "the reply has the status 000"),
+        (b"HTTP/1.1 099 OK\r\nContent-Length: 0\r\n\r\n", "the reply has the status 099"),
+        (b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", "another protocol"),
+    ],
+    ids=[
+        *("cut", "cut head", "cut chunk", "not HTTP", "two lengths", "long", "endless", "long head", "many fields"),
+        *(
+            "long trailer",
+            "interim headers",
+            "chunk extension",
+            "interim replies",
+            "no status",
+            "low status",
+            "upgrade",
+        ),
+    ],
+)
+def test_incomplete_reply_is_an_error_and_the_next_post_works(answer: bytes, why: str) -> None:
+    with serving(answer, OK, closes=True) as (server, transport):
+        with pytest.raises(TransportError, match=why):
+            transport.post(server.url, MESSAGE)
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("more", [b"garbage", OK, b"HTTP/1.1 500 Oops\r\n\r\n"])
+def test_unsolicited_bytes_after_a_reply_are_no_reply_to_the_next_request(more: bytes) -> None:
+    with serving(OK.replace(b"<b/>", b"<1/>") + more, OK, closes=True) as (server, transport):
+        first = transport.post(server.url, MESSAGE)
+        assert (first.status, first.body) == (200, b"<1/>")
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("message", [HttpMessage(b"", "text/xml\r\nX: y"), HttpMessage(b"", "text/xml", "urn:\nx")])
+def test_nobody_smuggles_a_header(message: HttpMessage) -> None:
+    with serving(OK) as (server, transport), pytest.raises(TransportError):
+        transport.post(server.url, message)
+    assert server.requests == []
+
+
+def test_a_server_that_says_nothing_is_given_up_after_a_while() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    transport = HttpTransport(timeout=0.05)
+    try:
+        with pytest.raises(TransportError, match="timed out"):
+            transport.post(f"http://127.0.0.1:{listener.getsockname()[1]}/", MESSAGE)
+    finally:
+        transport.close()
+        listener.close()
+
+
+@pytest.mark.parametrize("beginning", [b"HTTP/1.1 200 OK\r\nX-A: ", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n"])
+def test_answer_that_trickles_is_given_up_at_the_deadline_of_the_whole_exchange(beginning: bytes) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def trickle() -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(beginning)
+            while not over.wait(0.02):
+                connection.sendall(b"a")
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    transport = HttpTransport(timeout=0.3)
+    begun = time.monotonic()
+    try:
+        with pytest.raises(TransportError, match=r"timed out: no whole answer within 0.3 s \(http.timeout\)"):
+            transport.post(f"http://127.0.0.1:{listener.getsockname()[1]}/", MESSAGE)
+        assert time.monotonic() - begun < 5
+    finally:
+        over.set()
+        transport.close()
+        thread.join()
+        listener.close()
+
+
+@contextmanager
+def cutting(answer: bytes) -> Iterator[str]:
+    """A server that reads the beginning of one request, answers, and closes the connection on the rest."""
+
+    def talk() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(4096)
+            connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=talk, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        thread.join(PATIENCE)
+
+
+def test_refusal_of_a_body_that_is_still_on_its_way_is_read() -> None:
+    refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 4\r\nConnection: close\r\n\r\n<b/>"
+    transport = HttpTransport(timeout=PATIENCE, max_reply=1000)
+    with cutting(refusal) as url, contextlib.closing(transport):
+        assert transport.post(url, HttpMessage(bytes(50_000_000), "text/xml")).status == 413
+
+
+def test_connection_that_is_cut_without_a_word_while_the_body_is_on_its_way_is_trouble() -> None:
+    transport = HttpTransport(timeout=PATIENCE, max_reply=1000)
+    with cutting(b"") as url, contextlib.closing(transport), pytest.raises(TransportError, match=r"reset|Broken pipe"):
+        transport.post(url, HttpMessage(bytes(50_000_000), "text/xml"))
+
+
+def test_a_timeout_of_nothing_makes_no_sense() -> None:
+    with pytest.raises(ConfigurationError, match=r"http\.timeout"):
+        HttpTransport(timeout=0)

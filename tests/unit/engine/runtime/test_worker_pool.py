@@ -1,0 +1,165 @@
+"""The threads of one worker: nobody looks for work in vain, and no work is left lying."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mercury.engine.exchange import Step
+from mercury.engine.runtime.worker_pool import WorkerPool
+from mercury.errors import TransientStorageError
+
+PATIENCE = 10.0
+NAMES = [f"crew-{number}" for number in range(3)]
+
+
+class FakeWorker:
+    """Says when it looks for work, and does what it is told to."""
+
+    def __init__(self) -> None:
+        self.looks: queue.Queue[str] = queue.Queue()
+        self.orders: queue.Queue[Step] = queue.Queue()
+        self.due: float | None = None
+        self.asked = 0
+
+    def run_once(self, now: float) -> Step:
+        self.looks.put(threading.current_thread().name)
+        return self.orders.get(timeout=PATIENCE)
+
+    def next_due(self) -> float | None:
+        self.asked += 1
+        return self.due
+
+    def looked(self) -> str:
+        return self.looks.get(timeout=PATIENCE)
+
+
+@contextmanager
+def pool(worker: FakeWorker, threads: int = 3, poll: float = 3600.0) -> Iterator[WorkerPool]:
+    """A crew at rest: all its threads have looked, and found nothing."""
+    made = WorkerPool(NAMES[:threads], worker, lambda known: known.run_once(0.0), poll, time.time)
+    made.start()
+    for _ in range(threads):
+        worker.looked()
+    for _ in range(threads):
+        worker.orders.put(Step())
+    while not all(thread.waits for thread in made.threads):
+        assert threading.Event().wait(0.001) is False
+    try:
+        yield made
+    finally:
+        made.stop()
+        for _ in range(threads):
+            worker.orders.put(Step())
+        for thread in made.threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+
+def test_a_call_wakes_one_thread() -> None:
+    worker = FakeWorker()
+    with pool(worker) as made:
+        made.wake()
+        worker.looked()
+        worker.orders.put(Step())
+        assert worker.looks.empty()
+
+
+def test_thread_woken_while_at_work_polls_again() -> None:
+    """Even if it has found nothing: the work came after it looked."""
+    worker = FakeWorker()
+    with pool(worker, threads=1) as made:
+        made.wake()
+        name = worker.looked()
+        made.wake()
+        worker.orders.put(Step())
+        assert worker.looked() == name
+        worker.orders.put(Step())
+
+
+def test_thread_that_made_progress_polls_again_at_once() -> None:
+    worker = FakeWorker()
+    with pool(worker, threads=1) as made:
+        asked = worker.asked
+        made.wake()
+        worker.looked()
+        worker.orders.put(Step(progress=1))
+        worker.looked()
+        assert worker.asked == asked
+        worker.orders.put(Step())
+
+
+def test_another_stands_in_for_one_that_is_late() -> None:
+    """A handler may take long; other sequences do not wait for it."""
+    worker = FakeWorker()
+    with pool(worker) as made:
+        made.wake()
+        late = worker.looked()
+        made.wake()
+        assert worker.looked() != late
+        for _ in range(2):
+            worker.orders.put(Step())
+
+
+def test_more_work_than_one_can_do_wakes_another_at_once() -> None:
+    worker = FakeWorker()
+    with pool(worker) as made:
+        made.wake()
+        first = worker.looked()
+        made.wake_one()
+        assert worker.looked() != first
+        for _ in range(2):
+            worker.orders.put(Step())
+
+
+def test_sequences_claimed_by_others_are_skipped() -> None:
+    """They look again when they have done: to ask the store when that is would be in vain."""
+    worker = FakeWorker()
+    with pool(worker, threads=1) as made:
+        worker.due = 0.0
+        asked = worker.asked
+        made.wake()
+        worker.looked()
+        worker.orders.put(Step(shared=True))
+        made.wake()
+        worker.looked()
+        assert worker.asked == asked
+        worker.due = None
+        worker.orders.put(Step())
+
+
+def fail_once(worker: FakeWorker, failure: Exception) -> None:
+    """A crew of one thread, which polls, fails in its next turn and goes on."""
+    with pool(worker, threads=1, poll=0.01) as made:
+        worker.looked()
+        failures = iter([failure])
+
+        def turn(known: object) -> Step:
+            for each in failures:
+                raise each
+            return worker.run_once(0.0)
+
+        made.turn = turn
+        worker.orders.put(Step())
+        worker.looked()
+        assert next(failures, None) is None
+        worker.orders.put(Step())
+
+
+def test_failed_work_is_retried() -> None:
+    fail_once(FakeWorker(), RuntimeError("broken"))
+
+
+def test_a_store_that_is_away_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """It is away for every thread, at every try: nobody wants to read why each time."""
+    fail_once(FakeWorker(), TransientStorageError("connection refused"))
+    (line,) = [each for each in caplog.records if each.name == "mercury.store"]
+    assert (line.getMessage(), line.exc_info) == (
+        "the store fails: connection refused; crew-0 waits, as all work does, until it is back",
+        None,
+    )

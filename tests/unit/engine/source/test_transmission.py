@@ -1,0 +1,53 @@
+"""A message that waits for a thread, or is being posted: the pause before its repetition has not begun."""
+
+from __future__ import annotations
+
+from mercury.engine.exchange import Outgoing, Purpose
+from mercury.storage.memory import MemoryStore
+from tests.storage.pair import Pair
+
+NOW = 1_800_000_000.0
+
+
+class Sending:
+    """A client with three messages on their way, who hears of his destination meanwhile."""
+
+    def __init__(self) -> None:
+        self.pair = Pair(MemoryStore(), MemoryStore())
+        self.client = self.pair.client
+        self.pair.send(["first"])
+        self.client.engine.receive(self.pair.carry(self.turn(NOW), NOW), NOW)
+        heard = self.pair.carry(self.turn(NOW), NOW)
+        self.client.engine.receive(heard, NOW)
+        self.pair.send(["one", "two", "three"])
+        self.posts = self.turn(NOW)
+        self.client.engine.receive(heard, NOW + 0.5)
+
+    def turn(self, now: float) -> list[Outgoing]:
+        return self.client.turn(now)[1]
+
+    @property
+    def window(self) -> int | None:
+        with self.client.store.transaction() as tx:
+            (record,) = tx.rms.all()
+            return record.machine.flow.size
+
+
+def test_messages_that_are_not_posted_yet_are_not_posted_again() -> None:
+    sending = Sending()
+    assert [post.number for post in sending.posts] == [2, 3, 4]
+    under_way = {post.number for post in sending.posts}
+    sending.client.engine.source.is_in_flight = lambda _, number: number in under_way
+    for after in (1.5, 3.0, 4.5):
+        assert sending.turn(NOW + after) == []
+    assert sending.window is None, "nothing shows that the destination takes only the next number"
+    under_way.clear()
+    assert sending.turn(NOW + 4.6) == [], "the pause begins when it is known to be posted"
+    assert [post.number for post in sending.turn(NOW + 6.0)] != []
+
+
+def test_messages_that_were_posted_and_lost_are_posted_again_after_the_pause() -> None:
+    sending = Sending()
+    assert [post.number for post in sending.turn(NOW + 1.5)] == [2], "one finds out what the destination takes"
+    assert sending.window == 1
+    assert all(post.purpose is Purpose.MESSAGE for post in sending.posts)
