@@ -63,6 +63,17 @@ ALLOWED = MappingProxyType(
 #: Where databases are spoken to.
 DATABASES = ("mercury/storage/*", "mercury/postgres/*", "mercury/reconcile/*")
 
+#: The rooms of `mercury.engine`, each with the rooms that it may import. All may import the files beside the rooms;
+#: those import no room.
+ROOMS = MappingProxyType(
+    {
+        "source": (),
+        "destination": ("source",),
+        "delivery": ("source",),
+        "runtime": ("source", "destination", "delivery"),
+    }
+)
+
 #: A distribution, or another import name, that only some files may know; ``lazily`` = in a function or for type hints.
 ONLY_IN = MappingProxyType(
     {
@@ -195,6 +206,8 @@ def _broken(module: str, each: Import) -> Iterable[str]:
             yield f"{part} may not import {each.module} (statemachine <- storage, wire <- engine <- the rest)"
         if _within(each.module, (FOR_TESTS,)) and not _within(module, (FOR_TESTS,)):
             yield f"{FOR_TESTS} is imported by tests only: what runs does not depend on it"
+        if module.startswith("mercury.engine.") and not _may_enter(_room(module), _room(each.module)):
+            yield f"{module} may not import {each.module} (source <- destination, delivery <- runtime)"
         for posting, users in POSTING.items():
             if _within(each.module, (posting,)) and not _within(module, users):
                 yield f"{posting} is imported by {', '.join(users)} only: the network is not used in transactions"
@@ -209,6 +222,16 @@ def _broken(module: str, each: Import) -> Iterable[str]:
         path = each.file.as_posix()
         if not _matches(path, freely) and not (each.lazy and _matches(path, lazily)):
             yield _only_in(name, freely, lazily)
+
+
+def _room(module: str) -> str | None:
+    """The room of the engine that a module is in; ``None`` = beside the rooms, or elsewhere."""
+    inner = module.removeprefix("mercury.engine.").partition(".")[0]
+    return inner if module.startswith("mercury.engine.") and inner in ROOMS else None
+
+
+def _may_enter(room: str | None, other: str | None) -> bool:
+    return other in (None, room) or (room is not None and other in ROOMS[room])
 
 
 def _only_in(name: str, freely: tuple[str, ...], lazily: tuple[str, ...]) -> str:

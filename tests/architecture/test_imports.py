@@ -103,7 +103,7 @@ def test_testing_package_needs_no_pytest() -> None:
         ("mercury/engine/a.py", "import http.client\n", "1: http is imported in mercury/engine/runtime/transport.py"),
         ("mercury/storage/sql/a.py", "import socket\n", "1: socket is imported in mercury/service/*, mercury/cli/*"),
         (
-            *("mercury/engine/source/worker.py", "from mercury.engine.runtime.transport import HttpTransport\n"),
+            *("mercury/client/a.py", "from mercury.engine.runtime.transport import HttpTransport\n"),
             "1: mercury.engine.runtime.transport is imported by mercury.engine.runtime.threads, mercury.facade",
         ),
         ("mercury/postgres/a.py", "from mercury.storage.api import X\n", "1: mercury.postgres may not import"),
@@ -111,6 +111,18 @@ def test_testing_package_needs_no_pytest() -> None:
         ("mercury/testing/a.py", "def late():\n    import pytest\n", "2: pytest is imported in mercury/testing/contr"),
         ("mercury/cli/pg.py", "from mercury.testing import X\n", "1: mercury.testing is imported by tests only"),
         ("mercury/facade.py", "from mercury import testing\n", "1: mercury.testing is imported by tests only"),
+        (
+            *("mercury/engine/source/a.py", "from mercury.engine.destination.batch import Batch\n"),
+            "1: mercury.engine.source.a may not import mercury.engine.destination.batch (source <- destination",
+        ),
+        (
+            *("mercury/engine/delivery/a.py", "from mercury.engine.destination import worker\n"),
+            "1: mercury.engine.delivery.a may not import mercury.engine.destination (source",
+        ),
+        (
+            *("mercury/engine/context.py", "from mercury.engine.runtime.core import Engine\n"),
+            "1: mercury.engine.context may not import mercury.engine.runtime.core (source",
+        ),
         ("mercury/cli/send.py", "import uvicorn\n", "1: uvicorn is imported in mercury/service/*"),
         ("mercury/cli/serve.py", "import starlette.applications\n", "1: starlette is imported in"),
         ("mercury/facade.py", "from fastapi import FastAPI\n", "1: fastapi is imported in"),

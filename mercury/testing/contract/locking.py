@@ -412,3 +412,8 @@ def test_a_dead_letter_is_taken_by_one_transaction_only(store: StorageManager, t
     with store.transaction() as tx:
         assert tx.rms.backlog(KEY) == 1
         assert tx.dead_letters.all() == []
+
+
+def _save_delivered(tx: Transaction) -> object:
+    tx.invoker.save_delivered(buffer(), consumed=[])
+    return tx
