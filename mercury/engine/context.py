@@ -56,6 +56,8 @@ class EngineContext:
     recent_refusals: RecentRefusals = field(default_factory=RecentRefusals)
     #: That dead letters of peers fill a limit.
     letters_said: Said = field(default_factory=Said)
+    #: That requests wait because too many responses are stored.
+    held_said: Said = field(default_factory=Said)
     #: Whose sequences were made for a moment only.
     expired: Expired = field(init=False)
     #: What is stored of responses, without a question to the store.

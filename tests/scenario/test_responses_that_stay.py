@@ -111,7 +111,9 @@ def test_many_sequences_of_one_peer_store_no_more_responses_than_one_could(limit
 
 
 @pytest.mark.parametrize("limit", ["max_backlog_bytes_per_peer", "max_backlog_bytes"])
-def test_the_first_responses_of_many_new_sequences_do_not_pass_the_limit_of_their_peer(limit: str) -> None:
+def test_the_first_responses_of_many_new_sequences_do_not_pass_the_limit_of_their_peer(
+    limit: str, caplog: pytest.LogCaptureFixture
+) -> None:
     # No sequence has a share of its own yet when its first run begins.
     shares = {"max_sequences": 100, "max_sequences_per_peer": 100}
     node, foreign = server(settings={**shares, limit: 200 * KILO}), Foreign()
@@ -119,6 +121,7 @@ def test_the_first_responses_of_many_new_sequences_do_not_pass_the_limit_of_thei
     for name in names:
         ask(node, foreign, name, 1)
     assert 100 * KILO < stored(node)[0] < 250 * KILO
+    assert 1 <= sum("wait: not called" in record.message for record in caplog.records) <= 2, "not for each sequence"
     for number in range(60):
         post(node, foreign.alone(foreign.acknowledgement(f"{OFFERED}:{number}", [(1, 1)])))
     node.world.advance(3)

@@ -50,18 +50,21 @@ def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: fl
     else:
         run.record.response_bytes = run.stored_before = stored
         return False
-    _wait(tx, run.record.sequence, now, f"not called: too much is stored that nobody has fetched: {why}")
+    _wait(context, tx, run.record.sequence, now, f"not called: too much is stored that nobody has fetched: {why}")
     _release_replies(context, tx, replies, request, now)
     return True
 
 
-def _wait(tx: Transaction, sequence: str, now: float, why: str) -> None:
+def _wait(context: EngineContext, tx: Transaction, sequence: str, now: float, why: str) -> None:
     """Nothing else of the buffer changes: what the run has seen is seen again."""
     record = tx.invoker.read(sequence)
     if record is None:
         return
-    if not (record.last_error or "").startswith(why.partition(":")[0]):
-        log.warning("the requests of a sequence wait: %s", why, extra={"sequence": sequence})
+    first = not (record.last_error or "").startswith(why.partition(":")[0])
+    if first and context.held_said.again(now):  # `mercury sequences` has the reason of each
+        log.warning(
+            "the requests of a sequence wait: %s. It is logged once a minute", why, extra={"sequence": sequence}
+        )
     record.retry_at, record.last_error = now + RETRY_INTERVAL, why
     tx.invoker.save_delivered(record, consumed=())
 
