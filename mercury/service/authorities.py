@@ -78,8 +78,8 @@ class Authorities:
         if context is self._context:
             return
         self._context = context
-        # `get_ca_certs` leaves out what is no authority's. Without counting it, what it names would count as if the only
-        # authority vouched for it.
+        # `get_ca_certs` leaves out what is no authority's. Without counting it, what it names would count as if the
+        # only authority vouched for it.
         self._given = context.cert_store_stats()["x509"]
         given = zip(context.get_ca_certs(binary_form=True), context.get_ca_certs(), strict=True)
         names = {der: distinguished_name(decoded) for der, decoded in given}

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from mercury.service.shares import FREE, Share, Shares
-from mercury.statemachine.faults import Fault, FaultCode
 from mercury.settings import HttpSettings
+from mercury.statemachine.faults import Fault, FaultCode
 from mercury.storage.callers import network_of
 
 log = logging.getLogger("mercury.endpoint")

@@ -101,7 +101,7 @@ class Connections:
         return len(self._addresses)
 
     def admit(self, connection: Connection, host: str) -> str | None:
-        """Count a new connection. When all are taken, another one makes room for it: the one that has been idle longest,
+        """Count a new connection. When all are taken, another one makes room for it: the one that is idle longest,
         or else of the network with most connections the one whose header is unfinished for longest, or else, if that
         network has more than the new one's, the exchange that is held for its response for longest, or the body. When
         its own network has as many as it may, one of that network makes room, unless each sends a request or is being
@@ -132,8 +132,8 @@ class Connections:
         return None
 
     def leave(self, connection: Connection) -> None:
-        """A connection that is being closed loses its place, or never had one. It has `LINGER` seconds for what is still
-        to be sent, less when many others leave. `remove` must be called at its end."""
+        """A connection that is being closed loses its place, or never had one. It has `LINGER` seconds for what is
+        still to be sent, less when many others leave. `remove` must be called at its end."""
         self.remove(connection)
         if len(self._leaving) >= self._most_leaving:
             first = next(iter(self._leaving))

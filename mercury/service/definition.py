@@ -221,6 +221,8 @@ def _body_type(kind: Any, what: str) -> tuple[type[Any] | None, bool]:
         raise ConfigurationError(f"{what}: {kind!r} cannot be carried; a dataclass or bytes can")
     if bodies[0] is not bytes:
         if not is_mapped(bodies[0]):
-            raise ConfigurationError(f"{what}: {bodies[0].__qualname__} is not a dataclass (nor a pydantic model, nor bytes)")
+            raise ConfigurationError(
+                f"{what}: {bodies[0].__qualname__} is not a dataclass (nor a pydantic model, nor bytes)"
+            )
         check_type(bodies[0])
     return bodies[0], faults

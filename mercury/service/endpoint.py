@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from mercury.engine.exchange import ACCEPTED, Answer, Arrival, HeldExchange
 from mercury.engine.ids import Ids
-from mercury.engine.runtime.held_exchanges import HeldExchanges
 from mercury.engine.refusal import refuse, with_status
+from mercury.engine.runtime.held_exchanges import HeldExchanges
 from mercury.engine.runtime.threads import Runtime
 from mercury.errors import Overloaded
 from mercury.service.bodies import Bodies, RequestRefused
@@ -92,7 +92,9 @@ class Endpoint:
         share = Share(network_of(_peer(scope)), now, abort_of(scope), unsent_of(scope))
         # One that is larger than all may be goes out too, when there is room for half of them.
         if not answers.grow(share, min(len(reply.body), answers.limit // 2), now):
-            log.info("an answer of %d bytes is not sent: too many are not read yet (http.max_sending_bytes)", len(reply.body))
+            log.info(
+                "an answer of %d bytes is not sent: too many are not read yet (http.max_sending_bytes)", len(reply.body)
+            )
             await _send(send, ACCEPTED)
             return
         try:

@@ -1,4 +1,4 @@
-"""What an endpoint asks Mercury's server: to hold an exchange only as long as its connection is not needed, and to cut."""
+"""What an endpoint asks Mercury's server: to hold an exchange while its connection is not needed, and to cut it."""
 
 from __future__ import annotations
 

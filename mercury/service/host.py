@@ -17,10 +17,10 @@ from starlette.types import Message, Receive, Scope, Send
 from mercury.engine.status import SequenceStatus
 from mercury.errors import StorageError
 from mercury.service import paths
-from mercury.service.store_query import StoreQuery
 from mercury.service.definition import Service
 from mercury.service.endpoint import Endpoint, Host
 from mercury.service.status_access import Access, access, masked
+from mercury.service.store_query import StoreQuery
 
 log = logging.getLogger("mercury")
 
@@ -150,8 +150,8 @@ def status_router(watched: StatusSource, patience: float = TIMEOUT) -> APIRouter
     Its status is ``degraded``, with 200, when something waits for longer than the settings ``watch`` allow.
 
     The status of all sequences is given to this machine only, not through a proxy that can be recognised, and with
-    masked identifiers; when ``http.status_token`` is set, whole to those who send it. While the store fails it is 503 with
-    the reason.
+    masked identifiers; when ``http.status_token`` is set, whole to those who send it. While the store fails it is 503
+    with the reason.
 
     :param patience: seconds that a request waits for the store; then it is answered with 503.
     """

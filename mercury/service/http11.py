@@ -192,9 +192,10 @@ class Http11Protocol(HttpToolsProtocol):
 
     def expire(self, now: float) -> None:
         over, nothing = self._ended or self.transport.is_closing(), self._reading is Reading.NOTHING
+        quiet = over or (nothing and not self._answering)
         if self._write_deadline <= now:
             self.transport.abort()
-        elif (over or (nothing and not self._answering)) and now < self._sent_by and self.transport.get_write_buffer_size():
+        elif quiet and now < self._sent_by and self.transport.get_write_buffer_size():
             # An answer is on its way, however slow its reader is.
             self._read_deadline = min(self._sent_by, now + self._settings.idle_timeout)
         elif over:

@@ -20,8 +20,8 @@ from mercury.service.authorities import Authorities, distinguished_name, escaped
 class Certificate:
     """What the verified certificate of a peer says."""
 
-    #: The identity: `name_in`, and if the server has several authorities, which of them vouches for it. Empty = it names
-    #: nobody.
+    #: The identity: `name_in`, and if the server has several authorities, which of them vouches for it. Empty = it
+    #: names nobody.
     identity: str
     #: ``None`` = not known.
     subject: str | None = None
@@ -87,10 +87,10 @@ def vouched(name: str, issuer: str | None) -> str:
 
 
 def name_in(certificate: Mapping[str, Any]) -> str:
-    """The name in a certificate: its URI (``URI:spiffe://...``), or else its subject, or else its DNS name (``DNS:...``).
+    """The name in a certificate: its URI (``URI:spiffe://...``), else its subject, else its DNS name (``DNS:...``).
 
-    When it has several URIs, all of them, as they come, with commas between them; and so the DNS names. It is empty when
-    it has none of these: then it names nobody. Special characters are written as RFC 4514 writes them.
+    When it has several URIs, all of them, as they come, with commas between them; and so the DNS names. It is empty
+    when it has none of these: then it names nobody. Special characters are written as RFC 4514 writes them.
     """
     return _alternatives(certificate, "URI") or distinguished_name(certificate) or _alternatives(certificate, "DNS")
 

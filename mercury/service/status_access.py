@@ -45,7 +45,7 @@ def host_in(header: str) -> str | None:
 
 
 def access(headers: Mapping[str, str], client: str | None, token: str | None, version: str = "1.1") -> Access:
-    """What a request gets. A proxy on this machine that adds nothing looks like a direct one: the token is against that.
+    """What a request gets. A proxy on this machine that adds nothing looks like a direct one: hence the token.
 
     :param headers: the first of each name, in small letters.
     :param client: the address that it comes from.

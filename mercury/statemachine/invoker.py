@@ -49,7 +49,12 @@ class InvokerBuffer:
 
     @classmethod
     def for_policy(
-        cls, policy: DestinationPolicy, rm: RmVersion = RmVersion.RM11, *, told: bool = True, in_order_only: bool = False
+        cls,
+        policy: DestinationPolicy,
+        rm: RmVersion = RmVersion.RM11,
+        *,
+        told: bool = True,
+        in_order_only: bool = False,
     ) -> InvokerBuffer:
         """A buffer as the policy has it. What the source cannot learn of is not discarded, unless it was never
         acknowledged: in WS-RM 1.0 no source can learn of it.

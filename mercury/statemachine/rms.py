@@ -6,9 +6,8 @@ F (``failure``). While F is set the tuple is frozen and the machine only answers
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import assert_never
 
 from mercury.statemachine import effects, events
@@ -16,7 +15,6 @@ from mercury.statemachine.effects import RmsEffect
 from mercury.statemachine.events import FailureReason
 from mercury.statemachine.faults import Fault, FaultCode, Ranges
 from mercury.statemachine.incomplete import left_over
-from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
 from mercury.statemachine.ranges import RangeSet

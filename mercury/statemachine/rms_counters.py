@@ -53,7 +53,7 @@ class RmsCounters:
     #: Requests whose response is not stored yet; the end waits for them.
     unanswered: int = 0
     #: How many numbers may be in flight, as far as the destination takes them.
-    flow: Window = Window()
+    flow: Window = field(default_factory=Window)
     incomplete_behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
     expires_at: float | None = None
     #: Transmissions of the present control message (create, close or terminate).

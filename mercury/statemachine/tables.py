@@ -153,11 +153,17 @@ RMS = read_table(
         RmsState.IDLE: "nothing; when idle for long, end",
         RmsState.SENDING: "(re)transmit due messages",
         RmsState.SENDING_LAST: "(re)transmit due messages; WS-RM 1.0: a bare LastMessage when all before it is "
-        "acknowledged; WS-RM 1.1, to abandon the rest, or when all is sent and nothing was ever acknowledged: CloseSequence",
+        "acknowledged; WS-RM 1.1, to abandon the rest, or when all is sent and nothing was ever acknowledged: "
+        "CloseSequence",
         RmsState.ENDING: "WS-RM 1.1: CloseSequence while not C, then TerminateSequence; WS-RM 1.0: TerminateSequence",
         RmsState.ENDED: "nothing; answers CloseSequence and TerminateSequence",
     },
-    start=("AMR: 0100", "LMR+: 0110", "an accepted offer: 1000", "a late answer to a CreateSequence that was replaced: 1010"),
+    start=(
+        "AMR: 0100",
+        "LMR+: 0110",
+        "an accepted offer: 1000",
+        "a late answer to a CreateSequence that was replaced: 1010",
+    ),
 )
 
 RMD = read_table(

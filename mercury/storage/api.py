@@ -21,6 +21,14 @@ from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage import application
 from mercury.storage.claims import Claim, WorkFilter
+from mercury.storage.maintenance import (
+    BufferAges,
+    DeadLetterManager,
+    EndedSequences,
+    OpenSequences,
+    RetentionStore,
+    RowAges,
+)
 from mercury.storage.records import (
     InboundMessage,
     InvokerRecord,
@@ -29,7 +37,6 @@ from mercury.storage.records import (
     RmsRecord,
     SequenceKey,
 )
-from mercury.storage.maintenance import DeadLetterManager, EndedSequences, OpenSequences, RetentionStore, BufferAges, RowAges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +132,9 @@ class InvokerBufferManager(BufferAges, Protocol):
     def damaged(self, sequence: str) -> list[InboundMessage]:
         """The rows, markers too, that are not what was stored, of this buffer and of none. Reads the whole buffer."""
 
-    def save_delivered(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
+    def save_delivered(
+        self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()
+    ) -> None:
         """Lock the buffer and save ``record``, delete the consumed messages and the ``markers`` that were read.
 
         Conditional: the stored version must be the one ``record`` was read with; it is increased by one.
@@ -306,8 +315,8 @@ class StorageManager(RetentionStore, Protocol):
         peer has, they keep no other peer from its turn. Of one peer that sequence comes first whose turn is longest
         ago.
 
-        :param work_filter: leaves out what another owner has a claim on, on the resource ``invoker <sequence>``, and buffers
-            of services that it does not host. The first turn is that of the peer that comes next after its ``after``.
+        :param work_filter: leaves out what another owner has a claim on, on the resource ``invoker <sequence>``, and
+            buffers of services that it does not host. The first turn is that of the peer after its ``after``.
         :returns: their peers by their identifiers, in the order of their turns. A peer is the owner of the sequence;
             one for responses has none, and counts for the endpoint that it was offered to.
         """

@@ -19,9 +19,7 @@ Work: TypeAlias = "Session | Connection"
 AsyncWork: TypeAlias = "AsyncSession | AsyncConnection"
 
 
-def part_of(
-    store: api.StorageManager, tx: application.Transaction | None
-) -> AbstractContextManager[api.Transaction]:
+def part_of(store: api.StorageManager, tx: application.Transaction | None) -> AbstractContextManager[api.Transaction]:
     """A transaction for one piece of work: a new one, or the one that is given, which its owner ends.
 
     :raises CapabilityError: ``tx`` is none of Mercury's; nothing was written.
@@ -30,7 +28,7 @@ def part_of(
         return store.transaction()
     if not hasattr(tx, "rms"):
         raise CapabilityError(
-            f"tx: it is what `with mercury.transaction() as tx` gives, not {type(tx).__name__}; a SQLAlchemy Session or "
-            "Connection is joined by `with mercury.transaction(session) as tx`"
+            f"tx: it is what `with mercury.transaction() as tx` gives, not {type(tx).__name__}; a SQLAlchemy Session "
+            "or Connection is joined by `with mercury.transaction(session) as tx`"
         )
     return nullcontext(cast(api.Transaction, tx))

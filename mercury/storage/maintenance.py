@@ -61,9 +61,7 @@ class BufferAges(Protocol):
 class EndedSequences(Protocol):
     """Ended sequences that peers have made and that are still remembered."""
 
-    def ended_count(
-        self, owner: str | None = None, since: float | None = None, *, given_up: bool | None = None
-    ) -> int:
+    def ended_count(self, owner: str | None = None, since: float | None = None, *, given_up: bool | None = None) -> int:
         """How many there are: all, or those of one owner (`RmdRecord.owner`).
 
         :param since: only those that ended since then.
@@ -85,9 +83,7 @@ class EndedSequences(Protocol):
 class OpenSequences(Protocol):
     """Which open sequences of peers may have to end, and what waits for the application behind all, open or not."""
 
-    def idle(
-        self, heard_before: float, limit: int, owner: str | None = None, *, waiting: bool = False
-    ) -> list[str]:
+    def idle(self, heard_before: float, limit: int, owner: str | None = None, *, waiting: bool = False) -> list[str]:
         """Sequences made by peers (or one owner), no tombstones, last heard of before that; the oldest first.
 
         :param waiting: only those with messages that wait for the application.
@@ -113,7 +109,8 @@ class OpenSequences(Protocol):
     def waiting_bytes(self, owner: str) -> tuple[int, int]:
         """Bytes (`InboundMessage.size`) that wait of one owner (`RmdRecord.owner`), and of all; as committed.
 
-        Ended sequences count too. Of a sequence whose buffer or record is gone nothing counts. Reads all sequences: not for every message.
+        Ended sequences count too. Of a sequence whose buffer or record is gone nothing counts. Reads all sequences:
+        not for every message.
         """
 
 
@@ -130,7 +127,10 @@ class RowAges(Protocol):
 
 
 class RetentionStore(Protocol):
-    """Removes rows that retention is over for. Rows that a peer may still ask for go with the tombstone of their sequence."""
+    """Removes rows that retention is over for.
+
+    Rows that a peer may still ask for go with the tombstone of their sequence.
+    """
 
     def advance_overdue(self, now: float, longest: Pauses) -> int:
         """Make due what a clock that was ahead has put off: its time is farther ahead than anything is ever put off.

@@ -102,7 +102,12 @@ def _make_ready(engine: Engine, shown: str, patience: float) -> None:
                 raise
             if not waits:
                 waits = True
-                log.warning("the store %s does not answer: %s; it is waited for, %g s at most (store_wait)", shown, error, patience)
+                log.warning(
+                    "the store %s does not answer: %s; it is waited for, %g s at most (store_wait)",
+                    shown,
+                    error,
+                    patience,
+                )
         time.sleep(min(POLL_INTERVAL, left))
     if waits:
         log.info("the store is there")
@@ -149,8 +154,8 @@ def name_resources(
 ) -> Coordinator:
     """Let other databases take part in the transactions of a store, which must not have been used yet.
 
-    :param decision_log: the URL of the database that keeps the decisions: then the store is prepared too. Left out, the store
-        keeps them.
+    :param decision_log: the URL of the database that keeps the decisions: then the store is prepared too. Left out,
+        the store keeps them.
     :param lease: seconds after which a process without a sign of life is given up.
     :param interval: seconds between two runs of recovery.
     :param patience: seconds that the decision log is waited for.
@@ -161,8 +166,8 @@ def name_resources(
     from mercury.storage.sql.store import SqlStore
     from mercury.storage.xa.coordinator import Coordinator
     from mercury.storage.xa.names import checked_resource
-    from mercury.storage.xa.timing import Timing
     from mercury.storage.xa.resources import Resource
+    from mercury.storage.xa.timing import Timing
 
     if not isinstance(store, SqlStore):
         raise CapabilityError(
@@ -183,7 +188,9 @@ def name_resources(
     decisions = open_sql_store(decision_log, patience=patience) if decision_log is not None else None
     if decisions is not None and decisions.id == store.id:
         decisions.close()
-        raise ConfigurationError("decision_log: this is the store itself, which keeps the decisions when decision_log is left out")
+        raise ConfigurationError(
+            "decision_log: this is the store itself, which keeps the decisions when decision_log is left out"
+        )
     store.coordinator = coordinator = Coordinator(
         store, found, lambda: uuid.uuid4().hex[:16], log=decisions, timing=Timing(interval=interval, lease=lease)
     )

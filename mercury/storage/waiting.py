@@ -1,4 +1,4 @@
-"""What an operator sees of a store: messages that wait, one by one and counted. All times are seconds since the epoch."""
+"""What an operator sees of a store: messages that wait, one by one and counted. Times are seconds since the epoch."""
 
 from __future__ import annotations
 

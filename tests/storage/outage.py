@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sys
 import time
@@ -18,10 +19,8 @@ def main(url: str) -> None:
     with client:
         sender = client.to(f"{url}/services/desk")
         for number in itertools.count(1):
-            try:
+            with contextlib.suppress(StorageError, OutcomeUnknown):  # the application tells its own users
                 sender.send(Note(str(number)))
-            except (StorageError, OutcomeUnknown):
-                pass  # it is the application that tells its own users
             sys.stdout.write(f"sent {number}\n")
             sys.stdout.flush()
             time.sleep(0.02)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mercury.engine.application import MessageContext, Operation
-from mercury.engine.runtime.core import Engine
 from mercury.engine.exchange import Arrival, HeldExchange, Outgoing
 from mercury.engine.ids import RandomIds
 from mercury.engine.observers import Observers
+from mercury.engine.registry import Registry
+from mercury.engine.runtime.core import Engine
 from mercury.engine.runtime.held_exchanges import HeldExchanges
 from mercury.engine.settings import EngineSettings
-from mercury.engine.registry import Registry
 from mercury.errors import MercuryError
 from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
 from mercury.storage.api import StorageManager

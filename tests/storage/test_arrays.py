@@ -10,8 +10,24 @@ from sqlalchemy import create_engine
 
 from mercury.storage.sql.dialects import _array
 
-
-NASTY = ["", " ", '"', "\\", '\\"', "{a,b}", "NULL", "null", "a\nb", "\t", "ärger", "\U0001f40d", "'", "%s", "a, b", "é" * 300]
+NASTY = [
+    "",
+    " ",
+    '"',
+    "\\",
+    '\\"',
+    "{a,b}",
+    "NULL",
+    "null",
+    "a\nb",
+    "\t",
+    "ärger",
+    "\U0001f40d",
+    "'",
+    "%s",
+    "a, b",
+    "é" * 300,
+]
 
 
 def test_arrays_of_any_text_arrive_as_they_are(postgres_database: Callable[[], str]) -> None:

@@ -13,8 +13,8 @@ from mercury import Mercury
 from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.storage.api import StorageManager, Topic
 from mercury.storage.opening import open_sql_store, open_store
-from tests.acceptance.processes import eventually
 from mercury.testing.contract.builders import inbound, row
+from tests.acceptance.processes import eventually
 
 from .shop import Order, Shop, settings
 

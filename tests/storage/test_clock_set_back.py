@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -54,8 +53,8 @@ def clock() -> SetClock:
 
 
 @pytest.fixture
-def shop() -> Iterator[Shop]:
-    yield Shop(policy=PATIENT)
+def shop() -> Shop:
+    return Shop(policy=PATIENT)
 
 
 def test_a_message_that_waits_for_its_repetition_is_sent_although_the_clock_is_set_back(

@@ -109,7 +109,10 @@ def test_a_message_whose_channel_is_unreadable_in_transmission_ends_its_sequence
     spoil(sql_url, "channel", "[]", f"message_id = '{receipts[1].message_id}'")
     caplog.clear()
     shop = Shop()
-    with shop.open(port=int(url.split(":")[2].split("/")[0])), Mercury(sql_url, settings=settings()) as client:
+    with (
+        shop.open(port=int(url.split(":")[2].split("/", maxsplit=1)[0])),
+        Mercury(sql_url, settings=settings()) as client,
+    ):
         eventually(lambda: len(client.dead_letters()) == 3, "the sequence fails")
         by_id = {letter.message_id: letter for letter in client.dead_letters()}
         assert by_id[receipts[1].message_id].reason == DAMAGED
@@ -146,7 +149,9 @@ def spoil(url: str, column: str, value: str, where: str) -> None:
     """Write something else into one outbound row."""
     engine = create_engine(url)
     with engine.begin() as connection:
-        done = connection.execute(text(f"update mercury_rms_message set {column} = :value where {where}"), {"value": value})
+        done = connection.execute(
+            text(f"update mercury_rms_message set {column} = :value where {where}"), {"value": value}
+        )
         assert done.rowcount == 1
     engine.dispose()
 

@@ -11,8 +11,8 @@ from sqlalchemy import Engine, create_engine, text
 from mercury import DestinationPolicy, Mercury, MessageContext, Service, StorageError
 from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.errors import OutcomeUnknown
-from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.postgres.embedded import EmbeddedPostgres
+from mercury.statemachine.retransmission import RetransmissionPolicy
 from tests.acceptance.processes import eventually
 
 from .shop import Order, settings

@@ -16,9 +16,9 @@ from mercury.statemachine.messages import ANONYMOUS
 from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.claims import Claim
 from mercury.storage.opening import open_store
+from mercury.testing.contract.builders import CHANNEL, FULL_LETTER, KEY, NOW, channel, full_row, letter
 from tests.acceptance.processes import eventually
 from tests.acceptance.test_samples import free_port
-from mercury.testing.contract.builders import CHANNEL, FULL_LETTER, full_row, KEY, NOW, channel, letter
 
 from .shop import Order, Shop, settings
 

@@ -10,8 +10,8 @@ import pytest
 from mercury.client.dead_letters import MAY_HAVE_ARRIVED
 from mercury.statemachine.effects import Certainty
 from mercury.storage.opening import open_store
-from tests.acceptance.processes import mercury
 from mercury.testing.contract.builders import KEY
+from tests.acceptance.processes import mercury
 
 from .conftest import Command
 from .test_dead_letters import add_letters, inbound, outbound, waiting

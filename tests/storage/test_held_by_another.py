@@ -12,9 +12,8 @@ from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
-
-from tests.acceptance.processes import eventually
 from mercury.testing.contract.builders import inbound
+from tests.acceptance.processes import eventually
 
 from .pair import Pair
 

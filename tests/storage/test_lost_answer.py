@@ -10,9 +10,9 @@ from sqlalchemy import create_engine, make_url, select, text
 from sqlalchemy.exc import IntegrityError
 
 from mercury.errors import OutcomeUnknown, TransientStorageError
+from mercury.postgres.embedded import EmbeddedPostgres
 from mercury.storage.application import Ending
 from mercury.storage.opening import open_sql_store
-from mercury.postgres.embedded import EmbeddedPostgres
 from mercury.storage.sql import commit_markers
 from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.schema import COMMIT

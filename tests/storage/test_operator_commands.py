@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from mercury import DestinationPolicy, LetterFilter, Mercury, Settings
-from mercury.engine.lateness import WatchSettings
 from mercury.client.waiting import NotPossible, WaitingMessages
 from mercury.engine.ids import RandomIds
+from mercury.engine.lateness import WatchSettings
 from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.storage.opening import open_sql_store, open_store
 from mercury.storage.records import Direction, OutboundMessage
@@ -61,7 +61,9 @@ def waiting(url: str, direction: Direction = Direction.INBOUND) -> list:
 # --- one poison message --------------------------------------------------------------------------------------------
 
 
-def test_a_poison_message_is_seen_with_its_error_and_parked_and_the_rest_goes_on(sql_url: str, command: Command) -> None:
+def test_a_poison_message_is_seen_with_its_error_and_parked_and_the_rest_goes_on(
+    sql_url: str, command: Command
+) -> None:
     with stuck(sql_url) as (shop, server, _):
         ended = command("messages", "list", "--store", sql_url, "-o", "json")
         poison, behind = sorted(ended.value, key=lambda each: each["number"])  # they may have come in any order
@@ -99,7 +101,9 @@ def test_client_of_a_parked_request_gets_a_fault(sql_url: str, command: Command)
         assert "could not be processed" in str(future.exception(PATIENCE))
 
 
-def test_a_message_that_is_with_its_handler_is_parked_and_what_the_handler_did_is_rolled_back(postgres_url: str) -> None:
+def test_a_message_that_is_with_its_handler_is_parked_and_what_the_handler_did_is_rolled_back(
+    postgres_url: str,
+) -> None:
     """The handler does not hold anybody up, and what it was about to commit is not committed.
 
     In a SQLite file, which has one writer, the change waits for the handler.

@@ -93,7 +93,9 @@ def test_a_database_that_does_not_come_is_told_when_the_time_is_over() -> None:
     with Running(MERCURY, "serve", "tests.acceptance.app:app", "--port", "0", **settings) as server:
         ended = server.ends()
     assert ended.code == 1
-    assert ended.err.splitlines()[-1].startswith("error: the store postgresql+psycopg://somebody:***@127.0.0.1:1/orders")
+    assert ended.err.splitlines()[-1].startswith(
+        "error: the store postgresql+psycopg://somebody:***@127.0.0.1:1/orders"
+    )
 
 
 def test_a_corrupt_file_is_one_line_in_the_log_however_often_it_is_read(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, text
 
-from mercury.storage.api import StorageManager
 from mercury.engine.ids import RandomIds
+from mercury.storage.api import StorageManager
 from mercury.storage.opening import open_store
 from mercury.storage.records import Channel, OutboundMessage, SequenceKey
+from mercury.testing.contract.builders import buffer, inbound
 from mercury.wire.mapping import to_xml
 from tests.acceptance.processes import Running, eventually
-from mercury.testing.contract.builders import buffer, inbound
 
 from .shop import Order, Shop
 from .worker import GATE

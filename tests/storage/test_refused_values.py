@@ -19,19 +19,18 @@ from mercury.service.bodies import RequestRefused
 from mercury.service.identity import identify
 from mercury.statemachine.bounds import INDEXED_BYTES, KEY_BYTES
 from mercury.statemachine.effects import Certainty
+from mercury.statemachine.messages import CreateSequenceResponse
 from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy, OnFailure
 from mercury.statemachine.protocol import Protocol
-from mercury.statemachine.tables import InvokerState
 from mercury.statemachine.retransmission import RetransmissionPolicy
+from mercury.statemachine.tables import InvokerState
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store, open_store
 from mercury.storage.records import DeadLetter
 from mercury.storage.sql.schema import METADATA
-from mercury.storage.sql.store import SqlStore
 from mercury.wire.decode import decode
 from mercury.wire.envelope import HttpMessage
 from mercury.wire.scan import Limits
-from mercury.statemachine.messages import CreateSequenceResponse
 from tests.scenario.foreign import RM10_SOAP12, RM11_SOAP12, Foreign
 
 from .pair import ACTION, ASK, URL, Pair, Side
@@ -165,20 +164,20 @@ def test_a_sequence_that_a_server_names_too_long_is_not_started_and_the_others_g
 def test_an_application_is_told_at_once_which_text_of_its_own_is_too_long() -> None:
     with Mercury("memory:") as mercury:
         for key in (random(KEY_BYTES + 1), "\N{LATIN SMALL LETTER E WITH ACUTE}" * 257, "a\0b", "\ud800"):
-            with pytest.raises(ConfigurationError, match="^key: "):
+            with pytest.raises(ConfigurationError, match=r"^key: "):
                 mercury.to("http://peer.example/", key=key)
         with pytest.raises(ConfigurationError, match=r"^url: .* more than 2048; choose a shorter one"):
             mercury.to("http://peer.example/" + random(INDEXED_BYTES))
         sender = mercury.to("http://peer.example/", key=random(KEY_BYTES))
         for correlation in (random(INDEXED_BYTES + 1), "a\0b"):
-            with pytest.raises(ConfigurationError, match="^correlation: "):
+            with pytest.raises(ConfigurationError, match=r"^correlation: "):
                 sender.send(b"<a/>", operation="a", correlation=correlation)
         assert sender.pending == 0
         sender.send(b"<a/>", operation="a", correlation=random(INDEXED_BYTES))
         assert sender.pending == 1
-    with pytest.raises(ConfigurationError, match="^name: "):
+    with pytest.raises(ConfigurationError, match=r"^name: "):
         Service("a" * (KEY_BYTES + 1))
-    with pytest.raises(ConfigurationError, match="^max_uri_length: 2049 is not at most 2048"):
+    with pytest.raises(ConfigurationError, match=r"^max_uri_length: 2049 is not at most 2048"):
         Limits(max_uri_length=INDEXED_BYTES + 1)
 
 

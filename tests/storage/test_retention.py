@@ -9,15 +9,15 @@ import pytest
 from sqlalchemy import create_engine, func, select, text
 
 from mercury import ConfigurationError, Mercury
-from mercury.engine.settings import EngineSettings
 from mercury.engine.runtime.retention import BATCH_PAUSE, FIRST_DELAY, RetentionSettings, RetentionWorker
+from mercury.engine.settings import EngineSettings
 from mercury.errors import StorageError
 from mercury.storage.api import StorageManager
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_store
 from mercury.storage.sql.schema import METADATA, STORE
-from tests.acceptance.processes import eventually
 from mercury.testing.contract.builders import KEY, buffer, inbound, rmd_record, row
+from tests.acceptance.processes import eventually
 
 from .pair import Pair
 from .shop import settings

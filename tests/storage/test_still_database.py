@@ -46,7 +46,11 @@ def crowd(server: Serving, number: int, path: str) -> Iterator[None]:
 def test_process_lives_and_says_that_it_is_not_ready_however_many_ask(own_postgres: EmbeddedPostgres) -> None:
     with Serving(MERCURY_STORE=own_postgres.create_database("server")) as server:
         assert get(server.netloc, "/readyz")[0] == 200
-        with standing_still(own_postgres), crowd(server, CROWD, "/readyz"), crowd(server, 2, "/mercury/status/sequences"):
+        with (
+            standing_still(own_postgres),
+            crowd(server, CROWD, "/readyz"),
+            crowd(server, 2, "/mercury/status/sequences"),
+        ):
             assert get(server.netloc, "/healthz") == (200, '{"status":"ok"}')
             status, body = get(server.netloc, "/readyz")
             assert (status, json.loads(body)) == (503, {"status": "not ready", "store": "the store does not answer"})
@@ -60,14 +64,17 @@ def test_process_lives_and_says_that_it_is_not_ready_however_many_ask(own_postgr
 def test_question_that_is_not_answered_does_not_keep_the_process_from_its_end(
     own_postgres: EmbeddedPostgres, path: str
 ) -> None:
-    with Serving(MERCURY_STORE=own_postgres.create_database("server")) as server:
-        with standing_still(own_postgres), crowd(server, 1, path):
-            with contextlib.suppress(TimeoutError), server.connection() as peer:
-                peer.settimeout(1.0)  # by now the one before it has asked the store
-                peer.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-                assert peer.recv(1, socket.MSG_PEEK) is not None
-            server.signal(signal.SIGTERM)
-            assert server.ends(60).code == 0
+    with (
+        Serving(MERCURY_STORE=own_postgres.create_database("server")) as server,
+        standing_still(own_postgres),
+        crowd(server, 1, path),
+    ):
+        with contextlib.suppress(TimeoutError), server.connection() as peer:
+            peer.settimeout(1.0)  # by now the one before it has asked the store
+            peer.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert peer.recv(1, socket.MSG_PEEK) is not None
+        server.signal(signal.SIGTERM)
+        assert server.ends(60).code == 0
 
 
 def test_error_of_the_database_is_for_the_log_and_not_for_everybody(own_postgres: EmbeddedPostgres) -> None:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mercury.errors import Conflict
-from mercury.storage.memory.committed import Committed
 from mercury.storage.letters import LetterBytes, LetterCount, LetterFilter
+from mercury.storage.memory.committed import Committed
 from mercury.storage.records import DeadLetter
 
 

@@ -79,7 +79,9 @@ class MemoryInvoker:
     def damaged(self, sequence: str) -> list[InboundMessage]:  # noqa: ARG002  memory gives back what it was given
         return []
 
-    def save_delivered(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
+    def save_delivered(
+        self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()
+    ) -> None:
         self._locks.acquire(order.INVOKER, [record.sequence])
         with self._mutex:
             buffer = self._committed.buffers.get(record.sequence)

@@ -10,7 +10,6 @@ from mercury.storage.api import LockOrderError
 from mercury.storage.order import NAMES
 
 
-
 class _Shared:
     """A lock, and how many hold it or wait for it."""
 

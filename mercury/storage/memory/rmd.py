@@ -61,9 +61,7 @@ class MemoryRmd:
         with self._mutex:
             return self._committed.open if owner is None else self._committed.open_by_owner[owner]
 
-    def idle(
-        self, heard_before: float, limit: int, owner: str | None = None, *, waiting: bool = False
-    ) -> list[str]:
+    def idle(self, heard_before: float, limit: int, owner: str | None = None, *, waiting: bool = False) -> list[str]:
         with self._mutex:
             records = self._committed.records.values()
             idle = sorted(
@@ -90,9 +88,7 @@ class MemoryRmd:
             )
         return [(identifier, -count) for _, count, _, _, identifier in found[:limit]]
 
-    def ended_count(
-        self, owner: str | None = None, since: float | None = None, *, given_up: bool | None = None
-    ) -> int:
+    def ended_count(self, owner: str | None = None, since: float | None = None, *, given_up: bool | None = None) -> int:
         with self._mutex:
             if since is not None or given_up is not None:
                 return sum(
@@ -127,7 +123,9 @@ class MemoryRmd:
             waiting = (
                 (record.created_at, identifier)
                 for identifier, record in self._committed.records.items()
-                if self._has_waiting(record) and record.machine.last_heard >= heard_after and owner in (None, record.owner)
+                if self._has_waiting(record)
+                and record.machine.last_heard >= heard_after
+                and owner in (None, record.owner)
             )
             return min(waiting, default=(0.0, None))[1]
 

@@ -216,7 +216,9 @@ class MemoryRms:
     def oldest_unacknowledged(self) -> float | None:
         with self._mutex:
             rows = (row for data in self._committed.keys.values() for row in data.rows.values())
-            waiting = (row for row in rows if row.kind is OutboundKind.MESSAGE and not (row.acknowledged or row.retained))
+            waiting = (
+                row for row in rows if row.kind is OutboundKind.MESSAGE and not (row.acknowledged or row.retained)
+            )
             return min((row.created_at for row in waiting), default=None)
 
     def response_bytes(self, keys: Collection[SequenceKey], owner: str) -> tuple[int, int, int]:

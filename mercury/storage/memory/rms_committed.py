@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import chain, islice, zip_longest
 
 from mercury.statemachine.faults import Ranges
-from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
 from mercury.storage.maintenance import SKEW
+from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
 
 
 def _remove(numbers: list[int], number: int) -> None:

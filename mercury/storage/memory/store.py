@@ -12,6 +12,7 @@ from mercury.errors import CapabilityError, Conflict, StorageError
 from mercury.storage.api import Capabilities, CommitListener, Topic
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import Claim, WorkFilter
+from mercury.storage.maintenance import Pauses
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.dead_letters import MemoryDeadLetters
 from mercury.storage.memory.invoker import MemoryInvoker
@@ -19,7 +20,6 @@ from mercury.storage.memory.locks import HeldLocks, LockTable
 from mercury.storage.memory.rmd import MemoryRmd
 from mercury.storage.memory.rms import MemoryRms
 from mercury.storage.records import SequenceKey
-from mercury.storage.maintenance import Pauses
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -205,7 +205,9 @@ class MemoryStore:
 
     # --- claims ----------------------------------------------------------------------------------------------------
 
-    def _free(self, work_filter: WorkFilter | None, now: float | None, resource: str, service: str | None = None) -> bool:
+    def _free(
+        self, work_filter: WorkFilter | None, now: float | None, resource: str, service: str | None = None
+    ) -> bool:
         """Whether a seeker may have this work; without a time, whether nobody else has had it last."""
         if work_filter is None:
             return True

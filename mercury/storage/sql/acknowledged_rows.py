@@ -133,7 +133,6 @@ def _consumed(_size: int) -> ColumnElement[bool]:
     return ROW.c.message_id.in_(NAMES)
 
 
-
 @lru_cache
 def _acknowledgement(size: int) -> Executable:
     return update(ROW).where(OF_SEQUENCE, _in("new", size), not_(ROW.c.acknowledged)).values(acknowledged=True)
@@ -173,7 +172,7 @@ def _in(name: str, size: int, number: ColumnElement[Any] = ROW.c.number) -> Colu
                 bindparam(f"{name}_low_{place}", type_=BigInteger), bindparam(f"{name}_high_{place}", type_=BigInteger)
             )
             for place in range(size)
-        )
+        ),
     )
 
 

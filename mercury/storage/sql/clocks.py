@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Table, Update, and_, exists, or_, select, update
 
+from mercury.storage.maintenance import SKEW, Pauses
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.schema import CLAIM, INVOKER_BUFFER, RMD_SEQUENCE, RMS_SEQUENCE
-from mercury.storage.maintenance import SKEW, Pauses
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, case, delete, func, select
+from sqlalchemy import ColumnElement, bindparam, delete, func, literal, select
 
 from mercury.statemachine.effects import Certainty
 from mercury.storage.letters import EVERY_LETTER, LetterBytes, LetterCount, LetterFilter
@@ -18,16 +18,19 @@ TABLE = DEAD_LETTER
 OF_OWNER, OF_SEQUENCE = TABLE.c.owner == bindparam("owner_name"), TABLE.c.sequence == bindparam("sequence_name")
 
 
-def _sum(which: ColumnElement[bool], much: ColumnElement[Any] | int) -> ColumnElement[Any]:
-    return func.coalesce(func.sum(case((which, much), else_=0)), 0)
+def _sum(much: ColumnElement[Any], which: ColumnElement[bool] | None = None) -> ColumnElement[Any]:
+    """What the letters take that peers have caused, all of them or some."""
+    of_peers = select(func.coalesce(func.sum(much), 0)).where(TABLE.c.owner.is_not(None))
+    return (of_peers if which is None else of_peers.where(which)).scalar_subquery()
 
 
+#: Each sum by an index of its own.
 BYTES = select(
-    _sum(OF_SEQUENCE, TABLE.c.size).label("of_sequence"),
-    _sum(OF_OWNER, 1).label("count"),
-    _sum(OF_OWNER, TABLE.c.size).label("of_owner"),
-    func.coalesce(func.sum(TABLE.c.size), 0).label("every"),
-).where(TABLE.c.owner.is_not(None))
+    _sum(TABLE.c.size, OF_SEQUENCE).label("of_sequence"),
+    _sum(literal(1), OF_OWNER).label("count"),
+    _sum(TABLE.c.size, OF_OWNER).label("of_owner"),
+    _sum(TABLE.c.size).label("every"),
+)
 
 
 class SqlDeadLetters:
@@ -68,7 +71,6 @@ class SqlDeadLetters:
             return None
         self._tx.write(delete(TABLE).where(TABLE.c.id == identifier))
         return dead_letter(rows[0])
-
 
     def bytes(self, sequence: str, owner: str) -> LetterBytes:
         row = self._tx.read(BYTES, {"sequence_name": sequence, "owner_name": owner})[0]

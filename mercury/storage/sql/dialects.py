@@ -99,7 +99,7 @@ class Dialect(ABC):
     def begin_writing(self, connection: Connection) -> None:
         """Called once before the first lock or change of a transaction."""
 
-    def limit_lock_wait(self, connection: Connection, milliseconds: int) -> None:
+    def limit_lock_wait(self, connection: Connection, milliseconds: int) -> None:  # noqa: B027 - most databases need nothing here
         """Let this transaction wait for a lock so long at most, where a transaction can have a limit of its own."""
 
     @abstractmethod
@@ -138,13 +138,13 @@ class Dialect(ABC):
         """Whether constraints of the database may be deferred, and can be checked before the commit all the same."""
         return False
 
-    def check_deferred(self, connection: Connection) -> None:
+    def check_deferred(self, connection: Connection) -> None:  # noqa: B027 - most databases need nothing here
         """Check the deferred constraints now; their modes stay as they are.
 
         :raises sqlalchemy.exc.IntegrityError: one is broken; the transaction can only go back to a savepoint.
         """
 
-    def check_durable(self, connection: Connection) -> None:
+    def check_durable(self, connection: Connection) -> None:  # noqa: B027 - most databases need nothing here
         """See that a session of the application's loses nothing that it commits.
 
         :raises CapabilityError: it may.

@@ -132,13 +132,14 @@ class SqlInvoker:
         rows = self._tx.read(select(MESSAGE.c.received_at).where(IS_MESSAGE).order_by(MESSAGE.c.position).limit(1))
         return rows[0]["received_at"] if rows else None
 
-
     def damaged(self, sequence: str) -> list[InboundMessage]:
         query = select(MESSAGE).where(or_(MESSAGE.c.sequence == sequence, STRAY)).order_by(MESSAGE.c.position)
         rows = (inbound_message(row) for row in self._tx.read(query))
         return [row for row in rows if row.damaged]
 
-    def save_delivered(self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()) -> None:
+    def save_delivered(
+        self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()
+    ) -> None:
         self._tx.locked(INVOKER, self._tx.to_lock(INVOKER, [record.sequence]))
         self._window = None
         values = {f"new_{name}": value for name, value in invoker_values(record).items()}

@@ -85,7 +85,7 @@ class StoreOverview:
         if which.position is not None:
             wanted.append(MESSAGE.c.position == which.position)
         if which.endpoint is not None:
-            wanted.append(SERVICE == which.endpoint)
+            wanted.append(SERVICE == which.endpoint)  # noqa: SIM300 - a condition in SQL
         others = MESSAGE.alias("others")
         alike = and_(others.c.sequence == MESSAGE.c.sequence, others.c.kind == InboundKind.MESSAGE.value)
         lowest = select(func.min(others.c.number)).where(alike).scalar_subquery().label("lowest")
@@ -169,7 +169,12 @@ class StoreOverview:
         sums = (not_yet.label("not_yet"), unanswered.label("unanswered"), oldest.label("oldest"))
         (sent,) = self._tx.read(select(*sums).where(WAITING))
         by_key = (
-            select(*sums, func.max(ROW.c.attempts).label("attempts"), func.min(ROW.c.channel).label("channel"), ROW.c.key_id)
+            select(
+                *sums,
+                func.max(ROW.c.attempts).label("attempts"),
+                func.min(ROW.c.channel).label("channel"),
+                ROW.c.key_id,
+            )
             .where(WAITING)
             .group_by(ROW.c.key_id)
             .order_by(func.coalesce(oldest, func.max(ROW.c.created_at)))

@@ -33,7 +33,9 @@ BUSY = or_(
     exists().where(INVOKER_MESSAGE.c.sequence == TABLE.c.identifier),
 )
 #: What waits behind each sequence of which something waits.
-OF_BUFFER = and_(INVOKER_BUFFER.c.sequence == TABLE.c.identifier, INVOKER_BUFFER.c.consumed_bytes < TABLE.c.received_bytes)
+OF_BUFFER = and_(
+    INVOKER_BUFFER.c.sequence == TABLE.c.identifier, INVOKER_BUFFER.c.consumed_bytes < TABLE.c.received_bytes
+)
 BEHIND = (
     select(TABLE.c.owner, (TABLE.c.received_bytes - INVOKER_BUFFER.c.consumed_bytes).label("waiting"))
     .join_from(TABLE, INVOKER_BUFFER, OF_BUFFER)
@@ -42,7 +44,10 @@ BEHIND = (
 HOLDS = exists().where(OF_BUFFER)
 #: Open sequences by their owners.
 OPEN = (
-    select(TABLE.c.owner, func.count().label("open")).where(TABLE.c.ended_at.is_(None)).group_by(TABLE.c.owner).subquery()
+    select(TABLE.c.owner, func.count().label("open"))
+    .where(TABLE.c.ended_at.is_(None))
+    .group_by(TABLE.c.owner)
+    .subquery()
 )
 #: Nothing was heard of them for so long as counts.
 SILENT = or_(
@@ -125,9 +130,7 @@ class SqlRmd:
         rows = self._tx.read(query if owner is None else query.where(TABLE.c.owner == owner))
         return int(rows[0]["open"])
 
-    def idle(
-        self, heard_before: float, limit: int, owner: str | None = None, *, waiting: bool = False
-    ) -> list[str]:
+    def idle(self, heard_before: float, limit: int, owner: str | None = None, *, waiting: bool = False) -> list[str]:
         made_by_peers = and_(TABLE.c.ended_at.is_(None), TABLE.c.create_message_id.is_not(None))
         query = select(TABLE.c.identifier).where(made_by_peers, TABLE.c.last_heard < heard_before)
         if owner is not None:
@@ -142,9 +145,7 @@ class SqlRmd:
         rows = self._tx.read(CROWDING.limit(limit), times)
         return [(row["identifier"], int(row["open"])) for row in rows]
 
-    def ended_count(
-        self, owner: str | None = None, since: float | None = None, *, given_up: bool | None = None
-    ) -> int:
+    def ended_count(self, owner: str | None = None, since: float | None = None, *, given_up: bool | None = None) -> int:
         query = select(func.count().label("ended")).select_from(TABLE).where(ENDED)
         if owner is not None:
             query = query.where(TABLE.c.owner == owner)

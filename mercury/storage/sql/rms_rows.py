@@ -5,7 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, BindParameter, ColumnElement, Integer, Select, and_, bindparam, case, delete, false, func, not_, or_, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    ColumnElement,
+    Integer,
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    false,
+    func,
+    not_,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.api import Topic

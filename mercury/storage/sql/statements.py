@@ -10,11 +10,11 @@ from sqlalchemy import Connection, CursorResult, Engine, Executable, RowMapping,
 from mercury.storage.api import LockOrderError, Topic
 from mercury.storage.order import NAMES
 from mercury.storage.records import SequenceKey
+from mercury.storage.sql.bounded import BoundedDict
+from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.dialects import Dialect
 from mercury.storage.sql.errors import translated
-from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.releasing import OWNER
-from mercury.storage.sql.bounded import BoundedDict
 
 
 class StoreParts(Protocol):

@@ -12,17 +12,17 @@ from sqlalchemy import URL, Connection, select
 from mercury.errors import StorageError
 from mercury.storage.api import Capabilities, CommitListener, Topic, Transaction
 from mercury.storage.claims import Claim, WorkFilter
+from mercury.storage.maintenance import Pauses
 from mercury.storage.records import SequenceKey
 from mercury.storage.sql import claims, clocks, retention, work
+from mercury.storage.sql.bounded import BoundedDict
+from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.dialects import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.joining import Joins, guard_ends
-from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.notify import Notifier
-from mercury.storage.sql.bounded import BoundedDict
 from mercury.storage.sql.schema import STORE
 from mercury.storage.sql.transaction import SqlTransaction
-from mercury.storage.maintenance import Pauses
 
 #: Seconds: workers poll at least this often.
 NOTIFY_HORIZON = 0.2

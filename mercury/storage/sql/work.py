@@ -34,10 +34,10 @@ from mercury.storage.claims import WorkFilter
 from mercury.storage.records import InboundKind, SequenceKey
 from mercury.storage.sql.record_columns import ALL, ANY, NEXT
 from mercury.storage.sql.schema import (
-    IS_ABANDONED,
     CLAIM,
     INVOKER_BUFFER,
     INVOKER_MESSAGE,
+    IS_ABANDONED,
     RMD_SEQUENCE,
     RMS_KEY,
     RMS_MESSAGE,
@@ -197,7 +197,9 @@ def due_invoker(connection: Connection, now: float, limit: int, work_filter: Wor
 
 
 def next_invoker(connection: Connection, work_filter: WorkFilter | None) -> float | None:
-    earliest: float | None = connection.execute(_next_invoker(WorkParameters.of(work_filter)), _values(work_filter)).scalar_one()
+    earliest: float | None = connection.execute(
+        _next_invoker(WorkParameters.of(work_filter)), _values(work_filter)
+    ).scalar_one()
     return earliest
 
 
@@ -247,7 +249,9 @@ def _next_rms(wanted: WorkParameters) -> Select[Any]:
 
 def due_rms(connection: Connection, now: float, limit: int, work_filter: WorkFilter | None) -> list[SequenceKey]:
     """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""
-    rows = connection.execute(_due_rms(WorkParameters.of(work_filter)), _values(work_filter, now=now, limit=limit)).all()
+    rows = connection.execute(
+        _due_rms(WorkParameters.of(work_filter)), _values(work_filter, now=now, limit=limit)
+    ).all()
     waiting = [row for row in rows if row.part == 0]
     in_time = [row for row in rows if row.part == 1]
     by_turns = chain.from_iterable(zip_longest(waiting, in_time))
@@ -264,5 +268,7 @@ def _known(connection: Connection, key: SequenceKey) -> SequenceKey:
 
 
 def next_rms(connection: Connection, work_filter: WorkFilter | None) -> float | None:
-    earliest: float | None = connection.execute(_next_rms(WorkParameters.of(work_filter)), _values(work_filter)).scalar_one()
+    earliest: float | None = connection.execute(
+        _next_rms(WorkParameters.of(work_filter)), _values(work_filter)
+    ).scalar_one()
     return earliest

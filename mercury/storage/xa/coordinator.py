@@ -18,17 +18,17 @@ from sqlalchemy import Connection
 
 from mercury.errors import CapabilityError, OutcomeUnknown, StorageError, TransientStorageError
 from mercury.storage.application import Ending, Outcome
-from mercury.storage.sql.transaction_status import TransactionStatus
+from mercury.storage.outages import Outages
 from mercury.storage.sql.store import SqlStore
+from mercury.storage.sql.transaction_status import TransactionStatus
 from mercury.storage.xa.branch import Branch, BranchState
 from mercury.storage.xa.decisions import Decision, DecisionLog, Heuristic, Verdict
-from mercury.storage.outages import Outages
-from mercury.storage.xa.recovery_threads import RecoveryThreads
 from mercury.storage.xa.names import STORE_BRANCH, Gtrid
-from mercury.storage.xa.timing import Timing
 from mercury.storage.xa.process import Process
 from mercury.storage.xa.recovery import Recovery
+from mercury.storage.xa.recovery_threads import RecoveryThreads
 from mercury.storage.xa.resources import NoSuchBranch, Resource
+from mercury.storage.xa.timing import Timing
 from mercury.storage.xa.transaction import XaTransaction
 
 log = logging.getLogger("mercury.storage.xa")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, Engine, RowMapping, delete, insert, select, text, update
+from sqlalchemy import Connection, Engine, RowMapping, delete, insert, select, update
 
 from mercury.errors import Conflict, TransientStorageError
 from mercury.storage.sql.dialects import Dialect, chunks

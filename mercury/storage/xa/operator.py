@@ -78,8 +78,9 @@ class Operator:
         if decided is None and not prepared and not by_hand:
             away = "".join(f"; not asked: {name}: {why}" for name, why in found.away)
             raise ResolutionRefused(
-                f"nobody knows {gtrid}: it is not decided, and not prepared in {', '.join(found.queried) or 'any database'}"
-                f"{away}. It is finished and forgotten, or it never was: see what it has written"
+                f"nobody knows {gtrid}: it is not decided, and not prepared in "
+                f"{', '.join(found.queried) or 'any database'}{away}. "
+                "It is finished and forgotten, or it never was: see what it has written"
             )
         return found, decided
 
@@ -103,7 +104,9 @@ class Operator:
             wanted = Decision(gtrid=gtrid, verdict=verdict, decided_at=self._coordinator.clock(), branches=xids)
             decision, _ = log.arbitrate(wanted)
         if decision.verdict is not verdict:
-            raise ResolutionRefused(f"{gtrid} is decided: {decision.verdict.value}; only that can be done to what is left of it")
+            raise ResolutionRefused(
+                f"{gtrid} is decided: {decision.verdict.value}; only that can be done to what is left of it"
+            )
         finished = []
         for resource, branch in branches:
             waits = self._coordinator.recovery.store_first(resource, decision)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mercury.errors import StorageError, TransientStorageError
-from mercury.storage.sql.transaction_status import TransactionStatus
 from mercury.storage.outages import Outages
+from mercury.storage.sql.transaction_status import TransactionStatus
 from mercury.storage.xa.decisions import Decision, DecisionLog, Incarnation, Verdict
 from mercury.storage.xa.names import Gtrid
-from mercury.storage.xa.timing import Timing
 from mercury.storage.xa.process import Process
 from mercury.storage.xa.resources import NoSuchBranch, PreparedBranch, Resource
+from mercury.storage.xa.timing import Timing
 
 log = logging.getLogger("mercury.storage.xa")
 

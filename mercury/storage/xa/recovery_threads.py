@@ -29,7 +29,9 @@ class RecoveryThreads:
     :param outages: is told when the store or the decision log is away.
     """
 
-    def __init__(self, recovery: Recovery, interval: float, clock: Callable[[], float], outages: Outages | None) -> None:
+    def __init__(
+        self, recovery: Recovery, interval: float, clock: Callable[[], float], outages: Outages | None
+    ) -> None:
         self._recovery = recovery
         outages = recovery.outages = outages or recovery.outages
         self._clock = clock

@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Engine, exc, inspect, select
 from mercury.errors import CapabilityError, DataError, StorageError, TransientStorageError
 from mercury.storage.sql.dialects import Dialect, dialect_of
 from mercury.storage.sql.errors import translate
-from mercury.storage.sql.transaction_status import TransactionStatus, transaction_status
 from mercury.storage.sql.joining import guard_ends
 from mercury.storage.sql.schema import STORE
+from mercury.storage.sql.transaction_status import TransactionStatus, transaction_status
 from mercury.storage.xa.names import Gtrid, prefix, read_gid
 
 PREPARED = """

@@ -37,7 +37,9 @@ def test_trailer_does_not_replace_what_a_proxy_has_said() -> None:
         ({}, ""),
     ],
 )
-def test_certificate_names_by_its_uris_or_else_its_subject_or_else_its_dns_names(certificate: dict[str, object], name: str) -> None:
+def test_certificate_names_by_its_uris_or_else_its_subject_or_else_its_dns_names(
+    certificate: dict[str, object], name: str
+) -> None:
     assert name_in(certificate) == name
 
 

@@ -200,9 +200,10 @@ def test_the_page_has_every_machine_and_no_trailing_blanks() -> None:
 
 
 def test_a_member_that_was_pickled_is_still_the_same_key() -> None:
-    assert RMS[pickle.loads(pickle.dumps(RmsState.SENDING)), copy.deepcopy(RmsEvent.AMR)] is RMS[  # noqa: S301
-        RmsState.SENDING, RmsEvent.AMR
-    ]
+    assert (
+        RMS[pickle.loads(pickle.dumps(RmsState.SENDING)), copy.deepcopy(RmsEvent.AMR)]
+        is RMS[RmsState.SENDING, RmsEvent.AMR]
+    )
 
 
 @BY_NAME

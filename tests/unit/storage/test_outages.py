@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from mercury.storage.outages import REPEAT_INTERVAL, PAUSES, Outages
 from mercury.errors import DataError, StorageError, TransientStorageError
+from mercury.storage.outages import PAUSES, REPEAT_INTERVAL, Outages
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:

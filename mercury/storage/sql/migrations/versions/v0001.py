@@ -62,7 +62,15 @@ def upgrade(op: Operations) -> None:
     op.create_index(
         "mercury_dead_letter_owner",
         "mercury_dead_letter",
-        ["owner", "sequence", "size"],
+        ["owner", "size"],
+        unique=False,
+        postgresql_where=sa.text("owner is not null"),
+        sqlite_where=sa.text("owner is not null"),
+    )
+    op.create_index(
+        "mercury_dead_letter_sequence",
+        "mercury_dead_letter",
+        ["sequence", "size"],
         unique=False,
         postgresql_where=sa.text("owner is not null"),
         sqlite_where=sa.text("owner is not null"),
