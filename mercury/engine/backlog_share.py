@@ -14,3 +14,8 @@ def share(settings: EngineSettings) -> int:
         settings.max_backlog_bytes_per_peer // settings.max_sequences_per_peer,
         settings.max_backlog_bytes // settings.max_sequences,
     )
+
+
+def little(settings: EngineSettings) -> int:
+    """Bytes that a peer may have although others fill the limit of all: what those leave is not its doing."""
+    return min(settings.max_backlog_bytes_per_peer, settings.max_backlog_bytes) // 16

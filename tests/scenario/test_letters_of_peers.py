@@ -139,3 +139,22 @@ def test_responses_that_answer_nothing_leave_few_letters_and_one_that_answers_is
     assert name_of(brought(pair.client, foreign.respond(offered, 60 - refused, request, "true"))) == "accepted"
     pair.run()
     assert pair.client.answers == [("one", "true")]
+
+
+def test_letters_of_a_few_peers_that_fill_the_limit_of_all_keep_no_other_peer_out() -> None:
+    # They stay until an operator comes.
+    node, foreign = server(max_backlog_bytes=1000 * KILO, max_backlog_bytes_per_peer=100 * KILO), Foreign()
+    node.on_call = refuse
+    for peer in (f"192.0.2.{last}" for last in range(1, 15)):
+        sequence = identifier_in(post(node, foreign.create(), peer))
+        for number in range(1, 12):
+            post(node, foreign.note(sequence, number, large(number)), peer)
+            node.world.run()
+    assert 1000 * KILO <= letters(node).every < 1200 * KILO
+    node.on_call = None
+    newcomer = "192.0.2.99"
+    sequence = identifier_in(post(node, foreign.create(), newcomer))
+    assert sent(node, foreign, sequence, 1, kilobytes=3, peer=newcomer)
+    node.world.run()
+    assert first_words(node.handled)[-1:] == [1]
+    assert post(node, foreign.create(), "192.0.2.1").status == 503, "who has caused them waits for the operator"

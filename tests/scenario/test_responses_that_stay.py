@@ -176,3 +176,24 @@ def test_request_that_comes_again_and_waits_for_room_is_answered_with_a_request_
     post(node, foreign.alone(foreign.acknowledgement(f"{OFFERED}:0", [(1, 10)])))
     node.world.advance(1.5)
     assert first_words(node.handled) == list(range(1, 12))
+
+
+def test_what_other_peers_have_stored_takes_no_reply_from_a_client_that_acknowledges_none() -> None:
+    node, foreign = server(settings={"max_backlog_bytes": 400 * KILO}), Foreign()
+    honest = "192.0.2.99"
+    client = make(node, foreign, honest)
+    ask(node, foreign, client, 1, 2, peer=honest)
+    assert len(node.handled) == 2
+    names = [make_offering(node, foreign, number) for number in range(60)]
+    for name in names:
+        ask(node, foreign, name, 1)
+    assert stored(node)[1] > 400 * KILO
+    ask(node, foreign, client, 3, peer=honest)
+    node.world.advance(10)
+    again = post(node, foreign.ask(client, 1, large(1)), honest)
+    assert b"1 xxx" in again.body, "its reply is still there"
+    assert stored(node, honest)[0] >= 20 * KILO
+    for number in range(60):
+        post(node, foreign.alone(foreign.acknowledgement(f"{OFFERED}:{number}", [(1, 1)])))
+    node.world.advance(10)
+    assert first_words(node.handled)[2:].count(3) == 1, "it goes on when there is room"

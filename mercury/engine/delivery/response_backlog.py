@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 
-from mercury.engine.backlog_share import share
+from mercury.engine.backlog_share import little, share
 from mercury.engine.channels import reply_channel
 from mercury.engine.context import EngineContext
 from mercury.engine.delivery.run import DeliveryRun
 from mercury.engine.source.apply_effects import handle_rms, save_rms
 from mercury.statemachine import events
 from mercury.storage.api import Transaction
-from mercury.storage.records import RmdRecord, SequenceKey
+from mercury.storage.records import InvokerRecord, RmdRecord, SequenceKey
 
 log = logging.getLogger("mercury.engine.invocation")
 
@@ -44,22 +44,28 @@ def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: fl
         why = f"{stored} bytes of responses to this sequence (destination.max_backlog_bytes)"
     elif request.owner and own > settings.max_backlog_bytes_per_peer:
         why = f"{own} bytes of responses to this peer, and dead letters of it (engine.max_backlog_bytes_per_peer)"
-    elif every > settings.max_backlog_bytes and (own > share(settings) or not request.owner):
-        # A peer for whom next to nothing is stored goes on.
+    elif every > settings.max_backlog_bytes and (own > little(settings) or not request.owner):
         why = f"{every} bytes of responses to all peers, and dead letters of them (engine.max_backlog_bytes)"
     else:
-        run.record.response_bytes = run.stored_before = stored
+        why = ""
+    # Whatever the others have stored: its own count says what is left of its own.
+    run.record.response_bytes = run.stored_before = stored
+    if not why:
         return False
-    _wait(context, tx, run.record.sequence, now, f"not called: too much is stored that nobody has fetched: {why}")
-    _release_replies(context, tx, replies, request, now)
+    _wait(context, tx, run.record, now, f"not called: too much is stored that nobody has fetched: {why}")
+    own_limit = request.owner and own > settings.max_backlog_bytes_per_peer and stored > share(settings)
+    if stored > run.policy.max_backlog_bytes or own_limit:  # never for what other peers have stored
+        _release_replies(context, tx, replies, request, now)
     return True
 
 
-def _wait(context: EngineContext, tx: Transaction, sequence: str, now: float, why: str) -> None:
+def _wait(context: EngineContext, tx: Transaction, seen: InvokerRecord, now: float, why: str) -> None:
     """Nothing else of the buffer changes: what the run has seen is seen again."""
+    sequence = seen.sequence
     record = tx.invoker.read(sequence)
     if record is None:
         return
+    record.response_bytes = seen.response_bytes
     first = not (record.last_error or "").startswith(why.partition(":")[0])
     if first and context.held_said.again(now):  # `mercury sequences` has the reason of each
         log.warning(

@@ -20,7 +20,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mercury.engine.backlog_share import share
+from mercury.engine.backlog_share import little, share
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.storage.letters import LetterBytes
 from mercury.storage.records import InvokerRecord, RmdRecord
@@ -90,7 +90,7 @@ class Backlog:
         over = bool(owner) and own + letters.of_owner + size > settings.max_backlog_bytes_per_peer
         if over and not (moves and self._may_move(record, buffer, size, own, owner)):
             return "Too many bytes of this peer wait for the application"
-        over = every + letters.every + size > settings.max_backlog_bytes
+        over = every + self._letters_against(letters, own + size) + size > settings.max_backlog_bytes
         if over and not (moves and self._may_move(record, buffer, size, every, None)):
             return "Too many bytes of all peers wait for the application"
         return None
@@ -104,7 +104,7 @@ class Backlog:
         own, every = self._waiting(owner)
         if owner and own + letters.of_owner > settings.max_backlog_bytes_per_peer:
             return "Too many bytes of this peer wait for the application"
-        if every + letters.every > settings.max_backlog_bytes:
+        if every + self._letters_against(letters, own) > settings.max_backlog_bytes:
             return "Too many bytes of all peers wait for the application"
         return None
 
@@ -122,7 +122,7 @@ class Backlog:
             whose = "this sequence"
         elif owner and letters.of_owner >= settings.max_backlog_bytes_per_peer:
             whose = "this peer"
-        elif letters.every >= settings.max_backlog_bytes:
+        elif letters.every >= settings.max_backlog_bytes and letters.of_owner > little(settings):
             whose = "all peers"
         else:
             return None
@@ -130,6 +130,13 @@ class Backlog:
             about = {"sequence": sequence, "peer": owner}
             log.warning(LOOK, letters.count, letters.of_owner, letters.every, extra=about)
         return LETTERS.format(whose)
+
+    def _letters_against(self, letters: LetterBytes, own: int) -> int:
+        """What the letters of all peers take of the limit of all, for a peer for which so much waits.
+
+        Letters stay until an operator comes: a few peers could else keep out everybody for good.
+        """
+        return letters.every if own + letters.of_owner > little(self._context.settings) else 0
 
     def _may_move(self, record: RmdRecord, buffer: InvokerRecord, size: int, much: int, owner: str | None) -> bool:
         """Whether the next message of its sequence is taken above the limit of an owner, or (``None``) of all.
