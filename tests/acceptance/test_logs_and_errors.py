@@ -55,7 +55,7 @@ def test_a_program_that_sets_up_no_log_is_told_once_that_nobody_is_there() -> No
         "with Mercury('memory:') as mercury:\n"
         f"    desk = mercury.to('{NOWHERE}')\n"
         "    desk.send(Note('x'))\n"
-        "    print(desk.wait(timeout=3.5), desk.trouble)\n"
+        "    print(desk.wait(timeout=3.5), desk.last_error)\n"
     )
     ended = python("-c", program)
     assert ended.out == f"1 still wait ({NOWHERE}: Connection refused) {NOWHERE}: Connection refused\n"
@@ -106,7 +106,7 @@ def test_a_handler_that_fails_alike_again_and_again_shows_its_trace_once(tmp_pat
         eventually(lambda: "attempt=3" in server.err, "it is tried three times")
         said = server.err
     assert said.count("Traceback") == 1
-    assert "ERROR mercury.engine.delivery.invocation: the handler of ask failed (" in said
+    assert "ERROR mercury.engine.invocation: the handler of ask failed (" in said
     assert said.count("the handler of ask failed again: LookupError: no table for x (") >= 2
 
 

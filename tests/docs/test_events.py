@@ -46,7 +46,7 @@ def test_the_metric_of_the_how_to_counts_what_is_delivered(tmp_path: Path) -> No
                 operation="PlaceOrder",
             )
         assert sender.wait(30)
-        eventually(lambda: 'operation="PlaceOrder"} 2' in shown(server.url), "both are counted")
+        eventually(lambda: 'operation="place_order"} 2' in shown(server.url), "both are counted")
         assert re.search(r"^mercury_waited_seconds_total \d+\.\d{3}$", shown(server.url), re.MULTILINE)
 
 

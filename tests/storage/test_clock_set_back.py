@@ -70,7 +70,7 @@ def test_a_message_that_waits_for_its_repetition_is_sent_although_the_clock_is_s
         with shop.open(port=port):
             eventually(lambda: shop.orders == [1], "it arrives", SOON)
             assert sender.wait(SOON)
-        (said,) = [record.getMessage() for record in caplog.records if record.name == "mercury.engine.runtime.clock"]
+        (said,) = [record.getMessage() for record in caplog.records if record.name == "mercury.engine.clock"]
         assert said.startswith("the clock was set back by 3600 s")
 
 

@@ -148,7 +148,7 @@ def test_a_database_that_nobody_named_is_not_said_to_have_nothing_prepared(place
     only_the_store = ("--store", places.store, *(("--decision-log", places.log) if places.log else ()))
     ended = ask("list", *only_the_store)
     assert ended.exit_code == 0
-    assert "only the store was looked at" in ended.stdout
+    assert "only the store was queried" in ended.stdout
     leave(places, "commit_decision")
     ended = ask("list", *only_the_store)  # a decision names it
     assert ended.exit_code == 1
