@@ -178,7 +178,7 @@ def test_request_that_comes_again_and_waits_for_room_is_answered_with_a_request_
     assert first_words(node.handled) == list(range(1, 12))
 
 
-def test_what_other_peers_have_stored_takes_no_reply_from_a_client_that_acknowledges_none() -> None:
+def test_replies_that_nobody_acknowledges_stay_whatever_other_peers_have_stored() -> None:
     node, foreign = server(settings={"max_backlog_bytes": 400 * KILO}), Foreign()
     honest = "192.0.2.99"
     client = make(node, foreign, honest)
