@@ -8,8 +8,8 @@ Nothing here blocks the event loop. What runs where:
 - A transaction of the application's ``AsyncSession``: in the event loop's thread, by the ``run_sync`` of the session,
   which awaits its asynchronous driver at every statement.
 
-A thread cannot be interrupted. So a cancelled await asks it to roll back, and waits until it has ended: whoever sees
-the ``CancelledError`` knows that nothing goes on behind it.
+A thread cannot be interrupted. So a cancelled await asks it to roll back, and waits until it has ended: after the
+``CancelledError`` nothing goes on behind it.
 """
 
 from __future__ import annotations

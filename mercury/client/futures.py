@@ -138,7 +138,7 @@ class Futures:
         return consume
 
     def dead_lettered(self, event: DeadLettered) -> None:
-        """Messages became dead letters: whoever waits for a response to one, or for one as a response, waits in vain.
+        """Messages became dead letters: no response to one comes any more, and one that is a response never does.
 
         A peer that was told that its response is not taken may send another one. What died of a service's messages,
         and of the responses to them, says nothing of our requests: its peer has chosen MessageID and RelatesTo.

@@ -7,10 +7,12 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from mercury.statemachine.retransmission import is_due
+from mercury.statemachine.retransmission import Backoff, is_due
 
-#: Seconds before another acknowledgement is posted to an address that took none: at first, and at most.
+#: Seconds before another acknowledgement is posted to an address that took none, when its source was heard since, and
+#: at most; the pauses between.
 FIRST, LONGEST = 1.0, 300.0
+PAUSES = Backoff(base=2.0, cap=LONGEST, jitter=0.0)
 #: Seconds after which a trial whose end is not known is over.
 OPEN = 60.0
 #: Addresses that are known, and sequences whose acknowledgements are put off, at most. Peers name and make them.
@@ -80,7 +82,7 @@ class Trials:
                 self._addresses.popitem(last=False)
             known.failures += 1
             known.failed, known.trying = now, None
-            known.next = now + min(FIRST * 2 ** min(known.failures, 16), LONGEST)
+            known.next = now + PAUSES.delay(known.failures, 0.0)
             return known.next
 
     def worked(self, address: str) -> list[str]:

@@ -13,17 +13,17 @@ from mercury.engine.destination.trials import Trials
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.rmd_records import handle_rmd, marker_rows, save_rmd
 from mercury.statemachine import effects, events
-from mercury.statemachine.retransmission import is_due
+from mercury.statemachine.retransmission import Backoff, is_due
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Topic, Transaction
 from mercury.storage.records import RmdRecord
 
 log = logging.getLogger("mercury.engine.destination")
 
-#: Seconds before an acknowledgement that was refused is tried again: at first, and at most.
-ACK_RETRY, ACK_RETRY_CAP = 1.0, 60.0
+#: Pauses before an acknowledgement that was refused is tried again.
+ACK_RETRY = Backoff(base=2.0, cap=60.0, jitter=0.0)
 #: The longest pause before an acknowledgement, whatever its reason.
-LONGEST = max(ACK_RETRY_CAP, trials.LONGEST)
+LONGEST = max(ACK_RETRY.cap, trials.LONGEST)
 
 
 class DestinationWorker:
@@ -138,7 +138,7 @@ def repeat_acknowledgement(record: RmdRecord, now: float) -> None:
     if record.machine.tombstone:
         return
     record.ack_failures += 1
-    record.machine.ack_due = now + min(ACK_RETRY * 2 ** min(record.ack_failures, 16), ACK_RETRY_CAP)
+    record.machine.ack_due = now + ACK_RETRY.delay(record.ack_failures, 0.0)
 
 
 def wake_response_channels(tx: Transaction, ended: Iterable[RmdRecord], now: float) -> None:

@@ -29,7 +29,7 @@ ALL_IN_TROUBLE = FAILING_SHARE // 2
 #: server is slow, or holds the exchange for the response. More than a server does so by default.
 OPEN_TIMEOUT = 5.0
 #: Answers that wait for one server, and for all, at most. A peer has as many of them posted as it sends small requests,
-#: to an address that it names: above it whoever has most of them loses its oldest one. The repetition of the request
+#: to an address that it names: above it the owner with most of them loses its oldest one. The repetition of the request
 #: brings that again.
 ANSWERS, ALL_ANSWERS = 100, 1000
 #: Answers take this part of the exchanges at one server at most, at least one, and they get it whatever else waits.
