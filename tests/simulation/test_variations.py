@@ -32,6 +32,13 @@ def test_seeds_that_showed_a_defect_show_none_any_more(seed: int) -> None:
     assert run_seed(seed, messages=60).violations == ()
 
 
+@pytest.mark.parametrize("seed", [118, 499, 715])
+def test_full_limits_on_stored_responses_stop_nobody_for_ever(seed: int) -> None:
+    # 118: a lost acknowledgement that nothing asked for again. The others: two nodes that ask each other, each of which
+    # held back the responses to its own requests until the other one acknowledged.
+    assert run_seed(seed, messages=100).violations == ()
+
+
 def test_most_seeds_keep_the_default_world() -> None:
     varied = [variation_of(seed) for seed in range(90)]
     assert varied.count(Variation.NONE) == 57

@@ -29,8 +29,8 @@ RETRY_INTERVAL = 1.0
 def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: float) -> bool:
     """Whether the requests of a run have to wait; then they are due again soon, and nothing else of it is kept."""
     request, settings = run.request, context.settings
-    if request is None or not run.messages:
-        return False
+    if request is None or not run.messages or run.record.service is None:
+        return False  # responses to this side's own requests bring no others: two peers would wait for each other
     half = settings.max_backlog_bytes_per_peer // 2, settings.max_backlog_bytes // 2
     if run.record.response_bytes <= share(settings) and context.stored.few(request.owner, *half):
         return False
