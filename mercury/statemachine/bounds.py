@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from mercury.errors import ConfigurationError
 
-#: Bytes of UTF-8 that every store has room for in an index. A row of a PostgreSQL index takes 2,704 in all.
+#: The longest text in bytes of UTF-8 that every store can index. A whole index row of PostgreSQL holds 2,704 bytes.
 INDEXED_BYTES = 2048
-#: The same of an internal key: it stands in an index together with an endpoint.
+#: The longest internal key in bytes of UTF-8. An index holds it together with an endpoint.
 KEY_BYTES = 512
 
 
 def at_least(least: float, **given: float | None) -> None:
     """Every number is ``least`` or more; ``None`` = not set.
 
-    :raises ConfigurationError: one is below, or no number at all; the text begins with its name.
+    :raises ConfigurationError: a value is below ``least``, or is not a number. The text begins with the setting's name.
     """
     for name, value in given.items():
         if value is not None and not value >= least:
@@ -23,7 +23,7 @@ def at_least(least: float, **given: float | None) -> None:
 def at_most(most: float, **given: float | None) -> None:
     """Every number is ``most`` or less; ``None`` = not set.
 
-    :raises ConfigurationError: one is above, or no number at all; the text begins with its name.
+    :raises ConfigurationError: a value is above ``most``, or is not a number. The text begins with the setting's name.
     """
     for name, value in given.items():
         if value is not None and not value <= most:
@@ -33,7 +33,7 @@ def at_most(most: float, **given: float | None) -> None:
 def storable(most: int, **given: str | None) -> None:
     """Every text fits ``most`` bytes of UTF-8 and has only characters that every store keeps; ``None`` = not set.
 
-    :raises ConfigurationError: one does not; the text begins with its name.
+    :raises ConfigurationError: a text does not fit. The error text begins with the setting's name.
     """
     for name, value in given.items():
         if value is None:

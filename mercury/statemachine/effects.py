@@ -1,4 +1,4 @@
-"""What the machines ask for. They do nothing themselves; the engine carries it out."""
+"""The effects that the machines return. The engine carries them out; a machine itself does no input or output."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mercury.statemachine.faults import Fault, Ranges
 
 
 class Certainty(enum.Enum):
-    """What is known about a message that was given up."""
+    """What is known about the delivery of a dead letter."""
 
-    #: It was never accepted, and never will be: sending it again cannot repeat it.
+    #: The message was never accepted and never will be: to send it again cannot deliver it twice.
     NOT_DELIVERED = "not delivered"
-    #: It may have been delivered.
+    #: The message may have been delivered.
     UNKNOWN = "unknown"
 
 
@@ -30,28 +30,28 @@ class Numbered:
 
 @dataclass(frozen=True, slots=True)
 class NumberRefused:
-    """The machine takes no more messages; a successor sequence should."""
+    """The machine takes no more messages; they go to a successor sequence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """These numbers are not needed any more here: they may leave the buffer once nothing else wants them."""
+    """The sequence needs these numbers no more: their rows may be deleted once nothing else needs them."""
 
     ranges: Ranges
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """These numbers are due at once: what stood before them was taken."""
+    """These numbers are due immediately: the destination has accepted the numbers before them."""
 
     ranges: Ranges
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """These numbers were surely not delivered; a successor sequence carries them, in this order.
+    """These numbers were certainly not delivered; a successor sequence carries them, in this order.
 
-    Responses to them come to the successor: raise `ResponseStored` here for each that expects one.
+    Responses to them arrive for the successor: raise `ResponseStored` here for each message that expects a response.
     """
 
     ranges: Ranges
@@ -59,7 +59,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The sequence failed: what becomes of the numbers still in its buffer."""
+    """The sequence failed. The fields say what happens to the numbers that are still in its buffer."""
 
     reason: FailureReason
     not_delivered: Ranges
@@ -68,7 +68,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The sequence may exist without being known here; its messages have moved. If its identifier turns up, end it."""
+    """The destination may have made the sequence although its identifier is unknown here; its messages have moved.
+
+    If the identifier arrives later, end the sequence.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class RaiseFault:
-    """Tell the peer; nothing changed here."""
+    """Send this fault to the peer; the state has not changed."""
 
     fault: Fault
 
@@ -90,7 +93,7 @@ RmsEffect = Numbered | NumberRefused | Released | Due | Moved | Failed | Replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accept:
-    """The message is new: it goes to the invoker buffer."""
+    """The message is new: put it into the invoker buffer."""
 
     number: int
     last: bool = False
@@ -98,26 +101,26 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The message was here before."""
+    """The message was received before."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class EndKnown:
-    """The last number became known without its message: tell the invoker buffer."""
+    """The last number became known without its message: raise `LastKnown` on the invoker buffer."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class CutBuffer:
-    """The sequence ended incomplete: tell the invoker buffer."""
+    """The sequence ended incomplete: raise `Cut` on the invoker buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """The row may go without a tombstone: nobody ever used the identifier."""
+    """The row may be deleted without a tombstone: the source never used the identifier."""
 
 
 RmdEffect = Accept | Duplicate | EndKnown | CutBuffer | Forget | RaiseFault
@@ -127,7 +130,7 @@ RmdEffect = Accept | Duplicate | EndKnown | CutBuffer | Forget | RaiseFault
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """These messages are never given to the application: dead letters. They count as `Consumed` too."""
+    """These messages are never delivered: they become dead letters. They count as `Consumed` too."""
 
     numbers: tuple[int, ...]
     reason: str

@@ -1,4 +1,4 @@
-"""What can happen to the three machines. Each has happened when it is raised: committed, received, or due."""
+"""The events of the three machines. An event is raised once its cause was committed or received, or is due."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from mercury.statemachine.messages import IncompleteSequenceBehavior
 class FailureReason(enum.Enum):
     """Why a sequence failed."""
 
-    #: The destination makes no sequence.
+    #: The destination refused to create a sequence.
     REFUSED = "refused"
-    #: The destination refused the repetition of CreateSequence, as it may have made a sequence before (RM-CS-13), or
-    #: it gave an identifier that another sequence has.
+    #: The destination refused a repeated CreateSequence, perhaps because the first one made a sequence (RM-CS-13), or
+    #: its CreateSequenceResponse has the identifier of another sequence.
     REPLACED = "replaced: its CreateSequence was sent anew"
     #: The destination does not know the sequence (any more).
     UNKNOWN = "unknown sequence"
     #: The destination ended it.
     TERMINATED = "terminated by the destination"
-    #: Its time is over.
+    #: The sequence expired.
     EXPIRED = "expired"
-    #: Nothing was heard for too long.
+    #: Nothing was received from the destination for ``inactivity_timeout``.
     INACTIVE = "inactive"
     #: The limit on retransmissions was reached.
     GIVEN_UP = "given up"
@@ -43,7 +43,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """The application sends no more. ``abandon``: nor does it care for what is not acknowledged yet."""
+    """The application sends no more. ``abandon``: it does not wait for acknowledgements either."""
 
     abandon: bool = False
 
@@ -60,7 +60,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class IdentifierTaken:
-    """CreateSequenceResponse received, with an identifier that another sequence here has."""
+    """CreateSequenceResponse received, with the identifier of another sequence of this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,26 +72,30 @@ class Transmitted:
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """The lowest number that is not acknowledged is due again; something was heard since it was sent."""
+    """The lowest unacknowledged number is due again, although the destination has answered since it was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlSent:
-    """The message that creates, closes or terminates is about to leave; the next one is due at ``next_due``."""
+    """A CreateSequence, CloseSequence or TerminateSequence is about to be posted; the next is due at ``next_due``."""
 
     next_due: float
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """SequenceAcknowledgement received, not final."""
+    """SequenceAcknowledgement received, not final.
+
+    ``room``: how many more messages the destination can hold (FC-01); ``None`` = not stated.
+    """
 
     ranges: Ranges
+    room: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The destination's final word: what is not listed was not accepted and never will be.
+    """The destination's final word: numbers outside the ranges were not accepted and never will be.
 
     ``ranges`` is ``None`` when a CloseSequenceResponse came without the final acknowledgement it should carry.
     """
@@ -101,14 +105,14 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class ResponseStored:
-    """The response to one request of this sequence is stored here."""
+    """The response to one request of this sequence is stored."""
 
     count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """TerminateSequence was accepted by the transport (1.0) or answered (1.1)."""
+    """HTTP accepted TerminateSequence (WS-RM 1.0), or the destination answered it (1.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +178,12 @@ class AckWanted:
 
 @dataclass(frozen=True, slots=True)
 class AckSent:
-    """An acknowledgement with everything up to now is about to leave."""
+    """An acknowledgement of everything received so far is about to be sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """The application consumed these numbers, or never gets them; matters when acknowledging at delivery."""
+    """The application consumed these numbers, or they are never delivered; used with `AcknowledgeAt.DELIVERY`."""
 
     ranges: Ranges
 
@@ -202,28 +206,28 @@ class LastKnown:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The application consumed these numbers, or the application's setting skipped them."""
+    """The application consumed these numbers, or they were skipped by the application's setting."""
 
     numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The application is given these numbers next, and never again (AtMostOnce)."""
+    """These numbers are about to be delivered and are never delivered again (AtMostOnce)."""
 
     numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The application has done with these numbers that were `Begun`."""
+    """The handler has finished with these numbers, which were `Begun`."""
 
     numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """Nobody works any more on what was `Begun` and not `Completed`: what was done of it is undone."""
+    """Work on numbers that were `Begun` and not `Completed` has stopped, and what it did is rolled back."""
 
 
 @dataclass(frozen=True, slots=True)

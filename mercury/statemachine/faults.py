@@ -20,9 +20,9 @@ class FaultCode(enum.Enum):
     UNKNOWN_SEQUENCE = "UnknownSequence"
     #: WS-RM: an acknowledgement breaks the rules of section 3.9 (FLT-03).
     INVALID_ACKNOWLEDGEMENT = "InvalidAcknowledgement"
-    #: WS-RM: the message number is above the highest the destination takes (FLT-04).
+    #: WS-RM: the message number is above the highest number that the destination takes (FLT-04).
     MESSAGE_NUMBER_ROLLOVER = "MessageNumberRollover"
-    #: WS-RM: no sequence is made (FLT-05).
+    #: WS-RM: the destination does not make the sequence (FLT-05).
     CREATE_SEQUENCE_REFUSED = "CreateSequenceRefused"
     #: WS-RM 1.0 only: a number above the last message's (FLT-06).
     LAST_MESSAGE_NUMBER_EXCEEDED = "LastMessageNumberExceeded"
@@ -40,17 +40,17 @@ class FaultCode(enum.Enum):
     ADDRESSING_HEADER_REQUIRED = "MessageAddressingHeaderRequired"
     #: WS-Addressing: nothing is served at this address.
     DESTINATION_UNREACHABLE = "DestinationUnreachable"
-    #: WS-Addressing: the action is not one of this endpoint's.
+    #: WS-Addressing: the endpoint has no operation for the action.
     ACTION_NOT_SUPPORTED = "ActionNotSupported"
     #: WS-Addressing: the endpoint cannot take the message now.
     ENDPOINT_UNAVAILABLE = "EndpointUnavailable"
     #: SOAP: a header with mustUnderstand is not understood (FLT-15).
     MUST_UNDERSTAND = "MustUnderstand"
-    #: SOAP: neither 1.1 nor 1.2.
+    #: SOAP: the envelope is neither 1.1 nor 1.2.
     VERSION_MISMATCH = "VersionMismatch"
     #: SOAP: the message is wrong in another way (1.1 Client, 1.2 Sender).
     SENDER = "Sender"
-    #: SOAP: this side cannot do it now (1.1 Server, 1.2 Receiver).
+    #: SOAP: the receiver cannot handle the message now (1.1 Server, 1.2 Receiver).
     RECEIVER = "Receiver"
 
 
@@ -99,21 +99,21 @@ OF_ADDRESSING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault, complete enough to be written in any version and to be acted upon."""
+    """One fault, with everything that is needed to write it in any version and to handle it."""
 
     code: FaultCode
     #: Text for people, in English.
     reason: str
-    #: Whose fault it is: true = the sender's (1.1 Client), false = ours or passing (1.1 Server).
+    #: Who caused the error: true = the sender (1.1 Client), false = the receiver, or it is temporary (1.1 Server).
     sender: bool = True
     subcode: Subcode | None = None
-    #: The sequence it is about.
+    #: The Identifier of the sequence that the fault is about.
     identifier: str | None = None
     #: The ranges of the acknowledgement that is refused (InvalidAcknowledgement).
     ranges: Ranges = ()
-    #: The highest number taken (MessageNumberRollover, WS-RM 1.1).
+    #: The highest number that the destination takes (MessageNumberRollover, WS-RM 1.1).
     max_message_number: int | None = None
     #: The qualified name in Clark notation that the fault is about (a header, a selection, an action).
     subject: str | None = None
-    #: Worth trying again later: this side is busy, nothing is wrong with the message.
+    #: The sender should try again later: the receiver is busy, and nothing is wrong with the message.
     busy: bool = False

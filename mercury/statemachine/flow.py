@@ -1,53 +1,68 @@
-"""Flow control at a source: how many messages may be in flight to a destination that takes only some of them. Pure.
+"""Flow control at a source: how many messages may be in flight to one destination. Pure.
 
-Some destinations take only the next number: what comes before its turn is dropped, or its exchange is left unanswered
-until the gap closes (LIVE-05). To send a whole window there costs every message but one a retransmission. So the
-window shrinks to one when the acknowledgements show it, and grows again, the more carefully the more often that failed.
+Some destinations take only the next number. They drop a message above a gap, or do not answer its exchange until the
+gap closes (LIVE-05). If a source sends them a whole window, every message but one has to be retransmitted. So the
+window shrinks to one when the acknowledgements show such a destination. It grows again later; each time it has shrunk,
+more messages must be acknowledged first (`PROVED`).
+
+Other destinations state in each acknowledgement how many more messages they can hold (FC-01). The window never exceeds
+that number.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-#: Messages to be acknowledged before the window grows, after the first, second, third ... time it has shrunk.
+#: How many messages must be acknowledged before the window grows, after it has shrunk once, twice, three times ...
 PROVED = (1, 16, 64, 256)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How many numbers may be in flight now, and what led to it."""
+    """How many numbers may be in flight now, and the counters from which that is computed."""
 
     #: ``None`` = as many as the policy allows.
     size: int | None = None
-    #: How often it has shrunk since it was as large as the policy allows.
+    #: How often the window has shrunk since it last had the policy's size.
     shrinks: int = 0
-    #: How many messages were acknowledged when it changed last.
+    #: How many messages were acknowledged when the window last changed.
     since: int = 0
+    #: BufferRemaining of the newest acknowledgement; ``None`` = the element was absent.
+    room: int | None = None
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the window may be smaller than the policy's size."""
+        return self.size is not None or self.room is not None
 
     def limit(self, most: int) -> int:
         """How many numbers may be in flight.
 
-        :param most: what the policy allows.
+        :param most: `SourcePolicy.window`.
         """
-        return most if self.size is None else min(self.size, most)
+        return min(each for each in (most, self.size, self.room) if each is not None)
+
+    def told(self, room: int | None) -> Window:
+        """An acknowledgement states how many more messages the destination can hold; ``None`` = it does not say."""
+        return self if room == self.room else replace(self, room=room)
 
     def overdue(self, numbers: int, acknowledged: int) -> Window:
-        """The lowest number in flight is due again, although the destination has answered since it was sent, and
-        nothing that follows it is acknowledged: if something follows it, the destination takes only the next number.
+        """The lowest number in flight is due again, the destination has answered since it was sent, and no higher
+        number is acknowledged. If higher numbers are in flight, the destination takes only the next number.
 
-        :param numbers: how many are in flight.
-        :param acknowledged: how many were acknowledged so far.
+        :param numbers: how many numbers are in flight.
+        :param acknowledged: how many numbers were acknowledged so far.
         """
         if numbers < 2:
             return self
-        return Window(1, self.shrinks + 1, acknowledged)
+        return Window(1, self.shrinks + 1, acknowledged, self.room)
 
     def acknowledged(self, count: int, in_flight: int, most: int) -> Window:
-        """An acknowledgement came. The window doubles when nothing is in flight any more and enough was taken.
+        """An acknowledgement arrived. The window doubles when nothing is in flight and enough was acknowledged.
 
-        :param count: how many were acknowledged so far.
-        :param in_flight: how many were sent and are not acknowledged.
-        :param most: what the policy allows.
+        :param count: how many numbers were acknowledged so far.
+        :param in_flight: how many numbers were sent and are not acknowledged.
+        :param most: `SourcePolicy.window`.
         """
         if self.size is None or in_flight:
             return self
@@ -55,4 +70,4 @@ class Window:
         if count - self.since < needed * self.size:
             return self
         size = 2 * self.size
-        return Window() if size >= most else Window(size, self.shrinks, count)
+        return Window(room=self.room) if size >= most else Window(size, self.shrinks, count, self.room)

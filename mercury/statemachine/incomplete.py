@@ -10,11 +10,11 @@ from mercury.statemachine.ranges import RangeSet
 def left_over(
     behavior: IncompleteSequenceBehavior, last_number: int, *, acknowledged: RangeSet, moved: RangeSet, final: bool
 ) -> Ranges:
-    """The numbers up to ``last_number`` that an end leaves undelivered, or in doubt, as the destination behaves.
+    """The numbers up to ``last_number`` that are undelivered or in doubt after the end, by the destination's behavior.
 
-    :param moved: numbers that left for a successor sequence already.
-    :param final: ``acknowledged`` is the destination's final word. A gap is then what lies below the highest of it:
-        this is all that both sides know alike.
+    :param moved: numbers that a successor sequence carries already.
+    :param final: ``acknowledged`` is the destination's final word. Then only missing numbers below the highest
+        acknowledged one count as a gap, because both sides know these and no others.
     """
     done = acknowledged.copy()
     done.update(moved)

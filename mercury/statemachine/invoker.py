@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, takewhile
-from typing import assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from mercury.statemachine import effects, events
+from mercury.statemachine.copies import shallow
+from mercury.statemachine.deliverable import Release, deliverable, release_of
 from mercury.statemachine.effects import InvokerEffect
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy
 from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.ranges import RangeSet
-from mercury.statemachine.table import ImpossibleEvent
-from mercury.statemachine.tables import INVOKER, InvokerEvent, InvokerState
+from mercury.statemachine.table import ImpossibleEvent, Kind, Row
+from mercury.statemachine.tables import INVOKER, InvokerEvent, InvokerGuard, InvokerState
+
+if TYPE_CHECKING:
+    InvokerRow: TypeAlias = Row[InvokerState, InvokerEvent, InvokerGuard]
+
 
 #: Why messages are dropped.
 OVERTAKEN = "it came after a later message had been delivered"
@@ -23,28 +30,38 @@ BEHIND_A_GAP = "the sequence ended with a gap before it"
 INTERRUPTED = "its handler was called and did not end, and at most once it is not called again"
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The counters of a buffer after some numbers are delivered."""
+
+    passed: RangeSet
+    waiting: RangeSet
+    #: Numbers that this delivery passes over for good.
+    late: tuple[int, ...]
+
+
 @dataclass
 class InvokerBuffer:
     """The counters of one sequence's buffer, and its state.
 
-    The bodies are in the store; the machine knows numbers only. ``buffered`` may be the lower part of what the store
-    holds, as long as more of it is loaded than one `Delivered` takes. `Cut`, and DiscardEntireSequence throughout,
-    need all of it.
+    The bodies are in the store; the machine knows numbers only. ``buffered`` may be only the lowest numbers that the
+    store has, if these are more than one `Delivered` takes. `Cut` needs all numbers, and so does every event with
+    DiscardEntireSequence.
     """
 
     in_order: bool
     assurance: DeliveryAssurance
     behavior: IncompleteSequenceBehavior
     state: InvokerState = InvokerState.EMPTY
-    #: Numbers the application has consumed, or that were passed over for good.
+    #: Numbers that the application has consumed, or that are passed over for good.
     passed: RangeSet = field(default_factory=RangeSet)
-    #: Numbers that wait here.
+    #: Numbers of the messages in the buffer.
     buffered: RangeSet = field(default_factory=RangeSet)
-    #: Numbers with which the application has not done yet, though they are passed (AtMostOnce).
+    #: Numbers whose handler has not finished, although they are in ``passed`` (AtMostOnce).
     in_progress: RangeSet = field(default_factory=RangeSet)
-    #: The last number there will be, once known.
+    #: The last number of the sequence, once known.
     last: int | None = None
-    #: The sequence ended incomplete: nothing more will come.
+    #: The sequence ended incomplete: no more messages arrive.
     cut: bool = False
 
     @classmethod
@@ -56,8 +73,10 @@ class InvokerBuffer:
         told: bool = True,
         in_order_only: bool = False,
     ) -> InvokerBuffer:
-        """A buffer as the policy has it. What the source cannot learn of is not discarded, unless it was never
-        acknowledged: in WS-RM 1.0 no source can learn of it.
+        """A buffer with the choices of the policy.
+
+        If the source does not know the IncompleteSequenceBehavior (never in WS-RM 1.0), only messages that were never
+        acknowledged are discarded.
 
         :param told: the source knows the behavior.
         :param in_order_only: nothing behind a gap is acknowledged, see `DestinationPolicy.acknowledges_in_order`.
@@ -65,6 +84,18 @@ class InvokerBuffer:
         known = in_order_only or (told and rm is RmVersion.RM11)
         behavior = policy.behavior if known else policy.told_behavior
         return cls(in_order=policy.in_order, assurance=policy.assurance, behavior=behavior)
+
+    def copy(self) -> InvokerBuffer:
+        """A machine of its own with the same counters."""
+        own = shallow(self)
+        own.passed, own.buffered, own.in_progress = self.passed.copy(), self.buffered.copy(), self.in_progress.copy()
+        return own
+
+    def without_messages(self) -> InvokerBuffer:
+        """The buffer as its record is stored, with ``buffered`` empty: those numbers are read from the rows."""
+        own = self.copy()
+        own.buffered = RangeSet()
+        return own
 
     # --- questions -------------------------------------------------------------------------------------------------
 
@@ -74,158 +105,225 @@ class InvokerBuffer:
         return self.passed.first_missing()
 
     @property
+    def release(self) -> Release:
+        """Which of the waiting messages may be delivered."""
+        return release_of(self.behavior, self.assurance, in_order=self.in_order, cut=self.cut)
+
+    @property
     def may_skip_gaps(self) -> bool:
-        """In order, yet a missing number does not hold up the rest (DA-04)."""
-        if self._holds_gaps:
+        """Whether messages are delivered in order but do not wait for missing numbers (DA-04)."""
+        if self.behavior is IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP:
             return False
         return self.cut or self.assurance is DeliveryAssurance.AT_MOST_ONCE
 
     @property
-    def _holds_gaps(self) -> bool:
-        """What lies behind a gap may have to be discarded, and the source sends it again: not to be delivered."""
-        return self.behavior is IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP
+    def finished(self) -> bool:
+        """Whether nothing is left to deliver, and no handler is still at work."""
+        return self.state is InvokerState.DONE and not self.in_progress
+
+    @property
+    def work(self) -> Release:
+        """Which of the messages are work for a worker. Numbers that a crash left in progress are, gap or not."""
+        return Release.ANY if self.in_progress else self.release
+
+    def has_work(self, waiting: RangeSet, last: int | None) -> bool:
+        """Whether a stored buffer with these waiting messages has work.
+
+        :param last: the number of the message that is marked as the last one.
+        """
+        known = last if self.last is None else self.last
+        return _any(deliverable(self.work, waiting, self.passed, known))
 
     def releasable(self) -> Iterator[int]:
-        """The numbers the application may have now, in the order in which it gets them."""
-        if self.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE and not (self.cut or self._all_here()):
-            return
-        if self.may_skip_gaps or not (self.in_order or self._holds_gaps):
-            yield from self.buffered.numbers()
-            return
-        number = self.next
-        while number in self.buffered:
-            yield number
-            number += 1
+        """The numbers that may be delivered now, in the order of delivery."""
+        return deliverable(self.release, self.buffered, self.passed, self.last)
 
     def waits_for_another(self, number: int, received: RangeSet) -> bool:
-        """Whether the application gets a number only after something that is not among what was received."""
+        """Whether a number can be delivered only after another number that is not in ``received``."""
         if self.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
             return not self.cut and (self.last is None or not received.covers(1, self.last))
-        if self.may_skip_gaps or not (self.in_order or self._holds_gaps):
-            return False
-        return number > received.first_missing()
+        return self.release is Release.NEXT and number > received.first_missing()
 
     def predicate(self) -> str:
         """The tuple that the counters spell: always the state's value."""
-        factors = (self._any_releasable(), self.last is not None or self.cut, self._over())
+        over = not self.buffered and self._covers(self.passed, self.last)
+        factors = (_any(self.releasable()), self.last is not None or self.cut, over)
         return "".join("01"[factor] for factor in factors)
 
     # --- events ----------------------------------------------------------------------------------------------------
 
-    def handle(self, event: events.InvokerInput) -> tuple[InvokerEffect, ...]:
-        """Take one event; returns what is to be done about it.
+    def handle(self, given: events.InvokerInput) -> tuple[InvokerEffect, ...]:
+        """Take one input: look up each event that it is, and do what the row says. Returns what is to be done about it.
 
         :raises ImpossibleEvent: a defect, not a peer's doing.
         """
-        match event:
+        return tuple(self._handle(given))
+
+    def _handle(self, given: events.InvokerInput) -> Iterator[InvokerEffect]:
+        for event in events_of(given):
+            row = INVOKER.row(self.state, event, partial(self._holds, event, given))
+            if row.kind is Kind.REFUSE:
+                yield self._refuse(row, given)
+            elif row.kind is Kind.MOVE:
+                yield from self._take(row, given)
+                self.state = row.next
+
+    def _take(self, row: InvokerRow, given: events.InvokerInput) -> Iterator[InvokerEffect]:
+        match given:
             case events.MessageBuffered(number=number, last=last):
-                return self._message(number, last)
+                self.buffered.add(number)
+                self.last = number if last and self.last is None else self.last
             case events.LastKnown(number=number):
-                if self.last is None:
-                    self.last = number
-                self._move(InvokerEvent.LMR_NUMBER)
-                return ()
-            case events.Delivered(numbers=numbers):
-                return self._delivered(numbers)
-            case events.Begun(numbers=numbers):
+                self.last = number if self.last is None else self.last
+            case events.Begun(numbers=numbers) if row.event is InvokerEvent.BEGUN:
                 for number in numbers:
                     self.in_progress.add(number)
-                return self._delivered(numbers)
+            case events.Delivered(numbers=numbers) | events.Begun(numbers=numbers):
+                after = self._delivered(numbers)
+                self.passed, self.buffered = after.passed, after.waiting
+                if after.late:
+                    yield effects.Dropped(after.late, OVERTAKEN)
             case events.Completed(numbers=numbers):
                 for number in numbers:
                     self.in_progress.discard(number)
-                return ()
             case events.Interrupted():
                 lost, self.in_progress = tuple(self.in_progress.numbers()), RangeSet()
-                return (effects.Dropped(lost, INTERRUPTED),) if lost else ()
+                yield effects.Dropped(lost, INTERRUPTED)
             case events.Cut():
-                return self._cut()
+                dropped = self._behind_the_cut(self.buffered)
+                self.buffered, self.cut = _without(self.buffered, dropped), True
+                if dropped:
+                    yield effects.Dropped(dropped, BEHIND_A_GAP)
             case _:
-                assert_never(event)
+                assert_never(given)
 
-    def _message(self, number: int, last: bool) -> tuple[InvokerEffect, ...]:
-        if number in self.passed:
-            return (effects.Dropped((number,), OVERTAKEN),)
-        if self.state is InvokerState.DONE:
-            return (effects.Dropped((number,), ENDED),)
-        self.buffered.add(number)
-        if self.cut and number in self._behind_the_cut():
-            self.buffered.discard(number)
-            return (effects.Dropped((number,), BEHIND_A_GAP),)
-        newly_last = last and self.last is None
-        if newly_last:
-            self.last = number
-        self._move(InvokerEvent.LMR_MESSAGE if newly_last and not self.cut else InvokerEvent.AMR)
-        return ()
+    def _refuse(self, row: InvokerRow, given: events.InvokerInput) -> InvokerEffect:
+        assert isinstance(given, events.MessageBuffered)
+        reasons = {InvokerGuard.OVERTAKEN: OVERTAKEN, InvokerGuard.BEHIND_A_GAP: BEHIND_A_GAP}
+        return effects.Dropped((given.number,), ENDED if row.guard is None else reasons[row.guard])
 
-    def _delivered(self, numbers: tuple[int, ...]) -> tuple[InvokerEffect, ...]:
-        new = sorted(number for number in numbers if number not in self.passed)
-        if not new:
-            return ()
-        late: tuple[int, ...] = ()
+    # --- guards ----------------------------------------------------------------------------------------------------
+
+    def _holds(self, event: InvokerEvent, given: events.InvokerInput, guard: InvokerGuard) -> bool:
+        """Whether a guard holds, by the counters before the event."""
+        match guard:
+            case InvokerGuard.OVERTAKEN:
+                return isinstance(given, events.MessageBuffered) and given.number in self.passed
+            case InvokerGuard.BEHIND_A_GAP:
+                if not (self.cut and isinstance(given, events.MessageBuffered)):
+                    return False
+                return given.number in self._behind_the_cut(self._with(given))
+            case InvokerGuard.NOTHING_NEW:
+                return not self._new(_numbers(given))
+            case InvokerGuard.IN_PROGRESS:
+                return bool(self.in_progress)
+            case InvokerGuard.CUT_BEFORE:
+                return self.cut
+            case InvokerGuard.RELEASABLE:
+                return _any(deliverable(self.release, self._with(given), self.passed, self._last(given)))
+            case InvokerGuard.SOME_LEFT if event is InvokerEvent.CUT:
+                release = release_of(self.behavior, self.assurance, in_order=self.in_order, cut=True)
+                left = _without(self.buffered, self._behind_the_cut(self.buffered))
+                return _any(deliverable(release, left, self.passed, self.last))
+            case InvokerGuard.SOME_LEFT:
+                after = self._delivered(_numbers(given))
+                return _any(deliverable(self.release, after.waiting, after.passed, self.last))
+            case InvokerGuard.OVER if event is InvokerEvent.LMR_NUMBER:
+                return not self.buffered and self._covers(self.passed, self._last(given))
+            case InvokerGuard.OVER:
+                after = self._delivered(_numbers(given))
+                return not after.waiting and self._covers(after.passed, self.last)
+            case _:
+                assert_never(guard)
+
+    def _with(self, given: events.InvokerInput) -> RangeSet:
+        """The waiting numbers after this input."""
+        waiting = self.buffered.copy()
+        if isinstance(given, events.MessageBuffered):
+            waiting.add(given.number)
+        return waiting
+
+    def _last(self, given: events.InvokerInput) -> int | None:
+        """The last number after this input, which may state it; ``None`` = unknown."""
+        match given:
+            case events.LastKnown(number=number) | events.MessageBuffered(number=number, last=True):
+                return number if self.last is None else self.last
+            case _:
+                return self.last
+
+    def _new(self, numbers: tuple[int, ...]) -> list[int]:
+        return sorted(number for number in numbers if number not in self.passed)
+
+    def _delivered(self, numbers: tuple[int, ...]) -> _Given:
+        """The counters after these numbers are delivered."""
+        new, passed, late = self._new(numbers), self.passed.copy(), tuple[int, ...]()
         if not self.in_order:
             for number in new:
-                self.passed.add(number)
+                passed.add(number)
         elif self.may_skip_gaps:
-            # What lies before is passed over for good, even what came in while these were with the application.
+            # Lower numbers are passed over for good, even those received while the handler worked on these.
             late = tuple(number for number in self._buffered_below(new[-1]) if number not in new)
-            self.passed.add(1, new[-1])
+            passed.add(1, new[-1])
         else:
             if new != list(range(self.next, self.next + len(new))):
                 raise ImpossibleEvent(f"InvokerBuffer: {new[0]} to {new[-1]} delivered while {self.next} is next")
-            self.passed.add(new[0], new[-1])
-        for number in (*new, *late):
-            self.buffered.discard(number)
-        if self._any_releasable():
-            self._move(InvokerEvent.SAM_SOME)
-        elif self._over():
-            self._move(InvokerEvent.SAM_ALL)
-        else:
-            self._move(InvokerEvent.SAM_MORE)
-        return (effects.Dropped(late, OVERTAKEN),) if late else ()
-
-    def _cut(self) -> tuple[InvokerEffect, ...]:
-        if self.cut or self.state is InvokerState.DONE:
-            return ()
-        dropped = self._behind_the_cut()
-        for number in dropped:
-            self.buffered.discard(number)
-        self.cut = True
-        self._move(InvokerEvent.CUT_LEFT if self._any_releasable() else InvokerEvent.CUT_NONE)
-        return (effects.Dropped(dropped, BEHIND_A_GAP),) if dropped else ()
+            passed.add(new[0], new[-1])
+        return _Given(passed, _without(self.buffered, (*new, *late)), late)
 
     # --- counters --------------------------------------------------------------------------------------------------
 
-    def _all_here(self) -> bool:
-        if self.last is None:
-            return False
-        here = self.passed.copy()
-        here.update(self.buffered)
-        return here.covers(1, self.last)
+    def _behind_the_cut(self, waiting: RangeSet) -> tuple[int, ...]:
+        """The numbers of ``waiting`` that IncompleteSequenceBehavior does not deliver (RM11-SEQ-11).
 
-    def _behind_the_cut(self) -> tuple[int, ...]:
-        """What IncompleteSequenceBehavior withholds (RM11-SEQ-11).
-
-        A gap lies below the highest number that was received: the source has the same ranges to go by, no more.
+        Only missing numbers below the highest received one count as a gap: the source knows these same ranges only.
         """
         if self.behavior is IncompleteSequenceBehavior.NO_DISCARD:
             return ()
         here = self.passed.copy()
-        here.update(self.buffered)
+        here.update(waiting)
         first_gap = here.first_missing()
         if self.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE and first_gap < here.highest:
-            return tuple(self.buffered.numbers())
-        return tuple(number for number in self.buffered.numbers() if number > first_gap)
+            return tuple(waiting.numbers())
+        return tuple(number for number in waiting.numbers() if number > first_gap)
 
     def _buffered_below(self, number: int) -> Iterator[int]:
         return takewhile(lambda waiting: waiting < number, self.buffered.numbers())
 
-    def _any_releasable(self) -> bool:
-        return any(True for _ in islice(self.releasable(), 1))
+    def _covers(self, passed: RangeSet, last: int | None) -> bool:
+        return self.cut or (last is not None and passed.covers(1, last))
 
-    def _over(self) -> bool:
-        return not self.buffered and (self.cut or (self.last is not None and self.passed.covers(1, self.last)))
 
-    def _move(self, event: InvokerEvent) -> None:
-        nexts = INVOKER.move(self.state, event).next
-        self.state = nexts[0] if len(nexts) == 1 else InvokerState(self.predicate())
+def events_of(given: events.InvokerInput) -> tuple[InvokerEvent, ...]:
+    """The events of the table that an input is, one after the other."""
+    match given:
+        case events.MessageBuffered(last=last):
+            return (InvokerEvent.LMR_MESSAGE if last else InvokerEvent.AMR,)
+        case events.LastKnown():
+            return (InvokerEvent.LMR_NUMBER,)
+        case events.Delivered():
+            return (InvokerEvent.SAM,)
+        case events.Begun():
+            return (InvokerEvent.BEGUN, InvokerEvent.SAM)
+        case events.Completed():
+            return (InvokerEvent.COMPLETED,)
+        case events.Interrupted():
+            return (InvokerEvent.INTERRUPTED,)
+        case events.Cut():
+            return (InvokerEvent.CUT,)
+        case _:
+            assert_never(given)
+
+
+def _numbers(given: events.InvokerInput) -> tuple[int, ...]:
+    return given.numbers if isinstance(given, (events.Delivered, events.Begun)) else ()
+
+
+def _without(waiting: RangeSet, numbers: Iterable[int]) -> RangeSet:
+    left = waiting.copy()
+    for number in numbers:
+        left.discard(number)
+    return left
+
+
+def _any(numbers: Iterator[int]) -> bool:
+    return any(True for _ in islice(numbers, 1))

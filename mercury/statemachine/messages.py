@@ -9,42 +9,53 @@ from mercury.statemachine.hashed_enum import HashedEnum
 
 
 class IncompleteSequenceBehavior(HashedEnum):
-    """What a destination does with what it has when a sequence ends with a gap (WS-RM 1.1, section 3.4)."""
+    """What a destination does with the received messages when a sequence ends with a gap (WS-RM 1.1, section 3.4)."""
 
-    #: Deliver all that was received. This is what an absent element means.
+    #: Deliver every received message. An absent element means this.
     NO_DISCARD = "NoDiscard"
-    #: Deliver what comes before the first gap.
+    #: Deliver the messages before the first gap.
     DISCARD_FOLLOWING_FIRST_GAP = "DiscardFollowingFirstGap"
-    #: Deliver nothing before the end, and nothing at all if there is a gap then.
+    #: Deliver nothing before the end of the sequence, and nothing at all if it ends with a gap.
     DISCARD_ENTIRE_SEQUENCE = "DiscardEntireSequence"
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointReference:
-    """Where something can be sent: an address, and what the peer wants back as headers (WSA-03).
+    """An endpoint reference: an address, and parameters that are sent back as header blocks (WSA-03).
 
-    ``address`` is an absolute URI, or one of the two that stand for "no address of its own" in the version at
-    hand; see :data:`ANONYMOUS` and :data:`NONE`.
+    ``address`` is an absolute URI, or :data:`ANONYMOUS` or :data:`NONE`, which replace the URIs of either version.
     """
 
     address: str
     #: Each a standalone XML element, as bytes.
     parameters: tuple[bytes, ...] = ()
+    #: The URL to post to if it is not the address; it is never put on the wire. ``None`` = post to the address.
+    via: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL to post to."""
+        return self.address if self.via is None else self.via
 
     @property
     def anonymous(self) -> bool:
-        """The answer goes back on the connection of the request."""
+        """Whether the answer goes back on the connection of the request."""
         return self.address == ANONYMOUS
 
     @property
     def none(self) -> bool:
-        """Nobody wants the answer."""
+        """Whether no answer is to be sent."""
         return self.address == NONE
 
     @property
+    def polled(self) -> bool:
+        """Whether the client has no address, and fetches its messages by MakeConnection (MC-05)."""
+        return is_polled(self.address)
+
+    @property
     def addressable(self) -> bool:
-        """Something may be posted there."""
-        return self.address not in (ANONYMOUS, NONE)
+        """Whether messages can be posted to it."""
+        return self.address not in (ANONYMOUS, NONE) and not self.polled
 
 
 #: Stands for the anonymous address of either WS-Addressing version (NS-08, NS-09).
@@ -53,6 +64,14 @@ ANONYMOUS = "mercury:anonymous"
 NONE = "mercury:none"
 
 ANONYMOUS_ENDPOINT = EndpointReference(ANONYMOUS)
+
+#: The beginning of every anonymous URI of WS-MakeConnection; the identifier of the client follows it (NS-11).
+MAKE_CONNECTION_ANONYMOUS = "http://docs.oasis-open.org/ws-rx/wsmc/200702/anonymous?id="
+
+
+def is_polled(address: str) -> bool:
+    """Whether an address is the anonymous URI of one client, which fetches its messages by MakeConnection."""
+    return len(address) > len(MAKE_CONNECTION_ANONYMOUS) and address.startswith(MAKE_CONNECTION_ANONYMOUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +86,7 @@ class SequenceHeader:
 
 @dataclass(frozen=True, slots=True)
 class SequenceAcknowledgement:
-    """What a destination has accepted of one sequence (RM10-SCH-02, RM11-SCH-02)."""
+    """The numbers of one sequence that its destination has accepted (RM10-SCH-02, RM11-SCH-02)."""
 
     identifier: str
     ranges: Ranges = ()
@@ -87,7 +106,7 @@ class AckRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """The sequence a source offers for what comes back (RM10-SCH-05, RM11-SCH-05)."""
+    """The sequence that a source offers for the other direction (RM10-SCH-05, RM11-SCH-05)."""
 
     identifier: str
     #: WS-RM 1.1 only, and required there.
@@ -105,9 +124,9 @@ class CreateSequence:
     #: Seconds; ``None`` = never.
     expires: float | None = None
     offer: Offer | None = None
-    #: Mercury's own extension: the identifier of the sequence that this one carries on, see `InvokerBuffer`.
+    #: Mercury's own extension: the identifier of the sequence before this one, its successor; see `InvokerBuffer`.
     follows: str | None = None
-    #: Mercury's own extension, WS-RM 1.1: it is Mercury that asks, and this is what it does with the offered sequence.
+    #: Mercury's own extension, WS-RM 1.1: set if the source is Mercury; its behavior for the offered sequence.
     mercury_behavior: IncompleteSequenceBehavior | None = None
 
 
@@ -120,13 +139,13 @@ class CreateSequenceResponse:
     incomplete_behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
     #: Present when the offer was accepted: where acknowledgements for the offered sequence go (RM-CS-07, -08).
     accept_acks_to: EndpointReference | None = None
-    #: Mercury's own extension, WS-RM 1.1, to a source that is Mercury: what is done with the sequence.
+    #: Mercury's own extension, WS-RM 1.1, set only for a source that is Mercury: the behavior for the new sequence.
     mercury_behavior: IncompleteSequenceBehavior | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CloseSequence:
-    """No new number will come (RM11-SCH-08, RM11-CLS-01)."""
+    """The source sends no new numbers (RM11-SCH-08, RM11-CLS-01)."""
 
     identifier: str
     last_message_number: int | None = None
@@ -152,7 +171,7 @@ class TerminateSequenceResponse:
 
 @dataclass(frozen=True, slots=True)
 class MakeConnection:
-    """Asks for a message that waits here (MC-SCH-01)."""
+    """Asks the receiver of it for a message that waits there (MC-SCH-01)."""
 
     address: str | None = None
     identifier: str | None = None

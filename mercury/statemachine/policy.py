@@ -1,4 +1,4 @@
-"""What the two ends of a sequence may choose for themselves; nothing of it is negotiated on the wire (DA-08)."""
+"""The settings of the two ends of a sequence. Each end chooses its own; they are not negotiated on the wire (DA-08)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
 class DeliveryAssurance(enum.Enum):
     """How often a message reaches the application (DA-01 to DA-03)."""
 
-    #: Neither lost nor repeated: the handler's work and the mark that it was done are one transaction.
+    #: Neither lost nor repeated: one transaction commits the handler's work and records the delivery.
     EXACTLY_ONCE = "ExactlyOnce"
-    #: Not lost; the handler commits first, so a crash before the mark repeats it.
+    #: Not lost. The handler commits before the delivery is recorded, so a crash in between repeats the message.
     AT_LEAST_ONCE = "AtLeastOnce"
-    #: Not repeated; the mark commits first, so a crash before the handler ends loses it.
+    #: Not repeated. The delivery is recorded before the handler is called, so a crash before its end loses the message.
     AT_MOST_ONCE = "AtMostOnce"
 
 
 class AcknowledgeAt(enum.Enum):
     """When a message counts as accepted (DA-06)."""
 
-    #: Once it is stored here.
+    #: Once the destination has stored it.
     ACCEPTANCE = "acceptance"
     #: Once the application has consumed it.
     DELIVERY = "delivery"
@@ -35,48 +35,49 @@ class AcknowledgeAt(enum.Enum):
 class OnFailure(enum.Enum):
     """What happens to a message whose handler keeps failing."""
 
-    #: The sequence waits; the message is tried again for ever.
+    #: The sequence waits; the handler is called again until it succeeds.
     WAIT = "wait"
-    #: It becomes a dead letter, and the sequence goes on.
+    #: The message becomes a dead letter after ``max_attempts``, and the sequence continues.
     SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestinationPolicy:
-    """How a destination treats the sequences that are made at it. Times are seconds.
+    """The settings of a destination for its sequences. Times are seconds.
 
-    :raises ConfigurationError: a number is out of range, or two choices exclude each other.
+    :raises ConfigurationError: a number is out of range, or two settings exclude each other.
     """
 
     assurance: DeliveryAssurance = DeliveryAssurance.EXACTLY_ONCE
     in_order: bool = True
     acknowledge_at: AcknowledgeAt = AcknowledgeAt.ACCEPTANCE
-    #: How long an acknowledgement to an address may wait for others to merge with; 0 = send it at once.
+    #: The longest delay of an acknowledgement that is posted, so that several merge; 0 = post it immediately.
     acknowledgement_interval: float = 0.1
-    #: An acknowledgement leaves at once when this many new messages wait for one.
+    #: An acknowledgement is sent immediately when this many new messages are not acknowledged.
     acknowledge_every: int = 16
-    #: A sequence nothing was heard of for so long is ended; ``None`` = never.
+    #: A sequence is ended when its source has sent nothing for this long; ``None`` = never.
     inactivity_timeout: float | None = 7 * 86400.0
-    #: A sequence that was created and never used is ended after so long; ``None`` = as any other.
+    #: A sequence that was created and never used is ended after this time; ``None`` = after ``inactivity_timeout``.
     unused_timeout: float | None = 12 * 3600.0
-    #: No sequence lives longer; ``None`` = as long as its source wants.
+    #: The longest life of a sequence; ``None`` = as long as its source requests.
     max_expires: float | None = None
-    #: How long an ended sequence still answers. Must outlast any peer's retries.
+    #: How long an ended sequence still answers. It must be longer than any peer retransmits.
     tombstone: float = 86400.0
-    #: More separate ranges than this are not taken: the message is not acknowledged and comes again.
+    #: The most separate ranges of received numbers. A message that would add one more is neither stored nor
+    #: acknowledged, so its source retransmits it.
     max_ranges: int = 512
-    #: Messages of one sequence that wait for the application; above it new ones are refused until there is room.
+    #: The most undelivered messages of one sequence; above it new ones are refused until there is room.
     max_backlog: int = 10_000
-    #: The same in bytes. The next deliverable message is accepted even above it.
+    #: The most bytes of undelivered messages of one sequence. The next deliverable message is accepted even above it.
     max_backlog_bytes: int = 64 * 1024 * 1024
-    #: What is left when a sequence ends with a gap; ``None`` = DiscardFollowingFirstGap where nothing is delivered
-    #: past a gap (in order, not at most once), else NoDiscard. What is discarded then must not have been delivered.
-    #: Other peers than Mercury are sent only what is set here: some break at anything but NoDiscard (LIVE-04).
+    #: Which messages are delivered when a sequence ends with a gap. ``None`` = DiscardFollowingFirstGap if messages
+    #: above a gap wait (in order, not AtMostOnce), else NoDiscard, because a delivered message cannot be discarded.
+    #: A peer that is not Mercury is sent only a value that is set here: some fail on all but NoDiscard (LIVE-04).
     incomplete_behavior: IncompleteSequenceBehavior | None = None
     on_failure: OnFailure = OnFailure.WAIT
-    #: With ``SKIP``: how many times a failing handler is tried.
+    #: With ``SKIP``: how many times a failing handler is called.
     max_attempts: int = 10
-    #: The pauses between the tries of a failing handler.
+    #: The pauses between the calls of a failing handler.
     redelivery: Backoff = field(default_factory=lambda: Backoff(base=0.5))
 
     def __post_init__(self) -> None:
@@ -95,7 +96,7 @@ class DestinationPolicy:
 
     @property
     def behavior(self) -> IncompleteSequenceBehavior:
-        """What is sent to a Mercury at the other end, and what a cut obeys."""
+        """The behavior when a sequence is cut; it is also sent to a peer that is Mercury."""
         if self.incomplete_behavior is not None:
             return self.incomplete_behavior
         if self.in_order and self.assurance is not DeliveryAssurance.AT_MOST_ONCE:
@@ -104,18 +105,19 @@ class DestinationPolicy:
 
     @property
     def told_behavior(self) -> IncompleteSequenceBehavior:
-        """What is sent to every peer."""
+        """The behavior that is sent to every peer."""
         return self.incomplete_behavior or IncompleteSequenceBehavior.NO_DISCARD
 
     def acknowledges_in_order(self, rm: RmVersion, *, told: bool, expires: bool = False) -> bool:
-        """Whether what lies behind a gap is not acknowledged.
+        """Whether messages above a gap are not acknowledged.
 
-        It is not delivered either, and dropped when the sequence ends there; a source that does not know would
-        take an acknowledgement for a delivery. So it sends all of it again, in a sequence that follows. In WS-RM 1.0
-        no source can learn of it; there it is done where the destination is to end the sequence by itself.
+        Such messages are not delivered either, and they are discarded if the sequence ends with the gap. A source that
+        does not know this would take their acknowledgement for a promise of delivery. Without the acknowledgement it
+        sends them again in a successor sequence. A source of WS-RM 1.0 never knows; there the rule applies only if the
+        destination itself may end the sequence.
 
         :param told: the source knows `behavior`.
-        :param expires: the sequence ends at a certain time.
+        :param expires: the sequence has an expiry.
         """
         if self.incomplete_behavior is not None or self.behavior is IncompleteSequenceBehavior.NO_DISCARD:
             return False
@@ -124,38 +126,44 @@ class DestinationPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePolicy:
-    """How a source runs its sequences to one endpoint. Times are seconds.
+    """The settings of a source for its sequences to one endpoint. Times are seconds.
 
     :raises ConfigurationError: a number is out of range; the text begins with its name.
     """
 
     protocol: Protocol = field(default_factory=Protocol)
     retransmission: RetransmissionPolicy = field(default_factory=RetransmissionPolicy)
-    #: Messages in flight: sent and not yet acknowledged. To a destination that takes only the next one it shrinks.
+    #: The most messages in flight, which are sent and not acknowledged. It shrinks for a destination that takes only
+    #: the next number.
     window: int = 64
-    #: Requests of one sequence that may wait for their responses; above it no more is sent of it.
+    #: The most unanswered requests of one sequence; at this limit the sequence sends no more messages.
     max_unanswered: int = 1024
-    #: Ask for a sequence that ends after so long; ``None`` = never.
+    #: The duration that CreateSequence requests for the sequence; ``None`` = it never expires.
     expires: float | None = None
-    #: The sequence fails when messages are unacknowledged and nothing was heard for so long; ``None`` = never.
+    #: The sequence fails when it has unacknowledged messages and the peer is silent for this long; ``None`` = never.
     inactivity_timeout: float | None = None
-    #: A sequence with nothing to do for so long ends; a later message starts a new one. ``None`` = never.
+    #: A sequence that is idle for this long ends; a later message starts a new one. ``None`` = never.
     idle_timeout: float | None = 300.0
-    #: Offer a sequence for what comes back.
+    #: Whether CreateSequence offers a sequence for the other direction.
     offer: bool = True
-    #: WS-RM 1.1: say CloseSequence before TerminateSequence.
+    #: WS-RM 1.1: whether CloseSequence is sent before TerminateSequence.
     close: bool = True
-    #: WS-RM 1.1, with ``close``: when everything of an ended sequence was sent and nothing of it was ever acknowledged,
-    #: CloseSequence asks for the final acknowledgement so long after the last message; ``None`` = never.
+    #: WS-RM 1.1, with ``close``: if all messages of an ended sequence were sent and none was ever acknowledged,
+    #: CloseSequence requests the final acknowledgement this long after the last message; ``None`` = never.
     close_unacknowledged_after: float | None = 60.0
-    #: Transmissions of CloseSequence and TerminateSequence before the end counts as settled anyway.
+    #: How often CloseSequence and TerminateSequence are sent before the end counts as settled without an answer.
     end_attempts: int = 12
     #: How long an ended sequence still answers.
     tombstone: float = 86400.0
+    #: WS-RM 1.1, if peers cannot post to this process: whether it fetches responses by WS-MakeConnection.
+    make_connection: bool = False
+    #: With ``make_connection``: the pauses between two MakeConnection messages; they start again from the shortest when
+    #: a message was sent or fetched.
+    polling: Backoff = field(default_factory=lambda: Backoff(base=1.0, cap=15.0))
 
     @property
     def ack_request_interval(self) -> int:
-        """While the window is full, an acknowledgement is requested every so many messages."""
+        """While the window is full, every nth message requests an acknowledgement; this is n."""
         return max(1, self.window // 4)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Which versions two endpoints speak, and the two constants of the specifications that all parts share."""
+"""The protocol versions that two endpoints speak, and the constants of the specifications that all parts share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mercury.statemachine.hashed_enum import HashedEnum
 
-#: The highest message number there is, 2^63 - 1 (NS-17; WS-RM 1.1 schema, MessageNumberType).
+#: The highest possible message number, 2^63 - 1 (NS-17; WS-RM 1.1 schema, MessageNumberType).
 MAX_MESSAGE_NUMBER = 9223372036854775807
 
 
@@ -29,7 +29,7 @@ class AddressingVersion(HashedEnum):
 
 
 class RmVersion(HashedEnum):
-    """The generation of WS-ReliableMessaging. 1.2 is the same on the wire as 1.1 (NS-20), and another word for it."""
+    """The generation of WS-ReliableMessaging. 1.2 is the same on the wire as 1.1 (NS-20) and is read as 1.1."""
 
     #: http://schemas.xmlsoap.org/ws/2005/02/rm
     RM10 = "1.0"
@@ -43,7 +43,7 @@ class RmVersion(HashedEnum):
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """One version of each specification; fixed for a sequence and for the pair an offer makes (NS-18)."""
+    """One version of each specification. It is fixed for a sequence, and for the pair that an offer makes (NS-18)."""
 
     soap: SoapVersion = SoapVersion.SOAP12
     addressing: AddressingVersion = AddressingVersion.WSA10
@@ -54,7 +54,7 @@ class Protocol:
 
     @property
     def legal(self) -> bool:
-        """Whether the pair of WS-RM and WS-Addressing is one that peers use (NS-19)."""
+        """Whether WS-RM and WS-Addressing are one of the pairs that peers use (NS-19)."""
         return (self.rm, self.addressing) in LEGAL_PAIRS
 
 

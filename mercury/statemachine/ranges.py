@@ -37,7 +37,7 @@ class RangeSet:
         first = bisect_left(highs, low - 1)
         last = bisect_right(lows, high + 1)
         if first == last:
-            lows[first:first] = [low]  # moves the rest faster than insert does
+            lows[first:first] = [low]  # faster than insert
             highs[first:first] = [high]
             return True
         if last - first == 1 and lows[first] <= low and high <= highs[first]:
@@ -58,7 +58,7 @@ class RangeSet:
         return changed
 
     def discard(self, low: int, high: int | None = None) -> None:
-        """Remove one number or the closed range ``low..high``; what is not there is passed over."""
+        """Remove one number or the closed range ``low..high``; numbers outside the set are ignored."""
         if high is None:
             high = low
         if low > high:
@@ -111,7 +111,7 @@ class RangeSet:
         return sum(self._highs) - sum(self._lows) + len(self._lows)
 
     def copy(self) -> RangeSet:
-        other = RangeSet.__new__(RangeSet)  # this is copied more often than anything else
+        other = RangeSet.__new__(RangeSet)  # no __init__: this copy is on the hot path
         other._lows = self._lows[:]
         other._highs = self._highs[:]
         return other

@@ -1,47 +1,60 @@
 """The tables as Markdown with Mermaid diagrams: ``docs/state-machines.md`` is what `render_all` returns.
 
-Everything about states, events and cells is read from the tables. The prose says only what a table cannot say of
-itself: what its events stand for, how its states are called elsewhere, and where it comes from.
+Everything about states, events and rows is read from the tables. The prose adds the meaning of the events, the names
+of the states in other documents, and the origin of the tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from itertools import groupby
 from typing import Any
 
-from mercury.statemachine.table import Kind, Table
+from mercury.statemachine.table import Kind, Row, Table
 from mercury.statemachine.tables import ALL, InvokerEvent, RmdEvent, RmdState, RmsEvent, RmsState
 
-#: What an event stands for.
+#: The meaning of each event.
 MEANINGS: Mapping[Enum, str] = {
-    RmsEvent.AMR: "a message from the application takes the next number",
-    RmsEvent.LMR_NUMBERED: "the application's last message takes the next number",
-    RmsEvent.LMR_BARE: "the application ends the sequence without another message; an idle sequence ends; rollover",
+    RmsEvent.AMR: "a message from the application is to take the next number",
+    RmsEvent.LMR_NUMBERED: "the application's last message is to take the next number",
+    RmsEvent.LMR_BARE: "the application ends the sequence without another message",
+    RmsEvent.ABANDON: "the same, and it abandons what is not acknowledged",
     RmsEvent.CSRR: "CreateSequenceResponse received",
-    RmsEvent.ACK: "acknowledgement received, something is still unacknowledged after it",
-    RmsEvent.ACKALL: "acknowledgement received, nothing is unacknowledged after it",
+    RmsEvent.TAKEN: "the same, with the identifier of another sequence",
+    RmsEvent.ACK: "acknowledgement received that is not final",
     RmsEvent.FIN: "the destination's final word: final ranges, however they came",
     RmsEvent.TMS: "TerminateSequence was taken by the transport (WS-RM 1.0) or answered (WS-RM 1.1)",
-    RmsEvent.FAIL: "refused, unknown, terminated without ranges, expired, silent for too long, given up",
-    RmdEvent.AMR_SNC: "message received, the sequence is not complete after it",
-    RmdEvent.AMR_SC: "message received, the sequence is complete after it",
-    RmdEvent.LMR_SNC: "last message or last number received, the sequence is not complete after it",
-    RmdEvent.LMR_SC: "last message or last number received, the sequence is complete after it",
+    RmsEvent.FAULT: "any fault about the sequence; what else it says comes after it as FIN, REF, ROLL or FAIL",
+    RmsEvent.REFUSED: "the fault CreateSequenceRefused or WSRMRequired",
+    RmsEvent.ROLLOVER: "the fault MessageNumberRollover",
+    RmsEvent.FAIL: "the fault UnknownSequence, SequenceTerminated or LastMessageNumberExceeded; or given up",
+    RmsEvent.SENT: "messages are about to leave",
+    RmsEvent.OVERDUE: "the lowest number in flight is due again, and something was heard since it was sent",
+    RmsEvent.CONTROL: "CreateSequence, AckRequested alone, CloseSequence or TerminateSequence is about to leave",
+    RmsEvent.RESPONSE: "responses to requests of the sequence are stored",
+    RmsEvent.TICK: "time has passed",
+    RmdEvent.AMR: "message received",
+    RmdEvent.LMR: "message received that is marked as the last",
+    RmdEvent.CLOSE: "CloseSequence received",
     RmdEvent.TMR: "TerminateSequence received",
-    RmdEvent.EXP: "expired, or nothing was heard for too long",
+    RmdEvent.ACK_WANTED: "AckRequested received",
+    RmdEvent.ACK_SENT: "an acknowledgement is about to leave",
+    RmdEvent.CONSUMED: "the application has consumed messages",
+    RmdEvent.TICK: "time has passed",
     InvokerEvent.AMR: "message received",
     InvokerEvent.LMR_MESSAGE: "last message received, with its body",
     InvokerEvent.LMR_NUMBER: "only the last number became known",
-    InvokerEvent.SAM_SOME: "messages were given to the application, releasable ones are left",
-    InvokerEvent.SAM_MORE: "the same; none is left, more are expected",
-    InvokerEvent.SAM_ALL: "the same; it was all there will be",
-    InvokerEvent.CUT_LEFT: "the sequence ended incomplete, releasable messages are left",
-    InvokerEvent.CUT_NONE: "the same; none is left",
+    InvokerEvent.SAM: "messages were given to the application",
+    InvokerEvent.BEGUN: "the application is about to get messages, and never again (AtMostOnce); SAM comes after it",
+    InvokerEvent.COMPLETED: "the application has done with what was begun",
+    InvokerEvent.INTERRUPTED: "nobody works any more on what was begun",
+    InvokerEvent.CUT: "the sequence ended incomplete",
 }
 
-#: What the states are called by WS-RM 1.1 (appendix on state tables) and in descriptions of WS-RM 1.0.
+#: The names of the states in WS-RM 1.1 (appendix on state tables) and in descriptions of WS-RM 1.0.
 OTHER_NAMES: Mapping[Enum, tuple[str, str]] = {
+    RmsState.NEW: ("None", "None"),
     RmsState.CREATING: ("Creating", "Creating"),
     RmsState.CREATING_LAST: ("Creating", "Creating"),
     RmsState.IDLE: ("Created", "Created"),
@@ -55,6 +68,7 @@ OTHER_NAMES: Mapping[Enum, tuple[str, str]] = {
         "all acknowledged",
     ),
     RmsState.ENDED: ("None", "None"),
+    RmsState.FAILED: ("None", "None"),
     RmdState.CREATED: ("Created", "Created"),
     RmdState.RECEIVING: ("Created; Closed with C", "Created"),
     RmdState.LAST_KNOWN: ("Closed", "LastReceived"),
@@ -65,11 +79,11 @@ OTHER_NAMES: Mapping[Enum, tuple[str, str]] = {
 }
 
 LEGEND: Mapping[Kind, str] = {
-    Kind.REFUSE: "the machine answers no: an error for the application, or a fault for the peer. Nothing changes.",
-    Kind.FAIL: "the sequence fails. The tuple freezes, with the reason beside it.",
+    Kind.MOVE: "the next state; often it is the same one: a repeat, or an event that changes a counter only. "
+    "`·C` behind it: C is set as well.",
+    Kind.REFUSE: "the machine answers no: an error for the application, a fault for the peer, or a dead letter. "
+    "Nothing changes.",
     Kind.IGNORE: "the event says nothing here. Nothing changes.",
-    Kind.IMPOSSIBLE: "cannot happen: the caller that raises the event has checked the counters first. "
-    "A test says why for each of these cells.",
 }
 
 PREFACE = """\
@@ -100,10 +114,15 @@ Two more factors stand **beside the tuple**:
 """
 
 CELLS = """\
-## How to read a cell
+## How to read a table
 
-A cell names the next state; often it is the same one. Several states with "or" between them: the counters decide.
-`·C` behind a state: C is set as well.
+Every input of a machine is looked up, whatever the state. A row says what an event does in a state while its **guard**
+holds, by the counters before the event; rows of one state and event are tried from above, and one without a guard holds
+when the others do not. **Effects** are what the machine may ask for then: the engine carries them out. The
+**specification** is given by the ids of protocol.md. A test searches the machines from their starts until every row was
+taken and every effect asked for, so there is no row that cannot be reached; and it meets no event without a row.
+
+The grid below the factors shows the same at a glance: what may come of an event in a state.
 """
 
 NAMES = """\
@@ -111,7 +130,7 @@ NAMES = """\
 
 WS-RM 1.1 has its own state tables, in which the destination's knowledge and the application's wishes are one
 factor; "None" is: no such sequence. The names in use for WS-RM 1.0, which has no such tables, stand beside them.
-The InvokerBuffer has no counterpart in either. A source with F set is None.
+The InvokerBuffer has no counterpart in either.
 """
 
 ORIGIN = """\
@@ -130,6 +149,9 @@ is said more precisely:
 - C and F stand beside the tuple. WS-RM 1.1 (CloseSequence, Final) and failures need them, not a second machine.
 - The end has two events at the source: LMR+ takes a number, LMR0 does not. In WS-RM 1.0 the empty LastMessage is a
   message of its own, takes a number and has to be acknowledged.
+- What the figures have as events of their own (ACK and ACKALL, AMR(SNC) and AMR(SC), SAM by what is left) is one event
+  with guards here. Inputs that change counters only, and those that come too late or too early, have rows as well.
+- 0000 stands before the first number at the source. F is a state of the table: what arrives then is looked up too.
 - TMS at the source means that the end is settled: TerminateSequence was taken by the transport (1.0) or answered
   (1.1), or a fault says that the destination does not know the sequence any more.
 - CloseSequence leaves only when everything is acknowledged, or when the application abandons the rest: it forbids
@@ -153,31 +175,51 @@ CloseSequence before: it gives nothing to its application, and so answers nothin
 
 def render_all() -> str:
     """The whole page."""
-    parts = [PREFACE, CELLS + "\n" + _grid(("cell", "meaning"), ((k.value, text) for k, text in LEGEND.items()))]
+    legend = ((kind.name.lower() if kind is Kind.MOVE else kind.value, text) for kind, text in LEGEND.items())
+    parts = [PREFACE, CELLS + "\n" + _grid(("next state", "meaning"), legend)]
     for table in ALL:
-        parts += [render_table(table), render_diagram(table)]
+        parts += [render_table(table), render_rows(table), render_diagram(table)]
     parts += [NAMES + "\n" + _other_names(), ORIGIN, PAIRS]
     return "\n".join(parts)
 
 
-def render_table(table: Table[Any, Any]) -> str:
-    """One machine: its factors, events and states, the full table, and where it starts."""
+def render_table(table: Table[Any, Any, Any]) -> str:
+    """One machine: its factors, events and states, the outcomes of each event in each state, and its start states."""
     states = [(state.value, state.name, table.work[state]) for state in table.states]
-    cells = ((state.value, *(str(table[state, event]) for event in table.events)) for state in table.states)
+    cells = ((event.value, *(_outcomes(table, state, event) for state in table.states)) for event in table.events)
     return "\n".join(
         (
             f"## {table.name}: ({', '.join(table.factors)})\n",
             _grid(("factor", "meaning"), table.factors.items()),
             _grid(("event", "meaning"), ((event.value, MEANINGS[event]) for event in table.events)),
             _grid(("state", "name", "work while in it"), states),
-            _grid(("state", *(event.value for event in table.events)), cells),
+            _grid(("event", *(state.value for state in table.states)), cells),
             f"Starts: {'; '.join(table.start)}.\n",
         )
     )
 
 
-def render_diagram(table: Table[Any, Any]) -> str:
-    """One machine as a Mermaid state diagram; what leaves a state where it is stands below it."""
+def render_rows(table: Table[Any, Any, Any]) -> str:
+    """Every row of one machine; states in which an event has the same outcome share one line."""
+    lines = []
+    for (event, guard, outcome, asked, rules), rows in groupby(table.rows, _line):
+        effects = ", ".join(effect.__name__ for effect in asked)
+        states = " ".join(row.state.value for row in rows)
+        lines.append((states, event.value, "" if guard is None else guard.value, outcome, effects, " ".join(rules)))
+    return _grid(("state", "event", "guard", "next state", "effects", "specification"), lines)
+
+
+def _line(row: Row[Any, Any, Any]) -> tuple[Any, ...]:
+    stays = row.kind is Kind.MOVE and row.next is row.state and not row.closes
+    return row.event, row.guard, "the same" if stays else row.outcome, row.effects, row.specification
+
+
+def _outcomes(table: Table[Any, Any, Any], state: Enum, event: Enum) -> str:
+    return " or ".join(dict.fromkeys(row.outcome for row in table.of(state, event)))
+
+
+def render_diagram(table: Table[Any, Any, Any]) -> str:
+    """One machine as a Mermaid state diagram; events that leave a state unchanged are listed below it."""
     lines = ["```mermaid", "stateDiagram-v2", "    direction LR"]
     lines += [f'    state "{state.value} {state.name}" as {state.name}' for state in table.states]
     for start in table.start:
@@ -190,24 +232,23 @@ def render_diagram(table: Table[Any, Any]) -> str:
     return "\n".join((*lines, "```\n", f"Stay in the same state: {'; '.join(stays)}.\n"))
 
 
-def _arrows(table: Table[Any, Any]) -> tuple[dict[tuple[str, str], list[str]], dict[Any, list[str]]]:
-    """The labels of the arrows between different states, parallel ones together, and those of the loops."""
+def _arrows(table: Table[Any, Any, Any]) -> tuple[dict[tuple[str, str], list[str]], dict[Any, list[str]]]:
+    """The labels of the arrows between different states, parallel arrows merged, and the labels of the loops."""
     arrows: dict[tuple[str, str], list[str]] = {}
     loops: dict[Any, list[str]] = {}
-    for (state, event), cell in table.cells.items():
-        label = event.value + ("·C" if cell.closes else "")
-        if cell.kind is Kind.FAIL:
-            arrows.setdefault((state.name, "F"), []).append(label)
-        for target in cell.next:
-            if target is state:
-                loops.setdefault(state, []).append(label)
-            else:
-                arrows.setdefault((state.name, target.name), []).append(label)
+    for row in table.rows:
+        if row.kind is not Kind.MOVE:
+            continue
+        label = row.event.value + ("·C" if row.closes else "")
+        stays = row.next is row.state
+        labels = loops.setdefault(row.state, []) if stays else arrows.setdefault((row.state.name, row.next.name), [])
+        if label not in labels:
+            labels.append(label)
     return arrows, loops
 
 
-def _is_final(table: Table[Any, Any], state: Enum) -> bool:
-    return all(cell.next in ((), (state,)) for (at, _), cell in table.cells.items() if at is state)
+def _is_final(table: Table[Any, Any, Any], state: Enum) -> bool:
+    return all(row.next is state for row in table.rows if row.state is state)
 
 
 def _other_names() -> str:

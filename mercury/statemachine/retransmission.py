@@ -1,4 +1,4 @@
-"""When something that got no answer is tried again, and when that ends."""
+"""When a message without an answer is sent again, and when the source gives up."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from mercury.statemachine.bounds import above, at_least, below
 
 
 def is_due(due: float, now: float, longest: float) -> bool:
-    """Whether ``now`` is the time for what was put off until ``due``, by ``longest`` seconds at most.
+    """Whether an action that was deferred until ``due``, by at most ``longest`` seconds, is due now.
 
-    When the clock is set back, a time that was right becomes one that is far ahead. Nothing is put off for longer than
-    its longest pause, so such a time counts as due.
+    If the clock was set back, ``due`` may lie more than ``longest`` seconds ahead. Such a time counts as due.
     """
     return due <= now or due > now + longest
 
@@ -25,11 +24,11 @@ class Backoff:
 
     #: The first pause.
     base: float = 1.0
-    #: Each further pause is this many times longer.
+    #: Each further pause is longer by this factor.
     factor: float = 2.0
-    #: No pause is longer.
+    #: The longest pause.
     cap: float = 60.0
-    #: A pause is shortened by a random part of up to this share, so that many do not beat in time.
+    #: The largest share of a pause that is randomly taken off, so that many sources do not retry at the same moment.
     jitter: float = 0.2
 
     def __post_init__(self) -> None:
@@ -54,7 +53,7 @@ class Backoff:
     def is_due(self, due: float, now: float) -> bool:
         """Whether the next attempt is due.
 
-        A time farther ahead than the longest pause was set by a clock that was ahead of this one: it counts as due.
+        A time farther ahead than the longest pause comes from a clock that was ahead of this one, and counts as due.
         """
         return is_due(due, now, self.cap)
 
@@ -63,15 +62,15 @@ class Backoff:
 class RetransmissionPolicy(Backoff):
     """A backoff with a limit, if one is set.
 
-    Without ``max_attempts`` and ``max_age`` a message is sent until it is acknowledged: this is what "exactly once"
-    rests on, so a limit is a decision to accept dead letters.
+    Without ``max_attempts`` and ``max_age`` a message is sent until it is acknowledged. "Exactly once" depends on this,
+    so to set a limit is to accept dead letters.
 
     :raises ConfigurationError: a number is out of range, alone or with the others; the text begins with its name.
     """
 
-    #: Give up after so many transmissions; ``None`` = never.
+    #: Give up after this many transmissions; ``None`` = never.
     max_attempts: int | None = None
-    #: Give up on a message this long after it was handed over; ``None`` = never.
+    #: Give up on a message this long after the application sent it; ``None`` = never.
     max_age: float | None = None
 
     def __post_init__(self) -> None:
@@ -80,6 +79,6 @@ class RetransmissionPolicy(Backoff):
         above(0, max_age=self.max_age)
 
     def exhausted(self, attempts: int, age: float) -> bool:
-        """Whether to give up on a message transmitted ``attempts`` times and handed over ``age`` seconds ago."""
+        """Whether to give up on a message that was sent ``age`` seconds ago and transmitted ``attempts`` times."""
         too_often = self.max_attempts is not None and attempts >= self.max_attempts
         return too_often or (self.max_age is not None and age >= self.max_age)

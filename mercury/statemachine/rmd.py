@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from mercury.statemachine import effects, events
+from mercury.statemachine.copies import shallow
 from mercury.statemachine.effects import RmdEffect
 from mercury.statemachine.faults import Fault, FaultCode, Ranges
 from mercury.statemachine.messages import SequenceAcknowledgement
 from mercury.statemachine.policy import AcknowledgeAt, DestinationPolicy
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
 from mercury.statemachine.ranges import RangeSet
-from mercury.statemachine.table import Kind
-from mercury.statemachine.tables import RMD, RmdEvent, RmdState
+from mercury.statemachine.table import Kind, Row
+from mercury.statemachine.tables import RMD, RmdEvent, RmdGuard, RmdState
+
+if TYPE_CHECKING:
+    RmdRow: TypeAlias = Row[RmdState, RmdEvent, RmdGuard]
+
+#: The guards of rows for a message that was received before.
+_AGAIN = (RmdGuard.AGAIN, RmdGuard.AGAIN_LAST, RmdGuard.AGAIN_COMPLETE)
 
 
 @dataclass
@@ -27,21 +34,37 @@ class RMDSequence:
     state: RmdState = RmdState.CREATED
     #: C: no new number is taken; every acknowledgement is final.
     closed: bool = False
-    #: FMR: the source has used the identifier, so it knows it.
+    #: FMR: the source has used the identifier, which shows that CreateSequenceResponse reached it.
     used: bool = False
     received: RangeSet = field(default_factory=RangeSet)
-    #: What the application has consumed; kept only when acknowledging at delivery.
+    #: The numbers that the application has consumed; recorded only with `AcknowledgeAt.DELIVERY`.
     consumed: RangeSet = field(default_factory=RangeSet)
-    #: Nothing behind a gap is acknowledged; see `DestinationPolicy.acknowledges_in_order`.
+    #: Numbers above a gap are not acknowledged; see `DestinationPolicy.acknowledges_in_order`.
     in_order_only: bool = False
-    #: LMR: the last number there will be; 0 = the sequence ended without a message.
+    #: LMR: the last number of the sequence; 0 = it ended without a message.
     last_number: int | None = None
-    #: TMR: when it ended.
+    #: TMR: when the sequence ended.
     ended_at: float | None = None
     expires_at: float | None = None
     #: When an acknowledgement is due, and for how many new messages.
     ack_due: float | None = None
     unacknowledged: int = 0
+
+    def copy(self) -> RMDSequence:
+        """A machine of its own with the same counters."""
+        own = shallow(self)
+        own.received, own.consumed = self.received.copy(), self.consumed.copy()
+        return own
+
+    # --- times that this side sets ---------------------------------------------------------------------------------
+
+    def acknowledge_at(self, at: float | None) -> None:
+        """Set when a stand-alone acknowledgement is due; ``None`` = no acknowledgement is due (RM-ACK-10)."""
+        self.ack_due = at
+
+    def end_by(self, at: float) -> None:
+        """Let the sequence expire at this time at the latest."""
+        self.expires_at = at if self.expires_at is None else min(self.expires_at, at)
 
     # --- questions -------------------------------------------------------------------------------------------------
 
@@ -65,21 +88,21 @@ class RMDSequence:
         return "".join("01"[factor] for factor in factors)
 
     def acknowledgement(self, policy: DestinationPolicy) -> SequenceAcknowledgement:
-        """What this side vouches for now. Once final, everything received counts, consumed or not."""
+        """The acknowledgement to send now. Once final, it has every received number, consumed or not."""
         at_delivery = policy.acknowledge_at is AcknowledgeAt.DELIVERY and not self.final
         ranges = self.consumed.as_tuples() if at_delivery else self.accepted()
         final = self.final and self.rm is RmVersion.RM11
         return SequenceAcknowledgement(self.identifier, ranges, final=final)
 
     def accepted(self) -> Ranges:
-        """Everything received that counts as accepted, consumed or not."""
+        """The received numbers that count as accepted, consumed or not."""
         if not self.in_order_only:
             return self.received.as_tuples()
         first_missing = self.received.first_missing()
         return ((1, first_missing - 1),) if first_missing > 1 else ()
 
     def next_due(self, policy: DestinationPolicy) -> float | None:
-        """When an acknowledgement or `Tick` is due; for a tombstone, when it may go."""
+        """When an acknowledgement or `Tick` is due; for a tombstone, when it may be deleted."""
         if self.ended_at is not None:
             return self.ended_at + policy.tombstone
         times = (self.ack_due, self.expires_at, self._inactive_at(policy))
@@ -87,21 +110,40 @@ class RMDSequence:
 
     # --- events ----------------------------------------------------------------------------------------------------
 
-    def handle(self, event: events.RmdInput, now: float, policy: DestinationPolicy) -> tuple[RmdEffect, ...]:
-        """Take one event; returns what is to be done about it.
+    def handle(self, given: events.RmdInput, now: float, policy: DestinationPolicy) -> tuple[RmdEffect, ...]:
+        """Take one input: look up the event that it is, and do what the row says. Returns what is to be done about it.
 
-        :raises ImpossibleEvent: a defect, not a peer's doing.
+        :raises ImpossibleEvent: a defect, not a peer's doing; nothing has changed.
         """
-        return tuple(self._handle(event, now, policy))
+        return tuple(self._handle(given, now, policy))
 
-    def _handle(self, event: events.RmdInput, now: float, policy: DestinationPolicy) -> Iterator[RmdEffect]:
-        match event:
+    def _handle(self, given: events.RmdInput, now: float, policy: DestinationPolicy) -> Iterator[RmdEffect]:
+        row = RMD.row(self.state, event_of(given), lambda guard: self._holds(guard, given, now, policy))
+        if row.kind is Kind.MOVE:
+            yield from self._take(row, given, now, policy)
+            self.state = row.next
+            self.closed = self.closed or row.closes
+        elif row.kind is Kind.REFUSE:
+            yield from self._refuse(row, given, policy)
+
+    def _take(self, row: RmdRow, given: events.RmdInput, now: float, policy: DestinationPolicy) -> Iterator[RmdEffect]:
+        match given:
+            case events.MessageReceived(number=number) if row.guard in _AGAIN:
+                yield effects.Duplicate(number)
+                self.last_heard = now
+                self.ack_due = now
+                if row.guard is not RmdGuard.AGAIN:
+                    yield from self._last_known(number)
             case events.MessageReceived(number=number, last=last):
-                yield from self._message(number, last, now, policy)
-            case events.CloseReceived(last_number=last_number):
-                yield from self._close(last_number, now)
-            case events.TerminateReceived(last_number=last_number):
-                yield from self._terminate(last_number, now)
+                self._accept(number, last, now)
+                yield effects.Accept(number=number, last=last)
+                if policy.acknowledge_at is AcknowledgeAt.ACCEPTANCE:
+                    self._owe_acknowledgement(now, policy)
+            case events.CloseReceived():
+                yield from self._end_known(given, now)
+            case events.TerminateReceived():
+                yield from self._end_known(given, now)
+                yield from self._ended(now)
             case events.AckWanted():
                 self.last_heard = now
                 self.ack_due = now
@@ -113,42 +155,65 @@ class RMDSequence:
                 if new and not self.tombstone and policy.acknowledge_at is AcknowledgeAt.DELIVERY:
                     self._owe_acknowledgement(now, policy)
             case events.Tick():
-                yield from self._tick(now, policy)
+                self.last_heard = min(self.last_heard, now)  # the clock was set back: silence counts from now
+                if row.guard is RmdGuard.EXPIRED:
+                    yield from self._ended(now) if self.used else (effects.Forget(),)
             case _:
-                assert_never(event)
+                assert_never(given)
 
-    def _message(self, number: int, last: bool, now: float, policy: DestinationPolicy) -> Iterator[RmdEffect]:
-        if number in self.received:  # RM-SEQ-06: acknowledged again, never faulted
-            yield effects.Duplicate(number)
-            if not self.tombstone:
-                self.last_heard = now
-                self.ack_due = now
-                if last and self.last_number is None and number == self.received.highest:
-                    yield from self._last_known(number)
-                return
-        refusal = self._refusal(number, last, policy)
-        if refusal is not None:
-            yield effects.RaiseFault(refusal)
-            return
-        self.last_heard = now
-        self.used = True
-        self.received.add(number)
-        if last:
-            newly_last = self.last_number is None
-            self.last_number = number
-            if newly_last:
-                self._move(RmdEvent.LMR_SC if self.complete else RmdEvent.LMR_SNC)
-            else:
-                self._move(RmdEvent.AMR_SC if self.complete else RmdEvent.AMR_SNC)
+    def _refuse(self, row: RmdRow, given: events.RmdInput, policy: DestinationPolicy) -> Iterator[RmdEffect]:
+        if isinstance(given, events.MessageReceived):
+            if row.guard is RmdGuard.AGAIN:
+                yield effects.Duplicate(given.number)
+            refusal = self._refusal(given.number, given.last, policy)
         else:
-            self._move(RmdEvent.AMR_SC if self.complete else RmdEvent.AMR_SNC)
-        yield effects.Accept(number=number, last=last)
-        self.unacknowledged += 1
-        if policy.acknowledge_at is AcknowledgeAt.ACCEPTANCE:
-            self._owe_acknowledgement(now, policy)
+            refusal = self._contradiction(self._told(given) or 0)
+        assert refusal is not None
+        yield effects.RaiseFault(refusal)
+
+    # --- guards ----------------------------------------------------------------------------------------------------
+
+    def _holds(self, guard: RmdGuard, given: events.RmdInput, now: float, policy: DestinationPolicy) -> bool:
+        """Whether a guard holds, by the counters before the event."""
+        match guard, given:
+            case RmdGuard.AGAIN, events.MessageReceived(number=number):
+                return number in self.received  # RM-SEQ-06: acknowledged again, never faulted
+            case RmdGuard.AGAIN_LAST, events.MessageReceived(number=number):
+                return number in self.received and number == self.received.highest
+            case RmdGuard.AGAIN_COMPLETE, events.MessageReceived(number=number):
+                return number == self.received.highest and self.received.covers(1, number)
+            case RmdGuard.NOT_TAKEN, events.MessageReceived(number=number, last=last):
+                return self._refusal(number, last, policy) is not None
+            case RmdGuard.COMPLETE, events.MessageReceived(number=number, last=last):
+                return self.received.count + 1 == (number if last else self.last_number)
+            case RmdGuard.COMPLETE, _:
+                told = self._told(given)
+                return told is not None and self.received.covers(1, told)
+            case RmdGuard.CONTRADICTION, _:
+                told = self._told(given)
+                return told is not None and self._contradicts(told)
+            case RmdGuard.NO_NUMBER, _:
+                return self._told(given) is None
+            case RmdGuard.EXPIRED, _:
+                inactive_at = self._inactive_at(policy)
+                expired = self.expires_at is not None and self.expires_at <= now
+                return expired or (inactive_at is not None and inactive_at <= now)
+            case _:
+                raise AssertionError(f"no guard of this input: {guard}")
+
+    def _told(self, given: events.RmdInput) -> int | None:
+        """The last number that CloseSequence or TerminateSequence states; ``None`` = it states none.
+
+        RM11-CLS-01: LastMsgNumber is absent when no message was sent.
+        """
+        if not isinstance(given, (events.CloseReceived, events.TerminateReceived)):
+            return None
+        empty = not self.received and self.last_number is None
+        silent = isinstance(given, events.TerminateReceived) and self.rm is RmVersion.RM10
+        return 0 if given.last_number is None and empty and not silent else given.last_number
 
     def _refusal(self, number: int, last: bool, policy: DestinationPolicy) -> Fault | None:
-        if RMD[self.state, RmdEvent.AMR_SNC].kind is Kind.REFUSE:
+        if self.tombstone:
             return self._fault(FaultCode.SEQUENCE_TERMINATED, "The sequence has ended.")
         if number < 1:
             return self._fault(FaultCode.SENDER, "Message numbers begin at 1.")
@@ -178,79 +243,41 @@ class RMDSequence:
                 )
         return None
 
-    def _close(self, last_number: int | None, now: float) -> Iterator[RmdEffect]:
-        if self.tombstone:
-            return
-        last_number = self._or_nothing_sent(last_number)
-        if last_number is not None and self._contradicts(last_number):
-            yield effects.RaiseFault(self._contradiction(last_number))
-            return
-        self.last_heard = now
-        self.used = True
-        self.closed = True
-        yield from self._end_known(last_number)
-
-    def _terminate(self, last_number: int | None, now: float) -> Iterator[RmdEffect]:
-        if self.tombstone:
-            return
-        if self.rm is RmVersion.RM11:
-            last_number = self._or_nothing_sent(last_number)
-        if last_number is not None and self._contradicts(last_number):
-            yield effects.RaiseFault(self._contradiction(last_number))
-            return
-        self.last_heard = now
-        self.used = True
-        yield from self._end_known(last_number)
-        yield from self._ended(RmdEvent.TMR, now)
-
-    def _tick(self, now: float, policy: DestinationPolicy) -> Iterator[RmdEffect]:
-        if self.tombstone:
-            return
-        self.last_heard = min(self.last_heard, now)  # the clock was set back: silence counts from now
-        inactive_at = self._inactive_at(policy)
-        expired = self.expires_at is not None and self.expires_at <= now
-        if not expired and (inactive_at is None or inactive_at > now):
-            return
-        if RMD.move(self.state, RmdEvent.EXP).kind is Kind.IGNORE:
-            yield effects.Forget()
-            return
-        yield from self._ended(RmdEvent.EXP, now)
-
     # --- counters --------------------------------------------------------------------------------------------------
 
-    def _or_nothing_sent(self, last_number: int | None) -> int | None:
-        """RM11-CLS-01: LastMsgNumber is left out when no message was sent."""
-        return 0 if last_number is None and not self.received and self.last_number is None else last_number
+    def _accept(self, number: int, last: bool, now: float) -> None:
+        self.last_heard = now
+        self.used = True
+        self.received.add(number)
+        if last:
+            self.last_number = number
+        self.unacknowledged += 1
 
     def _contradicts(self, last_number: int) -> bool:
         if self.last_number is not None:
             return last_number != self.last_number
         return not self.received.highest <= last_number <= MAX_MESSAGE_NUMBER
 
-    def _end_known(self, last_number: int | None) -> Iterator[RmdEffect]:
-        if last_number is None:
-            if self.last_number is None:
-                # The identifier was used, nothing else became known: the same step as a message that was there before.
-                self._move(RmdEvent.AMR_SNC)
-            return
-        if self.last_number is None:
-            yield from self._last_known(last_number)
+    def _end_known(self, given: events.CloseReceived | events.TerminateReceived, now: float) -> Iterator[RmdEffect]:
+        told = self._told(given)
+        self.last_heard = now
+        self.used = True
+        if told is not None and self.last_number is None:
+            yield from self._last_known(told)
 
     def _last_known(self, number: int) -> Iterator[RmdEffect]:
         self.used = True
         self.last_number = number
-        self._move(RmdEvent.LMR_SC if self.complete else RmdEvent.LMR_SNC)
         yield effects.EndKnown(number)
 
-    def _ended(self, event: RmdEvent, now: float) -> Iterator[RmdEffect]:
-        self._move(event)
+    def _ended(self, now: float) -> Iterator[RmdEffect]:
         self.ended_at = now
         self.ack_due = None
         if not self.complete:
             yield effects.CutBuffer()
 
     def _owe_acknowledgement(self, now: float, policy: DestinationPolicy) -> None:
-        """RM-ACK-12: at once on a gap, at the end, or when many wait; otherwise within the interval."""
+        """RM-ACK-12: immediately on a gap, at the end, or when many are unacknowledged; else within the interval."""
         gap = len(self.received) > 1 or self.received.first_missing() == 1
         at_once = gap or self.complete or self.unacknowledged >= policy.acknowledge_every
         due = now if at_once else now + policy.acknowledgement_interval
@@ -271,10 +298,28 @@ class RMDSequence:
         reason = f"The last message number {last_number} contradicts {known}, which was known before."
         return self._fault(FaultCode.SENDER, reason)
 
-    def _move(self, event: RmdEvent) -> None:
-        (self.state,) = RMD.move(self.state, event).next
+
+def event_of(given: events.RmdInput) -> RmdEvent:
+    """The event of the table that an input is."""
+    match given:
+        case events.MessageReceived(last=last):
+            return RmdEvent.LMR if last else RmdEvent.AMR
+        case events.CloseReceived():
+            return RmdEvent.CLOSE
+        case events.TerminateReceived():
+            return RmdEvent.TMR
+        case events.AckWanted():
+            return RmdEvent.ACK_WANTED
+        case events.AckSent():
+            return RmdEvent.ACK_SENT
+        case events.Consumed():
+            return RmdEvent.CONSUMED
+        case events.Tick():
+            return RmdEvent.TICK
+        case _:
+            assert_never(given)
 
 
 def accepted_ranges(sequence: RMDSequence) -> Ranges:
-    """Everything this side ever accepted of a sequence."""
+    """All numbers of a sequence that this side has ever accepted."""
     return sequence.received.as_tuples()

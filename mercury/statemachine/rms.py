@@ -1,208 +1,241 @@
 """RMSSequence: the source's side of one sequence.
 
-Pure: an event and the time in, effects out. The state is `tables.RmsState`; beside it stand C (``closed``) and
-F (``failure``). While F is set the tuple is frozen and the machine only answers.
+Pure: it takes an event and the time, and returns effects. The state is `tables.RmsState`, with two more factors:
+C (``closed``) and F (``failure``). While F is set, the tuple does not change and the machine only answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import assert_never
+from typing import TYPE_CHECKING, TypeAlias
 
 from mercury.statemachine import effects, events
+from mercury.statemachine.copies import shallow
 from mercury.statemachine.effects import RmsEffect
 from mercury.statemachine.events import FailureReason
 from mercury.statemachine.faults import Fault, FaultCode, Ranges
 from mercury.statemachine.incomplete import left_over
+from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import SourcePolicy
-from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
+from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.rms_counters import RmsCounters
-from mercury.statemachine.table import Cell, Kind
-from mercury.statemachine.tables import RMS, RmsEvent, RmsState
+from mercury.statemachine.rms_guards import events_of, holds, ranges_of
+from mercury.statemachine.table import Kind, Row
+from mercury.statemachine.tables import RMS, RmsEvent, RmsGuard, RmsState
+
+if TYPE_CHECKING:
+    RmsRow: TypeAlias = Row[RmsState, RmsEvent, RmsGuard]
 
 
 @dataclass
 class RMSSequence(RmsCounters):
-    """A sequence at its source: what happens to its counters. Times are seconds since the epoch."""
+    """A sequence at its source: how events change its counters. Times are seconds since the epoch."""
 
     @classmethod
     def start(cls, rm: RmVersion, now: float) -> RMSSequence:
-        """A sequence that its application asked for. Raise `Number` on it at once: nothing else moves it before."""
-        return cls(rm=rm, state=RmsState.CREATING, last_heard=now, control_due=now)
+        """A sequence for a message of the application. The first event must be `Number`."""
+        return cls(rm=rm, state=RmsState.NEW, last_heard=now, control_due=now)
 
     @classmethod
-    def offered(cls, rm: RmVersion, identifier: str, expires_at: float | None, now: float) -> RMSSequence:
-        """A sequence that the peer offered and this side accepted: it exists already."""
-        return cls(rm=rm, state=RmsState.IDLE, last_heard=now, identifier=identifier, expires_at=expires_at)
+    def offered(
+        cls,
+        rm: RmVersion,
+        identifier: str,
+        expires_at: float | None,
+        now: float,
+        behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD,
+    ) -> RMSSequence:
+        """A sequence that the peer offered and this side accepted; its identifier is known.
+
+        :param behavior: what the peer does with its messages when it ends incomplete.
+        """
+        own = cls(rm=rm, state=RmsState.IDLE, last_heard=now, identifier=identifier, expires_at=expires_at)
+        own.incomplete_behavior = behavior
+        return own
 
     @classmethod
     def orphan(cls, rm: RmVersion, identifier: str, now: float) -> RMSSequence:
-        """A sequence whose identifier came after it was replaced: it is empty, and only its end is to be sent."""
+        """A sequence whose identifier arrived after it was replaced: it is empty, and only its end has to be sent."""
         own = cls(rm=rm, state=RmsState.ENDING, last_heard=now, identifier=identifier, closed=True, control_due=now)
         own.last_message = 0
         return own
 
+    def copy(self) -> RMSSequence:
+        """A machine of its own with the same counters."""
+        own = shallow(self)
+        own.acknowledged = self.acknowledged.copy()
+        own.moved = self.moved.copy()
+        return own
+
+    # --- times that this side sets ---------------------------------------------------------------------------------
+
+    def put_off_creation(self, at: float) -> None:
+        """Defer CreateSequence until this time, because the destination accepted nothing of the sequences before."""
+        self.control_due = at
+
+    def end_by(self, at: float) -> None:
+        """Let the sequence expire at this time, unless it has ended or has an expiry already."""
+        if self.alive and self.expires_at is None:
+            self.expires_at = at
+
     # --- events ----------------------------------------------------------------------------------------------------
 
-    def handle(self, event: events.RmsInput, now: float, policy: SourcePolicy) -> tuple[RmsEffect, ...]:
-        """Take one event; returns what is to be done about it.
+    def handle(self, given: events.RmsInput, now: float, policy: SourcePolicy) -> tuple[RmsEffect, ...]:
+        """Take one input: look up each event that it is, and do what the row says. Returns what is to be done about it.
 
-        :raises ImpossibleEvent: the caller raised an event the table rules out: a defect, not a peer's doing.
+        :raises ImpossibleEvent: a defect, not a peer's doing; nothing has changed.
         """
-        return tuple(self._handle(event, now, policy))
+        return tuple(self._handle(given, now, policy))
 
-    def _handle(self, event: events.RmsInput, now: float, policy: SourcePolicy) -> Iterator[RmsEffect]:
-        match event:
-            case events.Number(last=last, expects_response=expects_response):
-                yield from self._number(last, expects_response, now)
-            case events.End(abandon=abandon):
-                yield from self._end(abandon, now)
-                if self.asks_final(policy) and not self.control_attempts:
-                    self.control_due = now + (policy.close_unacknowledged_after or 0.0)
-            case events.Created():
-                yield from self._created(event, now)
-            case events.IdentifierTaken():
-                if self.alive and self.identifier is None and self.last_number:
-                    yield from self._replaced()
-            case events.Transmitted(highest=highest):
+    def _handle(self, given: events.RmsInput, now: float, policy: SourcePolicy) -> Iterator[RmsEffect]:
+        for event in events_of(given):
+            row = RMS.row(self.at, event, lambda guard: holds(guard, self, given, now, policy))
+            if row.kind is Kind.MOVE:
+                yield from self._take(row, given, now, policy)
+            elif row.kind is Kind.REFUSE:
+                yield self._refuse(given)
+
+    def _take(self, row: RmsRow, given: events.RmsInput, now: float, policy: SourcePolicy) -> Iterator[RmsEffect]:
+        match row.event, given:
+            case _, events.Number():
+                yield from self._number(row, given, now)
+            case _, events.Acknowledged():
+                yield from self._acknowledged(row, given, now, policy)
+            case _, events.Transmitted(highest=highest):
                 more = min(highest, self.last_number)
                 if more > self.highest_sent and self.identifier is not None and not self.abandoned:
                     self.control_due = now + (policy.close_unacknowledged_after or 0.0)
                 self.highest_sent = max(self.highest_sent, more)
-            case events.Overdue():
-                if self.alive and self.acknowledged.highest < self.lowest_outstanding():
-                    self.flow = self.flow.overdue(self.in_flight, self.acknowledged.count)
-            case events.ControlSent(next_due=next_due):
-                self.control_attempts += 1
-                self.control_due = next_due
-            case events.Acknowledged(ranges=ranges):
-                before = self.window_end(policy) if self.flow.size is not None else None
-                yield from self._acknowledged(ranges, now)
-                if before is not None:
-                    yield from self._window_moved(before, policy)
-            case events.Finished(ranges=ranges):
-                yield from self._finished(ranges, now)
-            case events.ResponseStored(count=count):
+            case _, events.ResponseStored(count=count):
                 waited, self.unanswered = self.unanswered, max(0, self.unanswered - count)
                 if self.state is RmsState.ENDING and waited and not self.unanswered:
                     self.control_due = now
-            case events.Settled():
-                if self.failure is None and self.state is RmsState.ENDING:
-                    self.settled_at = now
-                    self._move(RmsEvent.TMS)
-                    yield effects.Ended()
-            case events.FaultReceived(fault=fault, ranges=ranges):
-                yield from self._fault(fault, ranges, now)
-            case events.GaveUp():
-                if self.alive:
-                    yield from self._fail(FailureReason.GIVEN_UP, now)
-            case events.Tick():
-                yield from self._tick(now, policy)
+            case _, events.End(abandon=abandon):
+                yield from self._end(row, abandon, now)
+                if self.asks_final(policy) and not self.control_attempts:
+                    self.control_due = now + (policy.close_unacknowledged_after or 0.0)
+            case _, events.Created():
+                self._created(row, given, now)
+            case _, events.IdentifierTaken():
+                yield from self._replaced()
+            case _, events.Overdue():
+                self.flow = self.flow.overdue(self.in_flight, self.acknowledged.count)
+            case _, events.ControlSent(next_due=next_due):
+                self.control_attempts += 1
+                self.control_due = next_due
+            case _, events.Settled():
+                self.settled_at = now
+                self._enter(row)
+                yield effects.Ended()
+            case RmsEvent.FIN, _:
+                yield from self._finished(row, ranges_of(given), now)
+            case _, events.FaultReceived(fault=fault):
+                yield from self._fault(row, fault, now)
+            case _, events.GaveUp():
+                yield from self._fail(row, FailureReason.GIVEN_UP, now)
+            case _, events.Tick():
+                yield from self._tick(row, now)
             case _:
-                assert_never(event)
+                raise AssertionError(f"an input that is no event: {given}")
 
-    def _number(self, last: bool, expects_response: bool, now: float) -> Iterator[RmsEffect]:
-        if not self.takes_messages:
-            if self.failure is None and self.last_number >= MAX_MESSAGE_NUMBER and self.last_message is None:
-                yield from self._end(False, now)  # RM-SEQ-12: rollover
+    def _refuse(self, given: events.RmsInput) -> RmsEffect:
+        if isinstance(given, events.Number):
+            return effects.NumberRefused()
+        fault = Fault(
+            code=FaultCode.INVALID_ACKNOWLEDGEMENT,
+            reason="The SequenceAcknowledgement lists message numbers that were never sent.",
+            identifier=self.identifier,
+            ranges=ranges_of(given),
+        )
+        return effects.RaiseFault(fault)
+
+    def _number(self, row: RmsRow, given: events.Number, now: float) -> Iterator[RmsEffect]:
+        if row.guard is RmsGuard.NO_NUMBER_LEFT:
+            self._last_is_known()
+            self._enter(row, now)
             yield effects.NumberRefused()
             return
         if self.state is RmsState.IDLE:
-            self.last_heard = now  # silence counts from when there is something to be heard
+            self.last_heard = now  # silence is measured from the first unacknowledged message
         self.last_number += 1
-        self.unanswered += expects_response
-        if last:
+        self.unanswered += given.expects_response
+        if given.last:
             self.last_message = self.last_number
-        self._move(RmsEvent.LMR_NUMBERED if last else RmsEvent.AMR)
+        self._enter(row)
         yield effects.Numbered(self.last_number)
 
-    def _end(self, abandon: bool, now: float) -> Iterator[RmsEffect]:
-        if not self.alive or (self.identifier is None and not self.last_number):
-            return  # ended already, or never used
+    def _end(self, row: RmsRow, abandon: bool, now: float) -> Iterator[RmsEffect]:
         if abandon and not self.abandoned:
             self.abandoned = True
             self.control_due = now
-            if self.outstanding and (self.identifier is None or self.rm is RmVersion.RM10):
-                # Nothing was sent, or this generation has no CloseSequence: there is no final word to wait for.
-                yield from self._fail(FailureReason.GIVEN_UP, now)
-                return
-        if self.last_message is None:
-            self.last_message = self.last_number
-        self._move(RmsEvent.LMR_BARE, now)
-
-    def _created(self, event: events.Created, now: float) -> Iterator[RmsEffect]:
-        if self.failure is not None or self.identifier is not None or not self.last_number:
+        if row.next is RmsState.FAILED:
+            # Nothing was sent, or WS-RM 1.0 has no CloseSequence: no final acknowledgement can arrive.
+            yield from self._fail(row, FailureReason.GIVEN_UP, now)
             return
+        self._last_is_known()
+        self._enter(row, now)
+
+    def _created(self, row: RmsRow, event: events.Created, now: float) -> None:
         self.identifier = event.identifier
         self.expires_at = event.expires_at
         self.incomplete_behavior = event.incomplete_behavior
         self.last_heard = now
-        self._move(RmsEvent.CSRR, now)
-        yield from ()
+        self._enter(row, now)
 
-    def _acknowledged(self, ranges: Ranges, now: float) -> Iterator[RmsEffect]:
-        if not self.alive or self.identifier is None:
-            return
-        problem = self._invalid(ranges)
-        if problem is not None:
-            yield effects.RaiseFault(problem)
-            return
-        new = self._merge(ranges, now)
-        yield from self._release(new)
-        self._move(RmsEvent.ACK if self.outstanding else RmsEvent.ACKALL, now)
+    def _acknowledged(
+        self, row: RmsRow, given: events.Acknowledged, now: float, policy: SourcePolicy
+    ) -> Iterator[RmsEffect]:
+        before = self.window_end(policy) if self.flow.size is not None else None
+        starved = self.starved
+        yield from self._release(self._merge(given.ranges, now))
+        if RangeSet(given.ranges) == self.acknowledged:  # an older acknowledgement states an outdated BufferRemaining
+            self.flow = self.flow.told(given.room)
+        self._enter(row, now)
+        asks = self.state in (RmsState.IDLE, RmsState.SENDING, RmsState.SENDING_LAST)
+        if asks and self.flow.room == 0 and not starved and not self.asks_final(policy):
+            self.control_attempts, self.control_due = 0, now + policy.retransmission.base
+        if before is not None:
+            yield from self._window_moved(before, policy)
 
     def _window_moved(self, before: int, policy: SourcePolicy) -> Iterator[RmsEffect]:
-        """A small window has moved on, and may have grown: what is in it now was not taken before its turn."""
+        """A small window moved, and may have grown: the numbers that are newly in it are due immediately."""
         self.flow = self.flow.acknowledged(self.acknowledged.count, self.in_flight, policy.window)
         entered = tuple(self._done().gaps(before + 1, min(self.window_end(policy), self.highest_sent)))
-        if entered and self.alive:
+        if entered:
             yield effects.Due(entered)
 
-    def _finished(self, ranges: Ranges | None, now: float) -> Iterator[RmsEffect]:
-        if not self.alive or self.identifier is None:
-            return
-        if ranges is None:
-            self.last_heard = now
-            if self.state is not RmsState.ENDING:
-                return  # RM11-ACK-08: no final acknowledgement came with the answer; CloseSequence asks again
-            ranges = ()
-        problem = self._invalid(ranges)
-        if problem is not None:
-            yield effects.RaiseFault(problem)
+    def _finished(self, row: RmsRow, ranges: Ranges, now: float) -> Iterator[RmsEffect]:
+        if row.guard is RmsGuard.NO_RANGES:
+            self.last_heard = (
+                now  # RM11-ACK-08: no final acknowledgement came with the answer; CloseSequence asks again
+            )
             return
         new = self._merge(ranges, now)
         moved = self._left_over(final=True)
         self.moved.update(moved)
-        if self.last_message is None:
-            self.last_message = self.last_number
-        self._move(RmsEvent.FIN, now)
+        self._last_is_known()
+        self._enter(row, now)
         if moved:
             yield effects.Moved(moved)  # first: what moves must not be let go of with what is released
         yield from self._release(new)
 
-    def _fault(self, fault: Fault, ranges: Ranges | None, now: float) -> Iterator[RmsEffect]:
-        if not self.alive:
-            return
-        self.last_heard = now
-        if ranges is not None:
-            yield from self._finished(ranges, now)
-        match fault.code:
-            case FaultCode.SEQUENCE_CLOSED:
-                pass  # the final acknowledgement says the rest; without it CloseSequence or a retransmission asks
-            case FaultCode.UNKNOWN_SEQUENCE:
-                yield from self._fail(FailureReason.UNKNOWN, now)
-            case FaultCode.SEQUENCE_TERMINATED | FaultCode.LAST_MESSAGE_NUMBER_EXCEEDED:
-                yield from self._fail(FailureReason.TERMINATED, now)
-            case FaultCode.CREATE_SEQUENCE_REFUSED | FaultCode.WSRM_REQUIRED:
-                if self.identifier is None and not fault.busy and fault.sender:
-                    repeated = fault.code is FaultCode.CREATE_SEQUENCE_REFUSED and self.control_attempts > 1
-                    yield from self._replaced() if repeated else self._fail(FailureReason.REFUSED, now)
-            case FaultCode.MESSAGE_NUMBER_ROLLOVER:
-                yield from self._roll_over(fault.max_message_number, now)
+    def _fault(self, row: RmsRow, fault: Fault, now: float) -> Iterator[RmsEffect]:
+        match row.event:
+            case RmsEvent.FAULT:
+                self.last_heard = now
+            case RmsEvent.FAIL:
+                unknown = fault.code is FaultCode.UNKNOWN_SEQUENCE
+                yield from self._fail(row, FailureReason.UNKNOWN if unknown else FailureReason.TERMINATED, now)
+            case RmsEvent.REFUSED if row.guard is RmsGuard.REPEATED:
+                yield from self._replaced()
+            case RmsEvent.REFUSED if row.guard is None:
+                yield from self._fail(row, FailureReason.REFUSED, now)
+            case RmsEvent.ROLLOVER:
+                yield from self._roll_over(row, fault.max_message_number, now)
             case _:
-                pass
+                pass  # a refusal that says busy: CreateSequence is sent again
 
     def _replaced(self) -> Iterator[RmsEffect]:
         """It is asked for anew: a repetition was refused because its offer is known (RM-CS-13), or the identifier is
@@ -214,43 +247,38 @@ class RMSSequence(RmsCounters):
         yield effects.Moved(left)
         yield effects.Replaced()
 
-    def _roll_over(self, max_message_number: int | None, now: float) -> Iterator[RmsEffect]:
-        """FLT-04: no new numbers; what the destination does not take goes to a successor."""
-        if self.identifier is None:
-            return  # it cannot be about this sequence: nothing was numbered on the wire
-        if self.last_message is None:
-            self.last_message = self.last_number
+    def _roll_over(self, row: RmsRow, max_message_number: int | None, now: float) -> Iterator[RmsEffect]:
+        """FLT-04: no new numbers; messages that the destination does not take move to a successor."""
+        known = self.last_number if self.last_message is None else self.last_message
+        self.last_message = known
         if max_message_number is not None:
             maximum = max(max_message_number, 0)
             moved = tuple(self._done().gaps(maximum + 1, self.last_number))
             self.moved.update(moved)
             if moved:
                 if not self.abandoned:  # to the destination, the sequence ends with what it takes
-                    self.last_message = min(self.last_message, max(maximum, self.acknowledged.highest))
+                    self.last_message = min(known, max(maximum, self.acknowledged.highest))
                 yield effects.Moved(moved)
-        self._move(RmsEvent.LMR_BARE, now)
-        self._move(RmsEvent.ACK if self.outstanding else RmsEvent.ACKALL, now)
+        self._enter(row, now)
 
-    def _tick(self, now: float, policy: SourcePolicy) -> Iterator[RmsEffect]:
-        if not self.alive:
-            return
+    def _tick(self, row: RmsRow, now: float) -> Iterator[RmsEffect]:
         self.last_heard = min(self.last_heard, now)  # the clock was set back: silence counts from now
-        inactive_at, idle_at = self._inactive_at(policy), self._idle_at(policy)
-        if self.expires_at is not None and self.expires_at <= now:
-            yield from self._fail(FailureReason.EXPIRED, now)
-        elif inactive_at is not None and inactive_at <= now:
-            yield from self._fail(FailureReason.INACTIVE, now)
-        elif idle_at is not None and idle_at <= now:
-            yield from self._end(False, now)
+        match row.guard:
+            case RmsGuard.EXPIRED:
+                yield from self._fail(row, FailureReason.EXPIRED, now)
+            case RmsGuard.SILENT:
+                yield from self._fail(row, FailureReason.INACTIVE, now)
+            case RmsGuard.IDLE_FOR_LONG:
+                yield from self._end(row, False, now)
+            case _:
+                pass
 
-    def _fail(self, reason: FailureReason, now: float) -> Iterator[RmsEffect]:
+    def _fail(self, row: RmsRow, reason: FailureReason, now: float) -> Iterator[RmsEffect]:
         """FAIL: success where everything was acknowledged, else what is left is given up."""
-        cell = RMS.move(self.state, RmsEvent.FAIL)
-        if cell.kind is Kind.MOVE:
-            if self.last_message is None:
-                self.last_message = self.last_number
+        if row.next is not RmsState.FAILED:
+            self._last_is_known()
             self.settled_at = now
-            self._enter(cell, now)
+            self._enter(row, now)
             yield effects.Ended()
             return
         left = self._left_over(final=False)
@@ -263,7 +291,7 @@ class RMSSequence(RmsCounters):
     # --- counters --------------------------------------------------------------------------------------------------
 
     def _merge(self, ranges: Ranges, now: float) -> RangeSet:
-        """RM-ACK-01: a number once acknowledged stays so; the union is kept. Returns what is new in it."""
+        """RM-ACK-01: an acknowledged number stays acknowledged. Returns the newly acknowledged numbers."""
         self.last_heard = now
         before = self.acknowledged.copy()
         self.acknowledged.update(ranges)
@@ -275,35 +303,21 @@ class RMSSequence(RmsCounters):
         if acknowledged:
             yield effects.Released(acknowledged.as_tuples())
 
-    def _invalid(self, ranges: Ranges) -> Fault | None:
-        """RM-ACK-03. That a number is missing which was acknowledged before is no offence: the network reorders."""
-        bad = any(low < 1 or low > high or high > self.highest_sent for low, high in ranges)
-        if not bad:
-            return None
-        return Fault(
-            code=FaultCode.INVALID_ACKNOWLEDGEMENT,
-            reason="The SequenceAcknowledgement lists message numbers that were never sent.",
-            identifier=self.identifier,
-            ranges=ranges,
-        )
-
     def _left_over(self, *, final: bool) -> Ranges:
         """What an end now leaves undelivered, or in doubt; ``final``: the acknowledged ranges are the final ones."""
         return left_over(
             self.incomplete_behavior, self.last_number, acknowledged=self.acknowledged, moved=self.moved, final=final
         )
 
-    # --- the table -------------------------------------------------------------------------------------------------
+    def _last_is_known(self) -> None:
+        if self.last_message is None:
+            self.last_message = self.last_number
 
-    def _move(self, event: RmsEvent, now: float | None = None) -> None:
-        self._enter(RMS.move(self.state, event), now)
-
-    def _enter(self, cell: Cell[RmsState], now: float | None) -> None:
-        (state,) = cell.next
-        renewed = state not in (self.state, RmsState.CREATING_LAST) or (cell.closes and not self.closed)
+    def _enter(self, row: RmsRow, now: float | None = None) -> None:
+        renewed = row.next not in (self.state, RmsState.CREATING_LAST) or (row.closes and not self.closed)
         if renewed and now is not None:
             # Another control message becomes due, with a schedule of its own.
             self.control_attempts = 0
             self.control_due = now
-        self.state = state
-        self.closed = self.closed or cell.closes
+        self.state = row.next
+        self.closed = self.closed or row.closes

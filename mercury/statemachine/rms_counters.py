@@ -1,17 +1,18 @@
-"""The counters of a sequence at its source, and what they say; what happens to them is in `rms`."""
+"""The counters of a sequence at its source, and the questions that they answer; `rms` changes them."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
 
+from mercury.statemachine.effects import Numbered
 from mercury.statemachine.events import FailureReason
+from mercury.statemachine.faults import Ranges
 from mercury.statemachine.flow import Window
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
 from mercury.statemachine.ranges import RangeSet
-from mercury.statemachine.table import Kind
 from mercury.statemachine.tables import RMS, RmsEvent, RmsState
 
 
@@ -20,6 +21,8 @@ class RmsWork(enum.Enum):
 
     CREATE = "CreateSequence"
     TRANSMIT = "messages"
+    #: Ask a destination without room whether it has room now.
+    ASK = "AckRequested"
     CLOSE = "CloseSequence"
     TERMINATE = "TerminateSequence"
 
@@ -30,7 +33,7 @@ class RmsCounters:
 
     rm: RmVersion
     state: RmsState
-    #: When something was last heard from the destination, or there was last nothing to be heard.
+    #: When the destination last answered, or when no answer was last expected.
     last_heard: float
     #: C: the destination has said its final word.
     closed: bool = False
@@ -42,7 +45,7 @@ class RmsCounters:
     #: The highest number that may be on the wire.
     highest_sent: int = 0
     acknowledged: RangeSet = field(default_factory=RangeSet)
-    #: Numbers that left for a successor sequence.
+    #: Numbers that moved to a successor sequence.
     moved: RangeSet = field(default_factory=RangeSet)
     #: The last number there will be, once known; 0 = the sequence ends without a message.
     last_message: int | None = None
@@ -56,24 +59,30 @@ class RmsCounters:
     flow: Window = field(default_factory=Window)
     incomplete_behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
     expires_at: float | None = None
-    #: Transmissions of the present control message (create, close or terminate).
+    #: Transmissions of the present control message (create, ask, close or terminate).
     control_attempts: int = 0
     #: When the control message is due again.
     control_due: float = 0.0
 
     @property
     def alive(self) -> bool:
-        """Neither ended nor failed."""
+        """Whether the sequence has neither ended nor failed."""
         return self.failure is None and self.state is not RmsState.ENDED
+
+    @property
+    def at(self) -> RmsState:
+        """The state of the table that the machine is in: F while it is set, whatever the tuple was."""
+        return self.state if self.failure is None else RmsState.FAILED
 
     @property
     def takes_messages(self) -> bool:
         """Whether a new message may get a number."""
-        return (
-            self.failure is None
-            and RMS[self.state, RmsEvent.AMR].kind is Kind.MOVE
-            and self.last_number < MAX_MESSAGE_NUMBER
-        )
+        row = RMS.row(self.at, RmsEvent.AMR, lambda _no_number_left: self.last_number >= MAX_MESSAGE_NUMBER)
+        return Numbered in row.effects
+
+    def invalid(self, ranges: Ranges) -> bool:
+        """RM-ACK-03. That a number is missing which was acknowledged before is no offence: the network reorders."""
+        return any(low < 1 or low > high or high > self.highest_sent for low, high in ranges)
 
     @property
     def outstanding(self) -> bool:
@@ -92,12 +101,25 @@ class RmsCounters:
         return min((self._done() if self.moved else self.acknowledged).first_missing(), self.last_number + 1)
 
     def crowded(self, policy: SourcePolicy) -> bool:
-        """No more requests may be sent before one is answered."""
+        """Whether no more requests may be sent before one is answered."""
         return self.unanswered >= policy.max_unanswered
+
+    @property
+    def starved(self) -> bool:
+        """Something waits to be sent for the first time, the destination has no room, and nothing is in flight that
+        would ask for news by being sent again (FC-02).
+        """
+        return self.flow.room == 0 and self.last_number > self.highest_sent and not self.in_flight
+
+    def most_in_flight(self, policy: SourcePolicy) -> int:
+        """How many numbers may be in flight. One that is already, is sent again though the destination has no room:
+        it may be the one that the others there wait for.
+        """
+        return self.flow.limit(policy.window) or min(1, self.in_flight)
 
     def window_end(self, policy: SourcePolicy) -> int:
         """The highest number that may be in flight."""
-        left = self.flow.limit(policy.window)
+        left = self.most_in_flight(policy)
         for low, high in self._done().gaps(1, self.last_number):
             if high - low + 1 >= left:
                 return low + left - 1
@@ -117,26 +139,30 @@ class RmsCounters:
     def asks_final(self, policy: SourcePolicy) -> bool:
         """Whether the destination may acknowledge at CloseSequence only (LIVE-07), which goes beside the messages.
 
-        One that discards what lies behind a gap is not asked: a message that is late would be the gap.
+        One that discards what lies behind a gap is not asked: a message that is late would be the gap. Nor is it while
+        responses are missing: a destination that is closed may refuse the repeated requests that fetch them.
         """
         silent = self.state is RmsState.SENDING_LAST and not self.acknowledged and not self.abandoned
+        silent = silent and not self.unanswered
         whole = self.highest_sent == self.last_number and not self.moved
         asks = policy.close and policy.close_unacknowledged_after is not None and self.rm is RmVersion.RM11
         discards = self.incomplete_behavior is not IncompleteSequenceBehavior.NO_DISCARD
         return silent and whole and asks and not discards and self.failure is None
 
     def work(self, policy: SourcePolicy) -> RmsWork | None:
-        """What is to be put on the wire in this state; whether it is due is another question."""
+        """The work of this state on the wire, whether it is due or not."""
         if self.failure is not None:
             return None
         match self.state:
             case RmsState.CREATING | RmsState.CREATING_LAST:
                 return RmsWork.CREATE
             case RmsState.SENDING:
-                return RmsWork.TRANSMIT
+                return RmsWork.ASK if self.starved else RmsWork.TRANSMIT
             case RmsState.SENDING_LAST:
                 abandons = self.abandoned and self.rm is RmVersion.RM11
-                return RmsWork.CLOSE if abandons or self.asks_final(policy) else RmsWork.TRANSMIT
+                if abandons or self.asks_final(policy):
+                    return RmsWork.CLOSE
+                return RmsWork.ASK if self.starved else RmsWork.TRANSMIT
             case RmsState.ENDING:
                 closes = self.rm is RmVersion.RM11 and not self.closed
                 if self.unanswered and not self.abandoned:
@@ -144,7 +170,7 @@ class RmsCounters:
                     withheld = self.incomplete_behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
                     return RmsWork.CLOSE if closes and withheld else None
                 return RmsWork.CLOSE if closes and policy.close else RmsWork.TERMINATE
-            case RmsState.IDLE | RmsState.ENDED:
+            case RmsState.NEW | RmsState.IDLE | RmsState.ENDED | RmsState.FAILED:
                 return None
 
     def retains(self, number: int) -> bool:
@@ -164,22 +190,24 @@ class RmsCounters:
         """
         if not self.alive:
             return None
-        times = [self.expires_at, self._inactive_at(policy), self._idle_at(policy)]
+        times = [self.expires_at, self.inactive_at(policy), self.idle_at(policy)]
         if posts and self.work(policy) not in (None, RmsWork.TRANSMIT):
             times.append(self.control_due)
         return min((at for at in times if at is not None), default=None)
+
+    def inactive_at(self, policy: SourcePolicy) -> float | None:
+        """When the sequence fails because the peer is silent; ``None`` = no answer is expected."""
+        if policy.inactivity_timeout is None or self.state in (RmsState.IDLE, RmsState.ENDING):
+            return None  # nothing is unacknowledged
+        return self.last_heard + policy.inactivity_timeout
+
+    def idle_at(self, policy: SourcePolicy) -> float | None:
+        """When an idle sequence ends; ``None`` = it is not idle, or never ends for that."""
+        if policy.idle_timeout is None or self.state is not RmsState.IDLE or self.unanswered:
+            return None
+        return self.last_heard + policy.idle_timeout
 
     def _done(self) -> RangeSet:
         done = self.acknowledged.copy()
         done.update(self.moved)
         return done
-
-    def _inactive_at(self, policy: SourcePolicy) -> float | None:
-        if policy.inactivity_timeout is None or self.state in (RmsState.IDLE, RmsState.ENDING):
-            return None  # nothing is unacknowledged
-        return self.last_heard + policy.inactivity_timeout
-
-    def _idle_at(self, policy: SourcePolicy) -> float | None:
-        if policy.idle_timeout is None or self.state is not RmsState.IDLE or self.unanswered:
-            return None
-        return self.last_heard + policy.idle_timeout

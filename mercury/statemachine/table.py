@@ -1,87 +1,105 @@
 """Transition tables as data: the one form in which the three machines, the tests and the documentation know them.
 
-Theory: a *state* is an enum member whose value spells the factors that have come true (``"1100"``). A *cell* says
-what an event does in a state. Most cells name one next state; some name several, and then the counters of the
-machine decide which. Nothing is undefined: a cell that cannot happen is written down as such, and meeting one is
-a defect of Mercury, never of a peer.
+Theory: a *state* is an enum member whose value spells the factors that have come true (``"1100"``). A *row* says what
+an event does in a state while its guard holds: the next state, the effects that may be asked for, and the rule it comes
+from. Rows of one state and event stand in the order in which their guards are tried; the last one may have none. Every
+input of a machine is looked up, in every state: what says nothing there has a row that says so.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 S = TypeVar("S", bound=enum.Enum)
 E = TypeVar("E", bound=enum.Enum)
+G = TypeVar("G", bound=enum.Enum)
 
 
 class Kind(enum.Enum):
     """What an event means in a state."""
 
-    #: The event is taken; the state becomes one of the cell's next states (often the same one: a repeat).
+    #: The event is taken; the state becomes the row's next one (often the same: a repeat, or a counter that changes).
     MOVE = "move"
     #: The machine answers no; nothing changes.
     REFUSE = "refuse"
-    #: The event ends the machine with a failure beside the tuple, which freezes.
-    FAIL = "F"
-    #: The event says nothing any more; nothing changes.
+    #: The event says nothing here; nothing changes.
     IGNORE = "-"
-    #: Cannot happen: the caller that raises the event has checked the counters first.
-    IMPOSSIBLE = "x"
 
 
 class ImpossibleEvent(AssertionError):
-    """An event was raised in a state where the table says it cannot happen: a defect of Mercury."""
+    """An event for which no row's guard holds: a defect of Mercury, never of a peer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell(Generic[S]):
-    """One cell of a table."""
+class Row(Generic[S, E, G]):
+    """One row of a table."""
 
+    state: S
+    event: E
+    #: Holds when the row is chosen; ``None`` = the rows before it did not hold.
+    guard: G | None
     kind: Kind
-    #: The states it may lead to; empty unless ``kind`` is ``MOVE``.
-    next: tuple[S, ...] = ()
+    #: The state afterwards; that of the row unless ``kind`` is ``MOVE``.
+    next: S
+    #: What may be asked for: classes of `mercury.statemachine.effects`.
+    effects: tuple[type, ...]
+    #: The rules it comes from, by their ids (docs/protocol.md).
+    specification: tuple[str, ...]
     #: Sets the factor C beside the tuple.
     closes: bool = False
 
-    def __str__(self) -> str:
+    @property
+    def outcome(self) -> str:
+        """What a reader is shown for the next state."""
         if self.kind is not Kind.MOVE:
             return str(self.kind.value)
-        return " or ".join(str(state.value) for state in self.next) + ("·C" if self.closes else "")
+        return str(self.next.value) + ("·C" if self.closes else "")
 
 
 @dataclass(frozen=True)
-class Table(Generic[S, E]):
+class Table(Generic[S, E, G]):
     """A transition table, complete over states and events.
 
     :ivar name: the machine's name.
     :ivar factors: the factors of the tuple in the order of the digits, each with its meaning.
     :ivar work: what the machine keeps doing while it is in a state.
+    :ivar start: where a machine starts, and by which event.
     """
 
     name: str
     factors: Mapping[str, str]
     states: type[S]
     events: type[E]
-    cells: Mapping[tuple[S, E], Cell[S]]
+    guards: type[G]
+    rows: tuple[Row[S, E, G], ...]
     work: Mapping[S, str]
-    #: Where a machine starts, and by which event.
     start: tuple[str, ...]
+    _found: Mapping[tuple[S, E], tuple[Row[S, E, G], ...]] = field(init=False, repr=False)
 
-    def __getitem__(self, at: tuple[S, E]) -> Cell[S]:
-        return self.cells[at]
+    def __post_init__(self) -> None:
+        found: dict[tuple[S, E], tuple[Row[S, E, G], ...]] = {}
+        for row in self.rows:
+            found[row.state, row.event] = (*found.get((row.state, row.event), ()), row)
+        object.__setattr__(self, "_found", MappingProxyType(found))
 
-    def move(self, state: S, event: E) -> Cell[S]:
-        """The cell of an event that is about to be taken.
+    def of(self, state: S, event: E) -> tuple[Row[S, E, G], ...]:
+        """The rows of an event in a state, in the order in which they are tried."""
+        return self._found[state, event]
 
-        :raises ImpossibleEvent: the table says the event cannot happen here.
+    def row(self, state: S, event: E, holds: Callable[[G], bool]) -> Row[S, E, G]:
+        """The row of an event that happens now.
+
+        :param holds: whether a guard holds, by the counters before the event.
+        :raises ImpossibleEvent: no row's guard holds: the event cannot happen here.
         """
-        cell = self.cells[state, event]
-        if cell.kind is Kind.IMPOSSIBLE:
-            raise ImpossibleEvent(f"{self.name}: {event.name} in state {state.value}")
-        return cell
+        for row in self._found[state, event]:
+            if row.guard is None or holds(row.guard):
+                return row
+        raise ImpossibleEvent(f"{self.name}: {event.name} in state {state.value}")
 
 
 def read_table(
@@ -90,34 +108,56 @@ def read_table(
     factors: Mapping[str, str],
     states: type[S],
     events: type[E],
+    guards: type[G],
+    effects: Iterable[type],
     text: str,
     work: Mapping[S, str],
     start: tuple[str, ...],
-) -> Table[S, E]:
-    """Read a table written with one line a state; the first line names the events by their values.
+) -> Table[S, E, G]:
+    """Read a table: lines of ``states | events | guard | next | effects | specification``.
 
-    A cell is a state's value, several with ``/`` between, ``·C`` behind where it closes, or a `Kind`'s value.
+    A line with several states or events is a row for each of them. The next state is a state's value, or ``=`` for the
+    same state, with ``·C`` behind it where it closes, or the value of a `Kind` that leaves everything as it is. A guard
+    is written by its name in small letters, with spaces.
 
-    :raises ValueError: a cell is missing, doubled or not understood.
+    :raises ValueError: a line is not understood; a state has no row for an event; rows of one state and event have the
+        same guard, or stand behind one without a guard; a row names no rule.
     """
-    lines = [line.split() for line in text.strip().splitlines()]
-    columns = [events(label) for label in lines[0][1:]]
-    if set(columns) != set(events):
-        raise ValueError(f"{name}: the columns are not the events")
-    cells: dict[tuple[S, E], Cell[S]] = {}
-    kinds = {kind.value: kind for kind in Kind}
-    for label, *row in lines[1:]:
-        if len(row) != len(columns):
-            raise ValueError(f"{name}: state {label} has {len(row)} cells")
-        for event, written in zip(columns, row, strict=True):
-            if written in kinds:
-                cell: Cell[S] = Cell(kinds[written])
-            else:
-                closes = written.endswith("·C")
-                nexts = tuple(states(value) for value in written.removesuffix("·C").split("/"))
-                cell = Cell(Kind.MOVE, nexts, closes)
-            cells[states(label), event] = cell
-    missing = [(s, e) for s in states for e in events if (s, e) not in cells]
-    if missing:
-        raise ValueError(f"{name}: no cell for {missing}")
-    return Table(name, factors, states, events, cells, work, start)
+    kinds = {kind.value: kind for kind in (Kind.REFUSE, Kind.IGNORE)}
+    known = {effect.__name__: effect for effect in effects}
+    rows: list[Row[S, E, G]] = []
+    for line in text.strip().splitlines():
+        parts = [part.strip() for part in line.split("|")]
+        if len(parts) != 6:
+            raise ValueError(f"{name}: not a row: {line.strip()}")
+        written = parts[2].replace(" ", "_").upper()
+        if written and written not in guards.__members__:
+            raise ValueError(f"{name}: no guard: {line.strip()}")
+        guard = guards[written] if written else None
+        kind = kinds.get(parts[3], Kind.MOVE)
+        closes, target = parts[3].endswith("·C"), parts[3].removesuffix("·C")
+        if set(parts[4].split()) - known.keys():
+            raise ValueError(f"{name}: no effect: {line.strip()}")
+        asked, rules = tuple(known[each] for each in parts[4].split()), tuple(parts[5].split())
+        if not rules:
+            raise ValueError(f"{name}: no rule: {line.strip()}")
+        for event in map(events, parts[1].split()):
+            for state in map(states, parts[0].split()):
+                following = state if kind is not Kind.MOVE or target == "=" else states(target)
+                rows.append(Row(state, event, guard, kind, following, asked, rules, closes))
+    table = Table(name, factors, states, events, guards, tuple(rows), work, start)
+    _check(table)
+    return table
+
+
+def _check(table: Table[S, E, G]) -> None:
+    for state in table.states:
+        for event in table.events:
+            guards = [row.guard for row in table.rows if (row.state, row.event) == (state, event)]
+            where = f"{table.name}: {event.name} in state {state.value}"
+            if not guards:
+                raise ValueError(f"{where} has no row")
+            if len(set(guards)) != len(guards):
+                raise ValueError(f"{where} has two rows with the same guard")
+            if None in guards[:-1]:
+                raise ValueError(f"{where} has a row that is never tried")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mercury.statemachine import effects, events
 from mercury.statemachine.flow import PROVED, Window
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.rms import RMSSequence
+from mercury.statemachine.rms_counters import RmsWork
+from mercury.storage.sql.values import read_window, write_window
 
 MOST = 16
 POLICY = SourcePolicy(window=MOST)
@@ -56,6 +60,58 @@ def test_each_time_it_shrinks_again_more_must_be_taken_before_it_grows() -> None
         window = Window(1, shrinks, 100)
         assert window.acknowledged(100 + needed - 1, 0, MOST) == window
         assert window.acknowledged(100 + needed, 0, MOST).size == 2
+
+
+# --- room at the destination -----------------------------------------------------------------------------------------
+
+
+def test_no_more_fits_than_the_destination_has_room_for_whatever_else_it_has_shrunk_to() -> None:
+    # FC-02
+    assert Window().told(3).limit(MOST) == 3
+    assert Window(2, 1, 0).told(3).limit(MOST) == 2
+    assert Window().told(1000).limit(MOST) == MOST
+    assert Window().told(3).told(None) == Window()
+
+
+def test_room_is_remembered_while_the_window_shrinks_and_grows() -> None:
+    assert Window().told(3).overdue(5, 0) == Window(1, 1, 0, 3)
+    assert Window(1, 1, 0, 3).acknowledged(1, 0, MOST) == Window(2, 1, 1, 3)
+    assert Window(8, 1, 0, 3).acknowledged(8, 0, MOST) == Window(room=3)
+
+
+@pytest.mark.parametrize("window", [Window(), Window(4, 2, 17), Window(room=0), Window(4, 2, 17, 9)], ids=str)
+def test_a_window_is_the_same_after_it_was_stored(window: Window) -> None:
+    assert read_window(write_window(window)) == window
+
+
+@pytest.mark.parametrize("text", ["1 2", "1 2 3 4 5", "x 1 1", "1 1 1 x"])
+def test_a_stored_window_that_is_damaged_is_no_window(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        read_window(text)
+
+
+def test_number_that_is_in_flight_is_sent_again_without_room_and_no_other() -> None:
+    machine = sending(10, sent=5)
+    machine.handle(events.Acknowledged(((1, 3),), 0), 0.0, POLICY)
+    assert (machine.window_end(POLICY), machine.starved) == (4, False)
+    machine.handle(events.Acknowledged(((1, 5),), 0), 0.0, POLICY)
+    assert (machine.window_end(POLICY), machine.starved) == (5, True)
+    assert machine.work(POLICY) is RmsWork.ASK
+    machine.handle(events.Acknowledged(((1, 5),), 2), 0.0, POLICY)
+    assert (machine.window_end(POLICY), machine.starved) == (7, False)
+
+
+def test_an_acknowledgement_that_was_overtaken_says_nothing_of_the_room_there_is_now() -> None:
+    machine = sending(10, sent=5)
+    machine.handle(events.Acknowledged(((1, 5),), 4), 0.0, POLICY)
+    machine.handle(events.Acknowledged(((1, 3),), 0), 0.0, POLICY)
+    assert machine.flow.room == 4
+
+
+def test_an_invalid_acknowledgement_says_nothing_of_room() -> None:
+    machine = sending(10, sent=5)
+    machine.handle(events.Acknowledged(((1, 9),), 1), 0.0, POLICY)
+    assert machine.flow == Window()
 
 
 # --- in the machine --------------------------------------------------------------------------------------------------

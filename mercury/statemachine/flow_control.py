@@ -1,0 +1,98 @@
+"""Flow control of one sequence: when its source numbers messages, requests acknowledgements, probes and waits. Pure.
+
+`flow.Window` says how many numbers may be in flight. The engine calls these functions and has no such rules itself.
+"""
+
+from __future__ import annotations
+
+from mercury.statemachine.policy import SourcePolicy
+from mercury.statemachine.rms_counters import RmsCounters, RmsWork
+
+
+def room_for_numbers(machine: RmsCounters, policy: SourcePolicy) -> int:
+    """How many more messages may get a number: the free places of the window, less the numbers not sent yet."""
+    unsent = machine.last_number - machine.highest_sent
+    return max(0, policy.window - machine.in_flight - unsent)
+
+
+def opened(room: int, policy: SourcePolicy) -> int:
+    """How many numbers are assigned when more messages wait than ``room``: 0 below a quarter of the window.
+
+    Otherwise each acknowledgement would cause one transaction for the few messages that it makes room for.
+    """
+    return room if room >= policy.ack_request_interval else 0
+
+
+def asks_for_acknowledgement(policy: SourcePolicy, number: int, attempts: int, *, last: bool) -> bool:
+    """Whether a message carries AckRequested.
+
+    :param attempts: transmissions of the message, including this one.
+    :param last: it is the last message of this batch.
+    """
+    return attempts > 1 or last or number % policy.ack_request_interval == 0
+
+
+def probe_after(policy: SourcePolicy) -> float:
+    """Seconds without an answer after which a source only probes whether the destination answers."""
+    return 2 * policy.retransmission.base
+
+
+def only_probes(machine: RmsCounters, policy: SourcePolicy, attempts: int, now: float) -> bool:
+    """Whether only the lowest number is sent, as a probe: one message shows as much as a whole window (FC-03).
+
+    :param attempts: transmissions of the lowest number so far.
+    """
+    return attempts >= 2 and machine.last_heard < now - probe_after(policy)
+
+
+def is_heard_again(policy: SourcePolicy, before: float, heard: float) -> bool:
+    """Whether the peer answers for the first time after a silence, so that the messages held back meanwhile are due.
+
+    :param before: when the peer last answered before ``heard``.
+    """
+    return heard > before + probe_after(policy)
+
+
+def waits_for_those_before(machine: RmsCounters, number: int) -> bool:
+    """Whether the empty LastMessage of WS-RM 1.0 waits for lower numbers: some destinations take none after it
+    (LIVE-03).
+    """
+    return machine.lowest_outstanding() < number
+
+
+def overdue_since(machine: RmsCounters, policy: SourcePolicy, attempts: int, due: float) -> float | None:
+    """When the lowest number was sent, if it is due again and the peer has answered since; ``None`` = not overdue.
+
+    The engine then raises `Overdue`, unless a transmission has failed since; the window shrinks if higher numbers are
+    in flight.
+
+    :param attempts: transmissions of the lowest number so far.
+    """
+    if not attempts or machine.most_in_flight(policy) == 1:
+        return None
+    # Jitter may have shortened the pause: then the number was sent later than computed here.
+    since = due - policy.retransmission.delay(attempts, 0.0)
+    return since if machine.last_heard > since else None
+
+
+def has_more_to_do(machine: RmsCounters, policy: SourcePolicy, *, waiting: bool) -> bool:
+    """Whether the worker may have work before the next retransmission is due.
+
+    :param waiting: messages of the key wait for a number of this sequence.
+    """
+    control = machine.work(policy) not in (None, RmsWork.TRANSMIT)
+    opens = not machine.takes_messages or policy.window - machine.in_flight >= policy.ack_request_interval
+    unsent = opens and (waiting or machine.last_number > machine.highest_sent)
+    narrow = machine.flow.narrow and machine.outstanding
+    return control or unsent or narrow or not machine.alive
+
+
+def holds_successor_back(machine: RmsCounters, *, fetches: bool) -> bool:
+    """Whether a successor sequence has to wait because its messages could overtake those of this sequence.
+
+    An unfetched response holds the successor back too, because the server ends this sequence when a successor arrives.
+
+    :param fetches: this side has no address, so responses arrive on the connections of its requests.
+    """
+    to_fetch = machine.unanswered > 0 and fetches and not machine.abandoned
+    return machine.alive and (machine.outstanding or to_fetch)

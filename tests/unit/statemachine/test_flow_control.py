@@ -1,0 +1,144 @@
+"""When a source numbers, asks, probes and waits: each rule by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from mercury.statemachine import events
+from mercury.statemachine.flow import Window
+from mercury.statemachine.flow_control import (
+    asks_for_acknowledgement,
+    has_more_to_do,
+    holds_successor_back,
+    is_heard_again,
+    only_probes,
+    opened,
+    overdue_since,
+    probe_after,
+    room_for_numbers,
+    waits_for_those_before,
+)
+from mercury.statemachine.policy import SourcePolicy
+from mercury.statemachine.protocol import RmVersion
+from mercury.statemachine.retransmission import RetransmissionPolicy
+from mercury.statemachine.rms import RMSSequence
+
+POLICY = SourcePolicy(window=16, retransmission=RetransmissionPolicy(base=2.0))
+
+
+def sending(numbers: int, sent: int, acknowledged: int = 0, *, expects_response: bool = False) -> RMSSequence:
+    machine = RMSSequence.start(RmVersion.RM11, 0.0)
+    for _ in range(numbers):
+        machine.handle(events.Number(expects_response=expects_response), 0.0, POLICY)
+    machine.handle(events.Created(identifier="urn:theirs"), 0.0, POLICY)
+    machine.handle(events.Transmitted(sent), 0.0, POLICY)
+    if acknowledged:
+        machine.handle(events.Acknowledged(((1, acknowledged),)), 0.0, POLICY)
+    return machine
+
+
+# --- numbering -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("numbers", "sent", "acknowledged", "room"),
+    [(1, 1, 1, 16), (4, 4, 0, 12), (10, 4, 2, 8), (16, 16, 0, 0), (16, 16, 5, 5), (20, 16, 0, 0)],
+)
+def test_numbers_in_flight_and_numbers_not_sent_yet_take_room(
+    numbers: int, sent: int, acknowledged: int, room: int
+) -> None:
+    assert room_for_numbers(sending(numbers, sent, acknowledged), POLICY) == room
+
+
+def test_a_window_opens_by_quarters() -> None:
+    assert [opened(room, POLICY) for room in (0, 3, 4, 16)] == [0, 0, 4, 16]
+    assert opened(1, SourcePolicy(window=1)) == 1
+
+
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_acknowledgement_is_asked_for_by_the_last_message_by_each_quarter_and_by_what_is_sent_again() -> None:
+    asking = [number for number in range(1, 13) if asks_for_acknowledgement(POLICY, number, 1, last=number == 11)]
+    assert asking == [4, 8, 11, 12]
+    assert asks_for_acknowledgement(POLICY, 5, 2, last=False)
+
+
+# --- probing ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_silent_peer_is_probed_once_a_message_was_sent_twice_in_vain() -> None:
+    machine = sending(8, 8)
+    silent = probe_after(POLICY) + 0.1
+    assert probe_after(POLICY) == 4.0
+    assert only_probes(machine, POLICY, 2, silent)
+    assert not only_probes(machine, POLICY, 1, silent), "the first repetition is that of the whole window"
+    assert not only_probes(machine, POLICY, 2, probe_after(POLICY)), "it was heard a moment ago"
+
+
+def test_a_peer_is_heard_again_after_a_silence_as_long_as_that_which_makes_it_probed() -> None:
+    assert is_heard_again(POLICY, 10.0, 14.1)
+    assert not is_heard_again(POLICY, 10.0, 14.0)
+
+
+# --- the next number only --------------------------------------------------------------------------------------------
+
+
+def test_the_lowest_number_is_overdue_when_something_was_heard_since_it_was_sent() -> None:
+    machine = sending(8, 8)
+    machine.last_heard = 5.0
+    assert overdue_since(machine, POLICY, 1, 6.5) == 4.5
+    assert overdue_since(machine, POLICY, 1, 7.5) is None, "nothing was heard since"
+    assert overdue_since(machine, POLICY, 0, 6.5) is None, "it was never sent"
+    machine.flow = Window(1, 1, 0)
+    assert overdue_since(machine, POLICY, 1, 6.5) is None, "the window is as small as can be"
+
+
+def test_the_empty_last_message_waits_for_all_before_it() -> None:
+    assert waits_for_those_before(sending(3, 3, 1), 3)
+    assert not waits_for_those_before(sending(3, 3, 2), 3)
+
+
+# --- waking the worker -----------------------------------------------------------------------------------------------
+
+
+def test_the_worker_is_woken_when_a_quarter_of_the_window_is_open_and_something_waits() -> None:
+    assert has_more_to_do(sending(12, 12), POLICY, waiting=True)
+    assert not has_more_to_do(sending(13, 13), POLICY, waiting=True), "less than a quarter is open"
+    assert not has_more_to_do(sending(12, 12), POLICY, waiting=False), "nothing waits"
+    assert has_more_to_do(sending(12, 11), POLICY, waiting=False), "a number was never sent"
+
+
+def test_the_worker_is_woken_for_a_control_message_a_narrow_window_and_an_end() -> None:
+    ending = sending(1, 1, 1)
+    ending.handle(events.End(), 0.0, POLICY)
+    assert has_more_to_do(ending, POLICY, waiting=False), "the end is to be sent"
+    narrow = sending(4, 4)
+    assert not has_more_to_do(narrow, POLICY, waiting=False)
+    narrow.flow = Window(1, 1, 0)
+    assert has_more_to_do(narrow, POLICY, waiting=False), "the next number of a narrow window may be sent"
+    failed = sending(4, 4)
+    failed.handle(events.GaveUp(), 0.0, POLICY)
+    assert has_more_to_do(failed, POLICY, waiting=False)
+
+
+# --- successors ------------------------------------------------------------------------------------------------------
+
+
+def test_a_successor_waits_until_everything_is_acknowledged() -> None:
+    assert holds_successor_back(sending(3, 3, 2), fetches=False)
+    assert not holds_successor_back(sending(3, 3, 3), fetches=False)
+
+
+def test_a_successor_waits_for_responses_that_have_to_be_fetched_unless_they_are_abandoned() -> None:
+    machine = sending(2, 2, 2, expects_response=True)
+    assert holds_successor_back(machine, fetches=True)
+    assert not holds_successor_back(machine, fetches=False)
+    machine.handle(events.End(abandon=True), 0.0, POLICY)
+    assert not holds_successor_back(machine, fetches=True)
+
+
+def test_a_failed_sequence_holds_no_successor_back() -> None:
+    machine = sending(3, 3)
+    machine.handle(events.GaveUp(), 0.0, POLICY)
+    assert not holds_successor_back(machine, fetches=True)
