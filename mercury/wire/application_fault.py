@@ -67,7 +67,7 @@ def read_application_fault(xml: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Ap
             code = part.text
         elif not detail:
             detail = cut(xml, part)
-    return ApplicationFault(reason, code=code, detail=detail)
+    return ApplicationFault(reason, code=code, detail=detail, element=xml)
 
 
 def _find(node: Node, *path: str) -> Node | None:

@@ -9,15 +9,16 @@ from mercury.wire.mapping import from_xml, to_xml
 from mercury.wire.payload import check_payload
 
 
-def read_body(payload: Payload, wanted: type[Any], namespace: str | None) -> Any:
+def read_body(payload: Payload, wanted: type[Any], namespace: str | None, name: str | None = None) -> Any:
     """A payload as the type a function asks for.
 
     :param wanted: a dataclass, or ``bytes`` for the XML as it is.
+    :param name: that the element of a dataclass must have; left out, it may have any name.
     :raises PayloadError: it does not fit.
     """
     if wanted is bytes:
         return payload.xml
-    return from_xml(payload.xml, wanted, namespace)
+    return from_xml(payload.xml, wanted, namespace, name=name)
 
 
 def write_body(value: object, namespace: str, name: str | None = None) -> Payload:

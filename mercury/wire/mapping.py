@@ -26,7 +26,6 @@ whatever its default, anything else is missing. Where a default stands in the wa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Any, TypeVar, assert_never
@@ -34,6 +33,7 @@ from typing import Any, TypeVar, assert_never
 from lxml import etree
 
 from mercury.errors import ConfigurationError, PayloadError
+from mercury.wire.mapping_parse import Element, cut, parse, parse_values
 from mercury.wire.mapping_plan import (
     Attribute,
     Fragment,
@@ -45,6 +45,7 @@ from mercury.wire.mapping_plan import (
     check_name,
     check_plans,
     elements_of,
+    has_fragments,
     plan_of,
 )
 from mercury.wire.mapping_types import Misfit, Scalar, escape_attribute, escape_text, mismatch, shown
@@ -102,17 +103,17 @@ def from_xml(xml: bytes, cls: type[T], namespace: str | None = None, *, name: st
     long the whole may be is for the caller to decide before.
     """
     plan = plan_of(cls)
-    root = _parse(xml)
+    root = parse(xml) if has_fragments(cls) else parse_values(xml)
     if name is not None:
         accepted = [name, f"{{{namespace}}}{name}"] if namespace else [name]
         if (_local(root.tag) if namespace is None else root.tag) not in accepted:
-            raise PayloadError(f"the element is {_cut(root.tag)}, expected {accepted[-1]}")
+            raise PayloadError(f"the element is {cut(root.tag)}, expected {accepted[-1]}")
     try:
         if _is_nil(root):
             raise Misfit("nil, but there must be a value")
         value: T = _read_object(root, plan, namespace, 1)
     except Misfit as misfit:
-        misfit.path.append(_cut(_local(root.tag)))
+        misfit.path.append(cut(_local(root.tag)))
         raise PayloadError(str(misfit)) from misfit
     return value
 
@@ -147,7 +148,7 @@ def _envelope(name: str, namespace: str) -> tuple[str, str, str]:
     try:
         scope = escape_attribute(namespace)
         start = f'<{name} xmlns="{scope}"' if scope else f"<{name}"
-        _parse(f"{start}/>".encode())
+        parse(f"{start}/>".encode())
     except (Misfit, PayloadError) as error:
         raise ConfigurationError(f"the namespace {namespace!r} cannot stand in XML: {error}") from error
     return start, f"</{name}>", scope
@@ -216,7 +217,7 @@ def _fragment(value: object) -> str:
     if not isinstance(value, Xml):
         raise mismatch("Xml", value)
     try:
-        _parse(b"<x>%b</x>" % value)
+        parse(b"<x>%b</x>" % value)
     except PayloadError as error:
         raise Misfit(str(error)) from error
     return value.decode()
@@ -226,46 +227,16 @@ def _fragment(value: object) -> str:
 
 _NIL = f"{{{_XSI}}}nil"
 
-#: Whatever may come before a document type, and its beginning. Nothing of it is given to the parser.
-_DOCTYPE = re.compile(rb"(?:\xef\xbb\xbf)?(?>[ \t\r\n]+|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
-
-
-def _parse(xml: bytes) -> etree._Element:
-    if b"\0" in xml:
-        raise PayloadError("not well-formed XML: not in UTF-8")
-    if _DOCTYPE.match(xml) is not None:
-        raise PayloadError("a document type is not accepted")
-    parser = etree.XMLParser(
-        encoding="UTF-8",
-        attribute_defaults=False,
-        dtd_validation=False,
-        load_dtd=False,
-        no_network=True,
-        recover=False,
-        huge_tree=False,
-        resolve_entities=False,
-    )
-    try:
-        root: etree._Element = etree.fromstring(xml, parser)
-    except etree.XMLSyntaxError as error:
-        raise PayloadError(f"not well-formed XML: {_cut(error.msg)}") from error
-    return root
-
 
 def _local(tag: str) -> str:
     return tag[tag.rfind("}") + 1 :]
 
 
-def _cut(text: str) -> str:
-    """What a peer wrote, short enough for the text of an error."""
-    return text if len(text) <= 200 else f"{text[:200]}..."
-
-
-def _is_nil(element: etree._Element) -> bool:
+def _is_nil(element: Element) -> bool:
     return element.get(_NIL, "").strip() in ("true", "1")
 
 
-def _read_object(element: etree._Element, plan: Plan, namespace: str | None, depth: int) -> Any:
+def _read_object(element: Element, plan: Plan, namespace: str | None, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise Misfit(f"nested deeper than {MAX_DEPTH}")
     values: dict[str, Any] = {}
@@ -274,7 +245,7 @@ def _read_object(element: etree._Element, plan: Plan, namespace: str | None, dep
         if text is not None:
             values[member.name] = _read_attribute(text, member)
     table = elements_of(plan.cls, namespace)
-    second_best: list[tuple[Member, etree._Element]] = []
+    second_best: list[tuple[Member, Element]] = []
     for child in element:
         tag = child.tag
         if namespace is None and isinstance(tag, str):  # comments have none
@@ -301,7 +272,7 @@ def _read_object(element: etree._Element, plan: Plan, namespace: str | None, dep
             values = {plan.keywords.get(name, name): value for name, value in values.items()}
         return plan.cls(**values)
     except (ValueError, TypeError) as error:
-        raise Misfit(f"{plan.cls.__name__} refuses the values: {_cut(' '.join(str(error).split()))}") from error
+        raise Misfit(f"{plan.cls.__name__} refuses the values: {cut(' '.join(str(error).split()))}") from error
 
 
 def _read_attribute(text: str, member: Member) -> Any:
@@ -323,18 +294,16 @@ def _complete(values: dict[str, Any], members: Iterable[Member], mark: str, hint
                 values[member.name] = None
 
 
-def _resembling(element: etree._Element, namespace: str | None, name: str) -> str:
+def _resembling(element: Element, namespace: str | None, name: str) -> str:
     """What is there instead of an element: one in another namespace, or written in another case."""
     for child in element:
         if isinstance(child.tag, str) and _local(child.tag).casefold() == name.casefold():
             expected = f"{{{namespace}}}{name}" if namespace else name
-            return f"; there is {_cut(child.tag)}, expected {expected}"
+            return f"; there is {cut(child.tag)}, expected {expected}"
     return ""
 
 
-def _read_member(
-    element: etree._Element, member: Member, values: dict[str, Any], namespace: str | None, depth: int
-) -> None:
+def _read_member(element: Element, member: Member, values: dict[str, Any], namespace: str | None, depth: int) -> None:
     name, number = member.name, 0
     try:
         if member.many is not None:
@@ -350,7 +319,7 @@ def _read_member(
         raise
 
 
-def _read_element(element: etree._Element, member: Member, namespace: str | None, depth: int) -> Any:
+def _read_element(element: Element, member: Member, namespace: str | None, depth: int) -> Any:
     kind = member.kind
     text = element.text
     if (not text or text.isspace()) and _is_nil(element):
@@ -364,17 +333,18 @@ def _read_element(element: etree._Element, member: Member, namespace: str | None
     if isinstance(kind, Nested):
         return _read_object(element, plan_of(kind.cls), namespace, depth + 1)
     if isinstance(kind, Fragment):
+        assert isinstance(element, etree._Element)  # see `has_fragments`
         inner = [etree.tostring(child, encoding="UTF-8", with_tail=True) for child in element]
         return Xml(escape_text(text or "").encode() + b"".join(inner))
     assert_never(kind)
 
 
-def _text_around_comments(element: etree._Element) -> str:
+def _text_around_comments(element: Element) -> str:
     parts = [element.text or ""]
     for child in element:
         tag: object = child.tag
         if isinstance(tag, str):
-            raise Misfit(f"there is an element {_cut(_local(tag))} where a value should be")
+            raise Misfit(f"there is an element {cut(_local(tag))} where a value should be")
         parts.append(child.tail or "")
     return "".join(parts)
 

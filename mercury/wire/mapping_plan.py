@@ -130,12 +130,26 @@ def _elements_of(cls: type[Any], namespace: str | None) -> Mapping[str, tuple[Me
     return types.MappingProxyType(table)
 
 
+def _has_fragments(cls: type[Any]) -> bool:
+    """Whether a field of the class, or of those it refers to, is `Xml`."""
+    seen, left = {cls}, [cls]
+    while left:
+        for member in plan_of(left.pop()).elements:
+            if isinstance(member.kind, Fragment):
+                return True
+            if isinstance(member.kind, Nested) and member.kind.cls not in seen:
+                seen.add(member.kind.cls)
+                left.append(member.kind.cls)
+    return False
+
+
 _PlanOf = Callable[[type[Any]], Plan]
 _ElementsOf = Callable[[type[Any], str | None], Mapping[str, tuple[Member, bool]]]
 
 # Not as decorators: to the type checker a class is not hashable.
 plan_of = cast(_PlanOf, lru_cache(maxsize=4096)(_plan_of))
 elements_of = cast(_ElementsOf, lru_cache(maxsize=4096)(_elements_of))
+has_fragments = cast(Callable[[type[Any]], bool], lru_cache(maxsize=4096)(_has_fragments))
 
 
 def check_plans(cls: type[Any]) -> None:

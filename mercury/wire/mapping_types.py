@@ -10,7 +10,7 @@ import binascii
 import enum
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from types import MappingProxyType
@@ -57,6 +57,10 @@ class Scalar:
     read: Callable[[str], object]
     #: The text may hold any character and has to be escaped.
     escaped: bool = False
+    #: For a schema: the only texts there are, the form of a text, and what the type is called.
+    values: tuple[str, ...] = ()
+    pattern: str = ""
+    name: str = ""
 
 
 def shown(value: object) -> str:
@@ -299,7 +303,8 @@ _DURATION = re.compile(
     r"(-)?P(?:([0-9]+)Y)?(?:([0-9]+)M)?(?:([0-9]+)D)?"
     r"(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:\.([0-9]+))?S)?)?"
 )
-_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_UUID_FORM = "[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+_UUID = re.compile(_UUID_FORM)
 _FLOAT_NAMES = MappingProxyType({"nan": "NaN", "inf": "INF", "-inf": "-INF"})
 
 
@@ -322,8 +327,8 @@ SCALARS: Mapping[type, Scalar] = MappingProxyType(
         date: Scalar("xs:date", _write_date, _read_date),
         datetime: Scalar("xs:dateTime", _write_datetime, _read_datetime),
         time: Scalar("xs:time", _write_time, _read_time),
-        timedelta: Scalar("xs:duration", _write_timedelta, _read_timedelta),
-        UUID: Scalar("xs:string", _write_uuid, _read_uuid),
+        timedelta: Scalar("xs:duration", _write_timedelta, _read_timedelta, pattern="[^YMT]*(T[^Y]*)?"),
+        UUID: Scalar("xs:string", _write_uuid, _read_uuid, pattern=rf"[ \t\r\n]*{_UUID_FORM}[ \t\r\n]*"),
     }
 )
 
@@ -337,7 +342,8 @@ def enumeration(cls: type[enum.Enum], where: str) -> Scalar:
     if issubclass(cls, enum.Flag):
         raise ConfigurationError(f"{where}: {cls.__name__} is a Flag; its combinations have no form in XML; use an int")
     if values and all(isinstance(value, str) for value in values):
-        return _choice({member.value: member for member in cls}, cls.__name__, lambda value: isinstance(value, cls))
+        choice = _choice({member.value: member for member in cls}, cls.__name__, lambda value: isinstance(value, cls))
+        return replace(choice, name=cls.__name__)
     if values and all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         return _numbered(cls)
     raise ConfigurationError(f"{where}: the values of {cls.__name__} must be all str or all int, and at least one")
@@ -358,7 +364,7 @@ def _numbered(cls: type[enum.Enum]) -> Scalar:
             raise _none_of(text, members)
         return member
 
-    return Scalar("xs:integer", write, read)
+    return Scalar("xs:integer", write, read, values=tuple(str(value) for value in members), name=cls.__name__)
 
 
 def literal(values: tuple[object, ...], where: str) -> Scalar:
@@ -387,7 +393,8 @@ def _choice(values: Mapping[str, object], name: str, accepts: Callable[[object],
                 return values[candidate]
         raise _none_of(text, values)
 
-    return Scalar("xs:string", write, read, escaped=True)
+    texts = tuple(str.__str__(value) for value in values)
+    return Scalar("xs:string", write, read, escaped=True, values=texts)
 
 
 def _none_of(text: str, values: Mapping[Any, object]) -> Misfit:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from mercury.statemachine.hashed_enum import HashedEnum
-from mercury.statemachine.messages import ANONYMOUS, NONE
+from mercury.statemachine.messages import ANONYMOUS, MAKE_CONNECTION_ANONYMOUS, NONE
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 
 #: NS-12
@@ -31,7 +31,7 @@ MERCURY = "urn:mercury:rm"
 XML = "http://www.w3.org/XML/1998/namespace"
 
 #: NS-11: a client that polls with MakeConnection appends a unique string.
-MC_ANONYMOUS = MC + "/anonymous?id="
+MC_ANONYMOUS = MAKE_CONNECTION_ANONYMOUS
 
 SOAP_NS: Mapping[SoapVersion, str] = MappingProxyType({SoapVersion.SOAP11: SOAP11, SoapVersion.SOAP12: SOAP12})
 WSA_NS: Mapping[AddressingVersion, str] = MappingProxyType(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from lxml import etree
 
 from mercury.errors import PayloadError
@@ -10,7 +12,13 @@ from mercury.wire.cut import cut
 from mercury.wire.envelope import Payload
 from mercury.wire.media import to_utf8
 from mercury.wire.ns import clark
+from mercury.wire.own_thread import in_own_thread
 from mercury.wire.scan import DEFAULT_LIMITS, Limits, MessageRefused, Scanner
+
+#: A namespace declaration that libxml2 takes if expat does.
+_DECLARED = re.compile(
+    rb"xmlns(?::[^\s=\"'<>]+)?\s*=\s*[\"'](?:|urn:[A-Za-z0-9._/:-]+|https?://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._/-]*#?)?)[\"']"
+)
 
 _FAULTS = frozenset({clark(ns.SOAP11, "Fault"), clark(ns.SOAP12, "Fault")})
 
@@ -32,7 +40,8 @@ def check_payload(xml: bytes | str, *, limits: Limits = DEFAULT_LIMITS) -> Paylo
         data = to_utf8(xml.encode(), "utf-8") if isinstance(xml, str) else to_utf8(xml)
         root = Scanner(data, limits, levels=1).run()
         element = cut(data, root)
-        _parse(element)
+        if _doubtful(element):
+            in_own_thread(lambda: _parse(element))
     except (MessageRefused, etree.LxmlError) as error:
         raise PayloadError(f"the payload cannot be sent: {error}") from error
     except UnicodeError as error:
@@ -47,9 +56,14 @@ def canonical(xml: bytes | str, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """
     payload = check_payload(xml, limits=limits)
     try:
-        return etree.tostring(_parse(payload.xml), method="c14n")
+        return in_own_thread(lambda: etree.tostring(_parse(payload.xml), method="c14n"))
     except (etree.LxmlError, ValueError) as error:
         raise PayloadError(f"{payload.name} has no canonical form: {error}") from error
+
+
+def _doubtful(xml: bytes) -> bool:
+    """Whether libxml2 may refuse what expat has taken: for a namespace that is no URI, or an ``xml:id``."""
+    return b"xml:id" in xml or xml.count(b"xmlns") != len(_DECLARED.findall(xml))
 
 
 def _parse(xml: bytes) -> etree._Element:

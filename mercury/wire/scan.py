@@ -33,6 +33,8 @@ class Limits:
     max_elements: int = 50_000
     #: Attributes of one element, namespace declarations included.
     max_attributes: int = 64
+    #: Attributes of all elements together, namespace declarations included: each takes many times its bytes in memory.
+    max_total_attributes: int = 200_000
     #: Bytes of one name of an element or attribute with its namespace, of one prefix, or of one namespace.
     max_name_length: int = 1024
     #: Header blocks of one envelope, and reference parameters of one endpoint reference.
@@ -160,7 +162,7 @@ class Scanner:
         self._inside = inside
         self._floor = levels
         self._depth = 0
-        self._elements = 0
+        self._elements = self._attributes = 0
         self._pending: dict[str, str] = {}
         self._stack: list[Node] = []
         # Character data of the elements that are open, theirs alone: what belongs to an element leaves with it.
@@ -268,6 +270,7 @@ class Scanner:
     def _declare(self, prefix: str | None, uri: str | None) -> None:
         pending = self._pending
         pending[prefix or ""] = uri or ""
+        self._count_attributes(1)
         if len(pending) > self._limits.max_attributes:
             raise self._too_many_attributes()
         for text in (prefix, uri):
@@ -283,10 +286,16 @@ class Scanner:
             raise refused(f"elements nested deeper than {limits.max_depth}")
         if len(attributes) // 2 + len(pending) > limits.max_attributes:
             raise self._too_many_attributes()
+        self._count_attributes(len(attributes) // 2)
         short = self._short
         for text in (name, *attributes[::2]):
             if len(text) > short:
                 self._check_length(text)
+
+    def _count_attributes(self, count: int) -> None:
+        self._attributes += count
+        if self._attributes > self._limits.max_total_attributes:
+            raise refused(f"more than {self._limits.max_total_attributes} attributes")
 
     def _check_length(self, name: str) -> None:
         limit = self._limits.max_name_length

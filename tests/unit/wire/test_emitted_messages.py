@@ -84,7 +84,7 @@ def test_the_namespaces_are_those_of_the_protocol(protocol: Protocol) -> None:
 
 
 @protocols
-def test_http_is_told_the_action_as_the_version_of_soap_wants_it(protocol: Protocol) -> None:
+def test_http_carries_the_action_as_the_version_of_soap_requires(protocol: Protocol) -> None:
     # HTTP-01
     written = encode(message(protocol, action="urn:app:op"))
     assert written.status == 200

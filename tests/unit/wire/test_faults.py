@@ -178,7 +178,7 @@ def test_the_code_is_that_of_the_table_where_the_table_leaves_no_choice(code: Fa
     assert f"<soap:Value>soap:{outer}</soap:Value>".encode() in written
 
 
-def test_a_busy_refusal_is_told_as_dotnet_tells_it() -> None:
+def test_a_busy_refusal_is_written_as_dotnet_writes_it() -> None:
     # RM-CS-14, NS-13
     busy = Fault(code=FaultCode.CREATE_SEQUENCE_REFUSED, reason="later", busy=True)
     limit = f'xmlns:n="{NETRM}">n:ConnectionLimitReached</soap:Value></soap:Subcode></soap:Subcode>'

@@ -87,6 +87,8 @@ TOO_MUCH: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: body(f"<a {attributes(33)} {declarations(33)}/>"),
         "64 attributes",
     ),
+    "attributes of all elements": (lambda: body(f"<a>{f'<b {attributes(40)}/>' * 5_001}</a>"), "200000 attributes"),
+    "namespaces of all elements": (lambda: body(f"<a>{f'<b {declarations(40)}/>' * 5_001}</a>"), "200000 attributes"),
     "name": (lambda: body(f"<{many('a')}/>"), "longer than 1024 bytes"),
     "name of few characters": (lambda: body(f"<{'é' * 600}/>"), "longer than 1024 bytes"),
     "attribute name": (lambda: body(f"<a {many('a')}=''/>"), "longer than 1024 bytes"),

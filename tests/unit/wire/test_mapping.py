@@ -59,6 +59,11 @@ class Everything:
 
 
 @dataclass
+class Outer:
+    inner: list[Everything]
+
+
+@dataclass
 class Tree:
     name: str
     branches: list[Tree] = field(default_factory=list)
@@ -267,6 +272,13 @@ def test_raw_xml_brings_the_declarations_it_needs_from_around_it() -> None:
     assert raw in to_xml(Everything(any=raw), NS)
 
 
+def test_raw_xml_in_a_class_of_a_field_is_read() -> None:
+    raw = Xml(b'<a xmlns="urn:a"/>')
+    again = from_xml(to_xml(Outer([Everything(any=raw)]), NS), Outer, NS).inner[0].any
+    assert again is not None
+    assert again.startswith(b'<a xmlns="urn:a"')
+
+
 def test_raw_xml_may_be_empty_or_absent_or_many_or_in_no_namespace() -> None:
     for value in (Everything(any=Xml(b"")), Everything(parts=[Xml(b"<a></a>"), Xml(b"")]), Everything()):
         again = from_xml(to_xml(value, ""), Everything, "")
@@ -315,7 +327,7 @@ def test_unqualified_elements_are_read_where_no_qualified_one_is() -> None:
     assert refusal('<sku xmlns="">a</sku><sku xmlns="">b</sku>', Line) == "Line/sku: there is more than one"
 
 
-def test_another_namespace_is_read_only_when_none_is_asked_for() -> None:
+def test_another_namespace_is_read_only_when_none_is_given() -> None:
     content = '<x:sku xmlns:x="urn:other">a</x:sku>'
     assert refusal(content, Line) == f"Line/sku: missing; there is {{urn:other}}sku, expected {{{NS}}}sku"
     assert read(content, Line, None) == Line("a")
@@ -376,7 +388,7 @@ def test_a_class_may_refuse_the_values_it_is_given() -> None:
     assert refusal("<number>3</number>", Even) == "Even: Even refuses the values: the number is odd"
 
 
-def test_the_name_of_the_element_is_checked_when_asked_for() -> None:
+def test_the_name_of_the_element_is_checked_when_given() -> None:
     other = ORDER_XML.replace(b"PlaceOrder", b"Order")
     assert from_xml(other, PlaceOrder, NS) == ORDER
     with pytest.raises(PayloadError) as caught:

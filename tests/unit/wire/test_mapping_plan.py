@@ -183,7 +183,7 @@ OTHERWISE_WRONG = [
 
 
 @pytest.mark.parametrize(("hint", "reason"), OTHERWISE_WRONG)
-def test_a_type_that_cannot_be_mapped_for_another_reason_is_told_why(hint: object, reason: str) -> None:
+def test_a_type_that_cannot_be_mapped_is_an_error_with_the_reason(hint: object, reason: str) -> None:
     text = refusal(one(hint))
     assert text.startswith("Case.value: ")
     assert reason in text
@@ -194,7 +194,7 @@ def test_a_type_deep_inside_is_found_when_the_outermost_is_checked() -> None:
     assert plan_of(Root).cls is Root
 
 
-def test_a_generic_class_is_told_apart_from_its_arguments() -> None:
+def test_a_generic_class_is_distinguished_from_its_arguments() -> None:
     assert "Page.items: the type variable T cannot be mapped to XML" in refusal(Page)
 
 
@@ -269,7 +269,7 @@ def test_optional_and_annotated_wrappers_are_removed_from_a_type() -> None:
     assert from_xml(xml, Wrapped) == value
 
 
-def test_an_alias_stands_for_its_type() -> None:
+def test_an_alias_is_mapped_like_its_type() -> None:
     typing_extensions = pytest.importorskip("typing_extensions")
     days = typing_extensions.TypeAliasType("days", list[date])
     cls = one(days)

@@ -193,5 +193,5 @@ def test_an_envelope_inside_an_envelope_is_a_payload() -> None:
     assert payload_of(soap(ACTION, inner.decode())).xml == inner
 
 
-def test_a_byte_order_mark_belongs_to_nobody() -> None:
+def test_a_byte_order_mark_is_not_part_of_the_message() -> None:
     assert payload_of(codecs.BOM_UTF8 + soap(ACTION, "<a/>")).xml == b"<a/>"

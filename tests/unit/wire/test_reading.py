@@ -150,7 +150,7 @@ def test_optional_header_blocks_are_passed_to_the_application(ns: str, attribute
     assert header.startswith(b"<h:Pay ")
 
 
-def test_a_header_for_somebody_else_is_not_ours_to_read() -> None:
+def test_a_header_for_another_role_is_not_read() -> None:
     other = '<wsa:To s:role="urn:somebody/else">http://their.example/</wsa:To>'
     envelope = decode(soap(f"{ACTION}<wsa:To>http://our.example/</wsa:To>{other}"), "")
     assert envelope.to == EndpointReference("http://our.example/")

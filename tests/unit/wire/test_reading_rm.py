@@ -161,7 +161,7 @@ def test_a_bad_acknowledgement_does_not_spoil_the_message_it_rides_on(
     assert problem.ranges == ranges
 
 
-def test_several_riders_are_told_apart() -> None:
+def test_several_piggybacked_headers_are_distinguished() -> None:
     # RM-ACK-07, RM-ACK-09, RM10-SCH-03
     header = (
         f"{ACTION}<wsrm:AckRequested><wsrm:MaxMessageNumberUsed>x</wsrm:MaxMessageNumberUsed>{IDENTIFIER}</wsrm:AckRequested>"
@@ -265,7 +265,7 @@ def test_a_message_about_a_sequence_names_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["CloseSequence", "CloseSequenceResponse", "TerminateSequenceResponse", "New"])
-def test_an_element_that_ws_rm_10_does_not_have_is_nobody_s(name: str) -> None:
+def test_an_element_that_ws_rm_10_does_not_have_is_not_read(name: str) -> None:
     # ACT-12 is the engine's to answer.
     envelope = decode(soap(body=f"<wsrm:{name}/>", rm=RM10), "")
     assert isinstance(envelope.body, Payload)

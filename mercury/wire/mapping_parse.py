@@ -1,0 +1,84 @@
+"""Parses the XML that the mapping reads: nothing of what a peer names in it stays in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from xml.etree import ElementTree
+
+from lxml import etree
+
+from mercury.errors import PayloadError
+from mercury.wire.own_thread import in_own_thread
+
+#: Whatever may come before a document type, and its beginning. Nothing of it is given to the parser.
+_DOCTYPE = re.compile(rb"(?:\xef\xbb\xbf)?(?>[ \t\r\n]+|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
+
+#: What libxml2 takes at most: elements inside each other, and bytes of a text.
+MAX_ELEMENT_DEPTH, MAX_TEXT = 256, 10_000_000
+
+#: With `ElementTree.Element`, comments are left out, and the text around them is one.
+Element = ElementTree.Element | etree._Element
+
+
+def parse_values(xml: bytes) -> ElementTree.Element:
+    """A document of whose content only values are read, by expat: it costs less, and keeps no names."""
+    _refuse_doctype(xml)
+    parser = ElementTree.XMLParser(encoding="UTF-8")  # noqa: S314  without a document type there are no entities
+    try:
+        parser.feed(xml)
+        root: ElementTree.Element = parser.close()
+    except ElementTree.ParseError as error:
+        raise PayloadError(f"not well-formed XML: {cut(str(error))}") from error
+    if xml.count(b"</") > MAX_ELEMENT_DEPTH and _deeper(root):
+        raise PayloadError(f"not well-formed XML: elements nested deeper than {MAX_ELEMENT_DEPTH}")
+    if len(xml) > MAX_TEXT and any(len(text.encode()) > MAX_TEXT for each in root.iter() for text in _texts(each)):
+        raise PayloadError(f"not well-formed XML: a text is too long, with more than {MAX_TEXT} bytes")
+    return root
+
+
+def _deeper(root: ElementTree.Element) -> bool:
+    level = [root]
+    for _ in range(MAX_ELEMENT_DEPTH):
+        level = [child for each in level for child in each]
+        if not level:
+            return False
+    return True
+
+
+def _texts(element: ElementTree.Element) -> Iterable[str]:
+    return (element.text or "", element.tail or "", *element.attrib.values())
+
+
+def parse(xml: bytes) -> etree._Element:
+    """A document of which parts are written again."""
+    _refuse_doctype(xml)
+    try:
+        return in_own_thread(lambda: etree.fromstring(xml, _parser()))
+    except etree.XMLSyntaxError as error:
+        raise PayloadError(f"not well-formed XML: {cut(error.msg)}") from error
+
+
+def _refuse_doctype(xml: bytes) -> None:
+    if b"\0" in xml:
+        raise PayloadError("not well-formed XML: not in UTF-8")
+    if _DOCTYPE.match(xml) is not None:
+        raise PayloadError("a document type is not accepted")
+
+
+def _parser() -> etree.XMLParser:
+    return etree.XMLParser(
+        encoding="UTF-8",
+        attribute_defaults=False,
+        dtd_validation=False,
+        load_dtd=False,
+        no_network=True,
+        recover=False,
+        huge_tree=False,
+        resolve_entities=False,
+    )
+
+
+def cut(text: str) -> str:
+    """What a peer wrote, short enough for the text of an error."""
+    return text if len(text) <= 200 else f"{text[:200]}..."
