@@ -1,0 +1,93 @@
+"""Namespaces and names of WSDL, of its SOAP bindings, of WS-Policy and of the assertions, in Clark notation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
+from mercury.wire.ns import MC, WSA200408, clark
+
+WSDL = "http://schemas.xmlsoap.org/wsdl/"
+XSD = "http://www.w3.org/2001/XMLSchema"
+#: The two bindings of WSDL 1.1 that Mercury speaks.
+WSDL_SOAP: Mapping[SoapVersion, str] = MappingProxyType(
+    {
+        SoapVersion.SOAP11: "http://schemas.xmlsoap.org/wsdl/soap/",
+        SoapVersion.SOAP12: "http://schemas.xmlsoap.org/wsdl/soap12/",
+    }
+)
+SOAP_BINDINGS: Mapping[str, SoapVersion] = MappingProxyType({ns: version for version, ns in WSDL_SOAP.items()})
+SOAP_OVER_HTTP = "http://schemas.xmlsoap.org/soap/http"
+
+#: WS-Policy 1.2 and 1.5 (POL-05).
+WSP12 = "http://schemas.xmlsoap.org/ws/2004/09/policy"
+WSP15 = "http://www.w3.org/ns/ws-policy"
+POLICIES = frozenset({WSP12, WSP15})
+WSU = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-utility-1.0.xsd"
+
+#: The policies of WS-ReliableMessaging, in both generations (POL-01, POL-02).
+RMP10 = "http://schemas.xmlsoap.org/ws/2005/02/rm/policy"
+RMP11 = "http://docs.oasis-open.org/ws-rx/wsrmp/200702"
+RM_ASSERTIONS: Mapping[str, RmVersion] = MappingProxyType(
+    {clark(RMP10, "RMAssertion"): RmVersion.RM10, clark(RMP11, "RMAssertion"): RmVersion.RM11}
+)
+
+#: WS-Addressing in WSDL: the metadata of 2007, and the binding of 2006 that came before it.
+WSAM = "http://www.w3.org/2007/05/addressing/metadata"
+WSAW = "http://www.w3.org/2006/05/addressing/wsdl"
+ADDRESSING_ASSERTIONS: Mapping[str, AddressingVersion] = MappingProxyType(
+    {
+        clark(WSAM, "Addressing"): AddressingVersion.WSA10,
+        clark(WSAW, "UsingAddressing"): AddressingVersion.WSA10,
+        clark("http://www.w3.org/2005/02/addressing/wsdl", "UsingAddressing"): AddressingVersion.WSA10,
+        clark(WSA200408 + "/policy", "UsingAddressing"): AddressingVersion.WSA200408,
+    }
+)
+
+MC_SUPPORTED = clark(MC, "MCSupported")
+
+#: Where stacks write the timers of WS-RM 1.1, whose own policy has none (POL-02).
+TIMER_NAMESPACES = frozenset(
+    {
+        RMP10,
+        RMP11,
+        "http://schemas.microsoft.com/ws-rx/wsrmp/200702",
+        "http://schemas.microsoft.com/net/2005/02/rm/policy",
+        "http://java.sun.com/xml/ns/metro/ws-rx/wsrmp/200702",
+    }
+)
+#: Assertions of these may be passed over: they say how the peer's own stack is set (POL-08).
+VENDORS = TIMER_NAMESPACES | {
+    "http://sun.com/2006/03/rm",
+    "http://sun.com/2006/03/rm/client",
+    "http://ws.apache.org/sandesha2/policy",
+    "http://cxf.apache.org/ws/rm/manager",
+    "http://schemas.microsoft.com/ws/2005/12/wsdl/contract",
+    "http://schemas.xmlsoap.org/ws/2004/09/policy/encoding",
+    "http://java.sun.com/xml/ns/wsit/policy",
+    "http://java.sun.com/xml/ns/wsit/2006/09/policy/encoding/client",
+    "http://java.sun.com/xml/ns/wsit/2006/09/policy/fastinfoset/service",
+    "http://java.sun.com/xml/ns/wsit/2006/09/policy/soaptcp/service",
+}
+#: WS-SecurityPolicy, from its first public version.
+SECURITY = frozenset(
+    {
+        "http://schemas.xmlsoap.org/ws/2005/07/securitypolicy",
+        "http://docs.oasis-open.org/ws-sx/ws-securitypolicy/200702",
+        "http://docs.oasis-open.org/ws-sx/ws-securitypolicy/200802",
+    }
+)
+#: Assertions that change what is on the wire and that Mercury does not carry out.
+UNSUPPORTED: Mapping[str, str] = MappingProxyType(
+    {
+        clark(
+            "http://schemas.xmlsoap.org/ws/2004/09/policy/optimizedmimeserialization", "OptimizedMimeSerialization"
+        ): ("MTOM attachments"),
+        clark("http://www.w3.org/2007/08/soap12-mtom-policy", "MTOM"): "MTOM attachments",
+        clark("http://schemas.microsoft.com/ws/06/2004/mspolicy/netbinary1", "BinaryEncoding"): "binary XML of .NET",
+        clark("http://schemas.xmlsoap.org/ws/2004/10/wsat", "ATAssertion"): "WS-AtomicTransaction",
+        clark("http://docs.oasis-open.org/ws-tx/wsat/2006/06", "ATAssertion"): "WS-AtomicTransaction",
+        clark("http://schemas.microsoft.com/soap/2006/11/transport", "TransportBinding"): "a transport of .NET",
+    }
+)

@@ -1,0 +1,298 @@
+"""What the policies of a WSDL ask of a client, and which settings of Mercury's follow (POL-01 to POL-08)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from lxml import etree
+
+from mercury.errors import ConfigurationError
+from mercury.statemachine.policy import DeliveryAssurance, SourcePolicy
+from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
+from mercury.wire.ns import clark
+from mercury.wsdl import names
+from mercury.wsdl.alternatives import Assertions, Normal, is_ignorable, is_optional, nested, policies_by_id
+from mercury.wsdl.document import name_of, parse
+from mercury.wsdl.names import POLICIES, SOAP_BINDINGS, WSDL
+
+#: Seconds: a peer's shorter pause before a retransmission is not taken over.
+SHORTEST_PAUSE = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reliability:
+    """One RM assertion. Times are seconds; ``None`` = it does not say."""
+
+    rm: RmVersion
+    #: wsp:Optional: the peer takes messages without WS-RM too. Mercury sends with WS-RM all the same.
+    optional: bool = False
+    assurance: DeliveryAssurance | None = None
+    in_order: bool | None = None
+    #: After so long a silence the peer ends the sequence.
+    inactivity_timeout: float | None = None
+    #: Before the first retransmission.
+    retransmission_interval: float | None = None
+    exponential_backoff: bool = False
+    #: The longest delay of an acknowledgement.
+    acknowledgement_interval: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """One of the choices that the policy of a port leaves."""
+
+    reliability: Reliability | None = None
+    #: The version of WS-Addressing that is asked for; ``None`` = none is.
+    addressing: AddressingVersion | None = None
+    #: Where responses may go, when that is restricted: ``True`` = only back on the connection of the request,
+    #: ``False`` = only to an address.
+    anonymous: bool | None = None
+    #: A client that cannot be reached is to fetch its responses by WS-MakeConnection.
+    make_connection: bool = False
+    #: What is asked for and not carried out by Mercury, in words.
+    unsupported: tuple[str, ...] = ()
+    #: Assertions that are not known, in Clark notation.
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """What one port asks for."""
+
+    #: The name of its binding, and what it is bound to. A document that is a policy and nothing else has none of them.
+    binding: str = ""
+    address: str = ""
+    soap: SoapVersion | None = None
+    #: A policy is attached to it, or to what it is bound to. Without one nothing is known of WS-RM.
+    attached: bool = True
+    #: In the order of the document; one that asks for nothing is ``Alternative()``. None = nobody can fulfil it.
+    alternatives: tuple[Alternative, ...] = (Alternative(),)
+    #: References to policies that the document does not have: what they ask for is not known.
+    missing: tuple[str, ...] = ()
+
+    def choose(self, preferred: Protocol | None = None) -> Alternative | None:
+        """The alternative that Mercury fulfils: without what it does not support, with WS-RM, in the preferred version.
+
+        :returns: ``None`` = there is no alternative. One with `Alternative.unsupported` is chosen when each has some.
+        """
+        rm = (preferred or Protocol()).rm
+
+        def rank(each: Alternative) -> tuple[int, int, bool, bool]:
+            reliable = each.reliability
+            other = reliable is not None and reliable.rm is not rm
+            return len(each.unsupported), len(each.unknown), reliable is None, other
+
+        return min(self.alternatives, key=rank, default=None)
+
+    def protocol(self, preferred: Protocol | None = None) -> Protocol:
+        """The versions to speak to this port: what it asks for, and ``preferred`` where it says nothing."""
+        preferred = preferred or Protocol()
+        chosen = self.choose(preferred) or Alternative()
+        rm = chosen.reliability.rm if chosen.reliability is not None else preferred.rm
+        addressing = chosen.addressing or preferred.addressing
+        found = Protocol(self.soap or preferred.soap, addressing, rm)
+        return found if found.legal else replace(found, addressing=AddressingVersion.WSA10)
+
+    def source_policy(self, base: SourcePolicy | None = None) -> SourcePolicy:
+        """The settings of a `Sender` to this port: ``base``, but for what the port asks for.
+
+        The versions are those of `protocol`. The first retransmission comes after the peer's
+        BaseRetransmissionInterval, and not before its AcknowledgementInterval is over, within 0.1 s and the cap of
+        ``base``. An idle sequence ends before the peer's InactivityTimeout would end it.
+        """
+        base = base or SourcePolicy()
+        chosen = self.choose(base.protocol) or Alternative()
+        asked = chosen.reliability or Reliability(rm=base.protocol.rm)
+        again = base.retransmission
+        pause = again.base if asked.retransmission_interval is None else asked.retransmission_interval
+        if asked.acknowledgement_interval is not None:
+            pause = max(pause, asked.acknowledgement_interval / (1 - again.jitter))
+        pause = min(max(pause, min(SHORTEST_PAUSE, again.base)), again.cap)
+        idle = base.idle_timeout
+        if asked.inactivity_timeout is not None:
+            idle = min(asked.inactivity_timeout / 2, asked.inactivity_timeout if idle is None else idle)
+        return replace(
+            base,
+            protocol=self.protocol(base.protocol),
+            retransmission=replace(again, base=pause),
+            idle_timeout=idle,
+        )
+
+
+def read(document: bytes, imported: Iterable[bytes] = ()) -> dict[str, Requirements]:
+    """What each port of a WSDL asks for, by the name of the port, in the order of the document.
+
+    Policies are read at the service, the port, the binding and the port type, in WS-Policy 1.2 and 1.5, by reference
+    too (WS-PolicyAttachment section 4.1; POL-04, POL-05).
+
+    :param document: a WSDL 1.1, or a policy alone, which is given as the only port, named ``""``.
+    :param imported: the documents that it imports. Nothing is fetched.
+    :raises ConfigurationError: it is neither, or not well-formed, or has a document type, or is too large, or a policy
+        in it refers to itself or has too many alternatives.
+    """
+    root = parse(document, "the WSDL")
+    roots = [root, *(parse(each, "what the WSDL imports") for each in imported)]
+    normal = Normal(policies_by_id(roots))
+    if root.tag in (clark(namespace, "Policy") for namespace in POLICIES):
+        alternatives, missing = _asked(normal, [[root]])
+        return {"": Requirements(alternatives=alternatives, missing=missing)}
+    if root.tag != clark(WSDL, "definitions"):
+        raise ConfigurationError(f"{root.tag} is neither a WSDL 1.1 nor a policy")
+    parts = _Definitions(roots)
+    found = {}
+    for each in roots:
+        for service in each.iterchildren(clark(WSDL, "service")):
+            for port in service.iterchildren(clark(WSDL, "port")):
+                found[port.get("name", "")] = _port(parts, normal, service, port)
+    return found
+
+
+def imports(document: bytes) -> list[str]:
+    """The locations that a WSDL imports other WSDLs from, as they are written.
+
+    :raises ConfigurationError: as `read`.
+    """
+    root = parse(document, "the WSDL")
+    places = (each.get("location", "").strip() for each in root.iterchildren(clark(WSDL, "import")))
+    return [place for place in places if place]
+
+
+class _Definitions:
+    """Bindings and port types by their whole names."""
+
+    def __init__(self, roots: Iterable[etree._Element]) -> None:
+        self._found: dict[tuple[str, str], etree._Element] = {}
+        for root in roots:
+            namespace = root.get("targetNamespace", "")
+            for kind in ("binding", "portType"):
+                for element in root.iterchildren(clark(WSDL, kind)):
+                    self._found.setdefault((kind, clark(namespace, element.get("name", ""))), element)
+
+    def find(self, kind: str, user: etree._Element, attribute: str) -> etree._Element | None:
+        return self._found.get((kind, name_of(user, user.get(attribute, ""))))
+
+
+def _port(parts: _Definitions, normal: Normal, service: etree._Element, port: etree._Element) -> Requirements:
+    name = name_of(port, port.get("binding", ""))
+    binding = parts.find("binding", port, "binding")
+    subjects = [service, port]
+    soap, address = None, ""
+    if binding is not None:
+        subjects.append(binding)
+        port_type = parts.find("portType", binding, "type")
+        subjects += [] if port_type is None else [port_type]
+        soap = next((version for ns, version in SOAP_BINDINGS.items() if _has(binding, ns, "binding")), None)
+    for child in port:
+        address = address or child.get("location", "").strip()
+    attached = [list(_attached(subject)) for subject in subjects]
+    alternatives, missing = _asked(normal, attached)
+    return Requirements(
+        binding=name.rpartition("}")[2],
+        address=address,
+        soap=soap,
+        attached=any(each.tag not in names.ADDRESSING_ASSERTIONS for elements in attached for each in elements),
+        alternatives=alternatives,
+        missing=missing if binding is not None else (*missing, f"the binding {name}"),
+    )
+
+
+def _has(element: etree._Element, namespace: str, local: str) -> bool:
+    return next(element.iterchildren(clark(namespace, local)), None) is not None
+
+
+def _attached(subject: etree._Element) -> Iterator[etree._Element]:
+    """What is asked for at one place: policies, references, and what stands there without a policy."""
+    wanted = {clark(namespace, local) for namespace in POLICIES for local in ("Policy", "PolicyReference")}
+    for child in subject:
+        if child.tag in wanted or child.tag in names.ADDRESSING_ASSERTIONS:
+            yield child
+    for namespace in POLICIES:
+        for uri in subject.get(clark(namespace, "PolicyURIs"), "").split():
+            yield etree.Element(clark(namespace, "PolicyReference"), URI=uri)
+
+
+def _asked(
+    normal: Normal, subjects: Iterable[Iterable[etree._Element]]
+) -> tuple[tuple[Alternative, ...], tuple[str, ...]]:
+    """The alternatives of what stands at several places, and the references that lead nowhere."""
+    normal.missing = []
+    found = normal.alternatives(element for elements in subjects for element in elements)
+    return tuple(dict.fromkeys(_alternative(each) for each in found)), tuple(normal.missing)
+
+
+def _alternative(assertions: Assertions) -> Alternative:
+    reliability, addressing, anonymous, make_connection = None, None, None, False
+    unsupported: list[str] = []
+    unknown: list[str] = []
+    for each in assertions:
+        tag, name = each.tag, etree.QName(each)
+        inside = {etree.QName(one).localname for one in nested(each)}
+        if tag in names.RM_ASSERTIONS:
+            if reliability is None or reliability.rm is RmVersion.RM10:
+                reliability = _reliability(each, assertions)
+            unsupported += [f"{part} of the RM assertion" for part in _BOUND_SEQUENCES if part in inside]
+        elif tag in names.ADDRESSING_ASSERTIONS:
+            addressing = addressing or names.ADDRESSING_ASSERTIONS[tag]
+            restricted = {part: answer for part, answer in _RESPONSES.items() if part in inside}
+            anonymous = next(iter(restricted.values())) if len(restricted) == 1 else anonymous
+        elif tag == names.MC_SUPPORTED:
+            make_connection = True
+        elif tag in names.UNSUPPORTED:
+            unsupported.append(f"{name.localname} ({names.UNSUPPORTED[tag]})")
+        elif name.namespace in names.SECURITY:
+            unsupported += _security(name.localname, inside)
+        elif name.namespace not in names.VENDORS and not is_ignorable(each):
+            unknown.append(tag)
+    return Alternative(
+        reliability=reliability,
+        addressing=addressing,
+        anonymous=anonymous,
+        make_connection=make_connection,
+        unsupported=tuple(dict.fromkeys(unsupported)),
+        unknown=tuple(dict.fromkeys(unknown)),
+    )
+
+
+#: A sequence is bound to a security token, or to the TLS session: Mercury sends no such header block (POL-03).
+_BOUND_SEQUENCES = ("SequenceSTR", "SequenceTransportSecurity")
+_RESPONSES = MappingProxyType({"AnonymousResponses": True, "NonAnonymousResponses": False})
+#: Of WS-SecurityPolicy: they only describe what else the peer understands.
+_DESCRIPTIONS = frozenset({"Wss10", "Wss11", "Trust10", "Trust13"})
+
+
+def _security(name: str, inside: set[str]) -> list[str]:
+    """What of an assertion of WS-SecurityPolicy is not carried out: nothing, where TLS is all that it asks for."""
+    if name in _DESCRIPTIONS:
+        return []
+    if name == "TransportBinding":
+        return [f"{name} with IncludeTimestamp (WS-Security)"] if "IncludeTimestamp" in inside else []
+    return [f"{name} (WS-Security)"]
+
+
+def _reliability(assertion: etree._Element, around: Assertions) -> Reliability:
+    inside = [*nested(assertion), *around]
+    timers = {
+        etree.QName(each).localname: each for each in inside if etree.QName(each).namespace in names.TIMER_NAMESPACES
+    }
+    rm = names.RM_ASSERTIONS[assertion.tag]
+    named = {etree.QName(each).localname for each in inside if etree.QName(each).namespace == names.RMP11}
+    ordered = "InOrder" in named if "DeliveryAssurance" in named else None
+    return Reliability(
+        rm=rm,
+        optional=is_optional(assertion),
+        assurance=next((each for each in DeliveryAssurance if each.value in named), None),
+        in_order=ordered,
+        inactivity_timeout=_seconds(timers.get("InactivityTimeout")),
+        retransmission_interval=_seconds(timers.get("BaseRetransmissionInterval")),
+        exponential_backoff="ExponentialBackoff" in timers,
+        acknowledgement_interval=_seconds(timers.get("AcknowledgementInterval")),
+    )
+
+
+def _seconds(timer: etree._Element | None) -> float | None:
+    """Of a timer in milliseconds; ``None`` = it says nothing of use."""
+    text = "" if timer is None else timer.get("Milliseconds", "").strip()
+    return int(text) / 1000 if re.fullmatch("0*[1-9][0-9]{0,14}", text, re.ASCII) else None

@@ -1,0 +1,163 @@
+"""The schemas of a WSDL: those in it, and the files that they import and include, as one schema and as documents."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lxml import etree
+
+from mercury.errors import ConfigurationError
+from mercury.wire.ns import clark
+from mercury.wsdl.document import document, parse, standalone
+from mercury.wsdl.names import WSDL, XSD
+
+#: Files that are read for one WSDL.
+MAX_FILES = 256
+#: Where the parts of a schema are, to each other and to nobody else.
+_PLACE = "schema:"
+SCHEMA = clark(XSD, "schema")
+_IMPORT = clark(XSD, "import")
+_REFERENCES = (_IMPORT, clark(XSD, "include"), clark(XSD, "redefine"))
+
+
+def read_file(file: Path, what: str) -> bytes:
+    """The bytes of a file.
+
+    :raises ConfigurationError: it cannot be read.
+    """
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{what} cannot be read: {error.strerror or error}") from error
+
+
+class SchemaFiles:
+    """The schemas of a WSDL: those in it, and the files that they import and include.
+
+    Locations in them are replaced by the numbers of `documents`, from 1.
+
+    :param folder: where files may be, and below; ``None`` = nowhere.
+    :raises ConfigurationError: a file is not there or elsewhere, or there are too many.
+    """
+
+    def __init__(self, wsdl: etree._Element, folder: Path | None) -> None:
+        self._folder = folder.resolve() if folder is not None else None
+        self._numbers: dict[Path, int] = {}
+        #: Copies, whose locations are numbers.
+        self.documents: list[etree._Element] = []
+        #: How many of them are inside the WSDL: the first ones.
+        self.inside = 0
+        inside = [each for types in wsdl.iterchildren(clark(WSDL, "types")) for each in types.iterchildren(SCHEMA)]
+        self.documents = [standalone(each) for each in inside]
+        self.inside = len(inside)
+        for each in list(self.documents):
+            self._follow(each, self._folder)
+
+    def _follow(self, schema: etree._Element, folder: Path | None) -> None:
+        for each in schema.iterchildren(*_REFERENCES):
+            location = each.get("schemaLocation")
+            if location is None:
+                continue
+            if each.tag == _IMPORT and self._is_inside(each.get("namespace", "")):
+                del each.attrib["schemaLocation"]
+                continue
+            each.set("schemaLocation", str(self._number(location, folder)))
+
+    def _is_inside(self, namespace: str) -> bool:
+        return any(each.get("targetNamespace", "") == namespace for each in self.documents[: self.inside])
+
+    def _number(self, location: str, folder: Path | None) -> int:
+        if folder is None or self._folder is None or ":" in location:
+            raise ConfigurationError(f"the schema {location} is not read: only files below the folder of the WSDL are")
+        file = (folder / location).resolve()
+        if not file.is_relative_to(self._folder):
+            raise ConfigurationError(f"the schema {location} is not below the folder of the WSDL")
+        number = self._numbers.get(file)
+        if number is not None:
+            return number
+        if len(self.documents) >= MAX_FILES:
+            raise ConfigurationError(f"more than {MAX_FILES} schemas")
+        root = parse(read_file(file, location), location)
+        if root.tag != SCHEMA:
+            raise ConfigurationError(f"{location} is no schema: {root.tag}")
+        self.documents.append(root)
+        self._numbers[file] = number = len(self.documents)
+        self._follow(root, file.parent)
+        return number
+
+    def published(self, address: str) -> list[etree._Element]:
+        """Copies whose locations are below this address: ``?xsd=n``."""
+        found = [copy.deepcopy(each) for each in self.documents]
+        for root in found:
+            for each in root.iterchildren(*_REFERENCES):
+                if each.get("schemaLocation") is not None:
+                    each.set("schemaLocation", f"{address}?xsd={each.get('schemaLocation')}")
+        return found
+
+    def compiled(self) -> etree.XMLSchema:
+        """All of them as one schema.
+
+        libxml2 reads one document for each namespace that is imported: for each there is one that includes the others.
+        """
+        pages: dict[str, bytes] = {}
+        by_namespace: dict[str, list[int]] = {}
+        for number, root in enumerate(self.documents, 1):
+            if number <= self.inside or self._is_imported(number):
+                by_namespace.setdefault(root.get("targetNamespace", ""), []).append(number)
+        places = {namespace: f"{_PLACE}n{n}" for n, namespace in enumerate(by_namespace)}
+        for number, root in enumerate(self.documents, 1):
+            pages[f"{_PLACE}{number}"] = document(_placed(root, places))
+        for namespace, numbers in by_namespace.items():
+            pages[places[namespace]] = document(_umbrella(namespace, numbers))
+        top = etree.Element(SCHEMA, targetNamespace=f"{_PLACE}top")
+        for namespace, place in places.items():
+            each = etree.SubElement(top, _IMPORT, schemaLocation=place)
+            if namespace:
+                each.set("namespace", namespace)
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+        parser.resolvers.add(_Pages(pages))
+        try:
+            return etree.XMLSchema(etree.fromstring(document(top), parser))
+        except etree.XMLSchemaParseError as error:
+            raise ConfigurationError(f"the schema of the WSDL cannot be used: {str(error)[:500]}") from error
+
+    def _is_imported(self, number: int) -> bool:
+        return any(
+            each.get("schemaLocation") == str(number) for root in self.documents for each in root.iterchildren(_IMPORT)
+        )
+
+
+def _placed(root: etree._Element, places: Mapping[str, str]) -> etree._Element:
+    """A copy of a schema whose references lead to the pages of `SchemaFiles.compiled`."""
+    root = copy.deepcopy(root)
+    for each in root.iterchildren(*_REFERENCES):
+        place = places.get(each.get("namespace", "")) if each.tag == _IMPORT else None
+        number = each.get("schemaLocation")
+        if place is None and number is not None:
+            place = f"{_PLACE}{number}"
+        if place is not None:
+            each.set("schemaLocation", place)
+    return root
+
+
+def _umbrella(namespace: str, numbers: list[int]) -> etree._Element:
+    named = {"targetNamespace": namespace} if namespace else {}
+    root = etree.Element(SCHEMA, named)
+    for number in numbers:
+        etree.SubElement(root, clark(XSD, "include"), schemaLocation=f"{_PLACE}{number}")
+    return root
+
+
+class _Pages(etree.Resolver):
+    """Gives the pages of one schema, and nothing else."""
+
+    def __init__(self, pages: Mapping[str, bytes]) -> None:
+        super().__init__()
+        self._pages = pages
+
+    def resolve(self, system_url: str, *rest: Any) -> Any:
+        context = rest[-1]
+        return self.resolve_string(self._pages.get(system_url, b"<none/>"), context, base_url=system_url)

@@ -1,0 +1,82 @@
+"""Bodies as zeep reads and writes them, by the schema of a WSDL: for handlers that have no classes for them.
+
+zeep is an extra, imported when such a handler is registered.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from lxml import etree
+
+from mercury.errors import ConfigurationError, PayloadError
+from mercury.wire.ns import clark, local_of
+from mercury.wire.own_thread import in_own_thread
+from mercury.wsdl.contract import WsdlContract
+
+#: Where zeep finds the documents; nothing is fetched from there.
+_PLACE = "http://wsdl.invalid/service"
+
+
+class ZeepTypes:
+    """The elements of one WSDL as zeep's types.
+
+    :raises ConfigurationError: zeep is not installed, or does not take the WSDL.
+    """
+
+    def __init__(self, contract: WsdlContract) -> None:
+        try:
+            zeep: Any = importlib.import_module("zeep")
+        except ImportError as error:
+            raise ConfigurationError(
+                "a handler whose body is Any needs the extra zeep: pip install mercury-rm[zeep]"
+            ) from error
+        pages = {_PLACE: contract.published(_PLACE)}
+        for number, schema in enumerate(contract.schemas.published(_PLACE), 1):
+            pages[f"{_PLACE}?xsd={number}"] = etree.tostring(schema)
+        try:
+            self._types: Any = zeep.wsdl.Document(_PLACE, _Pages(pages)).types
+        except Exception as error:  # zeep raises what its parts raise
+            raise ConfigurationError(f"zeep does not take the WSDL: {type(error).__name__}: {error}") from error
+
+    def read(self, root: etree._Element) -> Any:
+        """The value of a body that is valid by the schema.
+
+        :raises PayloadError: zeep cannot read it.
+        """
+        try:
+            return in_own_thread(lambda: self._types.get_element(root.tag).parse(root, self._types))
+        except Exception as error:  # zeep raises what its parts raise
+            raise PayloadError(f"{local_of(root.tag)}: {type(error).__name__}: {error}") from error
+
+    def write(self, value: object, element: str) -> bytes:
+        """A value of zeep's, or a mapping by the names of the elements, as this element.
+
+        :raises PayloadError: it does not fit.
+        """
+
+        def written() -> bytes:
+            parent = etree.Element(clark("", "body"))
+            known = self._types.get_element(element)
+            made = known(**value) if isinstance(value, dict) else value
+            known.render(parent, made)
+            return etree.tostring(parent[0], with_tail=False)
+
+        try:
+            return in_own_thread(written)  # elements that a peer named may be in the value
+        except Exception as error:  # zeep raises what its parts raise
+            raise PayloadError(f"{local_of(element)}: {type(error).__name__}: {error}") from error
+
+
+class _Pages:
+    """What zeep calls a transport: it has these documents, and nothing else."""
+
+    def __init__(self, pages: dict[str, bytes]) -> None:
+        self._pages = pages
+
+    def load(self, url: str) -> bytes:
+        """:raises ConfigurationError: the URL is not one of the pages of the WSDL."""
+        if url not in self._pages:
+            raise ConfigurationError(f"{url} is not part of the WSDL")
+        return self._pages[url]
