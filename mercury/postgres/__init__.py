@@ -1,1 +1,1 @@
-"""What is PostgreSQL's own: the embedded server."""
+"""An embedded PostgreSQL server, for tests and demonstrations."""

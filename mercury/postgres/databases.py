@@ -1,4 +1,4 @@
-"""Databases of a server: made, copied and removed, whatever is still going on in them."""
+"""Creates, copies and drops databases of a server, also while sessions use them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sqlalchemy.exc import ArgumentError
 
 from mercury.errors import ConfigurationError, StorageError
 
-#: A name that is the same in SQL, in a URL and in a shell, and that PostgreSQL does not cut off.
+#: A name that needs no quoting in SQL, URLs and shells, and that PostgreSQL does not truncate.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
-#: Seconds.
+#: The timeouts of connecting and of dropping a database, in seconds.
 CONNECT_TIMEOUT, DROP_TIMEOUT = 5, 30.0
 
 END_SESSIONS = """
     select pg_terminate_backend(pid) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()
 """
-#: Settings with which nothing is proved: no two-phase commit, or commits that may be lost.
+#: Selects settings that make tests meaningless: no two-phase commit, or commits that a crash may lose.
 UNFIT = """
     select name, setting from pg_settings
     where name = 'max_prepared_transactions' and setting::int < 16 or name in ('fsync', 'synchronous_commit')
@@ -33,9 +33,9 @@ PREPARED = "select gid from pg_prepared_xacts where database = current_database(
 
 
 def checked_name(name: str) -> str:
-    """The name of a database as it was given.
+    """The name, if it is valid for a database.
 
-    :raises ConfigurationError: it would be another one in SQL, in a URL or in a shell.
+    :raises ConfigurationError: it would need quoting in SQL, URLs or shells, or is too long.
     """
     if not NAME.fullmatch(name):
         raise ConfigurationError(f"not a database's name: {name!r} (a letter, then up to 62 letters, digits, _ and -)")
@@ -45,8 +45,8 @@ def checked_name(name: str) -> str:
 class Databases:
     """The databases of one server.
 
-    :param url: any database of it where we may connect, by a role that may create databases.
-    :raises ConfigurationError: it is no URL of a PostgreSQL database.
+    :param url: the URL of any database of the server, with a role that may create databases.
+    :raises ConfigurationError: it is not the URL of a PostgreSQL database.
     """
 
     def __init__(self, url: str) -> None:
@@ -58,20 +58,20 @@ class Databases:
             raise ConfigurationError(f"not a PostgreSQL database: {self._url.render_as_string()}")
 
     def url(self, name: str) -> str:
-        """The URL of a database of the server, whether or not it is there.
+        """The URL of a database of the server, which need not exist.
 
-        :raises ConfigurationError: a database cannot have this name.
+        :raises ConfigurationError: the name is not valid.
         """
         named = self._url.set(drivername="postgresql+psycopg", database=checked_name(name))
         server, mark, options = named.render_as_string(hide_password=False).partition("?")
-        # A socket's folder as people write it: percent signs are something else to many who read settings.
+        # A socket's folder is written with slashes: many readers of settings interpret percent signs.
         return server + mark + options.replace("%2F", "/")
 
     def create(self, name: str, template: str | None = None) -> str:
-        """Make a database, empty or as a copy of another; returns its URL.
+        """Create a database, empty or as a copy of another; returns its URL.
 
-        :raises ConfigurationError: it cannot have this name.
-        :raises StorageError: it is there already, the template is in use, or the server does not answer.
+        :raises ConfigurationError: the name is not valid.
+        :raises StorageError: the database exists already, the template is in use, or the server does not answer.
         """
         url = self.url(name)
         statement = sql.SQL("create database {}").format(sql.Identifier(name))
@@ -81,10 +81,10 @@ class Databases:
         return url
 
     def provide(self, name: str) -> bool:
-        """Make a database unless it is there; returns whether it was made.
+        """Create a database unless it exists; returns whether it was created.
 
-        :raises ConfigurationError: it cannot have this name.
-        :raises StorageError: the server does not answer, or does not let us.
+        :raises ConfigurationError: the name is not valid.
+        :raises StorageError: the server does not answer, or the role may not create databases.
         """
         try:
             self.create(name)
@@ -95,10 +95,10 @@ class Databases:
         return True
 
     def drop(self, name: str) -> None:
-        """Remove a database. Its sessions are ended, its prepared transactions rolled back: they would forbid it.
-        One that is not there is passed over.
+        """Drop a database if it exists. First its sessions are terminated and its prepared transactions rolled back,
+        because PostgreSQL would refuse to drop it otherwise.
 
-        :raises StorageError: it is still in use after half a minute, or the server does not answer.
+        :raises StorageError: it is still in use after `DROP_TIMEOUT`, or the server does not answer.
         """
         statement = sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
         give_up = time.monotonic() + DROP_TIMEOUT
@@ -114,9 +114,9 @@ class Databases:
             time.sleep(0.05)
 
     def refuse_unfit(self) -> None:
-        """Look whether tests can work with the server: it must flush to disk and allow prepared transactions.
+        """Check that the server is suitable for tests: it must flush to disk and allow prepared transactions.
 
-        :raises ConfigurationError: they cannot, or it does not answer.
+        :raises ConfigurationError: it is not suitable, or does not answer.
         """
         try:
             with self._connect(self._url.database or "postgres") as connection:
@@ -124,10 +124,10 @@ class Databases:
         except psycopg.Error as error:
             raise ConfigurationError(f"PostgreSQL: {' '.join(str(error).split())}") from error
         if wrong:
-            raise ConfigurationError(f"the server's settings do not do: {wrong}")
+            raise ConfigurationError(f"the server's settings are not suitable: {wrong}")
 
     def _clear(self, name: str) -> None:
-        # A session that is just preparing or finishing a transaction holds it; what stays is seen at the next try.
+        # A transaction that a session is preparing or finishing now fails here; the next attempt finds the rest.
         passing = (errors.ObjectNotInPrerequisiteState, errors.UndefinedObject)
         with contextlib.suppress(psycopg.OperationalError), self._connect(name) as connection:
             connection.execute(END_SESSIONS)

@@ -1,8 +1,8 @@
-"""An embedded PostgreSQL: the binaries of a wheel, with a launcher of our own.
+"""An embedded PostgreSQL: the programs of a wheel, with a launcher of our own.
 
 The wheel's own launcher is not used: as root it adds a user and opens the parents of its folders, it takes no settings,
-and it leaves messages behind. This one starts the server as it should run where something is proved: flushing to disk,
-with prepared transactions, listening at a Unix socket only, which nobody else may connect to.
+and it leaves log messages behind. This launcher starts the server with the settings that tests need: flushing to disk,
+prepared transactions, and only a Unix socket, which other users cannot connect to.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mercury.postgres import binaries, processes
 from mercury.postgres.databases import CONNECT_TIMEOUT, Databases, checked_name
 from mercury.postgres.folder import PORT, ServerFolder
 
-#: Seconds.
+#: How long a start and a stop may take, in seconds.
 START_TIMEOUT, STOP_TIMEOUT = 30.0, 30.0
 
 SETTINGS: Mapping[str, str] = MappingProxyType(
@@ -35,7 +35,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "max_connections": "100",
         "listen_addresses": "",
         "port": str(PORT),
-        # A client that can connect may do everything, run programs included: there is no password.
+        # There is no password: a client that can connect has all rights, and can run programs.
         "unix_socket_permissions": "0700",
         "shared_buffers": "64MB",
         "log_min_messages": "warning",
@@ -44,11 +44,12 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
 
 
 class EmbeddedPostgres:
-    """One server below one folder. Looking at it changes nothing; `start` makes what it needs.
+    """One server in one folder. The constructor and the properties change nothing; `start` creates what is missing.
 
-    :param folder: everything is kept there. It may be new or empty, or have been used for this before. Its data outlive
-        the server, and the server outlives the process that started it, unless it is stopped.
-    :param settings: of PostgreSQL, over `SETTINGS`.
+    The server goes on when the process that started it ends, until it is stopped. Its data remain in the folder.
+
+    :param folder: the folder for the data, the log and the socket: new, empty, or used for this before.
+    :param settings: PostgreSQL's settings.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str] = SETTINGS) -> None:
@@ -58,24 +59,24 @@ class EmbeddedPostgres:
 
     @property
     def folder(self) -> Path:
-        """Where everything is kept, without links on the way."""
+        """The server's folder, with symbolic links resolved."""
         return self._folder.path
 
     @property
     def data(self) -> Path:
-        """PostgreSQL's own folder in it."""
+        """PostgreSQL's data folder."""
         return self._folder.data
 
     @property
     def log(self) -> Path:
-        """What the server says."""
+        """The server's log file."""
         return self.folder / "log"
 
-    # --- life ------------------------------------------------------------------------------------------------------
+    # --- start and stop --------------------------------------------------------------------------------------------
 
     @property
     def pid(self) -> int | None:
-        """The server's process, while it runs, started by this process or another one.
+        """The id of the server's process, which this or another process has started; ``None`` = it does not run.
 
         :raises ConfigurationError: the folder cannot be read.
         """
@@ -84,14 +85,14 @@ class EmbeddedPostgres:
         return None if found is None else found.pid
 
     def start(self) -> EmbeddedPostgres:
-        """Start the server, and wait until it takes connections. One that runs already is used as it is, and several
-        processes may start it at once.
+        """Start the server unless it runs, and wait until it accepts connections. Several processes may call this at
+        once.
 
-        :raises ConfigurationError: the binaries are not installed, or the folder cannot be used.
-        :raises StorageError: it does not start; the text says what its log says.
+        :raises ConfigurationError: the programs are not installed, or the folder cannot be used.
+        :raises StorageError: the server does not start; the text contains the errors of its log.
         """
         with self._folder.usable():
-            # What is missing is found out before anything is made.
+            # Raises before anything is created if the programs are missing.
             programs, user = binaries.installed(), self._folder.server_user()
             self._folder.take(user)
             with self._folder.alone():
@@ -103,10 +104,11 @@ class EmbeddedPostgres:
         return self
 
     def stop(self) -> None:
-        """Stop in an orderly way: sessions are ended, everything is on disk. One that does not run is passed over.
+        """Stop the server in an orderly way: it ends its sessions and writes everything to disk. Does nothing if it
+        does not run.
 
-        :raises ConfigurationError: the folder has something else in it, or cannot be read.
-        :raises StorageError: it does not end in time.
+        :raises ConfigurationError: the folder has other content, or cannot be read.
+        :raises StorageError: the server does not end within `STOP_TIMEOUT`.
         """
         with self._folder.usable():
             if not self._folder.is_ours():
@@ -114,7 +116,7 @@ class EmbeddedPostgres:
             with self._folder.alone():
                 running, sockets = self._running(), self._sockets()
                 if running is not None:
-                    # A process that was stopped (SIGSTOP) has to go on to be able to end.
+                    # A process that was stopped by SIGSTOP must be resumed before it can end.
                     _signal([running.pid], signal.SIGINT)
                     _signal([running.pid], signal.SIGCONT)
                     self._wait_for_end([running.pid])
@@ -122,15 +124,15 @@ class EmbeddedPostgres:
                 self._folder.remove_sockets(sockets)
 
     def kill(self) -> None:
-        """End it as a power failure would, the sessions' processes with it.
+        """Kill the server and its sessions' processes, as a power failure would.
 
-        What was committed or prepared is there when it is started again.
+        Committed and prepared transactions are present after the next start.
 
         :raises ConfigurationError: the folder cannot be read.
         """
         pid = self.pid
         if pid is not None:
-            # Stopped first: it would go on to start processes while we look for them.
+            # Stopped first, so that the server starts no new processes while its children are listed.
             _signal([pid], signal.SIGSTOP)
             doomed = [pid, *processes.children(pid)]
             _signal(doomed, signal.SIGKILL)
@@ -146,40 +148,38 @@ class EmbeddedPostgres:
     # --- databases -------------------------------------------------------------------------------------------------
 
     def url(self, database: str = "postgres") -> str:
-        """The URL of a database, for SQLAlchemy and for Mercury's stores, whether or not it is there.
+        """The URL of a database, for SQLAlchemy and for Mercury's stores. The database need not exist.
 
-        :raises ConfigurationError: a database cannot have this name, or the folder cannot be read.
+        :raises ConfigurationError: the name is not valid, or the folder cannot be read.
         """
         return f"postgresql+psycopg://postgres@:{PORT}/{checked_name(database)}?host={self._sockets()}"
 
     def create_database(self, name: str, template: str | None = None) -> str:
-        """Make a database, empty or as a copy; returns its URL.
+        """Create a database, empty or as a copy; returns its URL.
 
-        :raises ConfigurationError: it cannot have this name.
-        :raises StorageError: it is there already, the template is in use, or the server does not run.
+        :raises ConfigurationError: the name is not valid.
+        :raises StorageError: the database exists already, the template is in use, or the server does not run.
         """
         Databases(self.url()).create(name, template)
         return self.url(name)
 
     def provide_database(self, name: str) -> str:
-        """Make a database unless it is there; returns its URL.
+        """Create a database unless it exists; returns its URL.
 
-        :raises ConfigurationError: it cannot have this name.
+        :raises ConfigurationError: the name is not valid.
         :raises StorageError: the server does not run.
         """
         Databases(self.url()).provide(name)
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
-        """Remove a database with all its sessions; one that is not there is passed over.
-
-        Prepared transactions in it are rolled back: they would forbid it.
+        """Drop a database if it exists. First its sessions are terminated and its prepared transactions rolled back.
 
         :raises StorageError: it is still in use after half a minute, or the server does not run.
         """
         Databases(self.url()).drop(name)
 
-    # --- within ----------------------------------------------------------------------------------------------------
+    # --- helpers ---------------------------------------------------------------------------------------------------
 
     def _running(self) -> processes.Recorded | None:
         found = processes.recorded(self.data)
@@ -188,7 +188,7 @@ class EmbeddedPostgres:
     def _sockets(self) -> Path:
         with self._folder.usable():
             running = self._running()
-        # Another process, with another temporary folder, may have started it.
+        # Another process, with another temporary folder, may have started the server.
         return self._folder.sockets() if running is None or running.sockets is None else running.sockets
 
     def _launch(self, programs: Path, user: dict[str, Any]) -> None:
@@ -201,8 +201,8 @@ class EmbeddedPostgres:
         environment = _environment()
         stale = processes.recorded(self.data)
         if stale is not None and processes.is_there(stale.pid):
-            # The pid file of a server that was killed names a process of somebody else. This is how the server is told,
-            # as its own control program does it; it still looks for itself whether processes of the old one are left.
+            # The pid file of a killed server may name an unrelated process now. This variable, which pg_ctl uses too,
+            # makes the server ignore that process id; it still checks for remaining processes of the killed server.
             environment["PG_GRANDPARENT_PID"] = str(stale.pid)
         self._end_orphans()
         log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -221,7 +221,7 @@ class EmbeddedPostgres:
             os.close(log)
 
     def _initialise(self, programs: Path, user: dict[str, Any]) -> None:
-        """Make the data folder, whole or not at all."""
+        """Create the data folder, completely or not at all."""
         unfinished = self.folder / "data.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)
         command = [str(programs / "initdb"), "-D", str(unfinished), "-U", "postgres", "-A", "trust"]
@@ -230,7 +230,7 @@ class EmbeddedPostgres:
             command, capture_output=True, env=_environment(), cwd=self.folder, check=False, **user
         )
         if done.returncode:
-            raise StorageError(f"a database cannot be made in {self.data}: {_one_line(done.stderr)}")
+            raise StorageError(f"a database cluster cannot be created in {self.data}: {_one_line(done.stderr)}")
         unfinished.rename(self.data)
         folder = os.open(self.folder, os.O_RDONLY)
         try:
@@ -239,13 +239,15 @@ class EmbeddedPostgres:
             os.close(folder)
 
     def _end_orphans(self) -> None:
-        """No other server starts while processes of a killed one are there, and a busy one stays until it is done."""
+        """End remaining processes of a killed server: the new one does not start while any of them runs."""
         left = processes.orphans(self._folder.name)
         _signal(left, signal.SIGKILL)
         self._wait_for_end(left)
 
     def _wait_until_ready(self, log: int) -> None:
-        """:param log: where in the log this start begins."""
+        """
+        :param log: the size of the log, in bytes, before this start.
+        """
         give_up = time.monotonic() + START_TIMEOUT
         while True:
             host = str(self._sockets())
@@ -273,7 +275,7 @@ class EmbeddedPostgres:
             self._process = None
 
     def _said(self, begin: int) -> str:
-        """What the log says since a place, on one line: what went wrong, or else its end."""
+        """The errors in the log after the position ``begin``, or else its end, on one line."""
         with self.log.open("rb") as log:
             log.seek(begin)
             said = log.read()
@@ -292,6 +294,6 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, without what would choose another port or other data: these variables are meant for other servers."""
+    """This process's environment without PostgreSQL's variables, which would select another port or data folder."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     return {**kept, "LC_ALL": "C", "TZ": "UTC"}

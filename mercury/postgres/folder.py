@@ -1,4 +1,4 @@
-"""The folder of an embedded PostgreSQL: whose it is, who may change it at the moment, and where its socket lies."""
+"""The folder of an embedded PostgreSQL: its marker file, its lock, its owner, and the folder of its socket."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from typing import Any
 from mercury.errors import ConfigurationError
 from mercury.postgres import binaries
 
-#: A file that says whose the folder is; also the lock of those who start and stop the server.
+#: The file that marks the folder as one of an embedded PostgreSQL; also the lock for starting and stopping it.
 MARKER = "mercury-pg"
 MARKED = "An embedded PostgreSQL of Mercury. It is stopped by `mercury pg stop --folder` and the name of this folder.\n"
 PORT = 5432
-#: A Unix socket's path may have so many bytes on every system (the shortest limit is 104, with a zero at the end).
+#: The longest folder, in bytes, for a Unix socket on every system (the shortest limit is 104, with a final zero).
 SOCKET_PATH_LIMIT = 103 - len(f"/.s.PGSQL.{PORT}.lock")
-#: Other characters separate hosts and ports, or would have to be written in another way in a URL.
+#: A path without characters that separate hosts and ports or need escaping in a URL.
 PLAIN_PATH = re.compile(r"[A-Za-z0-9/._-]+")
-#: Whom the server runs as when we are root: PostgreSQL refuses to run as root.
+#: The user of the server if this process is root, because PostgreSQL refuses to run as root.
 UNPRIVILEGED = "nobody"
 
 
 class ServerFolder:
-    """One server's folder; whether or not it is there. Looking at it changes nothing."""
+    """One server's folder, which need not exist. The constructor and the queries change nothing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
         self.data = self.path / "data"
-        #: A short name of its own, for the server and for its socket's place.
+        #: A short unique name, for the server and for its socket's folder.
         self.name = f"{MARKER}-{hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]}"
 
     @contextlib.contextmanager
     def usable(self) -> Iterator[None]:
-        """What the operating system refuses below is a folder that cannot be used.
+        """Translate an `OSError` of the block.
 
-        :raises ConfigurationError: instead of `OSError`.
+        :raises ConfigurationError: the block raised an `OSError`; the text says that the folder cannot be used.
         """
         try:
             yield
@@ -50,9 +50,9 @@ class ServerFolder:
             raise ConfigurationError(f"{self.path} cannot be used for an embedded PostgreSQL: {why}") from error
 
     def is_ours(self) -> bool:
-        """Whether it has, or had, a server; not if it is not there, or empty.
+        """Whether the folder belongs to an embedded PostgreSQL; false if it does not exist or is empty.
 
-        :raises ConfigurationError: there is something else in it.
+        :raises ConfigurationError: it has other content.
         :raises OSError: it cannot be read.
         """
         try:
@@ -61,15 +61,15 @@ class ServerFolder:
             return False
         if names and MARKER not in names:
             raise ConfigurationError(
-                f"{self.path} has other things in it than an embedded PostgreSQL: name an empty folder or a new one"
+                f"{self.path} has other content than an embedded PostgreSQL: name an empty folder or a new one"
             )
         return bool(names)
 
     def take(self, user: dict[str, Any]) -> None:
-        """Make it, or make it ours if it is empty.
+        """Create the folder if it is missing, and mark it.
 
-        :param user: whom it is for, see `server_user`.
-        :raises ConfigurationError: there is something else in it.
+        :param user: the server's user, see `server_user`.
+        :raises ConfigurationError: the folder has other content.
         :raises OSError: it cannot be written.
         """
         if self.is_ours():
@@ -82,26 +82,26 @@ class ServerFolder:
         self.path.mkdir(mode=0o700, exist_ok=True)
         if user:
             os.chown(self.path, user["user"], user["group"])
-        # The marker is the first: another process that looks now finds an empty folder, or ours.
+        # The marker is written first, so that another process never finds an unmarked folder with content.
         (self.path / MARKER).write_text(MARKED)
         (self.path / ".gitignore").write_text("*\n")
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """One process at a time starts or stops the server; the others wait here.
+        """A lock: one process at a time starts or stops the server.
 
-        :raises OSError: the folder is somebody else's.
+        :raises OSError: the folder belongs to another user.
         """
         with (self.path / MARKER).open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def server_user(self) -> dict[str, Any]:
-        """Whom the server runs as, for `subprocess`; empty: as ourselves.
+        """Arguments of `subprocess.run` that select the server's user; empty = the present one.
 
-        As root it is whom the data belong to, and an unprivileged user while there are none.
+        If this process is root, it is the owner of the data, or `UNPRIVILEGED` if there are no data yet.
 
-        :raises ConfigurationError: there is no such user, or the folder is out of its reach.
+        :raises ConfigurationError: the user does not exist, or cannot reach the folder.
         """
         if os.geteuid() != 0:
             return {}
@@ -125,14 +125,14 @@ class ServerFolder:
     # --- the socket ------------------------------------------------------------------------------------------------
 
     def sockets(self) -> Path:
-        """Where a server that is started now has its Unix socket: here, unless the path is too long or not plain."""
+        """The folder of the Unix socket for the next start: this folder, unless its path is too long or not plain."""
         return self.path if _fits(self.path) else self._short()
 
     def make_sockets(self, user: dict[str, Any]) -> Path:
-        """Make that place.
+        """Create the folder of the Unix socket.
 
-        :param user: whom it is for, see `server_user`.
-        :raises ConfigurationError: somebody else was there first.
+        :param user: the server's user, see `server_user`.
+        :raises ConfigurationError: another user owns a folder of that name.
         """
         place = self.sockets()
         if place == self.path:
@@ -142,11 +142,11 @@ class ServerFolder:
             if user:
                 os.chown(place, user["user"], user["group"])
         if place.is_symlink() or place.lstat().st_uid != user.get("user", os.geteuid()):
-            raise ConfigurationError(f"{place}, where the socket should be, is somebody else's")
+            raise ConfigurationError(f"{place}, the folder for the socket, belongs to another user")
         return place
 
     def remove_sockets(self, place: Path) -> None:
-        """Remove a place that was made for them, if it is empty."""
+        """Remove a folder that `make_sockets` created, if it is empty."""
         if place != self.path:
             with contextlib.suppress(OSError):
                 place.rmdir()

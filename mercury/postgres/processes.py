@@ -1,4 +1,4 @@
-"""Processes of a PostgreSQL server, as the operating system tells them."""
+"""Finds the processes of a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
-#: What begins the state of a process that ended and was not waited for by its parent.
+#: The state of a process that has ended and that its parent has not waited for yet.
 ZOMBIE = b"Z"
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a server writes down in its data folder while it runs. Nobody removes it when the server is killed."""
+    """The content of a server's pid file. A server that is killed leaves the file behind."""
 
     pid: int
-    """Of the server, or of whatever has got its number since."""
+    """The id of the server's process. If the server was killed, another process may have this id now."""
     sockets: Path | None
-    """Where its Unix socket is; None: not there yet."""
+    """The folder of its Unix socket; ``None`` = the server has not created it yet."""
 
 
 def recorded(data: Path) -> Recorded | None:
-    """What the pid file of a data folder says; None when there is none, or none that makes sense.
+    """The content of the pid file of a data folder; ``None`` = there is no file, or it is not complete.
 
     :raises OSError: the folder cannot be read.
     """
@@ -37,7 +37,7 @@ def recorded(data: Path) -> Recorded | None:
 
 
 def is_there(pid: int) -> bool:
-    """Whether a process has this number, of any user."""
+    """Whether a process with this id exists, of any user."""
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -59,7 +59,7 @@ def serves(pid: int, data: Path) -> bool:
 
 
 def ended(pid: int) -> bool:
-    """Whether a process is gone, or only waits for its parent to notice that it is."""
+    """Whether a process does not exist, or is a zombie."""
     if not is_there(pid):
         return True
     if not PROC.is_dir():
@@ -69,7 +69,7 @@ def ended(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process started and that have not ended."""
+    """The ids of a process's children that have not ended."""
     if not PROC.is_dir():
         found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607
         return [int(line) for line in found.stdout.split()]
@@ -78,11 +78,11 @@ def children(pid: int) -> list[int]:
 
 
 def orphans(name: str) -> list[int]:
-    """What is left of a server after it was killed: its sessions' and its helpers' processes.
+    """The ids of the processes that a killed server has left: its sessions and background processes.
 
-    They end by themselves when they notice, which a busy session may do late.
+    They end by themselves when they notice that the server is dead, which a busy session does late.
 
-    :param name: the server's setting ``cluster_name``; its processes show it.
+    :param name: the server's setting ``cluster_name``, which is in its processes' titles.
     """
     shown = f"postgres: {name}: ".encode()
     return [pid for pid in _pids() if _arguments(pid)[0].startswith(shown)]
@@ -94,7 +94,7 @@ def _pids() -> Iterator[int]:
 
 
 def _arguments(pid: int) -> list[bytes]:
-    """Its command line; one empty word for a process that is gone, or is a zombie."""
+    """The command line of a process; one empty word if it does not exist or is a zombie."""
     try:
         return (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -109,12 +109,12 @@ def _working_folder(pid: int) -> str | None:
 
 
 def _state(pid: int) -> list[bytes] | None:
-    """The letter of its state, its parent, and so on; None: it is gone."""
+    """The fields of ``/proc/PID/stat`` from the state on; ``None`` = the process does not exist."""
     try:
         text = (PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return None
-    # The name before it stands in parentheses and may have any in it.
+    # The field before the state is the name, in parentheses, and may contain parentheses itself.
     return text.rpartition(b")")[2].split()
 
 

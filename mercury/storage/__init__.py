@@ -1,4 +1,4 @@
-"""The storage API, and its implementations.
+"""The storage API and its implementations.
 
-`api` is the contract, `records` what is stored, `memory` the store that lives as long as its process.
+`api` is the contract, `records` has the types that are stored, `memory` is the store that ends with its process.
 """

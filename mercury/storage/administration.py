@@ -1,4 +1,4 @@
-"""A store's database as an administrator sees it: its schema and its name, whether or not it is fit for use."""
+"""The schema and the id of a store's database, for administrators; also of a database that is not ready for use."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mercury.storage.sql.versions import SchemaStatus
 if TYPE_CHECKING:
     from mercury.storage.sql.store import SqlStore
 
-#: Seconds that a lock, and an idle transaction of ours, may take.
+#: Limit in seconds on a wait for a lock, and on an idle transaction of this module.
 LOCK_TIMEOUT, IDLE_TIMEOUT = 60.0, 60.0
 
 
 class Database:
-    """The database of a SQL store. Nothing is read before it is asked for. A context manager.
+    """The database of a SQL store. Each method connects; the constructor does not. A context manager.
 
     :param url: the store's URL.
-    :param must_exist: a SQLite file that is not there is not made.
+    :param must_exist: raise instead of creating a SQLite file that does not exist.
     :raises ConfigurationError: the URL names no SQL store.
-    :raises StorageError: the file is not there.
+    :raises StorageError: the file does not exist.
     """
 
     def __init__(self, url: str, *, must_exist: bool = True) -> None:
         if url == MEMORY:
-            raise ConfigurationError("memory: lives in its process and ends with it: name a store in a database")
+            raise ConfigurationError("memory: ends with its process: name a store in a database")
         parsed, dialect = read_url(url)
-        #: For people, without a password.
+        #: The URL without a password, for messages.
         self.name = parsed.render_as_string(hide_password=True)
         if must_exist and not dialect.exists(parsed):
             raise StorageError(f"there is no store {self.name}")
@@ -46,7 +46,7 @@ class Database:
         self._engine.dispose()
 
     def status(self) -> SchemaStatus:
-        """Which version of the schema is there.
+        """The version of the schema that the database has.
 
         :raises StorageError: the database does not answer.
         """
@@ -57,7 +57,7 @@ class Database:
 
     @property
     def id(self) -> str | None:
-        """What names the store among all; ``None`` = it has no schema that is known here.
+        """The store's unique id; ``None`` = the database has no schema that this Mercury knows.
 
         :raises StorageError: the database does not answer.
         """
@@ -65,9 +65,9 @@ class Database:
         return None if found.version is None or found.unknown else versions.identifier(self._engine)
 
     def upgrade(self) -> SchemaStatus:
-        """Bring the schema up to date; a database that has none gets it. Returns what there was before.
+        """Bring the schema up to date, or create it in an empty database. Returns the status before the upgrade.
 
-        :raises ConfigurationError: it is of a newer Mercury.
+        :raises ConfigurationError: a newer Mercury has made the schema.
         :raises StorageError: the database does not answer, or is in use.
         """
         before = self.status()
@@ -80,9 +80,9 @@ class Database:
         return before
 
     def renew_id(self) -> str:
-        """Give the store an id of its own. Returns it.
+        """Give the store a new unique id. Returns it.
 
-        :raises StorageError: there is no schema, or not this Mercury's, or the database does not answer.
+        :raises StorageError: the database has no schema or another version's, or does not answer.
         """
         if not self.status().current:
             raise StorageError(f"{self.name}: its schema is not this Mercury's: see 'mercury db status'")
@@ -90,7 +90,7 @@ class Database:
 
 
 def open_used_store(url: str) -> SqlStore:
-    """A store that a process has used before. An empty database stays empty.
+    """Open a store that a process has used before. An empty database stays empty.
 
     :raises ConfigurationError: the URL names no SQL store, or its schema is not this Mercury's.
     :raises StorageError: the database does not answer, or was never used as a store.

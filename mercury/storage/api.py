@@ -2,8 +2,8 @@
 
 One unit of work is one ``with store.transaction() as tx:``; leaving it commits, an exception rolls everything back.
 Nothing a transaction does is visible to another before its commit. Rows are locked when they are read for update,
-never later, in one order: RMD, InvokerBuffer, RMS, and within a kind by key; a store that cannotice a breach of
-that order refuses it.
+never later, in one order: RMD, InvokerBuffer, RMS, and within a kind by key. A lock out of that order raises
+`LockOrderError` in stores that check it.
 
 Figures 3-17 to 3-19 of the dissertation: a StorageManager gives a Transaction and one manager for each kind.
 """
@@ -41,29 +41,29 @@ from mercury.storage.records import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a store can do beyond the contract. Asking for what is not here raises `CapabilityError`."""
+    """What a store can do beyond the contract. A call that needs a missing capability raises `CapabilityError`."""
 
     #: Committed state outlives the process.
     durable: bool = False
-    #: Several processes may share it.
+    #: Several processes may share the store.
     shared: bool = False
-    #: Tells other processes about commits.
+    #: The store notifies other processes of commits.
     notifies: bool = False
-    #: Can be the last resource of a two-phase commit.
+    #: The store can be the last resource of a two-phase commit.
     last_resource: bool = False
-    #: Can be a branch of a two-phase commit.
+    #: The store can be a branch of a two-phase commit.
     two_phase: bool = False
 
 
 class Topic(enum.Enum):
-    """Whose work a commit has made."""
+    """The kind of work that a commit has made."""
 
     RMS = "rms"
     RMD = "rmd"
     INVOKER = "invoker"
 
 
-#: Called after commits, with what they made work for.
+#: Called after commits, with the kinds of work that they made.
 CommitListener: TypeAlias = Callable[[frozenset[Topic]], None]
 
 
@@ -71,54 +71,72 @@ class LockOrderError(AssertionError):
     """Rows were locked against the order: a defect of Mercury, found before it can deadlock."""
 
 
+@dataclass(frozen=True, slots=True)
+class BufferPart:
+    """A part of an invoker buffer, as one read returns it."""
+
+    #: The rows of kind END and CUT, in order of insertion.
+    markers: list[InboundMessage]
+    #: Messages by number, bodies included.
+    messages: dict[int, InboundMessage]
+
+
 class RMDSequenceManager(EndedSequences, OpenSequences, Protocol):
     """Sequences at their destination."""
 
     def lock(self, identifiers: Iterable[str]) -> dict[str, RmdRecord]:
-        """Lock and read the sequences that exist, in ascending order of identifier. First of the three kinds.
+        """Lock and read the sequences that exist, in ascending order of identifier. RMD locks come before all others.
 
-        :raises TransientStorageError: a lock was not got in time.
+        :raises TransientStorageError: a lock was not acquired within the store's limit.
         """
 
     def read(self, identifier: str) -> RmdRecord | None:
-        """The committed record, or this transaction's own; without a lock."""
+        """The record as committed, or as this transaction has saved it. Takes no lock."""
 
     def find_created(self, create_key: str) -> str | None:
         """The identifier of the sequence that this CreateSequence (`records.create_key`) has made before (RM-CS-13)."""
 
     def insert(self, record: RmdRecord) -> None:
-        """A new sequence. Two made from the same CreateSequence at once: the later commit raises `Conflict`."""
+        """Insert a new sequence. If two transactions insert one for the same CreateSequence, the later commit raises
+        `Conflict`."""
 
     def save(self, record: RmdRecord) -> None:
-        """Keep a changed record. It must be locked or new."""
+        """Store a changed record. It must be locked or new."""
 
     def delete(self, identifier: str) -> None:
-        """Forget a sequence. It must be locked."""
+        """Delete a sequence. It must be locked."""
 
     def open_count(self, owner: str | None = None) -> int:
-        """How many sequences are not tombstones: all, or those of one owner (`RmdRecord.owner`)."""
+        """The number of sequences that are not tombstones: all, or those of one owner (`RmdRecord.owner`)."""
+
+    def fetchable(self, address: str, identity: str | None, limit: int) -> list[str]:
+        """Sequences with an acknowledgement that waits for a MakeConnection with this address, as committed.
+
+        :param identity: of the client, ``None`` = unknown. Only sequences of this identity are returned
+        (`RmdRecord.fetched_by`).
+        """
 
     def all(self) -> list[RmdRecord]:
-        """All, as committed."""
+        """All records, as committed."""
 
 
 class InvokerBufferManager(BufferAges, Protocol):
     """Buffers between destination sequences and the application."""
 
     def insert(self, record: InvokerRecord) -> None:
-        """A new buffer, made with its sequence."""
+        """Insert the buffer of a new sequence."""
 
     def add(self, messages: Sequence[InboundMessage]) -> None:
         """Insert rows without locking any buffer: a slow handler never stalls reception (decision 8)."""
 
-    def prefetch(self, sequences: Iterable[str]) -> None:
-        """Prefetch hint for `read`: a store may read these rows together at this call."""
-
     def read(self, sequence: str) -> InvokerRecord | None:
         """The committed record, without a lock."""
 
-    def prefetch_messages(self, sequence: str, low: int, high: int) -> None:
-        """The markers, and the messages from ``low`` to ``high``, will be asked for: a store may read them together."""
+    def read_many(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
+        """The committed records of these sequences, without a lock; a sequence without a buffer has no entry."""
+
+    def part(self, sequence: str, low: int, high: int) -> BufferPart:
+        """The markers, and the waiting messages between ``low`` and ``high``, both included."""
 
     def markers(self, sequence: str) -> list[InboundMessage]:
         """The rows of kind END and CUT, in order of insertion."""
@@ -130,134 +148,154 @@ class InvokerBufferManager(BufferAges, Protocol):
         """The waiting messages with these numbers, bodies included."""
 
     def damaged(self, sequence: str) -> list[InboundMessage]:
-        """The rows, markers too, that are not what was stored, of this buffer and of none. Reads the whole buffer."""
+        """The damaged rows of this buffer, markers included, and those that belong to no buffer. Reads the whole
+        buffer."""
 
     def save_delivered(
         self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()
     ) -> None:
-        """Lock the buffer and save ``record``, delete the consumed messages and the ``markers`` that were read.
+        """Lock the buffer, save ``record``, and delete the consumed messages and ``markers``.
 
-        Conditional: the stored version must be the one ``record`` was read with; it is increased by one.
+        The stored version must be the one that ``record`` was read with; the update increases it by one.
 
-        :raises Conflict: it is not. Nothing of the transaction may be kept.
+        :raises Conflict: the stored version is another one. The transaction must be rolled back.
         """
 
     def delete(self, sequence: str) -> None:
-        """Forget a buffer and what is in it."""
+        """Delete a buffer and its rows."""
 
     def all(self) -> list[InvokerRecord]:
-        """All, as committed."""
+        """All records, as committed."""
 
 
 class RMSSequenceManager(RowAges, Protocol):
     """Sequences at their source, by internal key, and their buffers."""
 
     def append(self, message: OutboundMessage) -> None:
-        """Insert a row, without locking any sequence (decision 4). It may have a number if its key is locked.
+        """Insert a row, without locking any sequence (decision 4). The row may have a number only if its key is locked.
 
         :raises Conflict: at the commit, when a row with this MessageID exists.
-        :raises TransientStorageError: an earlier commit of this process is not finished in the store yet (two-phase
-            form), and this would overtake it.
+        :raises TransientStorageError: an earlier two-phase commit of this process is not finished in the store yet,
+        and this row would overtake the rows of that commit.
         """
 
     def lock(self, keys: Iterable[SequenceKey]) -> None:
-        """Lock the sequences of these keys, ascending. Last of the three kinds.
+        """Lock the sequences of these keys, in ascending order. RMS locks come after all others.
 
-        :raises TransientStorageError: a lock was not got in time.
+        :raises TransientStorageError: a lock was not acquired within the store's limit.
         """
 
     def records(self, key: SequenceKey) -> list[RmsRecord]:
-        """The sequences of a locked key that are remembered, oldest first, tombstones included."""
+        """The sequences of a locked key, oldest first, tombstones included."""
 
     def peek(self, key: SequenceKey) -> list[RmsRecord]:
         """The sequences of a key as committed, oldest first, without a lock."""
 
-    def prefetch(
-        self,
-        *,
-        identifiers: Iterable[str] = (),
-        create_message_ids: Iterable[str] = (),
-        message_ids: Iterable[str] = (),
-    ) -> None:
-        """Prefetch hint for `key_of`, `key_of_request` and `row`: a store may read these rows together at this call.
-        What it read is forgotten when a key is locked. These rows may come without their bodies.
+    def key_of(self, identifier: str) -> SequenceKey | None:
+        """The key of the sequence that has this identifier. Takes no lock."""
+
+    def keys_by_identifier(self, identifiers: Collection[str]) -> dict[str, SequenceKey]:
+        """The keys of the sequences that have these identifiers. Takes no lock.
+
+        A sequence that was deleted may still have an entry: `records` of the locked key says what is there.
         """
 
-    def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:
-        """Whose sequence has this identifier, or was asked for by this CreateSequence. Without a lock."""
+    def keys_by_create(self, message_ids: Collection[str]) -> dict[str, SequenceKey]:
+        """The keys of the sequences that were requested by the CreateSequences with these MessageIDs. Otherwise as
+        `keys_by_identifier`.
+        """
 
-    def key_of_request(self, message_id: str) -> SequenceKey | None:
-        """Whose buffer has the row with this MessageID. Without a lock."""
+    def fetchable(self, address: str, identity: str | None, limit: int) -> list[tuple[float, SequenceKey]]:
+        """Sequences that may have something for a MakeConnection with this address, as committed: `RmsRecord.fetch_due`
+        and the key of each, the earliest first. Takes no lock.
+
+        :param identity: of the client, ``None`` = unknown. Only sequences of this identity are returned
+        (`RmsRecord.fetched_by`).
+        """
 
     def insert(self, record: RmsRecord) -> None:
-        """A new sequence; its key is locked or known to nobody else. `Conflict` if another one has its identifier."""
+        """Insert a new sequence; its key is locked, or new in this transaction.
+
+        :raises Conflict: another sequence has its identifier.
+        """
 
     def save(self, record: RmsRecord) -> None:
-        """Keep a changed record. Its key must be locked."""
+        """Store a changed record. Its key must be locked."""
 
     def delete(self, record: RmsRecord) -> None:
-        """Forget a sequence. Its key must be locked."""
+        """Delete a sequence. Its key must be locked."""
 
     def unnumbered(self, key: SequenceKey, limit: int) -> list[OutboundMessage]:
         """Committed rows without a number, in order of insertion. The key must be locked."""
 
     def abandoned(self, key: SequenceKey) -> bool:
-        """Whether an abandonment is among the committed rows without a number."""
+        """Whether the committed rows without a number include an abandonment (`OutboundKind`)."""
 
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
-        """Keep ``sequence_id``, ``number`` and ``due`` of rows that were numbered."""
+        """Store ``sequence_id``, ``number`` and ``due`` of rows that were numbered."""
 
-    def unsettled(self, record: RmsRecord, limit: int, now: float | None = None) -> list[OutboundMessage]:
-        """The lowest rows of a sequence that still need transmission, ascending.
+    def unsettled(
+        self, record: RmsRecord, limit: int, now: float | None = None, *, one: bool = False
+    ) -> list[OutboundMessage]:
+        """The lowest rows of a sequence that still need transmission, in ascending order.
 
-        :param now: left out, all come with their bodies. Else of the rows with a later ``due`` only those may come
-            that are the first of all or due next, and without their bodies.
+        :param now: ``None`` = all of these rows, with their bodies. Otherwise a store may omit the bodies of rows with
+        a later ``due``, and omit such rows, except the lowest of all rows and the one that is due next.
+        :param one: only one message is to be sent: a store may treat all due rows except the lowest of them like those
+        with a later ``due``. A row without its body is `OutboundMessage.unread` if it is due.
         """
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
-        """Keep ``attempts`` and ``due`` of rows that are about to be transmitted."""
+        """Store ``attempts`` and ``due`` of rows that are about to be transmitted."""
 
     def acknowledge(self, record: RmsRecord, ranges: Ranges) -> None:
-        """These numbers are acknowledged."""
+        """Store that these numbers are acknowledged."""
 
     def release(self, record: RmsRecord, ranges: Ranges) -> None:
         """Delete the acknowledged rows of these numbers, except those that wait for a response."""
 
     def resend(self, record: RmsRecord, numbers: Iterable[int], now: float, most_attempts: int | None = None) -> None:
-        """Make these numbers due now; with ``most_attempts`` only those that were transmitted so often at most."""
+        """Make these numbers due now; with ``most_attempts`` only those that were transmitted at most that many
+        times."""
 
     def answered(self, message_id: str) -> OutboundMessage | None:
-        """The response to this request is stored. Returns the row as it was; its key must be locked."""
+        """Mark a request whose response is stored. Returns the row as it was before; its key must be locked."""
 
     def consumed(self, message_id: str) -> None:
-        """The response to this request was consumed: the row goes once it is acknowledged. Key locked."""
+        """Mark a request whose response was consumed: its row is deleted once it is acknowledged. Its key must be
+        locked."""
 
     def row(self, message_id: str) -> OutboundMessage | None:
         """The committed row with this MessageID, without a lock."""
 
-    def responses_to(self, requests: Collection[str], most_bytes: int) -> list[OutboundMessage]:
-        """The numbered, unacknowledged responses to these requests (`OutboundMessage.request`), none else. No lock.
+    def rows(self, message_ids: Collection[str]) -> dict[str, OutboundMessage]:
+        """The committed rows with these MessageIDs, without a lock; they may come without their bodies."""
 
-        :param most_bytes: of payloads that are read, the smallest first and one at least; the others are ``unread``.
+    def responses_to(self, requests: Collection[str], most_bytes: int) -> list[OutboundMessage]:
+        """The numbered, unacknowledged responses to these requests (`OutboundMessage.request`). Takes no lock.
+
+        :param most_bytes: limit on the payloads that are read: at least one, the smallest first; the other rows are
+        ``unread``.
         """
 
     def unanswered(self, record: RmsRecord) -> list[OutboundMessage]:
-        """The numbered requests of a sequence whose response is not stored, ascending. Its key must be locked."""
+        """The numbered requests of a sequence whose response is not stored, in ascending order. Its key must be
+        locked."""
 
     def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
-        """Take the numbers away from these rows: a successor gives new ones, in the same order."""
+        """Remove the numbers from these rows: a successor sequence gives new ones, in the same order."""
 
     def take(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         """Remove and return these rows."""
 
     def discard(self, rows: Sequence[OutboundMessage]) -> None:
-        """Remove rows: ends that were carried out, dead letters."""
+        """Remove rows, for example ends that were carried out, and dead letters."""
 
     def backlog(self, key: SequenceKey) -> int:
-        """Rows of a key, numbered or not."""
+        """The number of rows of a key, with or without a message number."""
 
     def all(self) -> list[RmsRecord]:
-        """All, as committed."""
+        """All records, as committed."""
 
 
 class Transaction(application.Transaction, Protocol):
@@ -276,12 +314,12 @@ class Transaction(application.Transaction, Protocol):
     def dead_letters(self) -> DeadLetterManager: ...
 
     def translate(self, error: Exception) -> StorageError | None:
-        """What an error of the application's part means: a `TransientStorageError` may be tried again; ``None`` = it is
-        not a database's.
+        """The storage error for an error that the application's statements raised; work that raised a
+        `TransientStorageError` may be repeated. ``None`` = this is not a database error.
         """
 
     def guard(self, claim: Claim) -> None:
-        """Commit only while ``claim`` holds; otherwise the commit raises `Conflict` and nothing is kept."""
+        """Commit only while ``claim`` holds; otherwise the commit raises `Conflict` and rolls back."""
 
 
 class StorageManager(RetentionStore, Protocol):
@@ -293,15 +331,16 @@ class StorageManager(RetentionStore, Protocol):
     def transaction(self) -> AbstractContextManager[Transaction]:
         """One unit of work: commits when left normally, rolls back when left with an exception.
 
-        :raises TransientStorageError: from the commit; nothing was kept and the work may be repeated.
-        :raises StorageError: from the commit; nothing was kept.
+        :raises TransientStorageError: from the commit; it was rolled back, and the work may be repeated.
+        :raises StorageError: from the commit; it was rolled back.
         """
 
     def join(self, work: object) -> AbstractContextManager[Transaction]:
-        """A transaction that is part of one the application has: its commit commits both, leaving this does nothing.
+        """A transaction that is part of the application's: the application's commit commits both; leaving this one does
+        nothing.
 
-        :param work: a SQLAlchemy ``Session`` or ``Connection`` on the store's own database, in its transaction.
-        :raises CapabilityError: it is of another database, or the store cannot do this; nothing was written.
+        :param work: a SQLAlchemy ``Session`` or ``Connection`` on the store's own database, in a transaction.
+        :raises CapabilityError: ``work`` is of another database, or the store cannot join it; nothing was written.
         """
 
     def due_rmd(self, now: float, limit: int) -> list[str]:
@@ -310,39 +349,42 @@ class StorageManager(RetentionStore, Protocol):
     def due_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> dict[str, str]:
         """Sequences whose buffer has a releasable message or a marker, and whose ``retry_at`` has passed.
 
-        A sequence that carries on another waits until that one has delivered everything. Peers have their turns in the
-        order of their names, one sequence of each, then the next one of each that has more: however many sequences a
-        peer has, they keep no other peer from its turn. Of one peer that sequence comes first whose turn is longest
-        ago.
+        A successor sequence waits until its predecessor has delivered everything. Scheduling is fair: one sequence of
+        each peer, in the order of the peers' names, then a second one of each, and so on. Of one peer, the sequence
+        served longest ago comes first.
 
-        :param work_filter: leaves out what another owner has a claim on, on the resource ``invoker <sequence>``, and
-            buffers of services that it does not host. The first turn is that of the peer after its ``after``.
-        :returns: their peers by their identifiers, in the order of their turns. A peer is the owner of the sequence;
-            one for responses has none, and counts for the endpoint that it was offered to.
+        :param work_filter: excludes buffers that another owner has a claim on (resource ``invoker <sequence>``), and
+        buffers of services that it does not host. The peer after its ``after`` is served first.
+        :returns: sequence identifier to peer, in the order of service. The peer is the owner of the sequence; a
+        sequence for responses has no owner, and counts for the endpoint that it was offered to.
         """
 
     def due_rms(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[SequenceKey]:
-        """Keys with rows to be numbered and no sequence that holds them, or with a sequence whose ``due <= now``.
+        """Keys with rows to be numbered that no sequence holds back, or with a sequence whose ``due <= now``.
 
-        An abandonment is never held.
+        An abandonment is never held back. Scheduling is fair: one key of each owner, then a second one of each. The
+        owner is that of the sequence (`RmsRecord.owner`) or of the first unnumbered row (`OutboundMessage.owner`).
 
-        :param work_filter: leaves out what another owner has a claim on, on the resource ``rms <the key's digest>``.
+        :param work_filter: says which owner was served last, and excludes keys that another owner has a claim on
+        (resource ``rms <the key's digest>``).
         """
 
     def next_due(self, topic: Topic, work_filter: WorkFilter | None = None) -> float | None:
-        """When the earliest work of a kind is due that needs no event; what is due already counts too.
+        """The time of the earliest work of a kind that becomes due without an event; may be in the past.
 
-        :param work_filter: leaves out work that another owner had a claim on when it was read.
+        :param work_filter: excludes work that another owner had a claim on when it was read.
         """
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
-        """Take the claim on a sequence for ``lease`` seconds, or prolong one's own; ``None`` = somebody has it."""
+        """Take the claim on a sequence for ``lease`` seconds, or prolong it; ``None`` = another owner has it."""
 
     def release(self, claim: Claim) -> None:
-        """Give a claim back. A claim that is lost already is passed over."""
+        """Give a claim back. Does nothing if the claim is lost already."""
 
     def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:
-        """Call ``listener`` after each commit that made work, and ``others`` if another process did. Must not block."""
+        """Call ``listener`` after each commit of this process that made work, and ``others`` after such commits of
+        other
+        processes. Both must not block."""
 
     def close(self) -> None:
-        """Let go of everything. A store cannot be used afterwards."""
+        """Release all resources. A store cannot be used afterwards."""

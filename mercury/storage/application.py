@@ -19,7 +19,7 @@ class Ending(enum.Enum):
     OPEN = "open"
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
-    #: The connection was lost over the commit, and nobody could be asked.
+    #: The connection was lost during the commit, and the database could not be queried for the outcome.
     UNKNOWN = "unknown"
 
 
@@ -28,40 +28,41 @@ class Outcome:
     """How a transaction ended."""
 
     ending: Ending = Ending.OPEN
-    #: The two-phase commit it was: its name in the decision log and in `mercury xa`. ``None`` = it was a plain one.
+    #: The name of the two-phase commit in the decision log and in `mercury xa`; ``None`` = a one-phase commit.
     gtrid: str | None = None
-    #: Databases that were away after the decision to commit: recovery commits there as soon as they are back.
+    #: Databases that did not answer after the decision to commit: recovery commits there as soon as they answer.
     away: tuple[str, ...] = ()
 
 
 class Transaction(Protocol):
     """One unit of work: what is sent and written with it is committed together, or not at all. Not for two threads.
 
-    `Mercury.transaction` gives one, and a handler that asks for one is given that which consumes its message.
+    `Mercury.transaction` returns one; a handler with a parameter ``tx`` gets the transaction that consumes its message.
     """
 
     @property
     def outcome(self) -> Outcome:
-        """How it ended. To be asked after the ``with`` block; of one that the application has begun it stays open."""
+        """How it ended. Read it after the ``with`` block; of a joined transaction, which the application ends, it stays
+        open."""
 
     def connection(self, resource: str | None = None) -> Connection:
         """A SQLAlchemy connection whose statements are part of this transaction.
 
-        :param resource: the name of a database that was given to Mercury; left out, the store's own.
+        :param resource: the name of a database in ``Mercury(resources=)``; by default the store's own database.
         :raises CapabilityError: the store has no database, or none of this name; nothing was written.
         """
 
     def session(self, resource: str | None = None) -> Session:
         """A SQLAlchemy session in this transaction; its commit and rollback end only its own part of it.
 
-        Parameters and errors are those of `connection`.
+        Parameters and errors as for `connection`.
         """
 
     def savepoint(self) -> AbstractContextManager[None]:
-        """Leaving with an exception undoes what was done inside, and only that; the exception goes on."""
+        """A savepoint: an exception in its block undoes the work of the block, no more, and is raised again."""
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Call ``action``, which must not fail, once the commit is made and every lock is free.
+        """Call ``action``, which must not fail, after the commit, when every lock is free.
 
-        Not called after a rollback, nor when the process dies in between: nothing that must happen may rest on it.
+        It is not called after a rollback, nor when the process dies in between: do not use it for what must happen.
         """

@@ -1,4 +1,4 @@
-"""Who calls: for whom a network address counts, and by what the repetition of a CreateSequence is known."""
+"""How clients are told apart: by network, and by the parts of a CreateSequence that its repetition has too."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import lru_cache
 
 
 def network_of(host: str) -> str:
-    """What an IP address counts for: an IPv6 host has a whole /64 network at its disposal.
+    """The network that an IP address counts as: an IPv6 host can use any address of its /64 network.
 
-    :param host: anything else than an IP address counts for itself.
+    :param host: an IP address; any other text is returned as it is.
     """
     if ":" not in host:
         return host
@@ -25,8 +25,9 @@ def network_of(host: str) -> str:
 
 @lru_cache(maxsize=4096)
 def create_key(message_id: str, acks_to: str, service: str | None, offered: str | None, sender: str) -> str:
-    """By what a repeated CreateSequence is known (RM-CS-13): all of these agree, or it asks for another sequence.
+    """The key by which a repeated CreateSequence is recognised (RM-CS-13). If one part differs, the CreateSequence asks
+    for another sequence.
 
-    MessageID and AcksTo alone do not tell two clients apart: both may be chosen badly, and AcksTo is often anonymous.
+    MessageID and AcksTo do not tell two clients apart: a client may repeat MessageIDs, and AcksTo is often anonymous.
     """
     return hashlib.sha256("\0".join((message_id, acks_to, service or "", offered or "", sender)).encode()).hexdigest()

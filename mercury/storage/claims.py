@@ -1,4 +1,4 @@
-"""The right to work on a sequence, and who looks for work."""
+"""The right to work on a sequence, and the filter for work that a worker may take."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class WorkFilter:
-    """Which work a worker looks for: unclaimed or its owner's, of its services."""
+    """Which work a worker may take: work of its services that is unclaimed, or claimed by its owner."""
 
-    #: Of its claims.
+    #: The owner of the worker's claims.
     owner: str
-    #: What it hosts: several programs with services of their own may share a store. ``None`` = everything.
+    #: The services of this process: several programs with different services may share a store. ``None`` = all.
     services: frozenset[str] | None = None
-    #: The peer whose message it gave to the application last: the peers that come after this one have their turn first.
+    #: The peer that was served last (its message was delivered, or its responses were sent): the peers after it, in the
+    #: order of names, are served first.
     after: str = ""
 
     def hosts(self, service: str | None) -> bool:
-        """Responses, which belong to no service, are for everybody who shares the store."""
+        """Whether this process has the service. Responses belong to no service: any process of the store may take
+        them."""
         return service is None or self.services is None or service in self.services

@@ -1,4 +1,4 @@
-"""The part that Mercury has in a transaction of the application's."""
+"""Mercury's work inside a transaction of the application."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
     from sqlalchemy.orm import Session
 
-#: A transaction of the application's that Mercury can be part of: of SQLAlchemy, on the store's own database.
+#: A SQLAlchemy transaction of the application that Mercury can join: on the store's own database.
 Work: TypeAlias = "Session | Connection"
-#: The same of an asynchronous application.
+#: The same for asynchronous applications.
 AsyncWork: TypeAlias = "AsyncSession | AsyncConnection"
 
 
 def part_of(store: api.StorageManager, tx: application.Transaction | None) -> AbstractContextManager[api.Transaction]:
-    """A transaction for one piece of work: a new one, or the one that is given, which its owner ends.
+    """A transaction for one piece of work: ``tx``, which its owner ends, or a new one if ``tx`` is ``None``.
 
-    :raises CapabilityError: ``tx`` is none of Mercury's; nothing was written.
+    :raises CapabilityError: ``tx`` is not a transaction of Mercury; nothing was written.
     """
     if tx is None:
         return store.transaction()
     if not hasattr(tx, "rms"):
         raise CapabilityError(
-            f"tx: it is what `with mercury.transaction() as tx` gives, not {type(tx).__name__}; a SQLAlchemy Session "
+            f"tx: expected the tx of `with mercury.transaction() as tx`, not {type(tx).__name__}; a SQLAlchemy Session "
             "or Connection is joined by `with mercury.transaction(session) as tx`"
         )
     return nullcontext(cast(api.Transaction, tx))

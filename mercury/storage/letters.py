@@ -1,16 +1,72 @@
-"""Dead letters: made of messages, and messages of them, by fields of the same name; and which of them are meant."""
+"""Dead letters; conversions between them and messages, by fields of the same name; filters on them."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 from dataclasses import dataclass
 from typing import Any
 
 from mercury.statemachine.effects import Certainty
-from mercury.storage.records import DeadLetter, Direction, InboundMessage, OutboundMessage
+from mercury.storage.records import Channel, InboundMessage, OutboundMessage
+from mercury.storage.sizes import LETTER, ROW, stored_size
 
-#: The reason of a dead letter that an operator took out of the way.
+#: The reason of a dead letter that an operator parked.
 PARKED = "parked by an operator"
+
+
+class Direction(enum.Enum):
+    """On which side a message died."""
+
+    OUTBOUND = "outbound"
+    INBOUND = "inbound"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message that cannot be delivered: kept with its reason, never dropped."""
+
+    id: str
+    direction: Direction
+    reason: str
+    certainty: Certainty
+    dead_at: float
+    message_id: str | None = None
+    #: The endpoint and key of an outbound message, the service and sequence of an inbound one.
+    endpoint: str = ""
+    key: str = ""
+    sequence: str | None = None
+    number: int | None = None
+    action: str = ""
+    payload: bytes = b""
+    is_fault: bool = False
+    correlation: str | None = None
+    created_at: float = 0.0
+    #: The name of an inbound payload's element in Clark notation.
+    element: str = ""
+    headers: tuple[bytes, ...] = ()
+    relates_to: str | None = None
+    #: Of an outbound message: the channel that is used when it is redriven.
+    channel: Channel | None = None
+    request: str | None = None
+    to_parameters: tuple[bytes, ...] = ()
+    expects_response: bool = False
+    callback: str | None = None
+    #: The peer was told that an inbound message is not taken: it may have sent it again, as another message.
+    disowned: bool = False
+    #: What the store kept of it is not what was stored: it must be neither sent nor delivered.
+    damaged: bool = False
+    #: The peer that has caused it (`RmdRecord.owner`), whose limits its bytes count for; ``None`` = no peer.
+    owner: str | None = None
+
+    @property
+    def size(self) -> int:
+        """What it takes in a store, in bytes: `LETTER` and what its peer has written."""
+        channel = self.channel
+        names = (self.message_id, self.action, self.element, self.relates_to, self.endpoint, self.key)
+        more, reply_to = ((), None) if channel is None else (channel.names, channel.reply_to)
+        size = stored_size(self.payload, self.headers, (reply_to,), (*names, *more), self.to_parameters)
+        return LETTER - ROW + size
 
 
 def _in_both(message: type[Any]) -> frozenset[str]:
@@ -18,9 +74,9 @@ def _in_both(message: type[Any]) -> frozenset[str]:
     return frozenset(field.name for field in dataclasses.fields(message) if field.name in letter)
 
 
-#: What a letter has of its message.
+#: Fields that a dead letter copies from its message.
 OUTBOUND, INBOUND = _in_both(OutboundMessage), _in_both(InboundMessage)
-#: What a redriven message does not have of its letter: it is of another sequence, and as old as its redrive.
+#: Fields that a redriven message does not copy: it gets another sequence, and its age begins at the redrive.
 NEW = frozenset({"number", "sequence", "created_at", "damaged"})
 
 
@@ -56,11 +112,11 @@ def inbound_letter(
 ) -> DeadLetter:
     """The dead letter of a message that was taken from the invoker buffer.
 
-    :param service: that it was sent to; ``None`` = it is a response.
+    :param service: that the message was sent to; ``None`` = the message is a response.
     :param identifier: of the dead letter.
     :param now: seconds since the epoch.
     :param disowned: see `DeadLetter.disowned`.
-    :param owner: the peer that has caused it (`RmdRecord.owner`).
+    :param owner: the peer that sent the message (`RmdRecord.owner`).
     """
     return DeadLetter(
         id=identifier,
@@ -77,15 +133,15 @@ def inbound_letter(
 
 
 def redriven_outbound(letter: DeadLetter, now: float) -> OutboundMessage:
-    """The message of an outbound letter whose channel and MessageID are known, to be sent again.
+    """The message of an outbound dead letter, to be sent again. The letter must have a channel and a MessageID.
 
-    :param now: seconds since the epoch; its age is counted from here, or it would die of it again.
+    :param now: seconds since the epoch; the age of the message begins here, or it would expire again.
     """
     return OutboundMessage(created_at=now, **{name: getattr(letter, name) for name in OUTBOUND - NEW})
 
 
 def redriven_inbound(letter: DeadLetter, sequence: str, now: float) -> InboundMessage:
-    """The message of an inbound letter, to be delivered as the only one of a sequence.
+    """The message of an inbound dead letter, to be delivered as the only message of a sequence.
 
     :param now: seconds since the epoch.
     """
@@ -95,27 +151,27 @@ def redriven_inbound(letter: DeadLetter, sequence: str, now: float) -> InboundMe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFilter:
-    """Which dead letters are meant: those for which everything is true that is given here."""
+    """A filter on dead letters: those that meet all conditions given here."""
 
-    #: One of these; ``None`` = any.
+    #: One of these identifiers; ``None`` = any.
     ids: frozenset[str] | None = None
     direction: Direction | None = None
     certainty: Certainty | None = None
-    #: An outbound message's endpoint or an inbound one's service, whole.
+    #: The endpoint of an outbound message, or the service of an inbound one; the whole text.
     endpoint: str | None = None
-    #: The internal key, whole.
+    #: The internal key; the whole text.
     key: str | None = None
     message_id: str | None = None
     correlation: str | None = None
-    #: A part of the reason, in small or capital letters.
+    #: A part of the reason, case-insensitive.
     reason: str | None = None
-    #: Seconds since the epoch: it died before this.
+    #: Dead-lettered before this time, in seconds since the epoch.
     dead_before: float | None = None
-    #: Seconds since the epoch: it died at this time or later.
+    #: Dead-lettered at this time or later, in seconds since the epoch.
     dead_since: float | None = None
 
     def takes(self, letter: DeadLetter) -> bool:
-        """Whether a letter is meant."""
+        """Whether a dead letter meets all conditions."""
         wanted = (
             (self.direction, letter.direction),
             (self.certainty, letter.certainty),
@@ -137,19 +193,8 @@ EVERY_LETTER = LetterFilter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetterBytes:
-    """What dead letters take (`DeadLetter.size`) that peers have caused: that have an owner."""
-
-    of_sequence: int = 0
-    #: How many one owner has caused, and their bytes.
-    count: int = 0
-    of_owner: int = 0
-    every: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LetterCount:
-    """How many dead letters are alike."""
+    """The number of dead letters that have these values in common."""
 
     count: int
     direction: Direction
@@ -159,5 +204,5 @@ class LetterCount:
     certainty: Certainty
 
     def order(self) -> tuple[int, str, str, str, str, str]:
-        """To sort by: the most first."""
+        """The key to sort by: the highest count first."""
         return -self.count, self.direction.value, self.endpoint, self.key, self.reason, self.certainty.value

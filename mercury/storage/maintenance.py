@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mercury.storage.claims import WorkFilter
-from mercury.storage.letters import LetterBytes, LetterCount, LetterFilter
-from mercury.storage.records import DeadLetter, SequenceKey
+from mercury.storage.letters import DeadLetter, LetterCount, LetterFilter
+from mercury.storage.records import SequenceKey
 
 
 class DeadLetterManager(Protocol):
@@ -17,31 +17,33 @@ class DeadLetterManager(Protocol):
     def add(self, letters: Sequence[DeadLetter]) -> None: ...
 
     def all(self) -> list[DeadLetter]:
-        """All, the oldest first."""
+        """All dead letters, the oldest first."""
 
     def find(self, which: LetterFilter, limit: int | None = None) -> list[DeadLetter]:
-        """Those that a filter means, as committed, the oldest first; at most ``limit``."""
+        """The dead letters that a filter takes, as committed, the oldest first; at most ``limit``."""
 
     def count(self, which: LetterFilter) -> list[LetterCount]:
-        """How many a filter means, alike ones together, the most first."""
+        """The numbers of dead letters that a filter takes, grouped, the highest number first."""
 
     def delete(self, identifier: str) -> DeadLetter | None:
-        """Remove and return one."""
+        """Remove and return one; ``None`` = it does not exist."""
 
-    def bytes(self, sequence: str, owner: str) -> LetterBytes:
-        """What those take that peers have caused: of one sequence, of one owner, and of all; as committed.
-
-        Reads them all: not for every message.
+    def bytes(self, owner: str | None = None) -> int:
+        """The sum of `DeadLetter.size` over the dead letters of one peer (`DeadLetter.owner`), or (``None``) of all
+        peers; as committed. Reads all these rows: too slow to call for every message.
         """
 
+    def bytes_of(self, sequence: str) -> int:
+        """The same sum over the dead letters of one sequence that have an owner."""
 
-#: Seconds: the clocks of processes that share a store may differ by so much without anything being brought forward.
+
+#: Seconds by which the clocks of processes that share a store may differ before `advance_overdue` changes anything.
 SKEW = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pauses:
-    """How long what is due later may be put off at most, in seconds."""
+    """The longest delay of each kind of work, in seconds."""
 
     #: A claim, unless it is prolonged.
     lease: float
@@ -55,62 +57,66 @@ class BufferAges(Protocol):
     """The age of the oldest received message that waits."""
 
     def oldest(self) -> float | None:
-        """When the message arrived that waits for the application longest, as committed; ``None`` = none waits."""
+        """The time of arrival of the message that waits longest for the application, as committed; ``None`` = none
+        waits."""
 
 
 class EndedSequences(Protocol):
-    """Ended sequences that peers have made and that are still remembered."""
+    """Tombstones of the sequences that peers have made."""
 
     def ended_count(self, owner: str | None = None, since: float | None = None, *, given_up: bool | None = None) -> int:
-        """How many there are: all, or those of one owner (`RmdRecord.owner`).
+        """The number of tombstones: all, or those of one owner (`RmdRecord.owner`).
 
-        :param since: only those that ended since then.
+        :param since: only those that ended at this time or later.
         :param given_up: only those that were given up to make room (`RmdRecord.given_up`), or were not; ``None`` = all.
         """
 
     def most_ended(self) -> tuple[str, int]:
-        """The owner that has most of them, and how many; as committed. Without any: ``("", 0)``."""
+        """The owner with most tombstones and their number, as committed; ``("", 0)`` = no tombstones."""
 
     def ended(self, before: float, limit: int, owner: str | None = None, *, given_up: bool = False) -> list[str]:
-        """Those (or one owner's) that ended before that and whose buffer has nothing left to do.
+        """Tombstones (all, or one owner's) of sequences that ended before a time and whose buffer has nothing left to
+        do.
 
-        Those of the owner with most ended ones first, and of one owner the oldest.
+        Those of the owner with most tombstones come first, and of one owner the oldest.
 
-        :param given_up: those that were given up to make room (`RmdRecord.given_up`), or else those that were not.
+        :param given_up: ``True`` = those that were given up to make room (`RmdRecord.given_up`), ``False`` = the
+        others.
         """
 
 
 class OpenSequences(Protocol):
-    """Which open sequences of peers may have to end, and what waits for the application behind all, open or not."""
+    """Open sequences of peers that may have to end, and the backlog for the application of all sequences."""
 
     def idle(self, heard_before: float, limit: int, owner: str | None = None, *, waiting: bool = False) -> list[str]:
-        """Sequences made by peers (or one owner), no tombstones, last heard of before that; the oldest first.
+        """Open sequences of peers (or of one owner) without a message since ``heard_before``; the oldest first.
 
         :param waiting: only those with messages that wait for the application.
         """
 
     def crowding(self, limit: int, *, unused_before: float, heard_before: float) -> list[tuple[str, int]]:
-        """Sequences made by peers, no tombstones, behind which nothing waits for the application; as committed.
+        """Open sequences of peers with no message that waits for the application; as committed.
 
-        First those that were never used; then those of the owner with the most open sequences, and of one owner those
-        last heard of longest ago. Each with the number that its owner has open. Reads all open sequences: only when
-        there are too many.
+        First those that were never used; then those of the owner with the most open sequences, and of one owner the
+        longest silent ones. Each with the number of open sequences of its owner. Reads all open sequences: call it
+        only when there are too many.
 
-        :param unused_before: those that were never used were last heard of before that.
-        :param heard_before: the others were last heard of before that.
+        :param unused_before: a sequence that was never used counts if it has been silent since before this time.
+        :param heard_before: any other sequence counts if it has been silent since before this time.
         """
 
     def first_waiting(self, heard_after: float, owner: str | None = None) -> str | None:
-        """The oldest of the sequences (or of one owner's) whose messages wait for the application, as committed.
+        """The oldest sequence (or the oldest of one owner) whose messages wait for the application, as committed.
 
-        :param heard_after: those that were last heard of before that do not count.
+        :param heard_after: a sequence that has been silent since before this time does not count.
         """
 
     def waiting_bytes(self, owner: str) -> tuple[int, int]:
-        """Bytes (`InboundMessage.size`) that wait of one owner (`RmdRecord.owner`), and of all; as committed.
+        """Bytes (`InboundMessage.size`) of the waiting messages of one owner (`RmdRecord.owner`), and of all owners; as
+        committed.
 
-        Ended sequences count too. Of a sequence whose buffer or record is gone nothing counts. Reads all sequences:
-        not for every message.
+        Ended sequences count too. A sequence without a buffer or a record does not count. Reads all sequences: too slow
+        to call for every message.
         """
 
 
@@ -118,46 +124,52 @@ class RowAges(Protocol):
     """The age of the oldest message that waits to be acknowledged."""
 
     def oldest_unacknowledged(self) -> float | None:
-        """When the message was handed over that is unacknowledged longest, as committed; ``None`` = none is."""
+        """The time at which the oldest unacknowledged message was handed over, as committed; ``None`` = there is
+        none."""
 
-    def response_bytes(self, keys: Collection[SequenceKey], owner: str) -> tuple[int, int, int]:
-        """Bytes of unacknowledged responses (`OutboundMessage.size`) under some keys, for one owner
-        (`OutboundMessage.owner`), and for all that have an owner; as committed. Reads them all: not for every message.
+    def response_bytes(self, owner: str | None = None) -> int:
+        """Bytes of unacknowledged responses (`OutboundMessage.size`), as committed: for one owner
+        (`OutboundMessage.owner`), or (``None``) for all owners. Reads all these rows: too slow to call for every
+        message.
         """
+
+    def response_bytes_of(self, owner: str, keys: Collection[SequenceKey]) -> int:
+        """The same for one owner, of the responses under some keys."""
 
 
 class RetentionStore(Protocol):
-    """Removes rows that retention is over for.
+    """Removes rows whose retention is over.
 
-    Rows that a peer may still ask for go with the tombstone of their sequence.
+    Rows that a peer may still request are removed with the tombstone of their sequence.
     """
 
     def advance_overdue(self, now: float, longest: Pauses) -> int:
-        """Make due what a clock that was ahead has put off: its time is farther ahead than anything is ever put off.
+        """Make work due that a clock which ran ahead has delayed for longer than any work is ever delayed.
 
-        These are sequences whose plan was made in the future, acknowledgements and messages whose next attempt is
-        farther ahead than ``longest`` says, and claims that last for more than twice the lease. Listeners are
-        called when something was found.
+        These are sequences whose ``due`` was computed at a future time, acknowledgements and messages whose next
+        attempt is farther ahead than ``longest``, and claims that last for more than twice the lease. Listeners are
+        called if something was found.
 
-        :returns: how many of them there were.
+        :returns: the number of rows that were changed.
         :raises TransientStorageError: a lock was not got in time.
         """
 
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
-        """Remove what nobody needs any more: at most ``limit`` of each kind, each kind in a transaction of its own.
+        """Remove rows that are not needed any more: at most ``limit`` of each kind, each kind in a separate
+        transaction.
 
-        Gone are the correlations of messages that arrived before ``kept_before``; claims that nobody has held since
-        ``idle_before``; empty buffers whose sequence is forgotten; keys without a sequence and without a message.
+        These are correlations of messages settled before ``kept_before``, claims without a holder since
+        ``idle_before``, empty buffers without a sequence, and keys without a sequence and without a message.
 
-        :returns: how many of the kind of which there were most: with ``limit`` there may be more.
-        :raises StorageError: the store failed; some kinds may be gone.
+        :returns: the highest number of rows removed of one kind; if it is ``limit``, there may be more.
+        :raises StorageError: the store failed; rows of some kinds may be removed.
         """
 
     def stuck_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[str]:
-        """Sequences whose buffer has rows and nothing to release: usually behind a gap that the peer has yet to fill.
+        """Sequences whose buffer has rows but no releasable one: usually because the peer has yet to fill a gap.
 
-        While there are damaged rows that belong to no buffer, every buffer that is not done counts. A store that
-        cannot give back anything else than it was given finds none.
+        While there are damaged rows that belong to no buffer, every buffer that is not done counts. A store whose rows
+        cannot be damaged returns none.
 
-        :param work_filter: as with `due_invoker`.
+        :param work_filter: as for `due_invoker`.
         """

@@ -1,4 +1,4 @@
-"""How keys and requests are named in a store."""
+"""The names of keys, requests and MakeConnection addresses in a store."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from functools import lru_cache
 
 @lru_cache(maxsize=4096)
 def key_digest(endpoint: str, name: str) -> str:
-    """A short name of an internal key, always the same."""
+    """A short, stable name of an internal key."""
     return hashlib.sha256(f"{endpoint}\0{name}".encode()).hexdigest()[:32]
 
 
 def request_name(sequence: str, number: int) -> str:
-    """By what the response to a request is found: the request's number in its sequence, which no other one has.
+    """The name by which the response to a request is found: the request's sequence and number, which are unique.
 
-    Not by its MessageID: a peer chooses that, and may choose the same for any number of requests.
+    The MessageID is not used: a peer chooses it, and may repeat it in any number of requests.
     """
     return f"{number} {sequence}"
+
+
+@lru_cache(maxsize=4096)
+def fetch_name(address: str, identity: str | None) -> str:
+    """The name by which a MakeConnection finds messages: made of the address and the identity of its client."""
+    return hashlib.sha256(f"{address}\0{identity or ''}".encode()).hexdigest()[:32]

@@ -24,18 +24,18 @@ log = logging.getLogger("mercury.store")
 MEMORY = "memory:"
 #: Seconds between two attempts to connect to a database that does not answer.
 POLL_INTERVAL = 0.5
-#: Databases that may take part in transactions: their URLs or engines, by the names that the application gives them.
+#: Databases that may take part in transactions: URLs or engines, by the names that the application gives them.
 Resources: TypeAlias = "Mapping[str, str | Engine]"
 SCHEMES = "memory:, sqlite:///FILE and postgresql+psycopg://USER@HOST/DATABASE are what there is"
 
 
 def open_store(url: str, *, patience: float = 0.0) -> StorageManager:
-    """The store a URL names: ``memory:``, ``sqlite:///file`` or ``postgresql+psycopg://...``.
+    """Open the store of a URL: ``memory:``, ``sqlite:///file`` or ``postgresql+psycopg://...``.
 
     An empty database gets Mercury's tables.
 
-    :param patience: seconds that a database is waited for which does not answer, as while it starts.
-    :raises ConfigurationError: the URL names no store that there is, or its schema is not this Mercury's.
+    :param patience: seconds to wait for a database that does not answer, for example while it starts.
+    :raises ConfigurationError: the URL names no kind of store, or the schema is not this Mercury's.
     :raises StorageError: the database does not answer.
     """
     if url == MEMORY:
@@ -44,9 +44,9 @@ def open_store(url: str, *, patience: float = 0.0) -> StorageManager:
 
 
 def given_store(store: str | StorageManager, patience: float) -> StorageManager:
-    """The store that an application has given: by its URL, or opened already.
+    """The store of an application: opened by its URL, or ``store`` itself if it is open already.
 
-    Parameters and errors are those of `open_store`; the texts begin with ``store:``.
+    Parameters and errors as for `open_store`; error texts begin with ``store:``.
     """
     if not isinstance(store, str):
         return store
@@ -64,7 +64,7 @@ def open_sql_store(
     database_clock: bool = True,
     patience: float = 0.0,
 ) -> SqlStore:
-    """A store in a database; parameters are those of `SqlStore` and `open_store`, errors those of the latter."""
+    """Open a store in a database; parameters as for `SqlStore` and `open_store`, errors as for `open_store`."""
     from mercury.storage.sql.store import SqlStore
 
     parsed, dialect = read_url(url)
@@ -103,7 +103,7 @@ def _make_ready(engine: Engine, shown: str, patience: float) -> None:
             if not waits:
                 waits = True
                 log.warning(
-                    "the store %s does not answer: %s; it is waited for, %g s at most (store_wait)",
+                    "the store %s does not answer: %s; waiting for at most %g s (store_wait)",
                     shown,
                     error,
                     patience,
@@ -114,7 +114,7 @@ def _make_ready(engine: Engine, shown: str, patience: float) -> None:
 
 
 def open_engine(url: str) -> Engine:
-    """An engine for a store's database, whatever its schema.
+    """An engine for a store's database; the schema is not checked.
 
     :raises ConfigurationError: the URL names no SQL store.
     """
@@ -123,9 +123,9 @@ def open_engine(url: str) -> Engine:
 
 
 def read_url(url: str) -> tuple[URL, Dialect]:
-    """The URL's parts and the kind of database it names.
+    """The parts of a store's URL, and its kind of database.
 
-    :raises ConfigurationError: it names none that there is.
+    :raises ConfigurationError: the URL names no kind of store.
     """
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
@@ -152,14 +152,14 @@ def name_resources(
     interval: float = 1.0,
     patience: float = 0.0,
 ) -> Coordinator:
-    """Let other databases take part in the transactions of a store, which must not have been used yet.
+    """Let other databases take part in the transactions of a store. The store must not have been used yet.
 
-    :param decision_log: the URL of the database that keeps the decisions: then the store is prepared too. Left out,
-        the store keeps them.
-    :param lease: seconds after which a process without a sign of life is given up.
+    :param decision_log: the URL of the database for the decisions: then the store is prepared too (two-phase form).
+    ``None`` = the store keeps the decisions (last-resource form).
+    :param lease: seconds without a heartbeat after which a process counts as dead.
     :param interval: seconds between two runs of recovery.
-    :param patience: seconds that the decision log is waited for.
-    :raises ConfigurationError: a name or a URL is none.
+    :param patience: seconds to wait for a decision log that does not answer.
+    :raises ConfigurationError: a name or a URL is not valid.
     :raises CapabilityError: the store, or one of the databases, cannot take part; nothing was written.
     :raises StorageError: the decision log cannot be opened.
     """
@@ -176,7 +176,7 @@ def name_resources(
         )
     if decision_log is not None and not store.capabilities.two_phase:
         raise CapabilityError(
-            f"a store in {store.dialect} cannot be prepared, so that it must keep the decisions itself: leave "
+            f"a store in {store.dialect} cannot be prepared and must keep the decisions itself: leave "
             "out decision_log, or use a PostgreSQL store"
         )
     found = {
@@ -198,7 +198,7 @@ def name_resources(
 
 
 def _engine(name: str, where: str | Engine) -> Engine:
-    """An engine for a database that is to take part."""
+    """An engine for a database that takes part in transactions."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
@@ -209,7 +209,7 @@ def _engine(name: str, where: str | Engine) -> Engine:
     try:
         backend = make_url(where).get_backend_name()
     except ArgumentError:
-        raise ConfigurationError(f"resources: what {name!r} stands for is no URL of a database") from None
+        raise ConfigurationError(f"resources: the value of {name!r} is not the URL of a database") from None
     if backend not in {kind.name for kind in KINDS}:
         raise CapabilityError(f"resources: {name!r} is a database of kind {backend}: only PostgreSQL can be prepared")
     return open_engine(where)

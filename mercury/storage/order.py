@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 RMD, INVOKER, RMS = range(3)
-#: For people.
+#: Names of the kinds in error messages.
 NAMES = ("RMD", "InvokerBuffer", "RMS")

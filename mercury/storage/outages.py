@@ -1,4 +1,4 @@
-"""Logs once that a store fails and once that it is back, however many threads notice it."""
+"""Logs the begin and the end of a store's outage once each, for all threads."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from mercury.statemachine.retransmission import Backoff
 
 log = logging.getLogger("mercury.store")
 
-#: Pauses of a worker whose turns fail, in seconds: every loop around the store keeps to these.
+#: Back-off of every loop that works on the store, in seconds.
 PAUSES = Backoff(base=0.1, cap=5.0)
-#: Seconds without a failure after which the store counts as back: more than any of these pauses, and a lock timeout
-#: now and then counts as the same outage.
+#: Seconds without a failure after which the outage is over. Longer than any of these pauses, and long enough that
+#: occasional lock timeouts count as one outage.
 REPEAT_INTERVAL = 6.0
 
 
 class Outages:
-    """What is known of the store's health in this process. Safe to be used by many threads.
+    """The health of the store as this process observes it. Thread-safe.
 
-    :param monotonic: seconds that only ever grow.
+    :param monotonic: a monotonic clock, in seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -32,11 +32,11 @@ class Outages:
         self._refused: tuple[str, str] | None = None
 
     def failed(self, error: StorageError, what: str) -> None:
-        """The store failed. Only the first failure is logged.
+        """Report that the store failed. Only the first failure of an outage is logged.
 
-        A value that it refuses is no outage: the store works, and the refusal is logged by itself.
+        An error of a value (`DataError`) is not an outage: the store works, and the error is logged separately.
 
-        :param what: what has to wait for it.
+        :param what: the work that waits for the store.
         """
         if isinstance(error, DataError):
             self._refuses(error, what)
@@ -45,7 +45,7 @@ class Outages:
             first = self._failed_at is None
             self._failed_at = self._monotonic()
         if first:
-            log.warning("the store fails: %s; %s waits, as all work does, until it is back", error, what)
+            log.warning("the store fails: %s; %s waits, like all work, until the store answers", error, what)
         else:
             log.debug("the store still fails: %s; %s waits", error, what)
 
@@ -56,7 +56,7 @@ class Outages:
         log.log(logging.DEBUG if known else logging.ERROR, "the store works and refuses %s: %s", what, error)
 
     def worked(self) -> None:
-        """An operation on the store succeeded."""
+        """Report that an operation on the store succeeded."""
         with self._mutex:
             if self._failed_at is None or self._monotonic() - self._failed_at < REPEAT_INTERVAL:
                 return

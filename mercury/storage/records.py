@@ -1,4 +1,4 @@
-"""What is stored. Records are mutable copies: a change counts once it is saved and its transaction committed.
+"""The records of a store. They are mutable copies: a change counts once it is saved and its transaction committed.
 
 All times are seconds since the epoch. Identifiers are opaque strings.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from mercury.statemachine.effects import Certainty
+from mercury.statemachine.copies import shallow
 from mercury.statemachine.invoker import InvokerBuffer
-from mercury.statemachine.messages import ANONYMOUS, ANONYMOUS_ENDPOINT, EndpointReference
+from mercury.statemachine.messages import ANONYMOUS, ANONYMOUS_ENDPOINT, EndpointReference, is_polled
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
+from mercury.statemachine.settled import is_settled, may_go, replays
 from mercury.storage.callers import create_key, network_of
-from mercury.storage.copies import shallow
-from mercury.storage.names import key_digest
-from mercury.storage.sizes import LETTER, ROW, inbound_size
+from mercury.storage.names import fetch_name, key_digest
+from mercury.storage.sizes import stored_size
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,9 +33,9 @@ class SequenceKey:
 
     @property
     def digest(self) -> str:
-        """A short name for it, always the same: what a store indexes and claims go by.
+        """A short, stable name of the key; stores index by it and claims use it.
 
-        Of a key without an endpoint only the digest is known: its row was damaged, and it is its name.
+        A key without an endpoint comes from a damaged row, of which only the digest is known: it is the key's ``name``.
         """
         return key_digest(self.endpoint, self.name) if self.endpoint else self.name
 
@@ -47,7 +47,7 @@ class Role(enum.Enum):
     REQUEST = "request"
     #: Responses to a peer's requests.
     RESPONSE = "response"
-    #: The same outside any sequence: the numbers are for this side only, and the peer never hears of them (LIVE-06).
+    #: Responses outside any sequence: their numbers are internal and never on the wire (LIVE-06).
     REPLY = "reply"
 
 
@@ -57,27 +57,44 @@ class Channel:
 
     key: SequenceKey
     policy: SourcePolicy = field(default_factory=SourcePolicy)
-    #: Where acknowledgements and responses come to: an address of this side, or anonymous.
+    #: The endpoint for acknowledgements and responses: an address of this side, or anonymous.
     reply_to: EndpointReference = ANONYMOUS_ENDPOINT
     role: Role = Role.REQUEST
-    #: The other sequence of the pair: with RESPONSE the peer's sequence of requests.
+    #: The identifier of the other sequence of the pair; with RESPONSE, of the peer's sequence of requests.
     pair: str | None = None
     #: Who speaks for the endpoint: the identity that made the sequence of requests, or, with REQUEST, the one that the
     #: peer is known by, or else that answered CreateSequence by a post of its own; ``None`` = none is known.
     identity: str | None = None
+    #: wsa:To of what is sent; ``None`` = the endpoint's URL.
+    wsa_to: str | None = None
 
     @property
     def endpoint(self) -> str:
         return self.key.endpoint
 
     @property
+    def to(self) -> str:
+        """wsa:To of what is sent."""
+        return self.key.endpoint if self.wsa_to is None else self.wsa_to
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """The texts of it that a peer chooses, without `reply_to`."""
+        return (self.key.endpoint, self.key.name, self.pair, self.identity, self.wsa_to)
+
+    @property
     def back_channel(self) -> bool:
-        """Nothing can be posted: what is sent waits for a request to come and fetch it (HTTP-05)."""
+        """Whether nothing can be posted: a message waits until a request of the client fetches it (HTTP-05)."""
         return self.key.endpoint == ANONYMOUS
 
     @property
+    def polled(self) -> bool:
+        """Whether nothing can be posted: the client fetches its messages by MakeConnection (MC-05)."""
+        return is_polled(self.key.endpoint)
+
+    @property
     def plain(self) -> bool:
-        """What is sent travels outside any sequence."""
+        """Whether its messages are sent outside any sequence."""
         return self.role is Role.REPLY
 
 
@@ -87,7 +104,7 @@ class OutboundKind(enum.Enum):
     MESSAGE = "message"
     #: The application's end of the sequence.
     END = "end"
-    #: The same, without waiting for what is not acknowledged.
+    #: The application's end of the sequence, without waiting for acknowledgements.
     ABANDON = "abandon"
 
 
@@ -108,26 +125,26 @@ class OutboundMessage:
     #: Reference parameters of the endpoint that a response goes to.
     to_parameters: tuple[bytes, ...] = ()
     relates_to: str | None = None
-    #: A response is to come; the row stays until it was consumed.
+    #: A response is expected; the row is kept until the response is consumed.
     expects_response: bool = False
-    #: The registered name of what consumes the response.
+    #: The registered name of the callback that consumes the response.
     callback: str | None = None
     #: The request that it answers, of a response that is fetched; see `request_name`.
     request: str | None = None
     correlation: str | None = None
     created_at: float = 0.0
-    #: The order of insertion; given by the store.
+    #: The order of insertion; the store sets it.
     position: int = 0
     sequence_id: str | None = None
     number: int | None = None
     #: Transmissions so far.
     attempts: int = 0
-    #: When it is to be transmitted (again).
+    #: When the next transmission is due.
     due: float = 0.0
     acknowledged: bool = False
     #: The response is stored. Of a response: nobody will acknowledge it, it is kept to be fetched again.
     answered: bool = False
-    #: What the store gave back is not what was stored: it must not be sent.
+    #: The row is damaged: it must not be sent.
     damaged: bool = False
     unread: bool = False  #: It came without its body, for which there was no room (`responses_to`).
     #: Of a response: who has asked for it (`RmdRecord.owner`), whose limits its bytes count for; ``None`` = nobody's.
@@ -135,8 +152,9 @@ class OutboundMessage:
 
     @property
     def size(self) -> int:
-        """What it takes in a store, in bytes."""
-        return ROW + len(self.payload) + sum(map(len, self.headers)) + sum(map(len, self.to_parameters))
+        """What it takes in a store, in bytes: see `stored_size`."""
+        names = (self.message_id, self.action, self.relates_to, *self.channel.names)
+        return stored_size(self.payload, self.headers, (self.channel.reply_to,), names, self.to_parameters)
 
     @property
     def retained(self) -> bool:
@@ -150,9 +168,18 @@ class OutboundMessage:
 
     @property
     def settled(self) -> bool:
-        """No transmission is needed any more; with a back-channel a request is repeated until answered (HTTP-05)."""
-        replays = self.expects_response and self.channel.reply_to.anonymous
-        return self.acknowledged and (self.answered or not replays)
+        """No transmission is needed any more."""
+        return is_settled(acknowledged=self.acknowledged, answered=self.answered, replays=self.replays)
+
+    @property
+    def replays(self) -> bool:
+        """With a back-channel a request is repeated until it is answered (HTTP-05)."""
+        return replays(expects_response=self.expects_response, fetches=self.channel.reply_to.anonymous)
+
+    @property
+    def may_go(self) -> bool:
+        """Whether this sequence needs the row no more: it is acknowledged, and no response is to be consumed."""
+        return may_go(acknowledged=self.acknowledged, expects_response=self.expects_response)
 
     def copy(self) -> OutboundMessage:
         return shallow(self)
@@ -168,28 +195,40 @@ class RmsRecord:
     created_at: float
     #: The MessageID of CreateSequence, the same at every repetition (RM-CS-13).
     create_message_id: str
-    #: The identifier offered for what comes back; the same at every repetition.
+    #: The identifier of the offered sequence; the same at every repetition of CreateSequence.
     offered: str | None = None
     #: Present when the peer accepted the offer.
     offer_accepted: bool = False
     #: The identifier of the sequence that this one carries on.
     follows: str | None = None
-    #: When there is something to do; ``None`` = when something happens.
+    #: When work is due next; ``None`` = not before the next event.
     due: float | None = None
-    #: When ``due`` was worked out: in the future only when the clock was set back since.
+    #: When ``due`` was computed. It lies in the future only if the clock was set back since.
     planned_at: float = 0.0
     #: Rows of its key wait: until its window opens, or, when it takes no more, until nothing of it is unacknowledged
     #: and a successor takes them.
     holds: bool = False
-    #: When it ended or failed: its tombstone counts from here.
+    #: When the sequence ended or failed: its tombstone lasts from this time.
     ended_at: float | None = None
     last_error: str | None = None
+    #: On a polled channel: from when a MakeConnection may find something of it; ``None`` = nothing waits.
+    fetch_due: float | None = None
+    #: Of a client that fetches: when it asks next, ``None`` = it expects nothing; and how often it has asked since
+    #: something was sent or fetched.
+    poll_due: float | None = None
+    polls: int = 0
+    #: Whose turns it takes: of a sequence for responses, who has asked for them (`RmdRecord.owner`); empty: this side.
+    owner: str = ""
+
+    @property
+    def fetched_by(self) -> str | None:
+        """By what a MakeConnection finds it; ``None`` = there is nothing to fetch."""
+        channel = self.channel
+        return fetch_name(channel.endpoint, channel.identity) if self.fetch_due is not None else None
 
     def copy(self) -> RmsRecord:
         own = shallow(self)
-        own.machine = machine = shallow(self.machine)
-        machine.acknowledged = machine.acknowledged.copy()
-        machine.moved = machine.moved.copy()
+        own.machine = self.machine.copy()
         return own
 
 
@@ -217,7 +256,7 @@ class RmdRecord:
     offered: str | None = None
     #: Of a sequence that this side offered: the endpoint it was offered to.
     offered_to: str = ""
-    #: Acknowledgements that could not be delivered in a row.
+    #: How many acknowledgements in succession could not be posted.
     ack_failures: int = 0
     due: float | None = None
     #: Bytes of all messages that were put into its buffer; see `InboundMessage.size`.
@@ -235,16 +274,22 @@ class RmdRecord:
         return self.identity or network_of(self.peer)
 
     @property
+    def fetched_by(self) -> str | None:
+        """By what a MakeConnection finds that an acknowledgement waits; ``None`` = none does."""
+        waits = self.acks_to.polled and self.machine.ack_due is not None
+        return fetch_name(self.acks_to.address, self.identity) if waits else None
+
+    @property
     def create_key(self) -> str | None:
-        """What a repetition of its CreateSequence has in common with it; see `create_key`."""
+        """The value by which a repeated CreateSequence is recognised; see `create_key`."""
         message_id, sender = self.create_message_id, self.identity or self.peer
         if message_id is None:
             return None
         return create_key(message_id, self.acks_to.address, self.service, self.offered, sender)
 
     def copy(self) -> RmdRecord:
-        own, machine = shallow(self), shallow(self.machine)
-        own.machine, machine.received, machine.consumed = machine, machine.received.copy(), machine.consumed.copy()
+        own = shallow(self)
+        own.machine = self.machine.copy()
         return own
 
 
@@ -259,11 +304,11 @@ class InvokerRecord:
     service: str | None = None
     #: Grows with every delivery: the conditional update of the delivery compares it.
     version: int = 0
-    #: Tries of the message at the head that failed.
+    #: Failed tries of the message at the head.
     attempts: int = 0
-    #: Not before this time.
+    #: When the next try is due.
     retry_at: float | None = None
-    #: The number of the message that an operator wants out of the way: a dead letter as soon as its turn comes.
+    #: The number of the message that an operator has parked: it becomes a dead letter when it is next.
     parked: int | None = None
     last_error: str | None = None
     #: The sequence that this one carries on: it is delivered from first.
@@ -280,10 +325,7 @@ class InvokerRecord:
 
     def copy(self) -> InvokerRecord:
         own = shallow(self)
-        own.machine = machine = shallow(self.machine)
-        machine.passed = machine.passed.copy()
-        machine.buffered = machine.buffered.copy()
-        machine.in_progress = machine.in_progress.copy()
+        own.machine = self.machine.copy()
         return own
 
 
@@ -317,64 +359,13 @@ class InboundMessage:
     fault_to: EndpointReference | None = None
     received_at: float = 0.0
     correlation: str | None = None
-    #: The order of insertion; given by the store to markers.
+    #: The order of insertion; the store sets it for markers.
     position: int = 0
-    #: What the store gave back is not what was stored: it must not be delivered.
+    #: The row is damaged: it must not be delivered.
     damaged: bool = False
 
     @property
     def size(self) -> int:
-        """What it takes in a store, in bytes: see `inbound_size`."""
+        """What it takes in a store, in bytes: see `stored_size`."""
         names = (self.message_id, self.action, self.element, self.relates_to)
-        return inbound_size(self.payload, self.headers, (self.reply_to, self.fault_to), names)
-
-
-class Direction(enum.Enum):
-    """On which side a message died."""
-
-    OUTBOUND = "outbound"
-    INBOUND = "inbound"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """A message that cannot be delivered: kept with its reason, never dropped."""
-
-    id: str
-    direction: Direction
-    reason: str
-    certainty: Certainty
-    dead_at: float
-    message_id: str | None = None
-    #: The endpoint and key of an outbound message, the service and sequence of an inbound one.
-    endpoint: str = ""
-    key: str = ""
-    sequence: str | None = None
-    number: int | None = None
-    action: str = ""
-    payload: bytes = b""
-    is_fault: bool = False
-    correlation: str | None = None
-    created_at: float = 0.0
-    #: The name of an inbound payload's element in Clark notation.
-    element: str = ""
-    headers: tuple[bytes, ...] = ()
-    relates_to: str | None = None
-    #: Of an outbound message: the channel that is used when it is redriven.
-    channel: Channel | None = None
-    request: str | None = None
-    to_parameters: tuple[bytes, ...] = ()
-    expects_response: bool = False
-    callback: str | None = None
-    #: The peer was told that an inbound message is not taken: it may have sent it again, as another message.
-    disowned: bool = False
-    #: What the store kept of it is not what was stored: it must be neither sent nor delivered.
-    damaged: bool = False
-    #: The peer that has caused it (`RmdRecord.owner`), whose limits its bytes count for; ``None`` = no peer.
-    owner: str | None = None
-
-    @property
-    def size(self) -> int:
-        """What it takes in a store, in bytes: `LETTER` and what its peer has written."""
-        names = (self.message_id, self.action, self.element, self.relates_to)
-        return LETTER - ROW + inbound_size(self.payload, (*self.headers, *self.to_parameters), (), names)
+        return stored_size(self.payload, self.headers, (self.reply_to, self.fault_to), names)

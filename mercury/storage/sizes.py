@@ -1,33 +1,48 @@
-"""What a message that waits for the application takes in a store."""
+"""The size of stored messages, in bytes, as limits count it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from mercury.statemachine.messages import EndpointReference
 
-#: Bytes of a row beside what its peer has written: so that any number of empty messages is not for nothing.
+#: Bytes that every row counts beside its contents, or any number of empty messages would count as zero.
 ROW = 256
-#: The same of a dead letter, which stays until an operator has looked at it.
+#: The same for a dead letter, which stays until an operator removes it.
 LETTER = 1024
 
 
-def inbound_size(
+#: Characters that take two bytes in a JSON text.
+_ESCAPED = (b'"', b"\\", b"\n", b"\t", b"\r")
+
+
+def stored_size(
     payload: bytes,
-    headers: Sequence[bytes],
+    headers: Iterable[bytes],
     endpoints: Iterable[EndpointReference | None],
     names: Iterable[str | None],
+    parameters: Iterable[bytes] = (),
 ) -> int:
-    """Bytes of one message: all that its peer has written in it, and `ROW`. Names count by their characters."""
+    """Bytes of one message: its contents as the peer wrote them, and `ROW`.
+
+    :param names: count one byte per character.
+    :param parameters: reference parameters, stored as JSON like those of ``endpoints``.
+    """
     size = ROW + len(payload)
     for header in headers:
         size += len(header)
+    for parameter in parameters:
+        size += _escaped(parameter)
     for endpoint in endpoints:
         if endpoint is not None:
             size += len(endpoint.address)
             for parameter in endpoint.parameters:
-                size += len(parameter)
+                size += _escaped(parameter)
     for name in names:
         if name is not None:
             size += len(name)
     return size
+
+
+def _escaped(text: bytes) -> int:
+    return len(text) + sum(map(text.count, _ESCAPED))

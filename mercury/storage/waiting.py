@@ -1,10 +1,11 @@
-"""What an operator sees of a store: messages that wait, one by one and counted. Times are seconds since the epoch."""
+"""Waiting messages of a store, singly and as counts, for operators. Times are seconds since the epoch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mercury.storage.records import Direction, RmdRecord, RmsRecord
+from mercury.storage.letters import Direction
+from mercury.storage.records import RmdRecord, RmsRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,78 +13,78 @@ class WaitingMessage:
     """A message that is not done: sent and not acknowledged or answered, or received and not consumed."""
 
     direction: Direction
-    #: The order of insertion: with the direction it names the message in this store.
+    #: The order of insertion; position and direction identify the message in this store.
     position: int
     message_id: str | None
     #: The endpoint and key of an outbound message, the service (empty: responses) of an inbound one.
     endpoint: str
     key: str = ""
-    #: The identifier of the sequence, as far as it has one.
+    #: The identifier of the sequence; ``None`` = it has none yet.
     sequence: str | None = None
     number: int | None = None
     action: str = ""
     correlation: str | None = None
     #: When it was handed over, or received.
     since: float
-    #: What it waits for, in words.
+    #: The state in words: what the message waits for.
     state: str
     #: Transmissions, or tries of the handler that failed.
     attempts: int = 0
     last_error: str | None = None
-    #: When it is tried again; ``None`` = when something happens.
+    #: When it is tried again; ``None`` = an event decides.
     next_try: float | None = None
-    #: It is the one that the others of its sequence wait for.
+    #: The other messages of its sequence wait for this one.
     first: bool = False
 
     @property
     def id(self) -> str:
-        """What `mercury messages` calls it: ``out-17``, ``in-4``."""
+        """Its name in `mercury messages`: ``out-17``, ``in-4``."""
         return f"{'out' if self.direction is Direction.OUTBOUND else 'in'}-{self.position}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingFilter:
-    """Which messages that wait are meant: those for which everything is true that is given here."""
+    """A filter on waiting messages: those that meet all conditions given here."""
 
     endpoint: str | None = None
     key: str | None = None
-    #: Positions after this one.
+    #: Only messages with a higher position.
     after: int = 0
-    #: Only this one.
+    #: Only the message with this position.
     position: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outbound:
-    """What waits for one endpoint under one key."""
+    """The backlog to one endpoint under one key."""
 
     endpoint: str
     key: str
     unacknowledged: int
     #: Acknowledged requests without a response.
     unanswered: int
-    #: When the oldest unacknowledged one was handed over.
+    #: The time at which the oldest unacknowledged message was handed over.
     oldest: float | None
-    #: Transmissions of the one that was sent most often.
+    #: The highest number of transmissions of one message.
     attempts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
-    """What waits for one service (empty: for callbacks)."""
+    """The backlog for one service (empty name: for callbacks of responses)."""
 
     service: str
     unhandled: int
     sequences: int
-    #: When the oldest one was received.
+    #: The time at which the oldest message was received.
     oldest: float | None
-    #: Sequences whose first message fails.
+    #: Sequences whose first message fails in its handler.
     failing: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatus:
-    """A store as a whole."""
+    """Totals of a store."""
 
     unacknowledged: int = 0
     unanswered: int = 0
@@ -91,12 +92,12 @@ class StoreStatus:
     oldest_unacknowledged: float | None = None
     oldest_unhandled: float | None = None
     dead_letters: int = 0
-    #: Bytes of those that peers have caused: they count for the limits on what waits.
+    #: Bytes of the dead letters that have an owner: they count for the limits on the backlog.
     letter_bytes: int = 0
-    #: Two-phase commits that are decided and not finished in every database.
+    #: Two-phase commits that are decided but not finished in every database.
     in_doubt: int = 0
     oldest_in_doubt: float | None = None
-    #: Per endpoint and key, and per service: those with the oldest messages first, not all of them in a large store.
+    #: Per endpoint and key, and per service: those with the oldest messages first; cut off in a large store.
     outbound: tuple[Outbound, ...] = field(default=())
     inbound: tuple[Inbound, ...] = field(default=())
 

@@ -266,7 +266,7 @@ def test_an_asynchronous_session_of_another_database_is_refused(
     other.close()
 
 
-def test_an_ordinary_session_is_told_where_it_belongs() -> None:
+def test_an_ordinary_session_gets_an_error_that_names_its_database() -> None:
     work: Any = object()
     with client("memory:") as (mercury, _), pytest.raises(CapabilityError, match=r"mercury\.transaction\(session\)"):
         mercury.atransaction(work)

@@ -51,7 +51,7 @@ def test_a_clock_that_is_wrong_by_an_hour_changes_nothing(stores: list[StorageMa
     assert taken.epoch > short.epoch
 
 
-def test_a_commit_is_told_to_another_process_without_its_asking(stores: list[StorageManager]) -> None:
+def test_a_commit_notifies_another_process_without_polling(stores: list[StorageManager]) -> None:
     first, second = stores
     told: list[frozenset[Topic]] = []
     heard = threading.Event()

@@ -97,7 +97,7 @@ def test_a_message_whose_channel_is_unreadable_is_put_aside_and_the_others_and_o
     assert told == [f"dead letter: {DAMAGED!r} (not delivered)"]
 
 
-def test_a_message_whose_channel_is_unreadable_in_transmission_ends_its_sequence_and_is_told(
+def test_a_message_whose_channel_is_unreadable_in_transmission_ends_its_sequence_and_is_logged(
     sql_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = f"http://127.0.0.1:{free_port()}/services/shop"
@@ -156,7 +156,7 @@ def spoil(url: str, column: str, value: str, where: str) -> None:
     engine.dispose()
 
 
-def test_a_message_that_was_altered_after_it_got_a_number_ends_its_sequence_and_the_others_live_again(
+def test_a_message_altered_after_numbering_ends_its_sequence_and_the_others_are_sent_in_a_new_one(
     sql_url: str,
 ) -> None:
     """Its number cannot be left out: the destination would wait for it for ever."""
@@ -233,7 +233,7 @@ def test_a_message_that_was_altered_before_its_handler_saw_it_is_not_delivered_a
             assert tx.rmd.waiting_bytes("")[1] == 0, "nor does anything of it count as waiting"
 
 
-def test_a_dead_letter_that_was_altered_does_not_live_again(sql_url: str) -> None:
+def test_a_dead_letter_that_was_altered_is_not_redriven(sql_url: str) -> None:
     with Mercury(sql_url, settings=settings()) as client:
         sender = client.to("http://127.0.0.1:1/services/shop")
         receipt = sender.send(Order(1), operation="put")

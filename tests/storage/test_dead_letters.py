@@ -122,7 +122,7 @@ def test_discarding_removes_the_chosen_letters_only(store: StorageManager, lette
 # --- outbound --------------------------------------------------------------------------------------------------------
 
 
-def test_a_row_lives_again_as_it_was_sent_behind_what_was_sent_since(store: StorageManager) -> None:
+def test_a_redriven_row_is_sent_after_messages_that_were_sent_since(store: StorageManager) -> None:
     sent = full_row().channel
     dead = replace(
         FULL_LETTER,
@@ -304,7 +304,7 @@ def test_a_request_that_fails_again_dies_again(any_url: str) -> None:
             eventually(lambda number=number: len(tried) == number + 1, "it is tried again")  # type: ignore[misc]
 
 
-def test_a_request_whose_client_was_told_of_the_failure_needs_leave_and_is_not_answered_twice(any_url: str) -> None:
+def test_a_request_whose_client_got_a_fault_needs_allow_duplicate_and_is_not_answered_twice(any_url: str) -> None:
     shop = Shop()
 
     def broken(_order: Order) -> None:

@@ -70,11 +70,11 @@ def test_one_is_shown_with_its_body(url: str, command: Command) -> None:
     command("dlq", "show", "nobody", "--store", url).refused("there is no dead letter nobody", code=1)
 
 
-def test_some_live_again_and_the_rest_is_told_why_not(url: str, command: Command) -> None:
+def test_some_are_redriven_and_the_others_have_a_reason(url: str, command: Command) -> None:
     ended = command("dlq", "redrive", "--all", "--yes", "--store", url)
     assert ended.code == 1
-    assert ended.out == "2 redriven: the process that runs on this store sends what goes out\n"
-    assert ended.err == f"c stays dead: {MAY_HAVE_ARRIVED}, with --allow-duplicate\n"
+    assert ended.out == "2 redriven: a process that runs on this store sends or delivers them\n"
+    assert ended.err == f"c not redriven: {MAY_HAVE_ARRIVED}, with --allow-duplicate\n"
     assert left(url) == ["c"]
     ended = command("dlq", "redrive", "c", "--allow-duplicate", "--store", url, "-o", "json")
     assert (ended.code, ended.value) == (0, {"redriven": ["c"], "refused": []})
@@ -93,10 +93,10 @@ def test_nothing_happens_by_mistake(url: str, command: Command) -> None:
     cases = {
         ("discard",): ("nothing chosen", 2),
         ("redrive",): ("--all", 2),
-        ("discard", "--all"): ("3 dead letters are meant: say --yes", 2),
-        ("redrive", "--direction", "outbound"): ("2 dead letters are meant: say --yes", 2),
-        ("discard", "a", "x", "--yes"): ("1 of these are no dead letters, x for one; nothing was done", 1),
-        ("discard", "--older-than", "5 moons"): ("'5 moons' is no time span", 2),
+        ("discard", "--all"): ("3 dead letters are selected: give --yes", 2),
+        ("redrive", "--direction", "outbound"): ("2 dead letters are selected: give --yes", 2),
+        ("discard", "a", "x", "--yes"): ("1 of these are not dead letters, for example x; nothing was done", 1),
+        ("discard", "--older-than", "5 moons"): ("'5 moons' is not a time span", 2),
         ("discard", "--key", "[/none]", "--yes"): ("no dead letter matches", 1),
     }
     for arguments, (text, code) in cases.items():

@@ -272,7 +272,7 @@ def test_an_application_cannot_commit_what_is_mercurys_to_commit(place: Place) -
     assert place.both() == ([], [])
 
 
-def test_an_application_that_rolls_it_back_keeps_nothing_and_is_told(place: Place) -> None:
+def test_an_application_that_rolls_back_keeps_nothing_and_gets_an_error(place: Place) -> None:
     with pytest.raises(StorageError, match="has rolled back"), place.mercury.transaction() as tx:
         tx.connection().execute(INSERT, {"number": 1})
         tx.connection().rollback()

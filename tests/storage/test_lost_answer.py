@@ -1,4 +1,5 @@
-"""A commit whose answer is lost: the database is asked what became of it, so that nobody repeats what is done."""
+"""A commit whose answer is lost: its marker in the database shows the outcome, so that no committed work is
+repeated."""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ def test_uncommitted_transaction_may_be_retried(store: SqlStore, broken: Break) 
     assert placed(store) == (1, 1)
 
 
-def test_a_message_alone_is_asked_for_too(store: SqlStore) -> None:
+def test_a_single_message_is_requested_too(store: SqlStore) -> None:
     tx = store.transaction()
     tx.commit_store = partial(done, tx)  # type: ignore[method-assign]
     with tx:
@@ -131,7 +132,7 @@ def test_a_commit_that_is_on_its_way_is_waited_for(store: SqlStore) -> None:
         assert store.commit_markers.was_committed(mark, TransientStorageError("the network is cut"))
 
 
-def test_once_it_is_told_that_it_failed_it_cannot_be_committed_any_more(store: SqlStore) -> None:
+def test_once_the_failure_is_reported_it_cannot_be_committed_any_more(store: SqlStore) -> None:
     with store.engine.connect() as connection:
         mark = store.commit_markers.make(connection)
         connection.rollback()

@@ -15,8 +15,9 @@ from mercury.client.waiting import NotPossible, WaitingMessages
 from mercury.engine.ids import RandomIds
 from mercury.engine.lateness import WatchSettings
 from mercury.statemachine.retransmission import RetransmissionPolicy
+from mercury.storage.letters import Direction
 from mercury.storage.opening import open_sql_store, open_store
-from mercury.storage.records import Direction, OutboundMessage
+from mercury.storage.records import OutboundMessage
 from mercury.storage.waiting import WaitingFilter
 from tests.acceptance.processes import PATIENCE, eventually, get
 from tests.acceptance.test_samples import free_port
@@ -29,7 +30,7 @@ from .shop import Order, Placed, Shop, settings
 PATIENT = DestinationPolicy(redelivery=RetransmissionPolicy(base=3600.0, cap=3600.0, jitter=0.0))
 
 
-def stumble_over(number: int) -> Shop:
+def fail_on(number: int) -> Shop:
     def before(order: Order) -> None:
         if order.id == number:
             raise LookupError(f"no stock of {number}")
@@ -40,7 +41,7 @@ def stumble_over(number: int) -> Shop:
 @contextmanager
 def stuck(url: str) -> Iterator[tuple[Shop, Mercury, Mercury]]:
     """A shop on a store in which order 2 of 3 fails; gives the shop, its Mercury and the client's."""
-    shop = stumble_over(2)
+    shop = fail_on(2)
     with shop.open(url) as (server, endpoint), Mercury("memory:", settings=settings()) as client:
         orders = client.to(endpoint)
         for number in (1, 2, 3):
@@ -94,7 +95,7 @@ def test_a_message_that_fails_is_tried_again_at_once(sql_url: str, command: Comm
 
 
 def test_client_of_a_parked_request_gets_a_fault(sql_url: str, command: Command) -> None:
-    with stumble_over(1).open(sql_url) as (_, endpoint), Mercury("memory:", settings=settings()) as client:
+    with fail_on(1).open(sql_url) as (_, endpoint), Mercury("memory:", settings=settings()) as client:
         future = client.to(endpoint).request(Order(1), operation="ask", response=Placed)
         eventually(lambda: [each for each in waiting(sql_url) if each.attempts], "it has failed")
         assert command("messages", "park", waiting(sql_url)[0].id, "--store", sql_url).code == 0
@@ -142,7 +143,7 @@ def test_a_message_is_parked_at_the_next_start_when_nothing_runs(sql_url: str, c
     WaitingMessages(store, time.time).park(Direction.INBOUND, poison.position)
     store.close()
     assert [each.state for each in waiting(sql_url) if each.first] == ["is being parked"]
-    shop = stumble_over(2)
+    shop = fail_on(2)
     with shop.open(sql_url):
         eventually(lambda: shop.orders == [3], "it goes on behind it")
 
@@ -247,7 +248,7 @@ def test_the_status_counts_what_waits_for_each_endpoint(sql_url: str, command: C
 
 
 def test_a_process_says_that_it_is_degraded_and_takes_messages_all_the_same(any_url: str) -> None:
-    shop = stumble_over(1)
+    shop = fail_on(1)
     watch = WatchSettings(unhandled=0.05)
     with shop.open(any_url, watch=watch) as (_, endpoint), Mercury("memory:", settings=settings()) as client:
         netloc = endpoint.split("/")[2]
@@ -273,7 +274,7 @@ def test_the_sequences_of_a_store_are_listed_without_a_process_in_true_words(sql
     assert "no stock of 2" in line
 
 
-def test_only_active_sequences_are_listed_when_asked(sql_url: str, command: Command) -> None:
+def test_only_active_sequences_are_listed_with_the_option(sql_url: str, command: Command) -> None:
     shop = Shop()
     with shop.open(sql_url) as (_, endpoint), Mercury("memory:", settings=settings()) as client:
         orders = client.to(endpoint)
@@ -287,7 +288,7 @@ def test_only_active_sequences_are_listed_when_asked(sql_url: str, command: Comm
         )
 
 
-def test_a_store_that_nobody_used_is_said_so(tmp_path: Path, command: Command) -> None:
+def test_a_store_that_was_never_used_is_an_error(tmp_path: Path, command: Command) -> None:
     for words in (("messages", "list"), ("status",), ("sequences", "list")):
         command(*words, "--store", f"sqlite:///{tmp_path}/none.db").refused("there is no store", code=1)
 

@@ -69,12 +69,12 @@ def test_a_server_that_is_started_before_its_database_waits_for_it(own_postgres:
     store = own_postgres.create_database("server")
     own_postgres.kill()
     with Running(MERCURY, "serve", "tests.acceptance.app:app", "--port", "0", MERCURY_STORE=store, **LOGS) as server:
-        eventually(lambda: "is waited for" in server.err, "it says what it waits for")
+        eventually(lambda: "waiting for at most" in server.err, "it says what it waits for")
         own_postgres.start()
         netloc = server.says(r"(http://[^\s\"]+)").removeprefix("http://")
         assert get(netloc, "/readyz")[0] == 200
         (waits,) = lines(server, "WARNING", "ERROR", "CRITICAL")
-        assert "is waited for, 30 s at most (store_wait)" in waits
+        assert "waiting for at most 30 s (store_wait)" in waits
         assert of_the_store(lines(server, "INFO")) == ["mercury.store: the store is there"]
 
 
@@ -82,13 +82,13 @@ def test_a_server_that_is_started_before_its_database_waits_for_it(own_postgres:
 def test_a_signal_ends_the_waiting_for_a_database(number: signal.Signals) -> None:
     target = ("serve", "tests.acceptance.app:app", "--port", "0")
     with Running(MERCURY, *target, MERCURY_STORE=NOWHERE, MERCURY_STORE_WAIT="3600", **LOGS) as server:
-        eventually(lambda: "is waited for" in server.err, "it waits")
+        eventually(lambda: "waiting for at most" in server.err, "it waits")
         server.signal(number)
         server.ends()
         assert "Traceback" not in server.err
 
 
-def test_a_database_that_does_not_come_is_told_when_the_time_is_over() -> None:
+def test_a_database_that_does_not_come_is_an_error_after_the_timeout() -> None:
     settings = {"MERCURY_STORE": NOWHERE, "MERCURY_STORE_WAIT": "0.1", **LOGS}
     with Running(MERCURY, "serve", "tests.acceptance.app:app", "--port", "0", **settings) as server:
         ended = server.ends()

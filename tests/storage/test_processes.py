@@ -47,7 +47,7 @@ class Place:
             tx.invoker.insert(buffer(sequence, service="shop"))
             for number, order in enumerate(orders, start=1):
                 xml = to_xml(Order(order), NAMESPACE)
-                tx.invoker.add([inbound(number, sequence, action=f"{NAMESPACE}/put", payload=xml)])
+                tx.invoker.add([inbound(number, sequence, action=f"{NAMESPACE}/Order", payload=xml)])
 
     def taken(self) -> dict[str, list[int]]:
         """The orders that were handled, in their order, by sequence."""
@@ -68,7 +68,7 @@ class Place:
 
     @contextmanager
     def gate(self) -> Iterator[Connection]:
-        """Whoever handles an order waits until the end of the block."""
+        """The handlers of orders wait until the end of the block."""
         with self.engine.begin() as connection:
             connection.execute(text(f"select pg_advisory_xact_lock({GATE})"))
             yield connection
@@ -128,7 +128,7 @@ def test_the_sending_of_a_process_that_is_killed_is_taken_over_within_the_lease(
     with shop.open() as (_, url):
 
         def send(number: int) -> None:
-            xml = to_xml(Order(number), NAMESPACE)
+            xml = to_xml(Order(number), NAMESPACE, "put")
             row = OutboundMessage(
                 message_id=RandomIds().new(),
                 channel=Channel(key=SequenceKey(url, "till")),
@@ -163,10 +163,10 @@ def test_a_process_that_was_stopped_past_its_lease_commits_nothing_under_it(plac
             eventually(lambda: "another" in place.taken(), "both go on")
             assert place.taken() == {"sequence": [1, 2, 3], "another": [4]}
             assert place.by()[second] >= 3
-        assert re.search("was delivered from by somebody else|is lost", stopped.err)
+        assert re.search("another transaction has delivered from|is lost", stopped.err)
 
 
-def test_a_process_that_is_told_to_end_gives_its_claims_back(place: Place) -> None:
+def test_a_process_that_gets_sigterm_releases_its_claims(place: Place) -> None:
     """Then nobody has to wait for a lease."""
     with place.worker() as (ended, first):
         place.put("sequence", 1)

@@ -134,7 +134,7 @@ def test_commit_under_a_lost_and_forgotten_claim_is_refused(store: StorageManage
         tx.rms.append(row("message"))
 
 
-def test_a_key_that_is_locked_is_not_swept_away_under_whoever_holds_it(postgres_url: str, now: float) -> None:
+def test_a_locked_key_is_not_swept_away(postgres_url: str, now: float) -> None:
     first, second = open_store(postgres_url), open_store(postgres_url)
     with first.transaction() as tx:
         tx.rms.lock([KEY])
@@ -169,13 +169,13 @@ def test_a_batch_is_no_larger_than_it_is_set_and_the_next_one_soon() -> None:
     assert pauses == [BATCH_PAUSE, BATCH_PAUSE, SETTINGS.interval, SETTINGS.interval]
 
 
-def test_a_store_that_is_away_is_asked_again_later() -> None:
+def test_an_unreachable_store_is_queried_again_later() -> None:
     class Away:
         def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
             raise StorageError("it is away")
 
     worker = RetentionWorker(Away(), SETTINGS, 0.0)
-    with pytest.raises(StorageError, match="it is away"):  # whoever turns it tells of it, and waits
+    with pytest.raises(StorageError, match="it is away"):  # the retention loop logs it, and retries
         worker.run_once(FIRST_DELAY)
     due = worker.next_due()
     assert due is not None
@@ -201,7 +201,7 @@ def test_a_figure_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> Non
         RetentionSettings(**wrong)  # type: ignore[arg-type]
 
 
-def test_letters_stay_until_somebody_decides(store: StorageManager, sql_url: str, now: float) -> None:
+def test_letters_stay_until_an_operator_decides(store: StorageManager, sql_url: str, now: float) -> None:
     engine = create_engine(sql_url)
     pair = Pair(store, MemoryStore())
     pair.send(["a"])

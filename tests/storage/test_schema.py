@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -15,6 +16,7 @@ from sqlalchemy import create_engine, inspect, text
 from mercury import ConfigurationError, Mercury, Settings, StorageError
 from mercury.storage.administration import Database
 from mercury.storage.opening import open_sql_store, open_store
+from mercury.storage.sql import rmd, rms
 from mercury.storage.sql.schema import METADATA
 from mercury.storage.sql.versions import HEAD, KNOWN, VERSION_TABLE
 from tests.acceptance.processes import mercury
@@ -51,6 +53,23 @@ def test_the_last_migration_is_the_version_that_this_mercury_knows() -> None:
     scripts = ScriptDirectory(str(files("mercury.storage.sql") / "migrations"))
     assert scripts.get_heads() == [HEAD]
     assert tuple(script.revision for script in reversed(list(scripts.walk_revisions()))) == KNOWN
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [(rms.FETCHABLE, "mercury_rms_sequence_fetched"), (rmd.FETCHABLE, "mercury_rmd_sequence_fetched")],
+)
+def test_make_connection_finds_by_an_index(tmp_path: Path, query: Any, index: str) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    open_sql_store(url).close()
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        asked = query.params(name="a", limit=4)
+        said = asked.compile(connection, compile_kwargs={"literal_binds": True, "render_postcompile": True})
+        plan = [row[-1] for row in connection.execute(text(f"explain query plan {said}"))]
+    engine.dispose()
+    assert any(index in step for step in plan), plan
+    assert not any(step.startswith("SCAN") for step in plan), plan
 
 
 def test_processes_that_find_an_empty_database_at_once_make_one_schema(postgres_url: str) -> None:
@@ -150,7 +169,7 @@ def test_a_store_that_is_not_reachable_is_named_without_its_password(words: tupl
     assert "secret" not in ended.err
 
 
-def test_a_program_is_told_the_same() -> None:
+def test_a_program_gets_the_same_answer() -> None:
     with pytest.raises(StorageError, match=r"somebody:\*\*\*@127\.0\.0\.1:1/orders cannot be opened: .*refused"):
         Mercury(NOWHERE, settings=Settings(store_wait=0))
 
@@ -164,7 +183,7 @@ def test_a_program_is_told_the_same() -> None:
         ("memory:", "memory:"),
     ],
 )
-def test_a_wrong_url_is_told_apart_from_a_store_that_is_away(url: str, why: str, command: Command) -> None:
+def test_a_wrong_url_is_distinguished_from_an_unreachable_store(url: str, why: str, command: Command) -> None:
     command("db", "status", "--store", url).refused(why, code=2)
 
 

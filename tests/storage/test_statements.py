@@ -61,7 +61,11 @@ class Statements:
 
     def said(self, part: str) -> int:
         """How many of the statements that were counted last have this part."""
-        return sum(part in each for each in self._said)
+        return len(self.texts(part))
+
+    def texts(self, part: str) -> list[str]:
+        """Those that were counted last and have this part."""
+        return [each for each in self._said if part in each]
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def crowd(server: Serving, number: int, path: str) -> Iterator[None]:
         yield
 
 
-def test_process_lives_and_says_that_it_is_not_ready_however_many_ask(own_postgres: EmbeddedPostgres) -> None:
+def test_process_answers_healthz_and_is_not_ready_however_many_requests_come(own_postgres: EmbeddedPostgres) -> None:
     with Serving(MERCURY_STORE=own_postgres.create_database("server")) as server:
         assert get(server.netloc, "/readyz")[0] == 200
         with (

@@ -22,7 +22,7 @@ GATE = 4711
 service = Service("shop")
 
 
-@service.operation("put")
+@service.operation
 def put(order: Order, context: MessageContext) -> None:
     connection = context.transaction.connection()
     connection.execute(text(f"select pg_advisory_xact_lock_shared({GATE})"))

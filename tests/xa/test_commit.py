@@ -228,7 +228,7 @@ def test_nothing_is_left_to_commit_when_everything_was_undone(any_places: Places
         assert any_places.state == ([], [], [])
 
 
-def test_a_deferred_constraint_is_looked_at_when_a_savepoint_ends(any_places: Places) -> None:
+def test_a_deferred_constraint_is_checked_when_a_savepoint_ends(any_places: Places) -> None:
     """One message that breaks it shall not undo the whole run."""
     with any_places.process() as coordinator:
         with coordinator.transaction() as tx:
@@ -242,7 +242,7 @@ def test_a_deferred_constraint_is_looked_at_when_a_savepoint_ends(any_places: Pl
         assert any_places.state == ([1, 3], [1, 3], [])
 
 
-def test_the_look_at_deferred_constraints_leaves_them_deferred(any_places: Places) -> None:
+def test_the_check_of_deferred_constraints_leaves_them_deferred(any_places: Places) -> None:
     with any_places.process() as coordinator:
         with coordinator.transaction() as tx:
             with tx.savepoint():

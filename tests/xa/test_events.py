@@ -12,7 +12,7 @@ from .places import Places
 from .test_processes import running
 
 
-def test_branch_that_cannot_be_finished_is_an_event_at_the_first_look_only(places: Places) -> None:
+def test_branch_that_cannot_be_finished_is_an_event_at_the_first_attempt_only(places: Places) -> None:
     found: list[tuple[InDoubtBranch, float]] = []
     with places.process() as coordinator, places.process(timing=Timing(lease=3600.0, grace=0.0)) as other:
         other.recovery.on_in_doubt = lambda branch, now: found.append((branch, now))
@@ -27,7 +27,7 @@ def test_branch_that_cannot_be_finished_is_an_event_at_the_first_look_only(place
     assert places.state == ([1], [1], [])
 
 
-def test_branch_that_is_finished_at_the_first_look_is_no_event(places: Places) -> None:
+def test_branch_that_is_finished_at_the_first_attempt_is_no_event(places: Places) -> None:
     found: list[InDoubtBranch] = []
     with places.process() as coordinator, places.process() as other:
         other.recovery.on_in_doubt = lambda branch, _now: found.append(branch)
@@ -38,7 +38,7 @@ def test_branch_that_is_finished_at_the_first_look_is_no_event(places: Places) -
     assert places.state == ([1], [1], [])
 
 
-def test_observers_of_another_process_see_a_branch_in_doubt_once_while_recovery_looks_again_and_again(
+def test_observers_of_another_process_see_a_branch_in_doubt_once_while_recovery_repeats(
     places: Places,
 ) -> None:
     seen: list[BranchInDoubt] = []

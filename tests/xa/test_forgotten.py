@@ -14,7 +14,7 @@ from .pausing import paused
 from .places import Places, work
 
 
-def test_the_answer_is_lost_and_another_process_has_finished_it_before_the_log_is_asked(places: Places) -> None:
+def test_the_answer_is_lost_and_another_process_has_finished_it_before_the_log_is_queried(places: Places) -> None:
     """Said to be rolled back, it would be done once more."""
     with places.process() as coordinator, places.process() as other:
         real = coordinator.commit_decision
@@ -35,7 +35,7 @@ def test_the_answer_is_lost_and_another_process_has_finished_it_before_the_log_i
 
 
 @pytest.mark.parametrize("away", [False, True])
-def test_it_is_committed_and_forgotten_while_recovery_looks(places: Places, away: bool) -> None:
+def test_it_is_committed_and_forgotten_while_recovery_reads(places: Places, away: bool) -> None:
     """A database that goes away in that moment must not make an operator look for what nobody did."""
     with places.process() as coordinator, paused(coordinator, "prepare") as stopped:
         resource = coordinator.resources["app"]

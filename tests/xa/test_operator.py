@@ -108,21 +108,21 @@ def test_a_heuristic_outcome_is_shown(places: Places, ask: Ask) -> None:
     assert "do not agree" in ask("list").stdout
 
 
-def test_mistakes_are_told(places: Places, ask: Ask) -> None:
+def test_mistakes_are_errors_that_name_the_setting(places: Places, ask: Ask) -> None:
     refused(ask("resolve", "nonsense", "commit"), "not the name of a two-phase commit", ConfigurationError)
     refused(ask("resolve", "mercury:a:b.1", "commit"), "nothing is prepared", StorageError)
     assert "neither commit nor rollback" in ask("resolve", "mercury:a:b.1", "perhaps").output
     assert "NAME=URL" in ask("list", "--store", places.store, "--resource", "app").output
 
 
-def test_list_says_which_databases_were_asked_and_fails_when_one_was_not(places: Places, ask: Ask) -> None:
+def test_list_names_the_queried_databases_and_fails_when_one_was_not(places: Places, ask: Ask) -> None:
     everywhere = value(ask("list", "--output", "json"))
     assert "app" in everywhere["asked"]
     assert everywhere["away"] == {}
     nobody = ("--store", places.store, "--resource", f"app={NOBODY}")
     ended = ask("list", *nobody)
     assert ended.exit_code == 1
-    assert "not asked: app" in ended.stdout
+    assert "not queried: app" in ended.stdout
     assert "nothing is prepared in app" not in ended.stdout
     found = json.loads(ask("list", *nobody, "--output", "json").stdout)
     assert "app" in found["away"]
@@ -144,7 +144,7 @@ def test_show_of_a_known_transaction_fails_when_a_database_did_not_answer(places
     assert (found["decision"], list(found["away"])) == ("commit", ["app"])
 
 
-def test_a_database_that_nobody_named_is_not_said_to_have_nothing_prepared(places: Places, ask: Ask) -> None:
+def test_a_database_that_was_not_named_is_not_reported_as_empty(places: Places, ask: Ask) -> None:
     only_the_store = ("--store", places.store, *(("--decision-log", places.log) if places.log else ()))
     ended = ask("list", *only_the_store)
     assert ended.exit_code == 0
@@ -152,10 +152,10 @@ def test_a_database_that_nobody_named_is_not_said_to_have_nothing_prepared(place
     leave(places, "commit_decision")
     ended = ask("list", *only_the_store)  # a decision names it
     assert ended.exit_code == 1
-    assert "not asked: app: it is not named" in ended.stdout
+    assert "not queried: app: not configured" in ended.stdout
 
 
-def test_the_databases_of_the_settings_are_asked(places: Places, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_databases_of_the_settings_are_queried(places: Places, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MERCURY_STORE", places.store)
     monkeypatch.setenv("MERCURY_XA_DECISION_LOG", places.log or "")
     monkeypatch.setenv("MERCURY_XA_RESOURCES", f"app={places.app}")
@@ -179,10 +179,10 @@ def test_the_databases_of_the_settings_take_part_when_the_application_names_none
     assert places.placed() == [1]
 
 
-def test_a_transaction_that_nobody_knows_is_an_error(places: Places, ask: Ask) -> None:
-    refused(ask("show", "mercury:a:b.1"), "nobody knows mercury:a:b.1", StorageError)
+def test_an_unknown_transaction_is_an_error(places: Places, ask: Ask) -> None:
+    refused(ask("show", "mercury:a:b.1"), "unknown transaction mercury:a:b.1", StorageError)
     nobody = ("--store", places.store, "--resource", f"app={NOBODY}")
-    refused(ask("show", "mercury:a:b.1", *nobody), "not asked: app", StorageError)
+    refused(ask("show", "mercury:a:b.1", *nobody), "not queried: app", StorageError)
 
 
 @pytest.mark.parametrize("places", ["sqlite"], indirect=True)

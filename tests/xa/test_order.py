@@ -37,7 +37,7 @@ def test_the_coordinator_commits_the_stores_part_first(places: Places) -> None:
         assert places.state == ([1], [1], [])
 
 
-def test_recovery_commits_the_stores_part_first_whichever_database_it_looks_at_first(places: Places) -> None:
+def test_recovery_commits_the_stores_part_first_whichever_database_it_reads_first(places: Places) -> None:
     leave(places, "commit_decision")
     with places.process() as other:
         for resource in reversed(other.recovery.resources):
@@ -60,7 +60,7 @@ def test_the_applications_part_waits_in_recovery_while_the_store_does_not_answer
         other.recovery.recover(other.resources["app"], other.clock())
         assert places.placed() == []
         (left,) = other.recovery.in_doubt().branches
-        assert left.why == "the store's part comes first: it is away"
+        assert left.why == "the store's branch must be committed first: it is away"
         with pytest.raises(ResolutionRefused, match="so that messages stay in order"):
             Operator(other).resolve(read_gtrid(left.gid), Verdict.COMMIT)
         assert places.placed() == []
@@ -165,7 +165,7 @@ def broken_at(coordinator: Coordinator, step: str) -> None:
 
 @contextmanager
 def log_away(coordinator: Coordinator) -> Iterator[None]:
-    """The decision's commit is not answered, and neither is whoever asks what became of it."""
+    """The decision's commit is not answered, and neither is the query for its outcome."""
     real, decisions = coordinator.commit_decision, coordinator.decisions.arbitrate
 
     def lost(commit: Callable[[], None]) -> None:

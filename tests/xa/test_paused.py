@@ -103,7 +103,7 @@ def test_one_that_is_about_to_decide_is_not_declared_dead(places: Places) -> Non
         assert places.state == ([1], [1], [])
 
 
-def test_one_that_lives_is_left_alone(places: Places) -> None:
+def test_a_running_process_is_not_touched(places: Places) -> None:
     with places.process() as coordinator, places.process(timing=Timing(lease=3600.0, grace=0.0)) as other:
         with paused(coordinator, "prepare") as stopped:
             assert recover(other) == len(places.prepared()) > 0

@@ -1,4 +1,4 @@
-"""What a process leaves when it dies is finished by the decision log, by whoever looks, however often."""
+"""Branches that a dead process left are finished as the decision log says, by any process, any number of times."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def look_together(other: Coordinator, both: threading.Barrier) -> None:
     resource.prepared = prepared  # type: ignore[method-assign, assignment]
 
 
-def test_a_process_that_may_still_live_is_given_its_lease(places: Places) -> None:
+def test_a_process_that_may_still_run_keeps_its_lease(places: Places) -> None:
     leave(places, "prepare")
     with places.process(timing=Timing(lease=3600.0, grace=0.0)) as other:
         assert recover(other) == len(places.prepared()) > 0
@@ -160,7 +160,7 @@ def test_a_branch_rolled_back_by_hand_against_the_decision_is_reported(
         recover(other)
         (found,) = other.decisions.heuristics()
         assert (found.gid, found.resource, found.decided, found.found) == (gid, "app", "commit", "aborted")
-        assert "finished it by hand" in caplog.text
+        assert "it was finished by hand" in caplog.text
         assert places.decisions() == []
         assert recover(other) == 0
         assert other.recovery.in_doubt().heuristics == 1
@@ -203,7 +203,7 @@ def test_the_coordinator_itself_finds_its_branch_finished_by_hand(
             stopped.go_on()
             assert stopped.error is None
         assert len(coordinator.decisions.heuristics()) == 1
-        assert "finished it by hand" in caplog.text
+        assert "it was finished by hand" in caplog.text
 
 
 # --- databases that are away -----------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_a_branch_that_is_lost_before_it_is_prepared_undoes_both(places: Places)
         assert places.state == ([1], [1], [])
 
 
-def test_a_database_that_is_away_keeps_nobody_waiting(places: Places, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreachable_database_delays_no_other_work(places: Places, caplog: pytest.LogCaptureFixture) -> None:
     leave(places, "commit_decision")
     with places.process(app="postgresql+psycopg://nobody@127.0.0.1:9/nothing") as other:
         other.check()
@@ -343,7 +343,7 @@ def test_the_commit_never_arrived_and_the_log_says_it_is_not_committed(places: P
 
 
 @pytest.mark.parametrize("arrived", [True, False])
-def test_nobody_can_be_asked_and_the_caller_is_told_so(
+def test_caller_gets_outcome_unknown_when_the_log_cannot_be_queried(
     places: Places, monkeypatch: pytest.MonkeyPatch, arrived: bool
 ) -> None:
     monkeypatch.setattr("mercury.storage.xa.coordinator.TRIES", 2)

@@ -1,7 +1,7 @@
-"""The in-memory store: a real implementation of the contract that lives as long as its process.
+"""The in-memory store: a full implementation of the contract, which ends with its process.
 
-One lock for each sequence object, two-phase locking, the lock order RMD, InvokerBuffer, RMS; what a transaction
-changes is private until its commit, which installs everything under one mutex (figure 3-18).
+It has one lock for each sequence object, two-phase locking, and the lock order RMD, InvokerBuffer, RMS. The changes of
+a transaction are private until its commit, which installs them under one mutex (figure 3-18).
 """
 
 from mercury.storage.memory.store import MemoryStore

@@ -1,40 +1,38 @@
-"""Everything that is committed in memory."""
+"""The committed state of an in-memory store."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
 
+from mercury.storage.letters import DeadLetter
 from mercury.storage.memory.invoker_committed import CommittedInvoker
 from mercury.storage.memory.rmd_committed import CommittedRmd
 from mercury.storage.memory.rms_committed import CommittedRms
-from mercury.storage.records import DeadLetter
 
 
 class CountedLetters:
-    """What dead letters take that peers have caused."""
+    """The bytes of the dead letters of each peer."""
 
     def __init__(self) -> None:
         self.sequences: Counter[str] = Counter()
-        self.counts: Counter[str] = Counter()
         self.owners: Counter[str] = Counter()
         self.every = 0
 
     def add(self, letter: DeadLetter, sign: int) -> None:
-        """Count one, or with -1 no longer."""
+        """Add the size of a dead letter (``sign`` 1), or subtract it (-1)."""
         if letter.owner is None:
             return
         size = sign * letter.size
         self.every += size
-        counted = ((self.sequences, letter.sequence or "", size), (self.owners, letter.owner, size))
-        for counter, name, much in (*counted, (self.counts, letter.owner, sign)):
-            counter[name] += much
+        for counter, name in ((self.sequences, letter.sequence or ""), (self.owners, letter.owner)):
+            counter[name] += size
             if not counter[name]:
                 del counter[name]
 
 
 class Committed:
-    """The committed state of a store. Whoever reads or changes it holds the mutex."""
+    """The committed state of a store. Callers hold the store's mutex while they read or change it."""
 
     def __init__(self) -> None:
         self.mutex = threading.RLock()

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mercury.errors import Conflict
-from mercury.storage.letters import LetterBytes, LetterCount, LetterFilter
+from mercury.storage.letters import DeadLetter, LetterCount, LetterFilter
 from mercury.storage.memory.committed import Committed
-from mercury.storage.records import DeadLetter
 
 
 class MemoryDeadLetters:
@@ -52,20 +51,18 @@ class MemoryDeadLetters:
             self.deleted.append(identifier)
         return letter
 
-    def bytes(self, sequence: str, owner: str) -> LetterBytes:
+    def bytes(self, owner: str | None = None) -> int:
         with self._mutex:
-            counted = self._counted
-            return LetterBytes(
-                of_sequence=counted.sequences[sequence],
-                count=counted.counts[owner],
-                of_owner=counted.owners[owner],
-                every=counted.every,
-            )
+            return self._counted.every if owner is None else self._counted.owners[owner]
+
+    def bytes_of(self, sequence: str) -> int:
+        with self._mutex:
+            return self._counted.sequences[sequence]
 
     def check(self) -> None:
         for identifier in self.deleted:
             if identifier not in self._committed:
-                raise Conflict(f"somebody else has taken dead letter {identifier}")
+                raise Conflict(f"another transaction has taken dead letter {identifier}")
 
     def install(self) -> None:
         for letter in self.added:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from mercury.errors import Conflict
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage import order
-from mercury.storage.api import Topic
+from mercury.storage.api import BufferPart, Topic
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.invoker_committed import Buffer
 from mercury.storage.memory.locks import HeldLocks
@@ -34,12 +34,6 @@ class MemoryInvoker:
     def add(self, messages: Sequence[InboundMessage]) -> None:
         self.added.extend(messages)
 
-    def prefetch(self, sequences: Iterable[str]) -> None:
-        """Reading one by one costs nothing here."""
-
-    def prefetch_messages(self, sequence: str, low: int, high: int) -> None:
-        """Reading one by one costs nothing here."""
-
     def read(self, sequence: str) -> InvokerRecord | None:
         for record in self.inserted:
             if record.sequence == sequence:
@@ -47,6 +41,14 @@ class MemoryInvoker:
         with self._mutex:
             buffer = self._committed.buffers.get(sequence)
             return buffer.record.copy() if buffer else None
+
+    def read_many(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
+        found = ((sequence, self.read(sequence)) for sequence in sequences)
+        return {sequence: record for sequence, record in found if record is not None}
+
+    def part(self, sequence: str, low: int, high: int) -> BufferPart:
+        numbers = list(self.numbers(sequence, low, high).numbers())
+        return BufferPart(self.markers(sequence), self.messages(sequence, numbers))
 
     def markers(self, sequence: str) -> list[InboundMessage]:
         with self._mutex:
@@ -86,10 +88,10 @@ class MemoryInvoker:
         with self._mutex:
             buffer = self._committed.buffers.get(record.sequence)
             if buffer is None or buffer.record.version != record.version:
-                raise Conflict(f"the buffer of {record.sequence} was delivered from by somebody else")
+                raise Conflict(f"another transaction has delivered from the buffer of {record.sequence}")
         changed = record.copy()
         changed.version += 1
-        changed.machine.buffered = RangeSet()  # derived from the rows each time it is read
+        changed.machine = changed.machine.without_messages()
         self.marked.append((changed, tuple(consumed), tuple(marker.position for marker in markers)))
 
     def delete(self, sequence: str) -> None:
@@ -103,9 +105,9 @@ class MemoryInvoker:
 
     def check(self) -> None:
         for record, _, _ in self.marked:
-            # The lock keeps out other marks, not a deletion.
+            # The lock excludes other deliveries, but not a deletion of the buffer.
             if record.sequence not in self._committed.buffers:
-                raise Conflict(f"the buffer of {record.sequence} was forgotten meanwhile")
+                raise Conflict(f"the buffer of {record.sequence} was deleted meanwhile")
 
     def install(self) -> set[Topic]:
         committed = self._committed

@@ -1,4 +1,4 @@
-"""What is committed of invoker buffers in memory, with the ways to find what is due."""
+"""The committed invoker buffers in memory, with indexes for due work."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from itertools import chain, islice
 
 from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.tables import InvokerState
-from mercury.storage.copies import shallow
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
 
-#: Whether a worker may have the work on a resource of a service.
+#: Whether a worker may take the work on a resource of a service.
 Free = Callable[[str, str | None], bool]
 
 
@@ -21,12 +20,12 @@ class Buffer:
 
     def __init__(self, record: InvokerRecord, peer: str) -> None:
         self.record = record
-        #: Whose turn it takes.
+        #: The peer that its turn counts for.
         self.peer = peer
         self.rows: dict[int, InboundMessage] = {}
         self.numbers = RangeSet()
         self.markers: list[InboundMessage] = []
-        #: The number of the message that said it is the last one.
+        #: The number of the last message, if it is known.
         self.last: int | None = None
 
     def add(self, message: InboundMessage, position: int) -> None:
@@ -43,44 +42,37 @@ class Buffer:
             self.numbers.discard(number)
 
     def releasable(self) -> bool:
-        """Whether a worker would find something to do: a marker, or a message that may be delivered."""
+        """Whether the buffer has work: a marker, or a message that may be delivered."""
         if self.markers:
             return True
-        if not self.rows or self.record.machine.in_progress:
-            return bool(self.rows)
-        machine = shallow(self.record.machine)
-        machine.buffered = self.numbers
-        if machine.last is None:
-            machine.last = self.last
-        return next(machine.releasable(), None) is not None
+        return self.record.machine.has_work(self.numbers, self.last)
 
 
 class CommittedInvoker:
-    """What is committed of invoker buffers."""
+    """The committed invoker buffers."""
 
     def __init__(self) -> None:
         self.buffers: dict[str, Buffer] = {}
-        #: By peer the buffers that may have something releasable, that whose turn is longest ago first; a superset,
-        #: cleaned when it is asked.
+        #: By peer, the buffers that may have a releasable row, the one served longest ago first. A superset, which
+        #: queries clean up.
         self.ready: dict[str, dict[str, None]] = {}
 
     def waits_for(self, record: InvokerRecord) -> bool:
-        """Whether the sequence that this one carries on still has something to deliver."""
+        """Whether the predecessor of this sequence still has something to deliver."""
         before = self.buffers.get(record.follows) if record.follows else None
         return before is not None and (
             before.record.machine.state is not InvokerState.DONE or bool(before.rows or before.markers)
         )
 
     def idle(self, sequence: str) -> bool:
-        """Whether the buffer of a sequence has nothing left to do; so has none at all."""
+        """Whether the buffer of a sequence has nothing left to do; also true if it has no buffer."""
         buffer = self.buffers.get(sequence)
         if buffer is None:
             return True
-        machine = buffer.record.machine
-        return machine.state is InvokerState.DONE and not (machine.in_progress or buffer.rows or buffer.markers)
+        return buffer.record.machine.finished and not (buffer.rows or buffer.markers)
 
     def forget(self, sequences: Container[str], limit: int) -> int:
-        """Remove empty buffers of sequences that are not among these. Returns how many."""
+        """Remove empty buffers of sequences that are not among these. Returns the number removed."""
         empty = (name for name, buffer in self.buffers.items() if not buffer.rows and not buffer.markers)
         gone = list(islice((name for name in empty if name not in sequences), limit))
         for name in gone:
@@ -88,7 +80,7 @@ class CommittedInvoker:
         return len(gone)
 
     def advance_overdue(self, now: float, longest: float) -> int:
-        """Let the messages be tried again whose next attempt is farther ahead than ``longest``. Returns how many."""
+        """Make messages due whose next attempt is more than ``longest`` seconds ahead. Returns their number."""
         found = 0
         for buffer in self.buffers.values():
             if buffer.record.retry_at is not None and buffer.record.retry_at > now + longest:
@@ -98,11 +90,11 @@ class CommittedInvoker:
         return found
 
     def touch(self, buffer: Buffer) -> None:
-        """A buffer may have something releasable."""
+        """Note that a buffer may have a releasable row."""
         self.ready.setdefault(buffer.peer, {})[buffer.record.sequence] = None
 
     def rest(self, peer: str, sequence: str) -> None:
-        """A buffer has had its turn, or has nothing: it comes after the others of its peer when it is touched again."""
+        """Note that a buffer was served or has no work: after the next `touch` it is the last one of its peer."""
         ready = self.ready.get(peer, {})
         ready.pop(sequence, None)
         if not ready:
@@ -127,7 +119,7 @@ class CommittedInvoker:
         return found
 
     def _due_of(self, peer: str, now: float, free: Free) -> Iterator[str]:
-        """Of one peer, that whose turn is longest ago first."""
+        """The due buffers of one peer, the one served longest ago first."""
         for sequence in list(self.ready[peer]):
             buffer = self.buffers.get(sequence)
             if buffer is None or not buffer.releasable():
@@ -139,7 +131,8 @@ class CommittedInvoker:
                 yield sequence
 
     def next_due(self, free: Free | None) -> float | None:
-        """A buffer that could be worked on at once counts as due for ever."""
+        """The earliest time at which a buffer with work is due; 0.0 = one can be worked on now, ``None`` = none has
+        work."""
         if not self.ready:
             return None
         ready = chain.from_iterable(self.ready.values())

@@ -11,7 +11,7 @@ from mercury.storage.order import NAMES
 
 
 class _Shared:
-    """A lock, and how many hold it or wait for it."""
+    """A lock, and the number of transactions that hold it or wait for it."""
 
     __slots__ = ("lock", "users")
 
@@ -21,16 +21,17 @@ class _Shared:
 
 
 class LockTable:
-    """One lock for each sequence object that somebody holds or waits for, and no others: peers name many."""
+    """One lock for each sequence object that is held or waited for. Unused locks are dropped: peers name many
+    objects."""
 
     def __init__(self, timeout: float) -> None:
-        #: Seconds.
+        #: Limit on a wait for a lock, in seconds.
         self.timeout = timeout
         self._mutex = threading.Lock()
         self._locks: dict[tuple[int, str], _Shared] = {}
 
     def acquire(self, kind: int, name: str, *, wait: bool = True) -> bool:
-        """Lock an object. False: it was not unlocked in time."""
+        """Lock an object. ``False`` = the object was not unlocked within `timeout`."""
         with self._mutex:
             shared = self._locks.get((kind, name))
             if shared is None:
@@ -58,7 +59,7 @@ class LockTable:
 
 
 class HeldLocks:
-    """The locks of one transaction: they only grow until its end."""
+    """The locks of one transaction. All are held until its end."""
 
     def __init__(self, table: LockTable) -> None:
         self._table = table
@@ -66,10 +67,10 @@ class HeldLocks:
         self._highest: tuple[int, str] = (-1, "")
 
     def acquire(self, kind: int, names: Iterable[str]) -> None:
-        """Lock these objects in ascending order; those held already are passed over.
+        """Lock these objects in ascending order; skip those that this transaction holds.
 
-        :raises LockOrderError: an object stands before one that is held already.
-        :raises TransientStorageError: the time is over.
+        :raises LockOrderError: an object comes before one that is held already.
+        :raises TransientStorageError: a lock was not acquired within the limit.
         """
         wanted = set(names)
         for name in sorted(wanted) if len(wanted) > 1 else wanted:
@@ -84,7 +85,7 @@ class HeldLocks:
             self._highest = (kind, name)
 
     def adopt(self, kind: int, name: str) -> None:
-        """An object that this transaction makes: nobody else can know it."""
+        """Hold an object that this transaction makes; no other transaction can know it."""
         if (kind, name) not in self._held and self._table.acquire(kind, name, wait=False):
             self._held[kind, name] = None
 
@@ -92,9 +93,9 @@ class HeldLocks:
         return (kind, name) in self._held
 
     def require(self, kind: int, name: str) -> None:
-        """A row may be changed only while it is locked.
+        """Check that this transaction holds the lock of an object that it changes.
 
-        :raises LockOrderError: it is not.
+        :raises LockOrderError: the object is not locked.
         """
         if not self.holds(kind, name):
             raise LockOrderError(f"{name} is changed without its lock")

@@ -9,6 +9,7 @@ from mercury.storage import order
 from mercury.storage.api import Topic
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.locks import HeldLocks
+from mercury.storage.names import fetch_name
 from mercury.storage.records import RmdRecord
 
 
@@ -56,6 +57,10 @@ class MemoryRmd:
     def delete(self, identifier: str) -> None:
         self._locks.require(order.RMD, identifier)
         self.changed[identifier] = None
+
+    def fetchable(self, address: str, identity: str | None, limit: int) -> list[str]:
+        with self._mutex:
+            return sorted(self._committed.fetched.get(fetch_name(address, identity), ()))[:limit]
 
     def open_count(self, owner: str | None = None) -> int:
         with self._mutex:
@@ -135,7 +140,7 @@ class MemoryRmd:
             buffers = self._buffers.buffers
             for identifier, record in self._committed.records.items():
                 buffer = buffers.get(identifier)
-                # Of most nothing waits, and this looks at all of them.
+                # The owner is compared last: the loop reads all sequences, and most have no waiting message.
                 if buffer is not None and record.received_bytes > buffer.record.consumed_bytes:
                     waiting = record.received_bytes - buffer.record.consumed_bytes
                     every += waiting

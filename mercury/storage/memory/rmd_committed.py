@@ -1,4 +1,4 @@
-"""What is committed of destination sequences in memory, with the ways to find it."""
+"""The committed destination sequences in memory, with indexes."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from mercury.storage.records import RmdRecord
 
 
 class CommittedRmd:
-    """What is committed of destination sequences."""
+    """The committed destination sequences."""
 
     def __init__(self) -> None:
         self.records: dict[str, RmdRecord] = {}
         self.open = 0
         self.open_by_owner: Counter[str] = Counter()
-        #: Ended ones that peers have made, and how many of them each owner has.
+        #: Tombstones of sequences that peers have made, and their number for each owner.
         self.ended = 0
         self.ended_by_owner: Counter[str] = Counter()
         self.by_create: dict[str, str] = {}
-        #: Only the sequences that have something due at some time.
+        #: Only the sequences that have a ``due`` time.
         self.times: dict[str, float] = {}
+        #: By `RmdRecord.fetched_by`.
+        self.fetched: dict[str, dict[str, None]] = {}
 
     def install(self, identifier: str, record: RmdRecord | None) -> None:
         old = self.records.pop(identifier, None)
         self.times.pop(identifier, None)
         if old is not None:
             self._count(old, -1)
+            self._index(old, present=False)
             if old.create_key is not None:
                 self.by_create.pop(old.create_key, None)
         if record is None:
@@ -36,6 +39,19 @@ class CommittedRmd:
         if record.due is not None:
             self.times[identifier] = record.due
         self._count(record, 1)
+        self._index(record, present=True)
+
+    def _index(self, record: RmdRecord, *, present: bool) -> None:
+        name = record.fetched_by
+        if name is None:
+            return
+        identifiers = self.fetched.setdefault(name, {})
+        if present:
+            identifiers[record.identifier] = None
+        else:
+            identifiers.pop(record.identifier, None)
+        if not identifiers:
+            del self.fetched[name]
 
     def _count(self, record: RmdRecord, by: int) -> None:
         if not record.machine.tombstone:
@@ -51,7 +67,7 @@ class CommittedRmd:
             del owners[record.owner]
 
     def advance_overdue(self, now: float, longest: float) -> int:
-        """Make due the sequences whose acknowledgement is farther ahead than ``longest``. Returns how many."""
+        """Make sequences due whose acknowledgement is more than ``longest`` seconds ahead. Returns their number."""
         late = [
             record
             for record in self.records.values()

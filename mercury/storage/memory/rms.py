@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from mercury.errors import Conflict
 from mercury.statemachine.faults import Ranges
@@ -12,6 +12,7 @@ from mercury.storage.api import Topic
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.locks import HeldLocks
 from mercury.storage.memory.rms_committed import NumberedRows
+from mercury.storage.names import fetch_name
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
 
 
@@ -26,7 +27,7 @@ class MemoryRms:
         self.appended: list[OutboundMessage] = []
         self._locked: set[SequenceKey] = set()
         self.changed_records: dict[SequenceKey, list[RmsRecord]] = {}
-        #: Own versions of rows by position; ``None`` = removed.
+        #: This transaction's versions of rows by position; ``None`` = removed.
         self.changed_rows: dict[SequenceKey, dict[int, OutboundMessage | None]] = {}
 
     # --- sequences -------------------------------------------------------------------------------------------------
@@ -50,25 +51,21 @@ class MemoryRms:
             data = self._committed.keys.get(key)
             return [record.copy() for record in data.records] if data else []
 
-    def prefetch(
-        self,
-        *,
-        identifiers: Iterable[str] = (),
-        create_message_ids: Iterable[str] = (),
-        message_ids: Iterable[str] = (),
-    ) -> None:
-        """Reading one by one costs nothing here."""
-
-    def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:
+    def key_of(self, identifier: str) -> SequenceKey | None:
         with self._mutex:
-            if identifier is not None:
-                return self._committed.by_identifier.get(identifier)
-            return self._committed.by_create.get(create_message_id or "")
+            return self._committed.by_identifier.get(identifier)
 
-    def key_of_request(self, message_id: str) -> SequenceKey | None:
+    def keys_by_identifier(self, identifiers: Collection[str]) -> dict[str, SequenceKey]:
         with self._mutex:
-            found = self._committed.by_message_id.get(message_id)
-            return found[0] if found else None
+            return _of(self._committed.by_identifier, identifiers)
+
+    def keys_by_create(self, message_ids: Collection[str]) -> dict[str, SequenceKey]:
+        with self._mutex:
+            return _of(self._committed.by_create, message_ids)
+
+    def fetchable(self, address: str, identity: str | None, limit: int) -> list[tuple[float, SequenceKey]]:
+        with self._mutex:
+            return sorted(self._committed.fetched.get(fetch_name(address, identity), {}).values())[:limit]
 
     def insert(self, record: RmsRecord) -> None:
         self._locks.adopt(order.RMS, str(record.channel.key))
@@ -107,7 +104,9 @@ class MemoryRms:
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         self._change(record.channel.key, rows)
 
-    def unsettled(self, record: RmsRecord, limit: int, now: float | None = None) -> list[OutboundMessage]:
+    def unsettled(
+        self, record: RmsRecord, limit: int, now: float | None = None, *, one: bool = False
+    ) -> list[OutboundMessage]:
         key = record.channel.key
         self._require(key)
         own = self.changed_rows.get(key, {})
@@ -122,7 +121,7 @@ class MemoryRms:
             if changed is not None and changed.sequence_id == record.id and not changed.settled:
                 rows[position] = changed
         found = sorted(rows.values(), key=lambda row: row.number or 0)[:limit]
-        return [row.copy() for row in (found if now is None else _due_at(found, now))]
+        return [row.copy() for row in (found if now is None else _due_at(found, now, one=one))]
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
         if rows:
@@ -136,7 +135,7 @@ class MemoryRms:
 
     def release(self, record: RmsRecord, ranges: Ranges) -> None:
         for row in self._rows_between(record, ranges):
-            if row.acknowledged and not row.expects_response:
+            if row.may_go:
                 self._remove_row(row)
 
     def resend(self, record: RmsRecord, numbers: Iterable[int], now: float, most_attempts: int | None = None) -> None:
@@ -169,6 +168,10 @@ class MemoryRms:
     def row(self, message_id: str) -> OutboundMessage | None:
         with self._mutex:
             return self._committed_row(self._committed.by_message_id.get(message_id))
+
+    def rows(self, message_ids: Collection[str]) -> dict[str, OutboundMessage]:
+        found = ((message_id, self.row(message_id)) for message_id in message_ids)
+        return {message_id: row for message_id, row in found if row is not None}
 
     def responses_to(self, requests: Collection[str], most_bytes: int) -> list[OutboundMessage]:
         found: list[OutboundMessage] = []
@@ -221,11 +224,13 @@ class MemoryRms:
             )
             return min((row.created_at for row in waiting), default=None)
 
-    def response_bytes(self, keys: Collection[SequenceKey], owner: str) -> tuple[int, int, int]:
+    def response_bytes(self, owner: str | None = None) -> int:
         with self._mutex:
-            committed = self._committed
-            of_keys = sum(committed.bytes_of_key[key] for key in set(keys))
-            return of_keys, committed.bytes_of_owner[owner], committed.response_bytes
+            return self._committed.response_bytes if owner is None else self._committed.bytes_of_owner[owner]
+
+    def response_bytes_of(self, owner: str, keys: Collection[SequenceKey]) -> int:
+        with self._mutex:
+            return sum(self._committed.bytes_of_key[key, owner] for key in set(keys))
 
     def all(self) -> list[RmsRecord]:
         with self._mutex:
@@ -242,7 +247,7 @@ class MemoryRms:
         if key not in self.changed_records:
             with self._mutex:
                 data = self._committed.keys.get(key)
-                # A record that is committed is replaced, never changed: it needs no copy until somebody reads it.
+                # A committed record is replaced, never changed: it is copied only when it is read.
                 self.changed_records[key] = list(data.records) if data else []
         return self.changed_records[key]
 
@@ -300,7 +305,7 @@ class MemoryRms:
         self._keep(key, (row.copy() for row in rows))
 
     def _keep(self, key: SequenceKey, rows: Iterable[OutboundMessage]) -> None:
-        """Rows that nobody else has."""
+        """Add rows that this transaction has made."""
         self._require(key)
         own = self.changed_rows.setdefault(key, {})
         for row in rows:
@@ -316,7 +321,7 @@ class MemoryRms:
         seen: set[str] = set()
         for message in self.appended:
             if message.message_id in self._committed.by_message_id or message.message_id in seen:
-                raise Conflict(f"a message {message.message_id} is here already")
+                raise Conflict(f"a message {message.message_id} exists already")
             seen.add(message.message_id)
         self._check_identifiers()
 
@@ -329,7 +334,7 @@ class MemoryRms:
             seen.add(identifier)
 
     def _identifiers(self) -> Iterator[str]:
-        """Of all sequences of the keys that this transaction changes."""
+        """The identifiers of all sequences of the keys that this transaction changes."""
         for records in self.changed_records.values():
             for record in records:
                 if record.machine.identifier is not None:
@@ -367,8 +372,12 @@ class MemoryRms:
         del self.appended[length:]
 
 
-def _due_at(rows: list[OutboundMessage], now: float) -> list[OutboundMessage]:
-    """The rows that are due, the first, and the one that is due next."""
-    later = min((row.due for row in rows if row.due > now), default=None)
-    following = next((row.number for row in rows if row.due == later), None)
-    return [row for place, row in enumerate(rows) if row.due <= now or place == 0 or row.number == following]
+def _of(keys: Mapping[str, SequenceKey], names: Iterable[str]) -> dict[str, SequenceKey]:
+    return {name: keys[name] for name in names if name in keys}
+
+
+def _due_at(rows: list[OutboundMessage], now: float, *, one: bool) -> list[OutboundMessage]:
+    """The rows that are due (if ``one``, the lowest of them), the first row, and the row that is due next."""
+    due = [row.number for row in rows if row.due <= now][: 1 if one else None]
+    later = min((row for row in rows if row.number not in due), key=lambda row: row.due, default=None)
+    return [row for place, row in enumerate(rows) if place == 0 or row is later or row.number in due]

@@ -1,4 +1,4 @@
-"""What is committed of source sequences in memory, with the ways to find it."""
+"""The committed source sequences in memory, with indexes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, islice, zip_longest
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.maintenance import SKEW
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
+from mercury.storage.turns import alternating, by_turns
 
 
 def _remove(numbers: list[int], number: int) -> None:
@@ -34,32 +34,34 @@ class NumberedRows:
 
 @dataclass(slots=True)
 class KeyData:
-    """What is committed of one internal key."""
+    """The committed state of one internal key."""
 
     records: list[RmsRecord] = field(default_factory=list)
     rows: dict[int, OutboundMessage] = field(default_factory=dict)
     #: Positions of the rows without a number, ascending.
     waiting: list[int] = field(default_factory=list)
-    #: Of these the abandonments.
+    #: Positions of the abandonments among these rows.
     abandoned: set[int] = field(default_factory=set)
     numbered: dict[str, NumberedRows] = field(default_factory=dict)
 
 
 class CommittedRms:
-    """What is committed of source sequences, with the ways to find it."""
+    """The committed source sequences, with indexes."""
 
     def __init__(self) -> None:
         self.keys: dict[SequenceKey, KeyData] = {}
         self.by_identifier: dict[str, SequenceKey] = {}
         self.by_create: dict[str, SequenceKey] = {}
+        #: By `RmsRecord.fetched_by`: the time and the key of each sequence.
+        self.fetched: dict[str, dict[str, tuple[float, SequenceKey]]] = {}
         self.by_message_id: dict[str, tuple[SequenceKey, int]] = {}
-        #: By the request (`request_name`): usually one, two when a handler ran twice.
+        #: Responses by their request (`request_name`): usually one, two if a handler ran twice.
         self.responses: dict[str, dict[int, SequenceKey]] = {}
         #: Keys with rows that wait for a number.
         self.waiting: dict[SequenceKey, None] = {}
         self.times: dict[SequenceKey, float] = {}
-        #: Bytes of unacknowledged responses: of each key, of each owner, and of all owners.
-        self.bytes_of_key: Counter[SequenceKey] = Counter()
+        #: Bytes of unacknowledged responses: for each key and owner, for each owner, and for all owners.
+        self.bytes_of_key: Counter[tuple[SequenceKey, str]] = Counter()
         self.bytes_of_owner: Counter[str] = Counter()
         self.response_bytes = 0
 
@@ -70,11 +72,11 @@ class CommittedRms:
         return data
 
     def install_row(self, key: SequenceKey, position: int, row: OutboundMessage | None) -> None:
-        """Replace, add or (``None``) remove one row and keep every index true."""
+        """Replace, add or (``None``) remove one row, and update every index."""
         data = self.data(key)
         old = data.rows.get(position)
         if old is not None and row is not None and old.number == row.number and old.sequence_id == row.sequence_id:
-            # Most changes are to what was transmitted or acknowledged: its place in the indexes stays.
+            # Most changes are of transmission or acknowledgement: they change no index.
             data.rows[position] = row
             if old.acknowledged is not row.acknowledged:
                 self._count(key, old, row)
@@ -127,10 +129,10 @@ class CommittedRms:
                 continue
             size = sign * row.size
             self.response_bytes += size
-            self.bytes_of_key[key] += size
+            self.bytes_of_key[key, row.owner] += size
             self.bytes_of_owner[row.owner] += size
-            if not self.bytes_of_key[key]:
-                del self.bytes_of_key[key]
+            if not self.bytes_of_key[key, row.owner]:
+                del self.bytes_of_key[key, row.owner]
             if not self.bytes_of_owner[row.owner]:
                 del self.bytes_of_owner[row.owner]
 
@@ -140,18 +142,25 @@ class CommittedRms:
             if record.machine.identifier is not None:
                 self.by_identifier.pop(record.machine.identifier, None)
             self.by_create.pop(record.create_message_id, None)
+            if record.fetched_by is not None:
+                sequences = self.fetched[record.fetched_by]
+                del sequences[record.id]
+                if not sequences:
+                    del self.fetched[record.fetched_by]
         data.records = records
         for record in records:
             if record.machine.identifier is not None:
                 self.by_identifier[record.machine.identifier] = key
             self.by_create[record.create_message_id] = key
+            if record.fetched_by is not None and record.fetch_due is not None:
+                self.fetched.setdefault(record.fetched_by, {})[record.id] = (record.fetch_due, key)
         if len(data.numbered) > len(records) or not all(record.id in data.numbered for record in records):
             for sequence_id in data.numbered.keys() - {record.id for record in records}:
                 if not data.numbered[sequence_id].positions:
                     del data.numbered[sequence_id]
 
     def refresh(self, key: SequenceKey) -> None:
-        """Bring the indexes of one key's work up to date; forget a key nothing is left of."""
+        """Update the indexes of one key's work; delete a key without sequences and rows."""
         data = self.keys[key]
         self.waiting.pop(key, None)
         self.times.pop(key, None)
@@ -164,7 +173,7 @@ class CommittedRms:
             del self.keys[key]
 
     def advance_overdue(self, now: float) -> int:
-        """Make due the sequences whose plan was made in the future. Returns how many."""
+        """Make sequences due whose ``due`` was computed at a future time. Returns their number."""
         found = 0
         for key, data in self.keys.items():
             for place, record in enumerate(data.records):
@@ -175,15 +184,19 @@ class CommittedRms:
                     found += 1
         return found
 
-    def due(self, now: float, limit: int, free: Callable[[str], bool]) -> list[SequenceKey]:
-        """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""
+    def due(self, now: float, limit: int, free: Callable[[str], bool], after: str) -> list[SequenceKey]:
+        """Keys with rows to be numbered, and keys with a sequence that is due, alternating: neither kind starves."""
         timed = [key for key, at in self.times.items() if at <= now]
         if not timed and not self.waiting:
             return []
         timed.sort(key=self.times.__getitem__)
-        by_turns = chain.from_iterable(zip_longest(self.waiting, timed))
-        keys = dict.fromkeys(key for key in by_turns if key is not None)
-        return list(islice((key for key in keys if free(f"rms {key.digest}")), limit))
+        waiting = ((key, self._owner_of_first(key)) for key in self.waiting if free(f"rms {key.digest}"))
+        in_time = ((key, self.keys[key].records[-1].owner) for key in timed if free(f"rms {key.digest}"))
+        return alternating(by_turns(waiting, after), by_turns(in_time, after))[:limit]
+
+    def _owner_of_first(self, key: SequenceKey) -> str:
+        data = self.keys[key]
+        return data.rows[data.waiting[0]].owner or ""
 
     def next_due(self, free: Callable[[str], bool] | None) -> float | None:
         if free is None:

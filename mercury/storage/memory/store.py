@@ -61,7 +61,7 @@ class MemoryTransaction:
         if topics:
             self.store.notify(topics)
 
-    # The managers are made when they are first used: most transactions touch one or two kinds.
+    # Each manager is made when it is first used: most transactions use one or two kinds.
 
     @property
     def rmd(self) -> MemoryRmd:
@@ -136,7 +136,7 @@ class MemoryTransaction:
 
 def _no_database(resource: str | None) -> CapabilityError:
     what = f" ({resource})" if resource else ""
-    return CapabilityError(f"the store memory: is no database that an application's work can be part of{what}")
+    return CapabilityError(f"the store memory: is not a database; no application's transaction can include it{what}")
 
 
 @dataclass(slots=True)
@@ -170,7 +170,7 @@ class MemoryStore:
         raise _no_database(type(work).__name__)
 
     def notify(self, topics: frozenset[Topic]) -> None:
-        """A commit has made work."""
+        """Call the listeners: a commit has made work."""
         for listener in self._listeners:
             listener(topics)
 
@@ -190,7 +190,8 @@ class MemoryStore:
 
     def due_rms(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[SequenceKey]:
         with self.committed.mutex:
-            return self.committed.rms.due(now, limit, partial(self._free, work_filter, now))
+            after = work_filter.after if work_filter is not None else ""
+            return self.committed.rms.due(now, limit, partial(self._free, work_filter, now), after)
 
     def next_due(self, topic: Topic, work_filter: WorkFilter | None = None) -> float | None:
         free = partial(self._free, work_filter, None) if work_filter is not None else None
@@ -208,7 +209,8 @@ class MemoryStore:
     def _free(
         self, work_filter: WorkFilter | None, now: float | None, resource: str, service: str | None = None
     ) -> bool:
-        """Whether a seeker may have this work; without a time, whether nobody else has had it last."""
+        """Whether a worker may take this work: no other owner has a claim at ``now``, or (``None``) had the last
+        claim."""
         if work_filter is None:
             return True
         held = self._claims.get(resource)
@@ -223,7 +225,7 @@ class MemoryStore:
                 return held.claim
             if held is not None and held.until > now:
                 return None
-            self._epoch += 1  # one for all: it grows for each of them, and nothing is kept of those that are gone
+            self._epoch += 1  # one counter for all claims: it grows for each of them, and released ones leave no row
             claim = Claim(resource, owner, self._epoch)
             self._claims[resource] = _HeldClaim(claim, now + lease)
             return claim
@@ -269,7 +271,7 @@ class MemoryStore:
         self._listeners.clear()
 
     def crashed(self) -> MemoryStore:
-        """A store with what is committed now and nothing else: what a durable store would show after a crash."""
+        """A new store with a copy of the committed state: what a durable store would have after a crash."""
         with self.committed.mutex:
             survivor = MemoryStore(lock_timeout=self.lock_table.timeout)
             survivor.committed = self.committed

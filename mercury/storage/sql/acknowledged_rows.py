@@ -1,6 +1,7 @@
-"""Rows of source sequences that arrived: marked, deleted, and what is remembered of them.
+"""Acknowledged rows of source sequences: marks and deletes them, and keeps their correlations.
 
-The statements are made once for each number of ranges, padded with empty ones: making one costs more than asking it.
+A statement is built once for each size in `SIZES`; shorter lists are padded with empty ranges. Building a statement
+takes longer than executing it.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from mercury.storage.sql.schema import RMS_BODY, RMS_KEPT, RMS_MESSAGE
 from mercury.storage.sql.statements import Statements
 
 ROW, BODY, KEPT = RMS_MESSAGE, RMS_BODY, RMS_KEPT
-#: What is remembered of a row until retention ends, if the application gave it a correlation.
+#: The columns that are kept until retention ends, of rows with a correlation.
 REMEMBERED = ("message_id", "correlation", "sequence_id", "number", "created_at")
-#: The rows of a sequence; its name is not the column's, which an update would take for a value to write.
+#: The rows of a sequence. The parameter is not named like the column: an update would write it as a value.
 OF_SEQUENCE = and_(ROW.c.sequence_id == bindparam("of_sequence"), ROW.c.number.is_not(None))
 AT = bindparam("at", type_=Double)
 NAMES: BindParameter[str] = bindparam("names", expanding=True)
-#: Ranges that one statement takes, and the sizes to which they are padded.
+#: Numbers of ranges in one statement; a list is padded to the next of these sizes.
 SIZES = (1, 4, 16)
 NOTHING = (0, -1)
 
@@ -47,9 +48,9 @@ Values = Mapping[str, Any]
 
 
 class AcknowledgedRows:
-    """What arrived of the sequences of one transaction; all of it is written together.
+    """The acknowledged ranges of the sequences of one transaction, written together.
 
-    Many acknowledgements of one sequence come together, each with a little more than the one before.
+    A transaction often handles several acknowledgements of one sequence, each with a few numbers more than the last.
     """
 
     def __init__(self, transaction: Statements) -> None:
@@ -61,14 +62,14 @@ class AcknowledgedRows:
         return bool(self._acknowledged or self._released)
 
     def forget(self) -> None:
-        """A savepoint is rolled back."""
+        """Drop what was not written: a savepoint was rolled back."""
         self._acknowledged.clear()
         self._released.clear()
 
     def acknowledge(self, sequence_id: str, ranges: Ranges) -> None:
         released = self._released.get(sequence_id)
         if released is not None and _overlap(released, ranges):
-            self.flush()  # only what was acknowledged before is released
+            self.flush()  # a release covers only rows that were acknowledged before it
         self._acknowledged.setdefault(sequence_id, RangeSet()).update(ranges)
 
     def release(self, sequence_id: str, ranges: Ranges) -> None:
@@ -99,7 +100,8 @@ class AcknowledgedRows:
             self._tx.write(_acknowledgement(len(part)), values)
 
     def _release(self, sequence_id: str, new: RangeSet, free: RangeSet) -> int:
-        """Delete what is free of the rows that are acknowledged, or are so now; returns how many of the latter."""
+        """Delete rows in ``free`` that are acknowledged already or in ``new``; returns the number of those in
+        ``new``."""
         gone = 0
         (now,) = list(_parts(new)) or [(NOTHING,)]
         for part in _parts(free):
@@ -109,9 +111,9 @@ class AcknowledgedRows:
         return gone
 
     def _remove(self, which: Any, size: int, values: Values) -> int:
-        """Delete rows with their bodies; what they were correlated with is kept until retention ends.
+        """Delete rows with their bodies; their correlations are kept until retention ends.
 
-        Returns of how many it is known that they were in the ranges ``new``.
+        Returns how many of the deleted rows are known to be in the ranges ``new``.
         """
         values = {"at": self._tx.store.clock(), **values}
         if self._tx.dialect.changes_in_queries:
@@ -125,6 +127,7 @@ class AcknowledgedRows:
 
 
 def _released(size: int) -> ColumnElement[bool]:
+    """`OutboundMessage.may_go` as SQL, for rows in the ranges ``free``."""
     arrived = or_(ROW.c.acknowledged, _in("new", size))
     return and_(OF_SEQUENCE, _in("free", size), arrived, not_(ROW.c.expects_response))
 
@@ -140,7 +143,7 @@ def _acknowledgement(size: int) -> Executable:
 
 @lru_cache
 def _removal(which: Any, size: int) -> Any:
-    """All in one statement, which says how many of the rows were in the ranges ``new``."""
+    """One statement that deletes everything and returns the number of rows in the ranges ``new``."""
     gone = delete(ROW).where(which(size)).returning(*(ROW.c[name] for name in REMEMBERED)).cte("gone")
     bodies = delete(BODY).where(BODY.c.message_id == gone.c.message_id).cte("bodies")
     arrived = select(*gone.c, AT).where(gone.c.correlation.is_not(None))
@@ -151,7 +154,7 @@ def _removal(which: Any, size: int) -> Any:
 
 @lru_cache
 def _removals(which: Any, size: int) -> tuple[Executable, Executable, Executable]:
-    """The same in three, for a database where a change is no part of a query."""
+    """The same as three statements, for a database where a query cannot contain a change."""
     arrived = select(*(ROW.c[name] for name in REMEMBERED), AT).where(which(size), ROW.c.correlation.is_not(None))
     return (
         insert(KEPT).from_select([*REMEMBERED, "settled_at"], arrived),
@@ -164,7 +167,7 @@ def _removals(which: Any, size: int) -> tuple[Executable, Executable, Executable
 
 
 def _in(name: str, size: int, number: ColumnElement[Any] = ROW.c.number) -> ColumnElement[bool]:
-    """The number is in one of so many ranges."""
+    """Whether the number is in one of ``size`` ranges."""
     return or_(
         false(),
         *(
@@ -182,7 +185,7 @@ def _values(name: str, ranges: Ranges) -> dict[str, Any]:
 
 
 def _parts(ranges: RangeSet) -> list[Ranges]:
-    """The ranges as statements take them."""
+    """The ranges in lists as statements take them."""
     every = ranges.as_tuples()
     parts = [every[first : first + SIZES[-1]] for first in range(0, len(every), SIZES[-1])]
     return [_padded(part, next(size for size in SIZES if size >= len(part))) for part in parts]

@@ -1,4 +1,4 @@
-"""A bounded dictionary for what never changes."""
+"""A bounded dictionary for values that never change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 class BoundedDict(OrderedDict[str, V]):
-    """Forgets what was put in first when there is too much. Readers and writers of several threads may use it."""
+    """Drops the oldest entry when it is full. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ def take(dialect: Dialect, connection: Connection, resource: str, owner: str, no
 
 
 def release(connection: Connection, claim: Claim) -> None:
-    """Give a claim back: nobody owns it, and the next owner has a higher epoch."""
+    """Give a claim back: it has no owner, and the next owner gets a higher epoch."""
     held = update(CLAIM).where(
         CLAIM.c.resource == claim.resource, CLAIM.c.owner == claim.owner, CLAIM.c.epoch == claim.epoch
     )

@@ -1,4 +1,4 @@
-"""Times in the tables that a clock has written which was ahead of this one."""
+"""Repairs times in the tables that were written while a clock ran ahead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def advance_overdue(connection: Connection, now: float, lease_now: float, longest: Pauses) -> int:
     """As `RetentionStore.advance_overdue`; each statement of ``connection`` is a transaction of its own.
 
-    :param lease_now: the time by the clock that leases go by.
+    :param lease_now: the time of the clock that leases are measured by.
     """
     rms, rmd, buffer, claim = RMS_SEQUENCE.c, RMD_SEQUENCE.c, INVOKER_BUFFER.c, CLAIM.c
     late: list[tuple[Table, ColumnElement[bool], dict[str, Any]]] = [
@@ -27,7 +27,7 @@ def advance_overdue(connection: Connection, now: float, lease_now: float, longes
         (CLAIM, claim.until > lease_now + 2 * longest.lease, {"until": lease_now + longest.lease}),
     ]
     with translated():
-        # Nearly always there is nothing: a question locks nothing.
+        # A query first: it locks nothing, and nearly always finds nothing.
         if not connection.execute(select(or_(*(exists().where(where) for _, where, _ in late)))).scalar_one():
             return 0
         return sum(connection.execute(_set(table, where, values)).rowcount for table, where, values in late)

@@ -1,12 +1,12 @@
-"""Rows of the tables and records of the storage API: one function each way for each kind."""
+"""Conversions between rows of the tables and records of the storage API: one function each way for each kind."""
 
 from __future__ import annotations
 
 from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
+from mercury.storage.letters import DeadLetter
 from mercury.storage.records import (
-    DeadLetter,
     InboundKind,
     InboundMessage,
     InvokerRecord,
@@ -52,7 +52,7 @@ def inbound_values(message: InboundMessage) -> Values:
     return values
 
 
-#: Every column of a row of the inbound buffer but its payload, and what the store gives it.
+#: Every column of a row of the inbound buffer except its payload and the columns that the store assigns.
 INBOUND_FIELDS = tuple(name for name in INBOUND.names if name != "payload")
 
 
@@ -67,7 +67,7 @@ def inbound_message(row: Row) -> InboundMessage:
     if damaged or not is_message:
         fields |= {"damaged": damaged, "position": row["position"]}
     if damaged and not is_message:
-        fields["kind"] = InboundKind.END  # what it was nobody knows any more: it is not looked for among the messages
+        fields["kind"] = InboundKind.END  # the real kind is lost: as a marker it is never looked up by a message number
     return InboundMessage(**fields)
 
 
@@ -95,13 +95,13 @@ def body_values(message: OutboundMessage) -> Values:
 def _outbound_checksum(row: Row | Values) -> str:
     # The application's end of a key becomes the last message of a sequence when it gets a number (WS-RM 1.0).
     last = row["last"] and row["kind"] != OutboundKind.END.value
-    # What never changes: its state in transmission is not what a message says.
+    # The checksum covers only columns that never change: not the state of transmission.
     fields = (row[name] for name in OUTBOUND.constant)
     return checksum(row["payload"], row["headers"], row["to_parameters"], last, *fields)
 
 
 def outbound_message(row: Row) -> OutboundMessage:
-    """A row of RMS_MESSAGE, joined with its body or not: then ``payload``, the headers and parameters are empty."""
+    """A row of RMS_MESSAGE. If it is not joined with its body, ``payload``, the headers and parameters are empty."""
     fields = OUTBOUND.of_record(row)
     fields |= {"channel": channel_of(row["key_id"], row["channel"]), "position": row["position"]}
     if row.get("checksum") is not None:

@@ -1,7 +1,7 @@
-"""Which commits of applications have happened, for those whose answer is lost (decision 21).
+"""Commit markers: they show whether a commit of the application happened when its answer was lost (decision 21).
 
-What PostgreSQL knows of a transaction by its id does not do: a server that is killed may give the id of a transaction
-that it has lost to another one. A row that is part of the transaction is there, or it is not.
+PostgreSQL's transaction status does not suffice: a killed server may reuse the id of a lost transaction. A row that is
+part of the transaction exists if and only if the transaction is committed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MARK = f"insert into {COMMIT.name} (id, made_at) values (%(id)s, extract(epoch f
 #: The first insert decides; a second one waits until the first is committed or rolled back.
 ABORT = f"{MARK} on conflict do nothing"
 SHORTLY = "set local lock_timeout = '1s'"
-#: How often, and with which pause in seconds, a database is asked that does not answer.
+#: How many times a database that does not answer is queried, and the pause between in seconds.
 TRIES, PAUSE = 20, 0.25
-#: Marks that nobody will ask for are removed together.
+#: Number of answered markers that are deleted together.
 BATCH = 64
 
 
 class CommitMarkers:
-    """The marks of one process in a store on PostgreSQL."""
+    """The commit markers of one process in a store on PostgreSQL."""
 
     def __init__(self, engine: Engine, wait: Callable[[float], object] = time.sleep) -> None:
         self._engine = engine
@@ -41,29 +41,29 @@ class CommitMarkers:
         self._answered: list[str] = []
 
     def make(self, connection: Connection) -> str:
-        """Mark the transaction of a connection, just before its commit. Returns the mark's id."""
+        """Insert a marker in the transaction of a connection, just before its commit. Returns the marker's id."""
         marker = uuid.uuid4().hex
         with translated():
             connection.exec_driver_sql(MARK, {"id": marker})
         return marker
 
     def answered(self, marker: str) -> None:
-        """The commit was answered: nobody asks for its mark."""
+        """The commit was answered: its marker is not needed any more."""
         with self._mutex:
             self._answered.append(marker)
             if len(self._answered) < BATCH:
                 return
             commit_markers, self._answered = self._answered, []
         with contextlib.suppress(StorageError), translated(), self._engine.begin() as connection:
-            connection.execute(delete(COMMIT).where(COMMIT.c.id.in_(commit_markers)))  # else retention does it
+            connection.execute(delete(COMMIT).where(COMMIT.c.id.in_(commit_markers)))  # retention deletes the rest
 
     def was_committed(self, marker: str, error: StorageError) -> bool:
-        """Whether a commit happened whose answer was lost. If it did not, it cannot any more.
+        """Whether a commit happened whose answer was lost. If it did not, this call prevents it.
 
-        :param error: what was raised instead of the answer.
+        :param error: the error that the commit raised.
         :raises OutcomeUnknown: the database does not answer.
         """
-        log.warning("a commit was not answered: %s; the database is asked what became of it", error)
+        log.warning("a commit was not answered: %s; looking for its marker in the database", error)
         trouble: StorageError = error
         for attempt in range(TRIES):
             if attempt:

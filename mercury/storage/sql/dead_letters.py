@@ -5,32 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, delete, func, literal, select
+from sqlalchemy import ColumnElement, Select, delete, func, select
 
 from mercury.statemachine.effects import Certainty
-from mercury.storage.letters import EVERY_LETTER, LetterBytes, LetterCount, LetterFilter
-from mercury.storage.records import DeadLetter, Direction
+from mercury.storage.letters import EVERY_LETTER, DeadLetter, Direction, LetterCount, LetterFilter
 from mercury.storage.sql.codec import dead_letter, letter_values
 from mercury.storage.sql.schema import DEAD_LETTER
 from mercury.storage.sql.statements import Statements
 
 TABLE = DEAD_LETTER
-OF_OWNER, OF_SEQUENCE = TABLE.c.owner == bindparam("owner_name"), TABLE.c.sequence == bindparam("sequence_name")
-
-
-def _sum(much: ColumnElement[Any], which: ColumnElement[bool] | None = None) -> ColumnElement[Any]:
-    """What the letters take that peers have caused, all of them or some."""
-    of_peers = select(func.coalesce(func.sum(much), 0)).where(TABLE.c.owner.is_not(None))
-    return (of_peers if which is None else of_peers.where(which)).scalar_subquery()
-
-
-#: Each sum by an index of its own.
-BYTES = select(
-    _sum(TABLE.c.size, OF_SEQUENCE).label("of_sequence"),
-    _sum(literal(1), OF_OWNER).label("count"),
-    _sum(TABLE.c.size, OF_OWNER).label("of_owner"),
-    _sum(TABLE.c.size).label("every"),
-)
+#: Answered from one of two indexes, without reading the rows.
+BYTES = select(func.coalesce(func.sum(TABLE.c.size), 0).label("bytes")).where(TABLE.c.owner.is_not(None))
 
 
 class SqlDeadLetters:
@@ -72,13 +57,18 @@ class SqlDeadLetters:
         self._tx.write(delete(TABLE).where(TABLE.c.id == identifier))
         return dead_letter(rows[0])
 
-    def bytes(self, sequence: str, owner: str) -> LetterBytes:
-        row = self._tx.read(BYTES, {"sequence_name": sequence, "owner_name": owner})[0]
-        return LetterBytes(**{name: int(row[name]) for name in ("of_sequence", "count", "of_owner", "every")})
+    def bytes(self, owner: str | None = None) -> int:
+        return self._sum(BYTES if owner is None else BYTES.where(TABLE.c.owner == owner))
+
+    def bytes_of(self, sequence: str) -> int:
+        return self._sum(BYTES.where(TABLE.c.sequence == sequence))
+
+    def _sum(self, query: Select[Any]) -> int:
+        return int(self._tx.read(query)[0]["bytes"])
 
 
 def _conditions(which: LetterFilter) -> list[ColumnElement[bool]]:
-    """What a filter asks for."""
+    """The conditions of a filter as SQL."""
     criteria = (
         (TABLE.c.direction, which.direction.value if which.direction else None),
         (TABLE.c.certainty, which.certainty.value if which.certainty else None),

@@ -8,7 +8,7 @@ from mercury.storage.sql.dialects import Dialect
 
 
 class DeferredConstraints:
-    """The constraints of one transaction's database that it checks no sooner than at the commit."""
+    """The constraints that the database of one transaction checks at the commit."""
 
     def __init__(self, connection: Connection, dialect: Dialect) -> None:
         self._connection = connection
@@ -16,9 +16,10 @@ class DeferredConstraints:
         self._any: bool | None = None
 
     def check(self) -> None:
-        """Check them now; their modes stay as they are.
+        """Check the deferred constraints now; they stay deferred for later statements.
 
-        :raises sqlalchemy.exc.IntegrityError: one is broken; the transaction can only go back to a savepoint.
+        :raises sqlalchemy.exc.IntegrityError: a constraint is violated; the transaction can only roll back to a
+            savepoint.
         """
         if self._any is None:
             self._any = self._dialect.has_deferred(self._connection)

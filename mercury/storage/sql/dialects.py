@@ -1,4 +1,4 @@
-"""Where PostgreSQL and SQLite differ, and nothing else."""
+"""The differences between PostgreSQL and SQLite, all in this file."""
 
 from __future__ import annotations
 
@@ -38,89 +38,89 @@ from mercury.storage.api import Capabilities
 
 Rows = Sequence[Mapping[str, Any]]
 
-#: The type of what the database counts by itself: SQLite does so only in an INTEGER primary key.
+#: The type of auto-increment columns: in SQLite it must be an INTEGER primary key.
 POSITION = BigInteger().with_variant(Integer, "sqlite")
-#: Seconds after which a server that does not answer counts as away, unless its URL says otherwise.
+#: Connect time-out in seconds, unless the URL sets one.
 CONNECT_TIMEOUT = 10
-#: A connection prepares a statement that it has executed so often: Mercury's are few, and come again.
+#: Executions after which a connection prepares a statement: Mercury repeats few statements.
 PREPARE_AFTER = 1
-#: The advisory lock of whoever changes the schema.
+#: The advisory lock that a process holds while it changes the schema.
 SCHEMA_LOCK = 0x6D657263
 HAS_DEFERRED = "select exists (select from pg_trigger where tgdeferrable)"
-#: The nested savepoint gives their modes back; one round trip.
+#: Rolling back to the nested savepoint restores the modes of the constraints; one round trip.
 CHECK_DEFERRED = (
     "savepoint mercury_check; set constraints all immediate; "
     "rollback to savepoint mercury_check; release savepoint mercury_check"
 )
-#: Several statements in one cannot be prepared.
+#: Several statements in one string cannot be prepared.
 AS_IT_IS = MappingProxyType({"no_parameters": True})
 
 
 class Dialect(ABC):
-    """What a store asks of its kind of database."""
+    """What a SQL store needs of a kind of database."""
 
     capabilities: Capabilities
-    #: The kind's name in SQLAlchemy.
+    #: The name of the dialect in SQLAlchemy.
     name: str
-    #: Who writes keeps everybody else from writing.
+    #: One writer at a time: a writing transaction locks out all others.
     single_writer: bool
-    #: It is a server: the answer to a commit may be lost on the way.
+    #: The database is a server: the answer to a commit may be lost on the network.
     remote: bool
-    #: It has a clock of its own, by which the leases of all that share it can be measured.
+    #: The database has a clock, by which the leases of all processes can be measured.
     has_clock: bool
-    #: A query may change rows too, so that one statement changes several tables and says what it changed.
+    #: A query may contain changes: one statement can change several tables and return the changed rows.
     changes_in_queries: bool
-    #: What SQLAlchemy's URLs for it begin with.
+    #: The prefix of SQLAlchemy's URLs.
     drivers: tuple[str, ...]
 
     def __str__(self) -> str:
         return self.name
 
     def url(self, given: URL) -> URL:
-        """The URL of a store as `engine` takes it.
+        """The URL of a store in the form that `engine` takes.
 
-        :raises ConfigurationError: no store can be there.
+        :raises ConfigurationError: the URL cannot be that of a store.
         """
         return given
 
     def has_made(self, engine: Engine) -> bool:
-        """Whether an application's engine is of this kind, with a driver that Mercury can use too."""
+        """Whether an application's engine is of this kind, and has a driver that Mercury can use."""
         return engine.dialect.name == self.name
 
     @abstractmethod
     def exists(self, url: URL) -> bool:
-        """Whether there may be such a database, as far as can be told without connecting to it."""
+        """``False`` = the database does not exist; determined without connecting to it, else ``True``."""
 
     @abstractmethod
     def engine(self, url: URL, lock_timeout: float, idle_timeout: float) -> Engine:
-        """An engine whose connections are set up for Mercury. Times are seconds."""
+        """An engine whose connections are set up for Mercury. The time-outs are seconds."""
 
     @abstractmethod
     def begin_writing(self, connection: Connection) -> None:
-        """Called once before the first lock or change of a transaction."""
+        """Prepare a transaction for writing; called once, before its first lock or change."""
 
     def limit_lock_wait(self, connection: Connection, milliseconds: int) -> None:  # noqa: B027 - most databases need nothing here
-        """Let this transaction wait for a lock so long at most, where a transaction can have a limit of its own."""
+        """Limit the waits for locks in this transaction, where the database has a limit per transaction."""
 
     @abstractmethod
     def lock_schema(self, connection: Connection) -> None:
-        """Keep others from changing the schema until the transaction ends."""
+        """Lock the schema against changes by others until the transaction ends."""
 
     @abstractmethod
     def now(self, connection: Connection) -> float:
-        """The database's clock, or the caller's where it has none, in seconds since the epoch."""
+        """The time of the database's clock, or of this process if the database has none, in seconds since the epoch."""
 
     def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:
-        """Execute statements without parameters and results, in one round trip where that can be."""
+        """Execute statements without parameters and results; in one round trip if the database can."""
         for text in statements:
             connection.exec_driver_sql(text, execution_options=AS_IT_IS)
 
     @abstractmethod
     def insert(self, connection: Connection, table: Table, rows: Rows, *, ignore: bool = False) -> None:
-        """Insert rows with the same columns, in one statement. With ``ignore``, those that are there already stay."""
+        """Insert rows with the same columns, in one statement. With ``ignore``, existing rows stay as they are."""
 
     def insert_both(self, connection: Connection, first: Table, first_rows: Rows, second: Table, rows: Rows) -> None:
-        """Insert into two tables, in one statement where that can be."""
+        """Insert into two tables; in one statement if the database can."""
         self.insert(connection, first, first_rows)
         self.insert(connection, second, rows)
 
@@ -135,24 +135,25 @@ class Dialect(ABC):
     # --- the application's part of a transaction ---------------------------------------------------------------------
 
     def has_deferred(self, connection: Connection) -> bool:
-        """Whether constraints of the database may be deferred, and can be checked before the commit all the same."""
+        """Whether the database has deferrable constraints that can be checked before the commit."""
         return False
 
     def check_deferred(self, connection: Connection) -> None:  # noqa: B027 - most databases need nothing here
-        """Check the deferred constraints now; their modes stay as they are.
+        """Check the deferred constraints now; they stay deferred for later statements.
 
-        :raises sqlalchemy.exc.IntegrityError: one is broken; the transaction can only go back to a savepoint.
+        :raises sqlalchemy.exc.IntegrityError: a constraint is violated; the transaction can only roll back to a
+            savepoint.
         """
 
     def check_durable(self, connection: Connection) -> None:  # noqa: B027 - most databases need nothing here
-        """See that a session of the application's loses nothing that it commits.
+        """Check that a session of the application commits durably.
 
-        :raises CapabilityError: it may.
+        :raises CapabilityError: its commits may be lost.
         """
 
 
 class Postgres(Dialect):
-    """PostgreSQL by psycopg: rows are locked one by one, several processes share it."""
+    """PostgreSQL with psycopg: locks single rows; several processes may share the database."""
 
     capabilities = Capabilities(durable=True, shared=True, notifies=True, last_resource=True, two_phase=True)
     name = "postgresql"
@@ -188,20 +189,20 @@ class Postgres(Dialect):
             },
             pool_size=10,
             max_overflow=20,
-            # The same few connections again and again: they have the statements prepared, and planned for good.
+            # Last in, first out: the few connections in use have prepared the statements, and their plans are cached.
             pool_use_lifo=True,
             pool_reset_on_return="rollback",
             pool_pre_ping=False,
         )
 
     def begin_writing(self, connection: Connection) -> None:
-        """The driver begins by itself."""
+        """No effect: the driver begins the transaction."""
 
     def limit_lock_wait(self, connection: Connection, milliseconds: int) -> None:
         connection.exec_driver_sql(f"set local lock_timeout = {milliseconds}")
 
     def lock_schema(self, connection: Connection) -> None:
-        # Two processes that find an empty database at once make one schema.
+        # If two processes find an empty database at the same time, only one of them makes the schema.
         connection.exec_driver_sql(f"select pg_advisory_xact_lock({SCHEMA_LOCK})")
 
     def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:
@@ -245,7 +246,7 @@ class Postgres(Dialect):
         )
 
 
-# Statements of the schema's own names: few, and made once.
+# Statements made of table and column names of the schema: few, and cached.
 
 
 @lru_cache(maxsize=128)
@@ -278,9 +279,9 @@ def _typed(table: Table, name: str, prefix: str = "") -> str:
 
 
 def _array(values: list[Any]) -> str | list[bytes | None]:
-    """The values of one column as PostgreSQL writes an array; the driver takes far longer for the same.
+    """The values of one column as the text of a PostgreSQL array; faster than the driver's conversion.
 
-    Bytes are left to the driver, which sends them as they are.
+    Bytes are returned as a list: the driver sends them in binary.
     """
     if any(isinstance(value, bytes) for value in values):
         return values
@@ -302,9 +303,9 @@ def _element(value: object) -> str:
 
 
 class Sqlite(Dialect):
-    """A SQLite file: one writer at a time, so a row's lock is the file's.
+    """A SQLite file: it has one writer at a time, so the lock of any row is the lock of the file.
 
-    :param clock: seconds since the epoch; the file has no clock of its own.
+    :param clock: seconds since the epoch; SQLite has no clock of its own.
     """
 
     capabilities = Capabilities(durable=True, shared=True, notifies=False, last_resource=True, two_phase=False)
@@ -320,7 +321,7 @@ class Sqlite(Dialect):
 
     def url(self, given: URL) -> URL:
         if not given.database or given.database == ":memory:":
-            raise ConfigurationError("a SQLite store is a file: sqlite:///FILE (what lives in memory only is memory:)")
+            raise ConfigurationError("a SQLite store is a file: sqlite:///FILE (for a store in memory use memory:)")
         return given
 
     def exists(self, url: URL) -> bool:
@@ -342,7 +343,7 @@ class Sqlite(Dialect):
         return engine
 
     def begin_writing(self, connection: Connection) -> None:
-        # Not before: a transaction that only reads never waits, and one that reads first cannot fail to write.
+        # Begin here, not earlier: a transaction that only reads never waits, and one that reads first can still write.
         connection.exec_driver_sql("begin immediate")
 
     def lock_schema(self, connection: Connection) -> None:
@@ -370,22 +371,22 @@ class Sqlite(Dialect):
             connection.execute(statement, [{f"_{name}": row[name] for name in row} for row in rows])
 
 
-#: The kinds of databases that a store may be in.
+#: The kinds of databases that can hold a store.
 KINDS: tuple[type[Postgres] | type[Sqlite], ...] = (Postgres, Sqlite)
 
 
 def dialect_of_url(url: URL) -> Dialect | None:
-    """The kind of database that the URL of a store names; ``None`` = no store can be there."""
+    """The kind of database of a store's URL; ``None`` = a kind that cannot hold a store."""
     return next((kind() for kind in KINDS if url.drivername in kind.drivers), None)
 
 
 def dialect_of(engine: Engine) -> Dialect | None:
-    """The kind of database of an application's engine; ``None`` = it is of no kind that Mercury knows."""
+    """The kind of database of an application's engine; ``None`` = a kind that Mercury does not know."""
     return next((found for kind in KINDS if (found := kind()).has_made(engine)), None)
 
 
 def chunks(values: Iterable[Any], size: int = 500) -> Iterable[list[Any]]:
-    """SQLite takes a limited number of parameters."""
+    """Split values into lists of at most ``size``: SQLite limits the number of parameters."""
     part: list[Any] = []
     for value in values:
         part.append(value)
@@ -397,11 +398,12 @@ def chunks(values: Iterable[Any], size: int = 500) -> Iterable[list[Any]]:
 
 
 def use_write_ahead_log(connection: Any, timeout: float, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Use the write-ahead log.
+    """Switch a database to the write-ahead log.
 
-    SQLite does not wait for this lock: of two processes that find a new file at once, one is refused right away.
+    SQLite does not wait for this lock: if two processes open a new file at the same time, one gets an error
+    immediately.
 
-    :param timeout: seconds for which it is tried again.
+    :param timeout: seconds during which the switch is retried.
     """
     waited, pause = 0.0, 0.005
     while True:

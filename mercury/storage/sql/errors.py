@@ -1,4 +1,4 @@
-"""What SQLAlchemy and the drivers raise, in the terms of the storage API."""
+"""Translates errors of SQLAlchemy and of the drivers into errors of the storage API."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from mercury.errors import Conflict, DataError, StorageError, TransientStorageEr
 #: rollbacks, lock not available, no resources, operator intervention, errors of the system, idle in a transaction.
 TRANSIENT = ("08", "40", "55P03", "53", "57P", "58", "25P03")
 UNIQUE_VIOLATION = "23505"
-#: SQLSTATE classes of a value that the database would refuse again: data exceptions, constraints, limits of a program.
+#: SQLSTATE classes of errors that the same values raise again: data exceptions, constraints, program limits.
 REFUSALS = ("22", "23", "54")
-#: What the drivers raise before they ask the database: a number that is too large, text that is no UTF-8.
+#: Errors that the drivers raise before a statement is sent: a number too large, text that is not UTF-8.
 NEVER_SENT = (OverflowError, UnicodeEncodeError)
-#: SQLite's words for them.
+#: SQLite's texts for transient errors.
 TRANSIENT_TEXTS = ("locked", "busy", "disk i/o error", "full")
 
 
 def translate(error: Exception) -> StorageError | None:
-    """The storage error that says the same; ``None`` if this is not a database error."""
+    """The corresponding error of the storage API; ``None`` = this is not a database error."""
     if isinstance(error, StorageError):
         return error
-    if isinstance(error, exc.TimeoutError):  # the pool has no connection to give
+    if isinstance(error, exc.TimeoutError):  # no connection in the pool is free
         return TransientStorageError(f"no connection to the database is free: {error}")
     if isinstance(error, NEVER_SENT):
         return DataError(_first_line(error))
@@ -51,11 +51,11 @@ def _from_postgres(error: psycopg.Error, text: str, *, lost: bool) -> StorageErr
     state = error.sqlstate or ""
     if state == UNIQUE_VIOLATION:
         return Conflict(text)
-    # Without a state the server never answered: the connection is gone.
+    # An error without a SQLSTATE: the connection is lost.
     gone = lost or (not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError))
     if gone or state.startswith(TRANSIENT):
         return TransientStorageError(text)
-    # What psycopg itself cannot send, as text with a NUL, has no state either.
+    # A value that psycopg cannot send, such as text with a NUL, has no SQLSTATE either.
     if state.startswith(REFUSALS) or isinstance(error, psycopg.DataError):
         return DataError(text)
     return StorageError(text)
@@ -68,7 +68,7 @@ def _first_line(error: BaseException | None) -> str:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Errors of a database leave as errors of the store."""
+    """Translate database errors in its block into errors of the storage API."""
     try:
         yield
     except (exc.SQLAlchemyError, psycopg.Error, sqlite3.Error, *NEVER_SENT) as error:

@@ -1,4 +1,4 @@
-"""How a field of a record is kept in a column: the parts of which `record_columns` describes each kind of record."""
+"""The mapping of a field of a record to a column; `record_columns` describes each kind of record with these parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Values: TypeAlias = dict[str, Any]
 Row: TypeAlias = RowMapping
 K = TypeVar("K", bound=enum.Enum)
 
-#: Whole names of fields begin so that are fields of the record's machine.
+#: The prefix of names of fields that belong to the record's machine.
 MACHINE = "machine."
 
 
@@ -31,39 +31,39 @@ class Field:
     type: TypeEngine[Any]
     nullable: bool = False
     primary_key: bool = False
-    #: Where the value stands in the record, with dots.
+    #: The path to the value in the record, with dots.
     of: str
-    #: What of the value is kept, with a dot before it.
+    #: An attribute of the value, with a leading dot, if only that attribute is stored.
     kept: str = ""
-    #: Makes the column's value of it; ``None`` = they are the same.
+    #: Converts the value for the column; ``None`` = no conversion.
     write: Callable[[Any], Any] | None = None
     #: The reverse.
     read: Callable[[Any], Any] | None = None
-    #: NULL is for it to read too; else it is ``None``.
+    #: `read` also converts NULL; otherwise NULL is ``None``.
     reads_null: bool = False
-    #: Only for questions in SQL: made of the whole record, and never read back.
+    #: The column is only for queries: computed from the whole record, and never read back.
     derived: Callable[[Any], Any] | None = None
-    #: It stays as it was inserted.
+    #: The column never changes after the insert.
     constant: bool = False
-    #: What is read from a damaged row where the column makes no sense.
+    #: The value for a damaged row whose column cannot be read.
     unreadable: object = None
 
     def column(self) -> Column[Any]:
         return Column(self.name, self.type, nullable=self.nullable, primary_key=self.primary_key)
 
 
-#: A column of a table: of a record's, or of the store's own.
+#: A column of a table: for a field of a record, or for the store itself.
 Described: TypeAlias = "Field | Column[Any]"
 
 
 def columns(described: Sequence[Described]) -> list[Column[Any]]:
-    """The columns of a table."""
+    """The columns of a table, in the order described."""
     return [each.column() if isinstance(each, Field) else each for each in described]
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The fields of a record, or of its machine, by the names that they have there."""
+    """The fields of a record or of its machine, by attribute name."""
 
     names: tuple[tuple[str, str], ...]
     reads: tuple[tuple[str, Callable[[Any], Any]], ...]
@@ -99,10 +99,10 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields of one kind of record, both ways."""
+    """The fields of one kind of record, with conversions to and from rows."""
 
     names: tuple[str, ...]
-    #: Of columns that stay as they were inserted.
+    #: The names of columns that never change after the insert.
     constant: tuple[str, ...]
     _kept: tuple[str, ...]
     _get: Callable[[Any], tuple[Any, ...]]
@@ -129,7 +129,7 @@ class Fields:
         )
 
     def values(self, record: object) -> Values:
-        """What the columns are to hold."""
+        """The column values of a record."""
         values = dict(zip(self._kept, self._get(record), strict=True))
         for name, write in self._writes:
             values[name] = write(values[name])
@@ -138,14 +138,14 @@ class Fields:
         return values
 
     def of_record(self, row: Row, *, damaged: bool = False) -> Values:
-        """The fields of the record, without those of its machine, by name.
+        """The fields of a record from a row, by name, without those of its machine.
 
-        :param damaged: read what can still be read.
+        :param damaged: use the default for a column that cannot be read, instead of raising.
         """
         return self._own.read_leniently(row) if damaged else self._own.read(row)
 
     def of_machine(self, row: Row) -> Values:
-        """The fields of the record's machine, by name."""
+        """The fields of the record's machine from a row, by name."""
         return self._machine.read(row)
 
 
@@ -173,12 +173,12 @@ def binary(name: str, of: str | None = None, **more: Any) -> Field:
 
 
 def maybe(field: Callable[..., Field], name: str, of: str | None = None, **more: Any) -> Field:
-    """A field that may be ``None``, and is NULL then."""
+    """A field that may be ``None``, stored as NULL."""
     return field(name, of, nullable=True, **more)
 
 
 def choice(name: str, kind: type[K], of: str | None = None, **more: Any) -> Field:
-    """A member of an enumeration, by its value."""
+    """A member of an enumeration, stored as its value."""
     return text(name, of, **{"kept": ".value", "read": kind} | more)
 
 
@@ -187,17 +187,17 @@ def maybe_choice(name: str, kind: type[K], of: str | None = None) -> Field:
 
 
 def ranges(name: str, of: str | None = None) -> Field:
-    """Ranges of numbers, ``1-7 9``: never one row a number."""
+    """Ranges of numbers, stored as text such as ``1-7 9`` instead of a row per number."""
     return text(name, of, write=write_ranges, read=read_ranges)
 
 
 def structure(name: str, write: Callable[[Any], str], read: Callable[[str], Any], **more: Any) -> Field:
-    """A value that is kept as text; where it may be ``None``, NULL."""
+    """A value that is stored as text; ``None`` as NULL."""
     return text(name, write=_unless_none(write) if more.get("nullable") else write, read=read, **more)
 
 
 def position() -> Column[int]:
-    """The order of insertion, given by the store."""
+    """The order of insertion, assigned by the store."""
     return Column("position", POSITION, primary_key=True, autoincrement=True)
 
 

@@ -1,4 +1,4 @@
-"""Mercury's part in a transaction that the application has (decision 13)."""
+"""Mercury's work inside a transaction of the application (decision 13)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ENLIST = (
     "name its engine in Mercury(..., resources={...}), and use mercury.transaction() with tx.session(name) or "
     "tx.connection(name): then Mercury commits in both databases or in none"
 )
-#: Seconds after which a commit that was announced is made.
+#: Seconds after SQLAlchemy's commit event within which the commit is assumed to be done.
 ROLLBACK_CHECK_DELAY = 0.01
 
 
 def guard_ends(engine: Engine) -> None:
-    """Let Mercury's transactions know when the application ends them behind their back. Done twice is done once."""
+    """Report to Mercury's transactions when the application commits or rolls back their connection. Idempotent."""
     if not event.contains(engine, "commit", _on_commit):
         event.listen(engine, "commit", _on_commit)
         event.listen(engine, "rollback", _on_rollback)
@@ -49,7 +49,7 @@ def _complete(connection: Connection, *, commit: bool) -> None:
 
 
 class Joins:
-    """Joins sessions and connections of the application, and remembers which engines are the store's database."""
+    """Joins sessions and connections of the application; caches which engines are of the store's database."""
 
     def __init__(self, store: StoreParts) -> None:
         self._store = store
@@ -87,7 +87,7 @@ class Joins:
 
     # --- the end that the application makes ------------------------------------------------------------------------
 
-    # Listeners stay: SQLAlchemy cannot take one away while it calls it.
+    # The listeners are not removed: SQLAlchemy cannot remove a listener while it calls it.
 
     def _follow_session(self, session: Session, connection: Connection) -> None:
         self._connections[session] = connection
@@ -115,12 +115,12 @@ class Joins:
     def _connection_commits(self, connection: Connection) -> None:
         tx = self._connection_ended(connection)
         if tx is not None:
-            # SQLAlchemy says it just before the commit, and nothing after it.
+            # SQLAlchemy has an event just before the commit of a connection, and none after it.
             threading.Timer(ROLLBACK_CHECK_DELAY, tx.committed).start()
 
     def _connection_ended(self, connection: Connection) -> SqlTransaction | None:
         if connection in self._connections.values():
-            return None  # its session says so
+            return None  # its session reports the end
         return self._joined.pop(connection, None)
 
     # --- whether it may be joined ----------------------------------------------------------------------------------

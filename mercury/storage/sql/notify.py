@@ -1,8 +1,7 @@
-"""Telling other processes about commits: LISTEN and NOTIFY of PostgreSQL (decision 18).
+"""Notifies other processes of commits: LISTEN and NOTIFY of PostgreSQL (decision 18).
 
-A notification never is part of the transaction that it is about: a prepared transaction cannot have one. It is sent
-after the commit, from a thread of its own, several commits at once. What a crash in between swallows is found by
-polling.
+A notification is not part of the transaction that it announces: a prepared transaction cannot contain one. A separate
+thread sends it after the commit, one for several commits. Notifications that a crash loses are made up for by polling.
 """
 
 from __future__ import annotations
@@ -23,25 +22,26 @@ from mercury.storage.outages import PAUSES
 
 log = logging.getLogger("mercury.storage")
 
-#: The channel; all stores of one database share it.
+#: The name of the channel; all stores of one database share it.
 CHANNEL = "mercury"
-#: Seconds between two notifications, so that one covers many commits.
+#: Shortest interval between two notifications in seconds: one notification covers many commits.
 NOTIFICATION_WINDOW = 0.01
-#: Seconds after which a thread that waits for notifications checks whether it is to end.
+#: Seconds between two checks of the waiting thread whether it must end.
 POLL_INTERVAL = 0.5
 
 OnNotification = Callable[[frozenset[Topic]], None]
 
 
 class Notifier:
-    """Sends and receives notifications of one store. Both threads begin when they are first needed.
+    """Sends and receives notifications of one store. Each thread starts at its first use.
 
     :param url: the store's PostgreSQL database.
-    :param notify: is called with what other processes have committed.
+    :param notify: called with the kinds of work that other processes have committed.
     """
 
     def __init__(self, url: URL, notify: OnNotification) -> None:
-        # As the store's own engine reads it: a driver reads the text of a URL in another way, blanks for example.
+        # The URL is parsed by SQLAlchemy, as for the store's engine: the driver parses some texts differently, e.g.
+        # blanks.
         _, self._address = url.get_dialect()().create_connect_args(url)
         self._on_notification = notify
         self._me = uuid.uuid4().hex[:12]
@@ -50,11 +50,11 @@ class Notifier:
         self._mutex = threading.Lock()
         self._sender: threading.Thread | None = None
         self._listener: threading.Thread | None = None
-        #: When the last notification was sent, by the monotonic clock.
+        #: The time of the last notification on the monotonic clock, in seconds.
         self._sent = 0.0
 
     def send(self, topics: frozenset[Topic]) -> None:
-        """Tell the other processes. Returns at once."""
+        """Notify the other processes. Returns immediately."""
         self._topics.put(topics)
         with self._mutex:
             if self._sender is None and not self._closing.is_set():
@@ -62,14 +62,14 @@ class Notifier:
                 self._sender.start()
 
     def listen(self) -> None:
-        """Begin to receive."""
+        """Start to receive notifications."""
         with self._mutex:
             if self._listener is None and not self._closing.is_set():
                 self._listener = threading.Thread(target=self._listen, name="mercury-listen", daemon=True)
                 self._listener.start()
 
     def close(self) -> None:
-        """End both threads; what was not sent is found by polling."""
+        """End both threads; other processes find unsent work by polling."""
         self._closing.set()
         self._topics.put(None)
         for thread in (self._sender, self._listener):
@@ -92,7 +92,7 @@ class Notifier:
                 connection.execute("select pg_notify(%s, %s)", (CHANNEL, payload))
                 failures = 0
             except psycopg.Error as error:
-                log.debug("a notification is left to polling: %s", error)
+                log.debug("a notification was not sent, other processes will poll: %s", error)
                 if connection is not None:
                     connection.close()
                     connection = None
@@ -123,7 +123,7 @@ class Notifier:
                     connection.execute(sql.SQL("listen {}").format(sql.Identifier(CHANNEL)))
                     failures = 0
                     if interrupted:
-                        self._on_notification(frozenset(Topic))  # whatever was missed meanwhile
+                        self._on_notification(frozenset(Topic))  # for notifications that were missed meanwhile
                     while not self._closing.is_set():
                         for notification in connection.notifies(timeout=POLL_INTERVAL):
                             self._received(notification.payload)

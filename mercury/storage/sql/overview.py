@@ -1,5 +1,6 @@
-"""What an operator asks a SQL store: pages of messages and sequences, and sums. Each is one statement, or one for each
-kind of row; pages go on after the last position that was seen, however long the tables are."""
+"""Queries for operators of a SQL store: pages of messages and sequences, and sums. Each is one statement, or one for
+each kind of row; a page begins after the last position of the page before, so its cost does not grow with the
+tables."""
 
 from __future__ import annotations
 
@@ -7,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, and_, case, distinct, func, literal_column, not_, or_, select
 
-from mercury.storage.records import Direction, InboundKind, InboundMessage, OutboundKind, OutboundMessage
+from mercury.statemachine.deliverable import Release
+from mercury.storage.letters import Direction
+from mercury.storage.records import InboundKind, InboundMessage, OutboundKind, OutboundMessage
 from mercury.storage.sql.codec import inbound_message, outbound_message, rmd_record, rms_record
 from mercury.storage.sql.fields import Row
-from mercury.storage.sql.record_columns import NEXT
 from mercury.storage.sql.rms_rows import KEPT
 from mercury.storage.sql.schema import (
     DEAD_LETTER,
@@ -39,20 +41,20 @@ if TYPE_CHECKING:
 
 ROW, SOURCE, MESSAGE, BUFFER, DESTINATION = RMS_MESSAGE, RMS_SEQUENCE, INVOKER_MESSAGE, INVOKER_BUFFER, RMD_SEQUENCE
 OUTBOUND = ROW.c.kind == OutboundKind.MESSAGE.value
-#: Without replies that are kept to be fetched again.
+#: Rows that are not done, without replies that are only retained to be fetched again.
 WAITING = and_(OUTBOUND, not_(KEPT))
 INBOUND = MESSAGE.c.kind == InboundKind.MESSAGE.value
 NUMBERED = ROW.c.number.is_not(None)
 MANY = func.count().label("many")
 LETTER_BYTES = func.sum(case((DEAD_LETTER.c.owner.is_not(None), DEAD_LETTER.c.size))).label("bytes")
-#: The text is written out, or else PostgreSQL does not see that it groups by what it selects.
+#: A literal, not a parameter: PostgreSQL must see that the selected expression is the grouped one.
 SERVICE = func.coalesce(BUFFER.c.service, literal_column("''"))
-#: Everything of a waiting message but what is large.
+#: The columns of a waiting message without the large ones.
 SLIM = tuple(column for column in MESSAGE.c if column.name not in ("payload", "headers"))
 
 
 class StoreOverview:
-    """Questions in one transaction."""
+    """The queries, in one transaction."""
 
     def __init__(self, transaction: SqlTransaction) -> None:
         self._tx = transaction
@@ -60,7 +62,7 @@ class StoreOverview:
     # --- messages --------------------------------------------------------------------------------------------------
 
     def outbound(self, which: WaitingFilter, limit: int) -> list[WaitingMessage]:
-        """What was handed over and is not done, in the order in which it was."""
+        """Messages that were handed over and are not done, in order of insertion."""
         wanted: list[ColumnElement[bool]] = [OUTBOUND, ROW.c.position > which.after]
         if which.position is not None:
             wanted.append(ROW.c.position == which.position)
@@ -80,7 +82,7 @@ class StoreOverview:
         return [_outbound(row) for row in self._tx.read(query)]
 
     def inbound(self, which: WaitingFilter, limit: int) -> list[WaitingMessage]:
-        """What was received and is not consumed, in the order in which it was."""
+        """Messages that were received and are not consumed, in order of insertion."""
         wanted: list[ColumnElement[bool]] = [INBOUND, MESSAGE.c.position > which.after]
         if which.position is not None:
             wanted.append(MESSAGE.c.position == which.position)
@@ -114,7 +116,7 @@ class StoreOverview:
     # --- sequences -------------------------------------------------------------------------------------------------
 
     def sources(self, after: int, limit: int, *, active: bool) -> list[tuple[int, SourceInStore]]:
-        """Sequences of this side's messages, each with its position."""
+        """Source sequences, each with its position."""
         query = select(SOURCE).where(SOURCE.c.position > after).order_by(SOURCE.c.position).limit(limit)
         rows = self._tx.read(query.where(SOURCE.c.ended_at.is_(None)) if active else query)
         ids, keys = [row["id"] for row in rows], {row["key_id"] for row in rows if row["ended_at"] is None}
@@ -134,7 +136,7 @@ class StoreOverview:
         return found
 
     def destinations(self, after: str, limit: int, *, active: bool) -> list[DestinationInStore]:
-        """Sequences of what is received, by identifier."""
+        """Destination sequences, ordered by identifier."""
         waits = select(MESSAGE.c.position).where(MESSAGE.c.sequence == DESTINATION.c.identifier, INBOUND).exists()
         query = (
             select(DESTINATION, BUFFER.c.last_error)
@@ -158,9 +160,9 @@ class StoreOverview:
     # --- sums ------------------------------------------------------------------------------------------------------
 
     def status(self, limit: int) -> StoreStatus:
-        """A store as a whole.
+        """Totals of the store.
 
-        :param limit: endpoints with their keys, and services, at most.
+        :param limit: the highest number of endpoints with keys, and of services.
         """
         not_yet = func.sum(case((ROW.c.acknowledged, 0), else_=1))
         pending = and_(ROW.c.acknowledged, ROW.c.expects_response, not_(ROW.c.answered))
@@ -269,7 +271,7 @@ def _outbound(row: Row) -> WaitingMessage:
 
 def _inbound(row: Row) -> WaitingMessage:
     number, lowest = row["number"], row["lowest"]
-    in_turn = row["releases"] == NEXT
+    in_turn = row["releases"] == Release.NEXT.value
     first = number == lowest and (not in_turn or number == row["next"])
     if row["parked"] == number:
         state = "is being parked"

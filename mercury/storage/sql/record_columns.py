@@ -1,7 +1,7 @@
-"""One description of each kind of record: its fields, their columns, and how they become each other.
+"""One description of each kind of record: its fields, their columns, and the conversions between them.
 
-The tables (`schema`), both ways between rows and records and the checksums (`codec`) follow from it. A new column is a
-field of the record (`mercury.storage.records`), one line here, and a migration.
+The tables (`schema`), the conversions between rows and records, and the checksums (`codec`) are derived from it. A new
+column is a field of the record (`mercury.storage.records`), one line here, and a migration.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
 from mercury.statemachine.tables import InvokerState, RmdState, RmsState
-from mercury.storage.records import Direction, InboundKind, InvokerRecord, OutboundKind, OutboundMessage
+from mercury.storage.letters import Direction
+from mercury.storage.records import InboundKind, InvokerRecord, OutboundKind, OutboundMessage
 from mercury.storage.sql.fields import (
     Described,
     binary,
@@ -48,25 +49,10 @@ from mercury.storage.sql.values import (
     write_window,
 )
 
-#: Which waiting messages a buffer releases: the next number, any, or all of them together once all are here.
-NEXT, ANY, ALL = "next", "any", "all"
-
-
-def _releases(record: InvokerRecord) -> str:
-    machine = record.machine
-    if machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE and not machine.cut:
-        return ANY if machine.in_progress else ALL
-    in_turn = machine.in_order or machine.behavior is IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP
-    return NEXT if in_turn and not (machine.may_skip_gaps or machine.in_progress) else ANY
-
 
 def _next(record: InvokerRecord) -> int:
-    """Behind the highest number there is none, and no column has room for it."""
+    """The next number to deliver; limited to the highest message number, which is the largest that fits the column."""
     return min(record.machine.next, MAX_MESSAGE_NUMBER)
-
-
-def _replays(message: OutboundMessage) -> bool:
-    return message.expects_response and message.channel.reply_to.anonymous
 
 
 def _counted(message: OutboundMessage) -> int:
@@ -114,17 +100,19 @@ RMD: tuple[Described, ...] = (
     text("to"),
     text("peer"),
     maybe(text, "identity"),
-    #: The identity, or else the network address.
+    #: The owner: the identity, or else the network address.
     text("owner", derived=attrgetter("owner")),
     maybe(text, "offered"),
     text("offered_to"),
-    #: Two CreateSequences with the same key ask for the same sequence.
+    #: CreateSequence messages with the same key ask for the same sequence.
     maybe(text, "create_key", derived=attrgetter("create_key")),
+    #: The name by which a MakeConnection finds a waiting acknowledgement.
+    maybe(text, "fetched_by", derived=attrgetter("fetched_by")),
     number("ack_failures"),
     maybe(time, "due"),
-    #: What this is more than its buffer's `consumed_bytes` waits for the application.
+    #: Minus the `consumed_bytes` of its buffer: the bytes that wait for the application.
     number("received_bytes"),
-    #: This side has ended it to make room: of what has ended it is forgotten last.
+    #: This side has ended the sequence to make room: its tombstone is removed last.
     flag("given_up"),
 )
 
@@ -136,15 +124,15 @@ INVOKER: tuple[Described, ...] = (
     choice("assurance", DeliveryAssurance, "machine.assurance"),
     choice("behavior", IncompleteSequenceBehavior, "machine.behavior"),
     ranges("passed", "machine.passed"),
-    #: What the application was given and has not done with, at most once.
+    #: With assurance AtMostOnce: the messages whose delivery has begun and not ended.
     ranges("in_progress", "machine.in_progress"),
-    #: The lowest number not yet passed, and how many were passed.
+    #: The lowest number that is not passed yet, and the number of passed messages.
     number("next", derived=_next),
     number("passed_count", derived=attrgetter("machine.passed.count")),
     maybe(number, "last", "machine.last"),
     flag("cut", "machine.cut"),
-    #: Which of the waiting messages may be delivered: `NEXT`, `ANY` or `ALL`.
-    text("releases", derived=_releases),
+    #: Which of the waiting messages may be delivered: a `Release`.
+    text("releases", derived=attrgetter("machine.work.value")),
     maybe(text, "service"),
     number("version"),
     number("attempts"),
@@ -156,7 +144,7 @@ INVOKER: tuple[Described, ...] = (
     number("consumed_bytes"),
     number("response_bytes"),
     number("letter_bytes"),
-    #: The newest message that there was at its last turn. Fair scheduling: the buffer served longest ago comes first.
+    #: The position of the newest message at its last turn. Fair scheduling: the buffer served longest ago comes first.
     Column("turn", BigInteger, nullable=False),
 )
 
@@ -201,7 +189,7 @@ RMS: tuple[Described, ...] = (
     maybe(time, "settled_at", "machine.settled_at"),
     flag("abandoned", "machine.abandoned"),
     number("unanswered", "machine.unanswered"),
-    #: The window, when the destination takes less than the policy allows.
+    #: The window, if it is smaller than the policy allows.
     maybe(text, "flow", "machine.flow", write=write_window, read=read_window, reads_null=True),
     choice("incomplete_behavior", IncompleteSequenceBehavior, "machine.incomplete_behavior"),
     maybe(time, "expires_at", "machine.expires_at"),
@@ -213,14 +201,21 @@ RMS: tuple[Described, ...] = (
     flag("offer_accepted"),
     maybe(text, "follows"),
     maybe(time, "due"),
-    #: When `due` was worked out: in the future only when the clock was set back since.
+    #: When `due` was computed: it is in the future only if the clock was set back since.
     time("planned_at"),
     flag("holds"),
     maybe(time, "ended_at"),
     maybe(text, "last_error"),
+    maybe(time, "fetch_due"),
+    maybe(time, "poll_due"),
+    number("polls"),
+    text("owner", constant=True),
+    #: The name by which a MakeConnection finds it.
+    maybe(text, "fetched_by", derived=attrgetter("fetched_by")),
 )
 
-#: A row of the RMS buffer: `OutboundMessage` without what is large. What is constant is in the checksum, in this order.
+#: A row of the RMS buffer: `OutboundMessage` without its large fields. Constant columns are in the checksum, in this
+#: order.
 OUTBOUND: tuple[Described, ...] = (
     position(),
     text("message_id", constant=True),
@@ -233,10 +228,10 @@ OUTBOUND: tuple[Described, ...] = (
     flag("last"),
     maybe(text, "relates_to", constant=True),
     flag("expects_response"),
-    #: It is repeated until it is answered (HTTP-05).
-    flag("replays", derived=_replays),
+    #: The request is repeated until its response arrives (HTTP-05).
+    flag("replays", derived=attrgetter("replays")),
     maybe(text, "callback", constant=True),
-    #: By what a response is found that its client fetches; see `names.request_name`.
+    #: The name by which a response that its client fetches is found; see `names.request_name`.
     maybe(text, "request", constant=True),
     maybe(text, "correlation", constant=True),
     time("created_at", constant=True),
@@ -246,12 +241,12 @@ OUTBOUND: tuple[Described, ...] = (
     time("due"),
     flag("acknowledged"),
     flag("answered"),
-    #: Of a response to a peer: whose limits it counts for, and how much.
+    #: Of a response: the peer whose limits it counts for, and its bytes.
     maybe(text, "owner"),
     number("size", derived=_counted),
 )
 
-#: What is large of an `OutboundMessage`.
+#: The large fields of an `OutboundMessage`.
 OUTBOUND_BODY: tuple[Described, ...] = (
     text("message_id", primary_key=True),
     binary("payload"),
@@ -289,7 +284,7 @@ LETTER: tuple[Described, ...] = (
     maybe(text, "callback"),
     flag("disowned"),
     flag("damaged"),
-    #: The peer that has caused it, whose limits it counts for, and how much.
+    #: The peer whose limits it counts for, and its bytes.
     maybe(text, "owner"),
     number("size", derived=attrgetter("size")),
 )

@@ -1,4 +1,4 @@
-"""Giving connections back to their pool when the outcome of the transaction is known."""
+"""Returns connections to their pool after the outcome of the transaction is known."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from sqlalchemy import Connection
 
 log = logging.getLogger("mercury.storage")
 
-#: Under this name a connection knows the transaction that it belongs to.
+#: The key in `Connection.info` of the transaction that a connection belongs to.
 OWNER = "mercury transaction"
 
 
 def release(connection: Connection) -> None:
-    """Give a connection back, or drop it if its session has ended. Never raises an `Exception`.
+    """Return a connection to its pool, or drop it if its session has ended. Never raises an `Exception`.
 
-    The outcome is decided by now: an error of the driver about a session that is gone would replace it, and a caller
-    who sees one repeats what is committed.
+    The outcome is decided already. An error of the driver about a lost session would replace it, and the caller would
+    repeat work that is committed.
     """
     try:
         if not connection.invalidated:

@@ -1,4 +1,4 @@
-"""Removing what is over from the tables, in short statements."""
+"""Removes rows whose retention is over, in short statements."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def sweep(connection: Connection, *, kept_before: float, idle_before: float, lim
         _delete(connection, CLAIM, CLAIM.c.resource, limit, CLAIM.c.until < idle_before),
         _delete(connection, COMMIT, COMMIT.c.id, limit, COMMIT.c.made_at < idle_before),
         _delete(connection, buffer, buffer.c.sequence, limit, ~sequence, ~waiting),
-        # The row only serves as a lock: it is inserted again when it is needed.
+        # The row is only a lock: it is inserted again when it is needed.
         _delete(connection, key, key.c.key_id, limit, ~sequences, ~unnumbered),
     )
     return max(gone)
 
 
 def _delete(connection: Connection, table: Table, name: Column[Any], limit: int, *where: ColumnElement[bool]) -> int:
-    # What somebody works with is not over. A SQLite file has no locks of rows: there it says nothing.
+    # Rows that a transaction has locked are in use: skip them. SQLite has no row locks and ignores this clause.
     some = select(name).where(*where).limit(limit).with_for_update(skip_locked=True, of=table)
     return connection.execute(delete(table).where(name.in_(some))).rowcount

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import and_, bindparam, case, delete, exists, func, or_, select
+from sqlalchemy import Integer, and_, bindparam, case, delete, exists, func, or_, select
 
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Topic
+from mercury.storage.names import fetch_name
 from mercury.storage.order import RMD
 from mercury.storage.records import RmdRecord
 from mercury.storage.sql.codec import rmd_record, rmd_values
@@ -23,8 +24,14 @@ TO_LOCK = (
     .with_for_update()
 )
 ONE = select(TABLE).where(TABLE.c.identifier == bindparam("identifier"))
+FETCHABLE = (
+    select(TABLE.c.identifier)
+    .where(TABLE.c.fetched_by == bindparam("name"))
+    .order_by(TABLE.c.identifier)
+    .limit(bindparam("limit", type_=Integer))
+)
 ENDED = and_(TABLE.c.ended_at.is_not(None), TABLE.c.create_message_id.is_not(None))
-#: Its buffer has something to do still.
+#: The buffer of the sequence still has work.
 BUSY = or_(
     exists().where(
         INVOKER_BUFFER.c.sequence == TABLE.c.identifier,
@@ -32,7 +39,7 @@ BUSY = or_(
     ),
     exists().where(INVOKER_MESSAGE.c.sequence == TABLE.c.identifier),
 )
-#: What waits behind each sequence of which something waits.
+#: The waiting bytes of each sequence that has any.
 OF_BUFFER = and_(
     INVOKER_BUFFER.c.sequence == TABLE.c.identifier, INVOKER_BUFFER.c.consumed_bytes < TABLE.c.received_bytes
 )
@@ -49,7 +56,7 @@ OPEN = (
     .group_by(TABLE.c.owner)
     .subquery()
 )
-#: Nothing was heard of them for so long as counts.
+#: Sequences that have been silent since before a time.
 SILENT = or_(
     and_(TABLE.c.used, TABLE.c.last_heard < bindparam("heard_before")),
     and_(~TABLE.c.used, TABLE.c.last_heard < bindparam("unused_before")),
@@ -71,7 +78,7 @@ WAITING_BYTES = select(
 
 
 class SqlRmd:
-    """`RMDSequenceManager` of one transaction. Records are kept here as they are locked and written at its end."""
+    """`RMDSequenceManager` of one transaction. Locked records are cached here, and saved ones written at its end."""
 
     def __init__(self, transaction: Statements) -> None:
         self._tx = transaction
@@ -124,6 +131,10 @@ class SqlRmd:
         self._tx.write(delete(TABLE).where(TABLE.c.identifier == identifier))
         self._known[identifier] = None
         self._changed.pop(identifier, None)
+
+    def fetchable(self, address: str, identity: str | None, limit: int) -> list[str]:
+        rows = self._tx.read(FETCHABLE, {"name": fetch_name(address, identity), "limit": limit})
+        return [row["identifier"] for row in rows]
 
     def open_count(self, owner: str | None = None) -> int:
         query = select(func.count().label("open")).select_from(TABLE).where(TABLE.c.ended_at.is_(None))
@@ -186,12 +197,12 @@ class SqlRmd:
     # --- the end of the transaction --------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write what was saved."""
+        """Write the saved records."""
         changed = [record for identifier in self._changed if (record := self._known[identifier]) is not None]
         self._changed.clear()
         self._tx.update(TABLE, "identifier", [rmd_values(record) for record in changed])
 
     def forget_changes(self) -> None:
-        """A savepoint is rolled back: what is known may be wrong."""
+        """Drop cached records: a savepoint was rolled back."""
         self._changed.clear()
         self._known.clear()

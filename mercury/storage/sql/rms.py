@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from sqlalchemy import BindParameter, bindparam, delete, select
+from sqlalchemy import BindParameter, Column, Integer, bindparam, delete, select
 
 from mercury.storage.api import Topic
+from mercury.storage.names import fetch_name
 from mercury.storage.order import RMS
 from mercury.storage.records import RmsRecord, SequenceKey
 from mercury.storage.sql import codec
@@ -21,20 +22,24 @@ from mercury.storage.sql.values import read_channel
 TABLE = RMS_SEQUENCE
 NAMES: BindParameter[str] = bindparam("names", expanding=True)
 KEYS = select(RMS_KEY.c.key_id).where(RMS_KEY.c.key_id.in_(NAMES)).order_by(RMS_KEY.c.key_id).with_for_update()
+FETCHABLE = (
+    select(TABLE.c.fetch_due, TABLE.c.channel)
+    .where(TABLE.c.fetched_by == bindparam("name"))
+    .order_by(TABLE.c.fetch_due, TABLE.c.position)
+    .limit(bindparam("limit", type_=Integer))
+)
 OF_KEYS = select(TABLE).where(TABLE.c.key_id.in_(NAMES)).order_by(TABLE.c.position)
 
 
 class SqlRms(SqlRmsRows):
-    """`RMSSequenceManager` of one transaction. Records are kept here as they are locked and written at its end."""
+    """`RMSSequenceManager` of one transaction. Locked records are cached here, and saved ones written at its end."""
 
     def __init__(self, transaction: Statements) -> None:
         super().__init__(transaction)
         self._records: dict[str, list[RmsRecord]] = {}
         self._changed: dict[str, RmsRecord] = {}
-        #: Keys that were locked and whose records nobody has asked for yet: not every lock is for them.
+        #: Locked keys whose records are not read yet: many callers that lock a key do not need them.
         self._to_load: dict[str, None] = {}
-        #: Answers to `key_of`, read ahead: by identifier and by the MessageID of CreateSequence.
-        self._expected_keys: tuple[dict[str, SequenceKey | None], dict[str, SequenceKey | None]] = ({}, {})
 
     def lock(self, keys: Iterable[SequenceKey]) -> None:
         by_id = {key.digest: key for key in keys}
@@ -43,16 +48,16 @@ class SqlRms(SqlRmsRows):
             here = {row["key_id"] for row in self._tx.read_locked(KEYS, {"names": part})}
             new = [name for name in part if name not in here]
             if new:
-                # Somebody else may make them now: then this waits for him, and locks what he has made.
+                # Another transaction may be inserting the same keys: the insert waits for it, and then locks its rows.
                 rows = [{"key_id": name, "endpoint": by_id[name].endpoint, "name": by_id[name].name} for name in new]
                 self._tx.insert(RMS_KEY, rows, ignore=True)
                 self._tx.read_locked(KEYS, {"names": new})
         self._tx.locked(RMS, wanted)
         self._to_load.update(dict.fromkeys(wanted))
-        self.forget_prefetched()
+        self.forget_rows()
 
     def _load(self, key_ids: Iterable[str]) -> None:
-        """Read the records of these keys, and with them those of all that were locked meanwhile."""
+        """Read the records of these keys, and of all other locked keys whose records are not read yet."""
         missing = [name for name in key_ids if name not in self._records]
         if not missing:
             return
@@ -103,62 +108,48 @@ class SqlRms(SqlRmsRows):
     def all(self) -> list[RmsRecord]:
         return [rms_record(row) for row in self._tx.read(select(TABLE).order_by(TABLE.c.position))]
 
-    def prefetch(
-        self,
-        *,
-        identifiers: Iterable[str] = (),
-        create_message_ids: Iterable[str] = (),
-        message_ids: Iterable[str] = (),
-    ) -> None:
-        for known, column, values in zip(
-            self._expected_keys,
-            (TABLE.c.identifier, TABLE.c.create_message_id),
-            (list(identifiers), list(create_message_ids)),
-            strict=True,
-        ):
-            remembered = self._tx.store.remembered_keys
-            known |= {value: key for value in values if (key := remembered.get(value)) is not None}
-            wanted = [value for value in values if value not in known]
-            known |= dict.fromkeys(wanted)
-            for part in chunks(wanted):
-                for row in self._tx.read(select(column.label("value"), TABLE.c.channel).where(column.in_(part))):
-                    key = known[row["value"]] = read_channel(row["channel"]).key
-                    remembered[row["value"]] = key
-        self.prefetch_rows(message_ids)
+    def fetchable(self, address: str, identity: str | None, limit: int) -> list[tuple[float, SequenceKey]]:
+        rows = self._tx.read(FETCHABLE, {"name": fetch_name(address, identity), "limit": limit})
+        return [(row["fetch_due"], read_channel(row["channel"]).key) for row in rows]
 
-    def key_of(self, *, identifier: str | None = None, create_message_id: str | None = None) -> SequenceKey | None:
+    def key_of(self, identifier: str) -> SequenceKey | None:
         for records in self._records.values():
             for record in records:
-                if identifier is not None and record.machine.identifier == identifier:
+                if record.machine.identifier == identifier:
                     return record.channel.key
-        known, column, value = self._expected_keys[0], TABLE.c.identifier, identifier
-        if identifier is None:
-            known, column, value = self._expected_keys[1], TABLE.c.create_message_id, create_message_id
-        if value in known:
-            return known[value]
-        rows = self._tx.read(select(TABLE.c.channel).where(column == value).limit(1))
+        rows = self._tx.read(select(TABLE.c.channel).where(TABLE.c.identifier == identifier).limit(1))
         return read_channel(rows[0]["channel"]).key if rows else None
+
+    def keys_by_identifier(self, identifiers: Collection[str]) -> dict[str, SequenceKey]:
+        return self._keys_by(TABLE.c.identifier, identifiers)
+
+    def keys_by_create(self, message_ids: Collection[str]) -> dict[str, SequenceKey]:
+        return self._keys_by(TABLE.c.create_message_id, message_ids)
+
+    def _keys_by(self, column: Column[str], values: Collection[str]) -> dict[str, SequenceKey]:
+        """The store remembers what it has found: the key of a name never changes."""
+        remembered = self._tx.store.remembered_keys
+        names = {value: f"{column.name} {value}" for value in values}
+        found = {value: key for value, name in names.items() if (key := remembered.get(name)) is not None}
+        for part in chunks([value for value in names if value not in found]):
+            for row in self._tx.read(select(column.label("value"), TABLE.c.channel).where(column.in_(part))):
+                found[row["value"]] = remembered[names[row["value"]]] = read_channel(row["channel"]).key
+        return found
 
     # --- the end of the transaction --------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write what was saved."""
+        """Write the saved records."""
         self.flush_kept()
         changed = list(self._changed.values())
         self._changed.clear()
         self._tx.update(TABLE, "id", [_changing(record) for record in changed])
 
     def forget_changes(self) -> None:
-        """A savepoint is rolled back: what is known may be wrong."""
+        """Drop cached records: a savepoint was rolled back."""
         self._changed.clear()
         self._records.clear()
         self.forget_kept()
-        self.forget_prefetched()
-
-    def forget_prefetched(self) -> None:
-        """Others may have changed what was read ahead."""
-        for known in self._expected_keys:
-            known.clear()
         self.forget_rows()
 
     # --- within ----------------------------------------------------------------------------------------------------
@@ -171,7 +162,7 @@ class SqlRms(SqlRmsRows):
 
 
 def _changing(record: RmsRecord) -> Values:
-    """What can change of a record."""
+    """The columns of a record that can change."""
     values = rms_values(record)
     for name in codec.RMS.constant:
         del values[name]

@@ -10,10 +10,10 @@ from sqlalchemy import (
     BindParameter,
     ColumnElement,
     Integer,
+    RowMapping,
     Select,
     and_,
     bindparam,
-    case,
     delete,
     false,
     func,
@@ -37,6 +37,7 @@ from mercury.storage.sql.statements import Statements
 ROW, BODY, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_SEQUENCE
 #: `OutboundMessage.retained`
 KEPT = and_(ROW.c.relates_to.is_not(None), ROW.c.answered)
+#: `OutboundMessage.settled`
 SETTLED = and_(ROW.c.acknowledged, or_(ROW.c.answered, not_(ROW.c.replays)))
 BODY_COLUMNS = tuple(column for column in BODY.c if column.name != "message_id")
 WITH_BODY = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, ROW.c.message_id == BODY.c.message_id)
@@ -49,10 +50,15 @@ TRANSMITTED = and_(OF_SEQUENCE, not_(SETTLED))
 UNSETTLED = WITH_BODY.where(TRANSMITTED).order_by(ROW.c.number).limit(LIMIT)
 
 
-def _unsettled_due() -> Select[Any]:
-    """Of the same rows those that are due, with their bodies; the first, and the one that is due next."""
+def _unsettled_due(*, one: bool) -> Select[Any]:
+    """Unsettled rows that are due, with their bodies; also the first row, and the one that is due next.
+
+    :param one: only the lowest row that is due, with its body, and the one that is due next after it.
+    """
     window = select(ROW).where(TRANSMITTED).order_by(ROW.c.number).limit(LIMIT).cte("rows_in_window")
-    is_due = window.c.due <= bindparam("now")
+    is_due: ColumnElement[bool] = window.c.due <= bindparam("now")
+    if one:
+        is_due = window.c.number == func.coalesce(select(func.min(window.c.number)).where(is_due).scalar_subquery(), 0)
     lowest = select(func.min(window.c.number)).scalar_subquery()
     later = select(window.c.number).where(not_(is_due)).order_by(window.c.due, window.c.number).limit(1)
     many = select(func.count()).select_from(window).scalar_subquery().label("many")
@@ -62,13 +68,13 @@ def _unsettled_due() -> Select[Any]:
     return rows.where(wanted).order_by(window.c.number)
 
 
-UNSETTLED_DUE = _unsettled_due()
+UNSETTLED_DUE, UNSETTLED_ONE = _unsettled_due(one=False), _unsettled_due(one=True)
 NAMES: BindParameter[str] = bindparam("names", expanding=True)
 FETCHABLE = and_(ROW.c.request.in_(NAMES), ROW.c.number.is_not(None), not_(ROW.c.acknowledged))
 
 
 def _responses() -> Select[Any]:
-    """Responses by their requests, with the bodies that fit: a body's length is known without reading it."""
+    """Responses by their requests, with the bodies that fit: a column has the length of each body."""
     size = func.length(BODY.c.payload)
     upto = func.sum(size).over(order_by=(size, ROW.c.position))
     whole = select(ROW.c.position, size.label("size"), upto.label("upto")).where(FETCHABLE)
@@ -83,15 +89,11 @@ RESPONSES = _responses()
 NAMED = ROW.c.message_id.in_(NAMES)
 ANSWERED = update(ROW).where(NAMED).values(answered=True)
 ANSWERED_TOO = update(ROW).where(NAMED).values(answered=True, acknowledged=True)
-PREFETCHED, WHOLE = select(ROW).where(NAMED), WITH_BODY.where(NAMED)
+WITHOUT_BODY, WHOLE = select(ROW).where(NAMED), WITH_BODY.where(NAMED)
 
 
-OF_KEYS = ROW.c.key_id.in_(NAMES)
-RESPONSE_BYTES = select(
-    func.coalesce(func.sum(case((OF_KEYS, ROW.c.size), else_=0)), 0).label("of_keys"),
-    func.coalesce(func.sum(case((ROW.c.owner == bindparam("owner"), ROW.c.size), else_=0)), 0).label("own"),
-    func.coalesce(func.sum(ROW.c.size), 0).label("every"),
-).where(text(UNACKNOWLEDGED_RESPONSE))
+#: Answered from an index, without reading the rows.
+RESPONSE_BYTES = select(func.coalesce(func.sum(ROW.c.size), 0).label("bytes")).where(text(UNACKNOWLEDGED_RESPONSE))
 
 
 class SqlRmsRows:
@@ -100,16 +102,16 @@ class SqlRmsRows:
     def __init__(self, transaction: Statements) -> None:
         self._tx = transaction
         self.appended: list[OutboundMessage] = []
-        #: Whether anything was handed over, written already or not.
+        #: Whether this transaction has appended rows, written or not.
         self.has_appended = False
-        #: Rows that were read ahead, by MessageID.
-        self._expected: dict[str, OutboundMessage | None] = {}
-        #: Rows whose response is stored, and those whose response was consumed: written together.
+        #: Rows that this transaction has seen, by MessageID, without their bodies; ``None`` = there is none.
+        self._seen: dict[str, OutboundMessage | None] = {}
+        #: Requests whose response is stored, and requests whose response was consumed; written together.
         self._answered: dict[str, None] = {}
         self._consumed: dict[str, OutboundMessage] = {}
-        #: Rows that got a number or were transmitted, by position; written together too.
+        #: Rows that got a number or were transmitted, by position; written together.
         self._numbered: dict[int, OutboundMessage] = {}
-        #: Of these the ones whose number is not written yet.
+        #: Positions of those among them whose number is not written yet.
         self._new: set[int] = set()
         self._arrived = AcknowledgedRows(transaction)
 
@@ -123,7 +125,7 @@ class SqlRmsRows:
             self.flush_appended()
 
     def flush_appended(self) -> None:
-        """Write what was handed over."""
+        """Write the appended rows."""
         appended, self.appended = self.appended, []
         if appended:
             rows = [outbound_values(message) for message in appended]
@@ -162,25 +164,34 @@ class SqlRmsRows:
         rows = self._tx.read(select(ROW.c.created_at).where(waits).order_by(ROW.c.position).limit(1))
         return rows[0]["created_at"] if rows else None
 
-    def response_bytes(self, keys: Collection[SequenceKey], owner: str) -> tuple[int, int, int]:
-        row = self._tx.read(RESPONSE_BYTES, {"names": [key.digest for key in keys], "owner": owner})[0]
-        return int(row["of_keys"]), int(row["own"]), int(row["every"])
+    def response_bytes(self, owner: str | None = None) -> int:
+        query = RESPONSE_BYTES if owner is None else RESPONSE_BYTES.where(ROW.c.owner == owner)
+        return int(self._tx.read(query)[0]["bytes"])
+
+    def response_bytes_of(self, owner: str, keys: Collection[SequenceKey]) -> int:
+        names = [key.digest for key in keys]
+        return int(self._tx.read(RESPONSE_BYTES.where(ROW.c.owner == owner, ROW.c.key_id.in_(names)))[0]["bytes"])
 
     # --- in transmission -------------------------------------------------------------------------------------------
 
-    def unsettled(self, record: RmsRecord, limit: int, now: float | None = None) -> list[OutboundMessage]:
+    def unsettled(
+        self, record: RmsRecord, limit: int, now: float | None = None, *, one: bool = False
+    ) -> list[OutboundMessage]:
         self._require(record.channel.key)
         if self._arrived:
             self.flush_kept()
         if not self._new.issuperset(self._numbered):
             self.flush_rows()
         values = {"of_sequence": record.id, "limit": limit} | ({} if now is None else {"now": now})
-        found = self._tx.read(UNSETTLED if now is None else UNSETTLED_DUE, values)
+        query = UNSETTLED_ONE if one else UNSETTLED_DUE
+        found = self._tx.read(UNSETTLED if now is None else query, values)
         many = len(found) if now is None else found[0]["many"] if found else 0
-        # What was numbered here is not written yet; its numbers are the highest, and it is here with its bodies.
+        # Rows numbered by this transaction are not written yet. They have the highest numbers, and their bodies are
+        # here.
         new = sorted((row for row in self._numbered.values() if row.sequence_id == record.id), key=_number)
         rest = [row.copy() for row in new if not row.settled][: max(0, limit - many)]
-        return [*(outbound_message(row) for row in found), *rest]
+        rows = [_read(row, unread=now is not None and row["due"] <= now) for row in found]
+        return [*rows, *rest]
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
         for key in {row.channel.key for row in rows}:
@@ -188,7 +199,7 @@ class SqlRmsRows:
         self._keep(rows)
 
     def _keep(self, rows: Sequence[OutboundMessage]) -> None:
-        """Rows that got a number or were transmitted are written together."""
+        """Remember rows that got a number or were transmitted, to write them together."""
         self._numbered |= {row.position: row.copy() for row in rows}
         self._reread(row.message_id for row in rows)
 
@@ -202,16 +213,16 @@ class SqlRmsRows:
         self._require(record.channel.key)
         if ranges:
             self._arrived.acknowledge(record.id, ranges)
-            for row in self._read_ahead(record, ranges):
+            for row in self._seen_between(record, ranges):
                 row.acknowledged = True
 
     def release(self, record: RmsRecord, ranges: Ranges) -> None:
         self._require(record.channel.key)
         if ranges:
             self._arrived.release(record.id, ranges)
-            for row in self._read_ahead(record, ranges):
-                if row.acknowledged and not row.expects_response:
-                    self._expected[row.message_id] = None  # nothing else is known to be otherwise: no need to ask
+            for row in self._seen_between(record, ranges):
+                if row.may_go:
+                    self._seen[row.message_id] = None  # nothing else of this row was read: no query is needed
 
     def resend(self, record: RmsRecord, numbers: Iterable[int], now: float, most_attempts: int | None = None) -> None:
         self._require(record.channel.key)
@@ -220,7 +231,7 @@ class SqlRmsRows:
             if most_attempts is not None:
                 wanted = and_(wanted, ROW.c.attempts <= most_attempts)
             self._write(update(ROW).where(wanted).values(due=now))
-            self._reread(row.message_id for row in self._read_ahead(record, tuple((each, each) for each in part)))
+            self._reread(row.message_id for row in self._seen_between(record, tuple((each, each) for each in part)))
 
     def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         self._require(record.channel.key)
@@ -256,7 +267,7 @@ class SqlRmsRows:
         self._answered[message_id] = None
         before = row.copy()
         row.answered = True
-        self._expected[message_id] = row
+        self._seen[message_id] = row
         return before
 
     def consumed(self, message_id: str) -> None:
@@ -266,13 +277,13 @@ class SqlRmsRows:
         self._consumed[message_id] = row
         after = row.copy()
         after.answered, after.expects_response = True, False
-        self._expected[message_id] = None if row.acknowledged else after
+        self._seen[message_id] = None if row.acknowledged else after
 
     def flush_answers(self) -> None:
-        """Write what was answered and consumed."""
+        """Write which requests were answered, and which responses were consumed."""
         answered, consumed = list(self._answered), dict(self._consumed)
         self.forget_answers()
-        both = [name for name in answered if (row := self._expected.get(name)) is not None and row.acknowledged]
+        both = [name for name in answered if (row := self._seen.get(name)) is not None and row.acknowledged]
         for part in chunks(both):
             self._tx.write(ANSWERED_TOO, {"names": part})  # most are acknowledged by their responses
         for part in chunks(set(answered).difference(both)):
@@ -285,12 +296,12 @@ class SqlRmsRows:
             self._tx.write(done.values(answered=True, expects_response=False, replays=False))
 
     def forget_answers(self) -> None:
-        """A savepoint is rolled back, or they are written."""
+        """Drop these lists: they are written, or a savepoint was rolled back."""
         self._answered.clear()
         self._consumed.clear()
 
     def forget_kept(self) -> None:
-        """A savepoint is rolled back."""
+        """Drop rows that are not written: a savepoint was rolled back."""
         self.forget_answers()
         self._forget_numbered()
         self._arrived.forget()
@@ -299,22 +310,22 @@ class SqlRmsRows:
         self._numbered.clear()
         self._new.clear()
 
-    def prefetch_rows(self, message_ids: Iterable[str], query: Select[Any] = PREFETCHED) -> None:
-        """Read these rows ahead."""
-        wanted = [message_id for message_id in message_ids if message_id not in self._expected]
-        self._expected |= dict.fromkeys(wanted)
-        for part in chunks(wanted):
-            for row in self._rows(query, {"names": part}):
-                self._expected[row.message_id] = row
-
     def forget_rows(self) -> None:
-        """Others may have changed what was read ahead."""
-        self._expected = {name: row for name, row in self._expected.items() if name in self._answered}
+        """Others may have changed what was seen."""
+        self._seen = {name: row for name, row in self._seen.items() if name in self._answered}
 
     def row(self, message_id: str) -> OutboundMessage | None:
-        self.prefetch_rows([message_id], WHOLE)
-        row = self._expected[message_id]
-        return row.copy() if row is not None else None
+        rows = self._rows(WHOLE, {"names": [message_id]})
+        return rows[0] if rows else None
+
+    def rows(self, message_ids: Collection[str]) -> dict[str, OutboundMessage]:
+        wanted = [message_id for message_id in message_ids if message_id not in self._seen]
+        self._seen |= dict.fromkeys(wanted)
+        for part in chunks(wanted):
+            for row in self._rows(WITHOUT_BODY, {"names": part}):
+                self._seen[row.message_id] = row
+        seen = ((message_id, self._seen[message_id]) for message_id in message_ids)
+        return {message_id: row.copy() for message_id, row in seen if row is not None}
 
     def responses_to(self, requests: Collection[str], most_bytes: int) -> list[OutboundMessage]:
         found: list[OutboundMessage] = []
@@ -322,14 +333,8 @@ class SqlRmsRows:
         for part in chunks(requests):
             left = most_bytes - sum(len(row.payload) for row in found)
             for read in self._tx.read(RESPONSES, {"names": part, "most_bytes": left}):
-                row = outbound_message(read)
-                row.unread = read["checksum"] is None
-                found.append(row)
+                found.append(_read(read, unread=True))
         return found
-
-    def key_of_request(self, message_id: str) -> SequenceKey | None:
-        row = self.row(message_id)
-        return row.channel.key if row is not None else None
 
     # --- within ----------------------------------------------------------------------------------------------------
 
@@ -337,7 +342,7 @@ class SqlRmsRows:
         self._tx.require(RMS, key.digest)
 
     def _own(self, message_id: str) -> OutboundMessage | None:
-        row = self.row(message_id)
+        row = self.rows([message_id]).get(message_id)
         if row is not None:
             self._require(row.channel.key)
         return row
@@ -351,7 +356,7 @@ class SqlRmsRows:
         self._tx.write(statement)
 
     def flush_kept(self) -> None:
-        """Write what is kept here to be written together."""
+        """Write all changes to rows that are collected here."""
         if self._numbered:
             self.flush_rows()
         if self._answered or self._consumed:
@@ -360,21 +365,22 @@ class SqlRmsRows:
             self._arrived.flush()
 
     def _rows_between(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
-        """The numbered rows in these ranges, which ascend; an expression of SQLite is 1,000 terms deep at most."""
+        """The numbered rows in these ascending ranges, read in parts: SQLite limits the depth of an expression to
+        1,000."""
         found = []
         for part in chunks(ranges, 400):
             found += self._rows(WITH_BODY.where(_between(record, tuple(part))).order_by(ROW.c.number))
         return found
 
-    def _read_ahead(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
-        """What was read ahead of a sequence, with these numbers."""
-        rows = [row for row in self._expected.values() if row is not None and row.sequence_id == record.id]
+    def _seen_between(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+        """The rows of a sequence that were seen, with these numbers."""
+        rows = [row for row in self._seen.values() if row is not None and row.sequence_id == record.id]
         return [row for row in rows if any(low <= _number(row) <= high for low, high in ranges)]
 
     def _reread(self, message_ids: Iterable[str]) -> None:
-        """These were changed since they were read ahead."""
+        """These were changed since they were seen."""
         for message_id in message_ids:
-            self._expected.pop(message_id, None)
+            self._seen.pop(message_id, None)
 
     def _save(self, rows: Sequence[OutboundMessage], *columns: str) -> None:
         changed = [{"position": row.position} | {name: getattr(row, name) for name in columns} for row in rows]
@@ -385,6 +391,16 @@ class SqlRmsRows:
         for part in chunks([row.message_id for row in rows]):
             self._tx.write(delete(BODY).where(BODY.c.message_id.in_(part)))
             self._write(delete(ROW).where(ROW.c.message_id.in_(part)))
+
+
+def _read(read: RowMapping, *, unread: bool) -> OutboundMessage:
+    """A row, perhaps without its body.
+
+    :param unread: its body should be here.
+    """
+    row = outbound_message(read)
+    row.unread = unread and read["checksum"] is None
+    return row
 
 
 def _number(row: OutboundMessage) -> int:

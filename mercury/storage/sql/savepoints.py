@@ -11,21 +11,21 @@ from mercury.storage.sql.errors import translated
 
 
 class Savepoints:
-    """The savepoints that are open on a connection, one within another.
+    """The nested savepoints that are open on a connection.
 
-    A handler has one for each message, so they are plain statements, as few as can be: what is kept is let go of
-    together with the beginning of the next, or by the end of the transaction.
+    Each handler call has a savepoint, so there are as few statements as possible: a kept savepoint is released in the
+    same round trip that begins the next one, or by the end of the transaction.
     """
 
     def __init__(self, connection: Connection, dialect: Dialect) -> None:
         self._connection = connection
         self._dialect = dialect
         self._depth = 0
-        #: The depth of the one that is kept and not let go of yet; 0 = there is none.
+        #: The depth of the kept savepoint that is not released yet; 0 = none.
         self._kept = 0
 
     def begin(self) -> Savepoint:
-        """Begin one within those that are open.
+        """Begin a savepoint inside the open ones.
 
         :raises StorageError: the database does not answer.
         """
@@ -37,13 +37,13 @@ class Savepoints:
         return Savepoint(self, depth, self._connection.get_nested_transaction())
 
     def keep(self, savepoint: Savepoint) -> None:
-        """Nothing since then is undone by itself any more."""
+        """Keep the work since the savepoint."""
         for nested in self._left_by_the_application(savepoint):
             nested.commit()
         self._depth, self._kept = savepoint.depth - 1, savepoint.depth
 
     def undo(self, savepoint: Savepoint) -> None:
-        """Undo what was done since then, unless the transaction is gone with it.
+        """Undo the work since the savepoint, unless the transaction has ended.
 
         :raises StorageError: the database does not answer.
         """
@@ -56,9 +56,9 @@ class Savepoints:
         self._execute([f"rollback to savepoint {name}", f"release savepoint {name}"])
 
     def _left_by_the_application(self, savepoint: Savepoint) -> Iterator[NestedTransaction]:
-        """Savepoints of SQLAlchemy's that were begun since then and not ended, the innermost first.
+        """SQLAlchemy savepoints of the application inside this one that are still open, the innermost first.
 
-        The caller ends each, whereupon the one around it is next.
+        The caller must end each before it takes the next.
         """
         while (found := self._connection.get_nested_transaction()) not in (None, savepoint.outer):
             assert found is not None
@@ -75,7 +75,7 @@ class Savepoint:
     def __init__(self, savepoints: Savepoints, depth: int, outer: NestedTransaction | None) -> None:
         self._savepoints = savepoints
         self.depth = depth
-        #: The application's own that was open before.
+        #: The application's savepoint that was open before this one began.
         self.outer = outer
 
     def keep(self) -> None:

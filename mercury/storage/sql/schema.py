@@ -1,8 +1,8 @@
-"""The tables of a SQL store: figure 3-20 of the dissertation, under today's names.
+"""The tables of a SQL store: figure 3-20 of the dissertation, with current names.
 
 One set for each manager (RMD sequences, invoker buffers, RMS sequences, each with its messages), the internal keys,
-and what recovery and operators need: claims, incarnations, decisions, heuristic outcomes, dead letters. Times are
-seconds since the epoch. The columns of records are in `record_columns`; `migrations` has every step to all of this.
+and tables for recovery and operators: claims, incarnations, decisions, heuristic outcomes, dead letters. Times are
+seconds since the epoch. The columns of records are in `record_columns`; `migrations` has the steps from older schemas.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def _flag(name: str) -> Column[bool]:
 
 
 def _partial(name: str, *columns: Column[Any], where: str, unique: bool = False) -> None:
-    """An index of some rows."""
+    """Define a partial index."""
     Index(name, *columns, unique=unique, postgresql_where=text(where), sqlite_where=text(where))
 
 
-#: Whose store this is: one row.
+#: The id of the store: one row.
 STORE = _table("store", _text("id", primary_key=True), _time("created_at"))
 
 # --- destination: RMD sequences ----------------------------------------------------------------------------------
@@ -60,6 +60,7 @@ _partial("mercury_rmd_sequence_created", RMD_SEQUENCE.c.create_key, where="creat
 _partial("mercury_rmd_sequence_owner", RMD_SEQUENCE.c.owner, where="ended_at is null")
 _partial("mercury_rmd_sequence_ended", RMD_SEQUENCE.c.owner, RMD_SEQUENCE.c.ended_at, where="ended_at is not null")
 _partial("mercury_rmd_sequence_due", RMD_SEQUENCE.c.due, where="due is not null")
+_partial("mercury_rmd_sequence_fetched", RMD_SEQUENCE.c.fetched_by, where="fetched_by is not null")
 
 # --- destination: the buffer before the application --------------------------------------------------------------
 
@@ -70,36 +71,43 @@ Index("mercury_invoker_message_number", INVOKER_MESSAGE.c.sequence, INVOKER_MESS
 
 # --- source: RMS sequences and their buffers ---------------------------------------------------------------------
 
-#: The internal keys. A row is made by the worker that numbers, never by `send`; it is what is locked.
+#: The internal keys. A row is inserted by the worker that numbers, never by `send`; transactions lock this row.
 RMS_KEY = _table("rms_key", _text("key_id", primary_key=True), _text("endpoint"), _text("name"))
 
 RMS_SEQUENCE = _table("rms_sequence", *columns(record_columns.RMS))
 Index("mercury_rms_sequence_id", RMS_SEQUENCE.c.id, unique=True)
 Index("mercury_rms_sequence_key", RMS_SEQUENCE.c.key_id, RMS_SEQUENCE.c.position)
-#: Two processes may take the same offer at once: the later commit fails.
+#: If two transactions take the same offer, the later commit fails.
 Index("mercury_rms_sequence_identifier", RMS_SEQUENCE.c.identifier, unique=True)
 Index("mercury_rms_sequence_create", RMS_SEQUENCE.c.create_message_id)
 _partial("mercury_rms_sequence_due", RMS_SEQUENCE.c.due, where="due is not null")
+_partial("mercury_rms_sequence_turn", RMS_SEQUENCE.c.owner, RMS_SEQUENCE.c.due, where="due is not null")
+_partial(
+    "mercury_rms_sequence_fetched",
+    RMS_SEQUENCE.c.fetched_by,
+    RMS_SEQUENCE.c.fetch_due,
+    where="fetched_by is not null",
+)
 
-#: Rows change when they are numbered, transmitted and acknowledged; what is large stands in `RMS_BODY`.
+#: Rows are updated when they are numbered, transmitted and acknowledged; the large columns are in `RMS_BODY`.
 RMS_MESSAGE = _table("rms_message", *columns(record_columns.OUTBOUND))
 Index("mercury_rms_message_id", RMS_MESSAGE.c.message_id, unique=True)
 _partial("mercury_rms_message_waiting", RMS_MESSAGE.c.key_id, RMS_MESSAGE.c.position, where="number is null")
 _partial("mercury_rms_message_abandoned", RMS_MESSAGE.c.key_id, where="number is null and kind = 'abandon'")
-#: A row of this index; the words are written out, or else the database does not find it.
+#: The condition of this index; the text must be the same in a query, or the database does not use the index.
 IS_ABANDONED = and_(RMS_MESSAGE.c.number.is_(None), RMS_MESSAGE.c.kind == literal_column("'abandon'"))
 _partial("mercury_rms_message_number", RMS_MESSAGE.c.sequence_id, RMS_MESSAGE.c.number, where="number is not null")
 _partial("mercury_rms_message_request", RMS_MESSAGE.c.request, where="request is not null")
 
-#: What a store keeps of a peer is summed without a look at the rows.
+#: For sums of the bytes of each peer, without reading the rows.
 SUMMED = (RMS_MESSAGE.c.owner, RMS_MESSAGE.c.key_id, RMS_MESSAGE.c.size)
-#: Rows of this index; the words are written out, or else the database does not find it.
+#: The condition of this index; the text must be the same in a query, or the database does not use the index.
 UNACKNOWLEDGED_RESPONSE = "owner is not null and not acknowledged"
 _partial("mercury_rms_message_owner", *SUMMED, where=UNACKNOWLEDGED_RESPONSE)
 
 RMS_BODY = _table("rms_body", *columns(record_columns.OUTBOUND_BODY))
 
-#: What is left of messages that arrived: their correlation, until retention ends.
+#: Correlations of settled messages, until retention ends.
 RMS_KEPT = _table(
     "rms_kept",
     _text("message_id", primary_key=True),
@@ -126,7 +134,7 @@ DEAD_LETTER = _table("dead_letter", *columns(record_columns.LETTER))
 Index("mercury_dead_letter_id", DEAD_LETTER.c.id, unique=True)
 Index("mercury_dead_letter_key", DEAD_LETTER.c.endpoint, DEAD_LETTER.c.key, DEAD_LETTER.c.dead_at)
 
-# Two indexes: the longest owner and the longest sequence do not fit into one.
+# Two indexes: the longest owner and the longest sequence do not fit into one index row.
 _partial("mercury_dead_letter_owner", DEAD_LETTER.c.owner, DEAD_LETTER.c.size, where="owner is not null")
 _partial("mercury_dead_letter_sequence", DEAD_LETTER.c.sequence, DEAD_LETTER.c.size, where="owner is not null")
 
@@ -150,7 +158,7 @@ DECISION = _table(
     _time("decided_at"),
 )
 
-#: One for each commit of an application's, until its answer has arrived (decision 21).
+#: One row for each commit of the application, until the commit is answered (decision 21).
 COMMIT = _table("commit", _text("id", primary_key=True), _time("made_at"))
 
 #: Branches that were finished by hand against their decision.

@@ -1,4 +1,4 @@
-"""The application's sessions in a transaction of Mercury's (decision 10)."""
+"""The application's SQLAlchemy sessions in a transaction of Mercury (decision 10)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 
 
 class Sessions:
-    """One session for each connection, in the transaction itself and again in each of its savepoints.
+    """One session for each connection in the transaction, and another in each of its savepoints.
 
-    The commit and the rollback of a session end only its own part of the transaction. What was added to it and not
-    written yet is written when the savepoint, or the transaction, is left normally.
+    Commit and rollback of a session end only its part of the transaction. Objects that were added and not flushed are
+    flushed when the savepoint or the transaction is left normally.
     """
 
     def __init__(self) -> None:
@@ -27,13 +27,13 @@ class Sessions:
         return level[connection]
 
     def flush(self) -> None:
-        """Write what is to be written so far."""
+        """Flush all sessions."""
         for session in self._levels[-1].values():
             session.flush()
 
     @contextmanager
     def level(self) -> Iterator[None]:
-        """A savepoint: its sessions end with it."""
+        """A savepoint: sessions begun in its block end with it."""
         self._levels.append({})
         try:
             yield
@@ -43,13 +43,13 @@ class Sessions:
             self._levels.pop()
 
     def keep(self) -> None:
-        """Write and end the innermost sessions."""
+        """Flush and end the innermost sessions."""
         level = self._levels[-1]
         for connection in reversed(list(level)):
             level[connection].commit()
             level.pop(connection).close()
 
     def give_up(self) -> None:
-        """End the innermost sessions; what they have not written is gone."""
+        """End the innermost sessions without a flush."""
         while self._levels[-1]:
             self._levels[-1].popitem()[1].close()

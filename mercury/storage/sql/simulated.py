@@ -1,4 +1,4 @@
-"""A SQLite store for the simulation: in virtual time, never flushed, and interrupted where the simulation wants it."""
+"""A SQLite store for the simulation: in virtual time, without fsync, and with interruptions by the simulation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mercury.storage.sql.versions import make_ready
 
 
 class SimulatedStore(SqlStore):
-    """What crashes here is a process that exists in name only, so what the file system has is what is there.
+    """A SQLite store without fsync. Only simulated processes crash, so data in the file system cache is never lost.
 
     :param clock: virtual seconds since the epoch.
-    :param interrupt: is called before each statement; what it raises rolls the transaction back.
+    :param interrupt: called before each statement; an exception from it rolls the transaction back.
     """
 
     def __init__(self, file: Path, clock: Callable[[], float], interrupt: Callable[[], None]) -> None:
@@ -35,6 +35,6 @@ class SimulatedStore(SqlStore):
             interrupt()
 
     def message_ids(self) -> list[str]:
-        """Of all outbound rows."""
+        """The MessageIDs of all outbound rows."""
         with self.reading() as connection:
             return list(connection.execute(select(RMS_MESSAGE.c.message_id)).scalars())

@@ -1,4 +1,4 @@
-"""The statements and locks of one unit of work: what the managers of the kinds of rows work with."""
+"""The statements and locks of one unit of work, as the managers of each kind of row use them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from mercury.storage.sql.releasing import OWNER
 
 
 class StoreParts(Protocol):
-    """What a unit of work uses of its store."""
+    """The methods of its store that a unit of work uses."""
 
     @property
     def id(self) -> str:
-        """What names the store among all."""
+        """The store's unique id."""
 
     @property
     def dialect(self) -> Dialect: ...
@@ -41,29 +41,30 @@ class StoreParts(Protocol):
         """Seconds since the epoch."""
 
     def soon(self, due: float | None, /) -> bool:
-        """Whether a worker has to be told of what is due then."""
+        """Whether a worker must be woken for work that is due at this time."""
 
     def is_own_database(self, resource: str, /) -> bool:
-        """Whether a database that was named for two-phase commit is the store's own.
+        """Whether a database named for two-phase commit (``resources=``) is the store's own.
 
-        :raises CapabilityError: databases were named, and none has this name, or it cannot take part.
-        :raises TransientStorageError: it does not answer.
+        :raises CapabilityError: databases were named, but not this one; or it cannot take part.
+        :raises TransientStorageError: the database does not answer.
         """
 
     def settle(self) -> None:
-        """Finish what commits of this process have left prepared in the store: nothing that is sent now overtakes it.
+        """Finish the branches that earlier commits of this process left prepared in the store, so that a message sent
+        now does not overtake theirs.
 
-        :raises TransientStorageError: it could not be done yet.
+        :raises TransientStorageError: a branch could not be finished yet.
         """
 
     def notify(self, topics: frozenset[Topic], elsewhere: frozenset[Topic], /) -> None:
-        """A commit has made work."""
+        """Report that a commit has made work."""
 
 
 class Statements:
-    """One connection in one transaction, taken when it is first needed; what is locked; what the commit will tell.
+    """The connection of one transaction, taken at its first use; the locks it holds; the topics its commit announces.
 
-    :param connection: a connection of the application's, in its own transaction: that one commits, not this.
+    :param connection: the application's connection, in a transaction that the application commits.
     """
 
     def __init__(self, store: StoreParts, connection: Connection | None = None) -> None:
@@ -75,13 +76,13 @@ class Statements:
         self._locked: set[tuple[int, str]] = set()
         self._highest = (-1, "")
         self.topics: set[Topic] = set()
-        #: What is news to other processes only.
+        #: Topics to announce to other processes only.
         self.topics_elsewhere: set[Topic] = set()
 
     # --- statements ------------------------------------------------------------------------------------------------
 
     def writing(self) -> Connection:
-        """The connection of this transaction, in the state of one that may write."""
+        """The connection of this transaction, ready to write."""
         connection = self._connected()
         if not self._writing:
             self._writing = True
@@ -89,7 +90,7 @@ class Statements:
                 with translated():
                     self.dialect.begin_writing(connection)
                     if not connection.in_transaction():
-                        connection.begin()  # else a session on it would take it for its own to commit
+                        connection.begin()  # otherwise a session on it would begin the transaction, and commit it
         return connection
 
     def _connected(self) -> Connection:
@@ -100,12 +101,12 @@ class Statements:
         return self._connection
 
     def read(self, query: Select[Any], parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
-        """Rows as they are committed, or as this transaction changed them."""
+        """Read rows, as committed or as this transaction has changed them. Takes no lock."""
         with translated():
             return self._connected().execute(query, parameters).mappings().all()
 
     def read_locked(self, query: Select[Any], parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
-        """Rows of a query ``for update``, or that changes something. In a SQLite file a writer has the one lock."""
+        """Read rows by a query with ``for update`` or with a change. In SQLite this takes the lock of the file."""
         self.writing()
         return self.read(query, parameters)
 
@@ -142,9 +143,9 @@ class Statements:
     # --- locks -----------------------------------------------------------------------------------------------------
 
     def to_lock(self, kind: int, names: Sequence[str]) -> list[str]:
-        """Of these names those that are not locked yet, in the order in which to lock them.
+        """Those of these names that this transaction has not locked yet, in lock order.
 
-        :raises LockOrderError: something that comes later in the order is locked already.
+        :raises LockOrderError: an object that is later in the order is locked already.
         """
         wanted = sorted({name for name in names if (kind, name) not in self._locked})
         if wanted and (kind, wanted[0]) < self._highest:
@@ -152,16 +153,16 @@ class Statements:
         return wanted
 
     def locked(self, kind: int, names: Sequence[str]) -> None:
-        """These are locked now."""
+        """Note that these objects are locked now."""
         for name in names:
             self._locked.add((kind, name))
             self._highest = max(self._highest, (kind, name))
 
     def adopt(self, kind: int, name: str) -> None:
-        """A row that is so new that nobody else can know it needs no lock."""
+        """Count a row as locked that this transaction inserts; no other transaction can know it."""
         self._locked.add((kind, name))
 
     def require(self, kind: int, name: str) -> None:
-        """A row may be changed only while it is locked."""
+        """Check that a row is locked before it is changed."""
         if (kind, name) not in self._locked:
             raise LockOrderError(f"{NAMES[kind]} {name} is changed without its lock")

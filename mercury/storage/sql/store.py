@@ -24,14 +24,14 @@ from mercury.storage.sql.notify import Notifier
 from mercury.storage.sql.schema import STORE
 from mercury.storage.sql.transaction import SqlTransaction
 
-#: Seconds: workers poll at least this often.
+#: The longest poll interval of workers, in seconds.
 NOTIFY_HORIZON = 0.2
-#: Identifiers of sequences whose key is remembered.
+#: Size of the cache from sequence identifier to key.
 REMEMBERED = 10_000
 
 
 class TransactionCoordinator(Protocol):
-    """Makes the transactions in which other databases take part, and commits them: `mercury.storage.xa.coordinator`."""
+    """Makes and commits transactions in which other databases take part; see `mercury.storage.xa.coordinator`."""
 
     def transaction(self) -> SqlTransaction: ...
 
@@ -45,13 +45,13 @@ class TransactionCoordinator(Protocol):
 
 
 class SqlStore:
-    """`StorageManager` in a SQL database whose schema is up to date; `opening` makes sure of that.
+    """`StorageManager` in a SQL database. The schema must be up to date; `opening` checks it.
 
     :param lock_timeout: seconds after which waiting for a lock raises `TransientStorageError`.
-    :param idle_timeout: seconds after which the database ends a transaction whose process does nothing: a stopped
-        process cannot hold a row for ever (decision 3). PostgreSQL only.
+    :param idle_timeout: seconds after which PostgreSQL ends an idle transaction, so that a stopped process cannot hold
+    locks forever (decision 3). SQLite ignores it.
     :param clock: seconds since the epoch.
-    :param database_clock: measure leases by the database's clock, not by what the caller says the time is.
+    :param database_clock: measure leases by the database's clock instead of the caller's ``now``.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class SqlStore:
         self.url = url
         self.dialect = dialect
         self.engine = dialect.engine(url, lock_timeout, idle_timeout)
-        #: The same connections, without a transaction around each question.
+        #: The same connection pool in autocommit mode, for queries.
         self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._database_clock = database_clock
-        #: Seconds since the epoch: when something was kept.
+        #: Seconds since the epoch.
         self.clock = clock
-        #: Whose sequence an identifier names: that never changes, so it is asked once.
+        #: Whose sequence a column's value names: that never changes, so it is read once.
         self.remembered_keys: BoundedDict[SequenceKey] = BoundedDict(REMEMBERED)
-        #: Makes the transactions that other databases may take part in; set when some were named.
+        #: Makes transactions that other databases may take part in; ``None`` = no databases were named.
         self.coordinator: TransactionCoordinator | None = None
         self.commit_markers = CommitMarkers(self.engine)
         self._listeners: list[CommitListener] = []
-        #: Called only for commits of other processes.
+        #: Listeners for commits of other processes only.
         self._for_others: list[CommitListener] = []
         self._closed = False
         self._notifier = Notifier(url, self._others_committed) if self.capabilities.notifies else None
@@ -91,12 +91,12 @@ class SqlStore:
 
     @property
     def id(self) -> str:
-        """What names this store among all; a copy of a database needs a new one."""
+        """The store's unique id; a copy of its database needs a new one."""
         with self.connection() as connection:
             return str(connection.execute(select(STORE.c.id)).scalar_one())
 
     def soon(self, due: float | None) -> bool:
-        """Whether a worker has to be woken for what is due then; it finds by itself what is due later."""
+        """Whether a worker must be woken for work that is due at this time; it finds later work by polling."""
         return due is not None and due <= self.clock() + NOTIFY_HORIZON
 
     def transaction(self) -> SqlTransaction:
@@ -118,7 +118,7 @@ class SqlStore:
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """A connection for statements of their own; the caller commits."""
+        """A connection outside any unit of work; the caller commits."""
         self._require_open()
         with translated(), self.engine.connect() as connection:
             yield connection
@@ -135,9 +135,9 @@ class SqlStore:
             raise StorageError("the store is closed")
 
     def notify(self, topics: frozenset[Topic], elsewhere: frozenset[Topic] = frozenset()) -> None:
-        """A commit of this process has made work.
+        """Report that a commit of this process has made work.
 
-        :param elsewhere: what is news to other processes only.
+        :param elsewhere: topics for other processes only.
         """
         if topics:
             self._notify_here(topics)

@@ -24,7 +24,7 @@ from mercury.storage.sql.schema import CLAIM
 from mercury.storage.sql.sessions import Sessions
 from mercury.storage.sql.statements import Statements, StoreParts
 
-#: Of a claim that is held. Shared, so that nobody takes it over between this statement and the commit.
+#: Checks a claim and locks its row (shared): no other owner can take it over before the commit.
 HELD = (
     select(CLAIM.c.epoch)
     .where(
@@ -37,9 +37,9 @@ HELD = (
 
 
 class SqlTransaction(Statements):
-    """`Transaction` on a SQL store. The connection is taken when it is first needed.
+    """`Transaction` on a SQL store. The connection is taken at its first use.
 
-    :param connection: a connection of the application's, in its own transaction: that one commits, not this.
+    :param connection: the application's connection, in a transaction that the application commits.
     """
 
     def __init__(self, store: StoreParts, connection: Connection | None = None) -> None:
@@ -50,7 +50,7 @@ class SqlTransaction(Statements):
         self._after_commit: list[Callable[[], None]] = []
         self._sessions = Sessions()
         self._savepoints: Savepoints | None = None
-        #: What the application does here may break a deferred constraint.
+        #: The application has used this connection: its statements may violate a deferred constraint.
         self._deferred: DeferredConstraints | None = None
         self.outcome = Outcome()
         self.rmd = SqlRmd(self)
@@ -72,9 +72,9 @@ class SqlTransaction(Statements):
         return self._sessions.on(self.connection(resource))
 
     def close_sessions(self, *, keep: bool) -> None:
-        """End the sessions of the application: what they have not written yet is written, or given up.
+        """End the sessions of the application; flush them first if ``keep``.
 
-        :raises StorageError: it cannot be written.
+        :raises StorageError: the flush failed.
         """
         try:
             if keep:
@@ -116,7 +116,7 @@ class SqlTransaction(Statements):
             self.rms.forget_changes()
             self.rms.truncate(lengths[0])
             del self._after_commit[lengths[1] :]
-            self._locked, self._highest = locks  # the database lets go of what was locked since
+            self._locked, self._highest = locks  # the rollback has released the locks taken since
             part.undo()
             raise
         part.keep()
@@ -125,14 +125,14 @@ class SqlTransaction(Statements):
         return StorePart(self)
 
     def check_deferred(self) -> None:
-        """Find now what a deferred constraint would refuse at the commit, where it would spoil the whole."""
+        """Check deferred constraints now: an error at the commit would roll back all messages of the transaction."""
         if self._deferred is not None:
             self._deferred.check()
 
     def begin_savepoint(self) -> Savepoint | None:
-        """A savepoint of the store's database; ``None`` = nothing is written yet, so that none is needed.
+        """Begin a savepoint in the store's database; ``None`` = nothing is written yet, and no savepoint is needed.
 
-        A SQLite file is locked by the first savepoint, long before something is written.
+        In SQLite a savepoint would lock the file, long before the first write.
         """
         if not self._writing and not self.joined:
             return None
@@ -142,7 +142,7 @@ class SqlTransaction(Statements):
         return self._savepoints.begin()
 
     def begin_anew(self) -> None:
-        """Undo everything that the database has of this transaction."""
+        """Roll back everything that this transaction has done in the database, and begin again."""
         if self._writing and self._connection is not None:
             self._ending = True
             with translated():
@@ -159,15 +159,15 @@ class SqlTransaction(Statements):
     def translate(self, error: Exception) -> StorageError | None:
         known = translate(error)
         if isinstance(known, Conflict) and known is not error:
-            return DataError(str(known))  # a unique violation of the application's own, not a race of ours
+            return DataError(str(known))  # a unique violation of the application's tables, not a conflict in Mercury's
         return known
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def ended_by_application(self, *, commit: bool) -> None:
-        """The application ends the transaction that is Mercury's to end.
+        """Called when the application ends a transaction that only Mercury may end.
 
-        :raises StorageError: it commits; nothing is kept.
+        :raises StorageError: the application commits; the transaction is rolled back.
         """
         if self._ending:
             return
@@ -198,10 +198,10 @@ class SqlTransaction(Statements):
             self.committed()
 
     def _complete(self) -> None:
-        """Write what is left, check, and commit.
+        """Write unsaved changes, check claims and constraints, and commit.
 
-        :raises StorageError: it could not be done; the caller rolls back.
-        :raises OutcomeUnknown: the commit was not answered, and neither was the question what became of it.
+        :raises StorageError: the commit failed; the caller rolls back.
+        :raises OutcomeUnknown: the commit was not answered, and the query for its marker was not answered either.
         """
         self.prepare_commit()
         marker = self._make_marker()
@@ -220,10 +220,10 @@ class SqlTransaction(Statements):
             self.store.commit_markers.answered(marker)
 
     def _make_marker(self) -> str | None:
-        """Write a commit marker, if the one who began the transaction could not find out whether it is committed.
+        """Write a commit marker if a lost answer to the commit would leave the outcome unknown; returns its id.
 
-        Mercury's own work, which is done under claims, can be repeated. What an application does, or hands over, can
-        not. A file answers a commit without a network.
+        Work under claims can be repeated and needs none; the application's statements and messages cannot. SQLite
+        needs none: the answer to a commit cannot be lost.
         """
         applications = not self._claims and (self._deferred is not None or self.rms.has_appended)
         if not applications or not self.dialect.remote:
@@ -231,12 +231,12 @@ class SqlTransaction(Statements):
         return self.store.commit_markers.make(self._connected())
 
     def flush_records(self) -> None:
-        """Write the records that were saved since the last time."""
+        """Write the records that were saved since the last flush."""
         self.rmd.flush()
         self.rms.flush()
 
     def prepare_commit(self) -> None:
-        """Write everything that is still kept here, and check the claims: the last statements before the commit."""
+        """Write all collected changes and check the claims: the last statements before the commit."""
         self.flush_records()
         self.rms.flush_appended()
         if self._writing:
@@ -249,13 +249,13 @@ class SqlTransaction(Statements):
             raise Conflict(f"the claim on {claim.resource} is lost")
 
     def commit_store(self) -> None:
-        """Commit what the store's database has of this transaction."""
+        """Commit this transaction's part in the store's database."""
         self._ending = True
         if self._connection is not None:
             try:
                 with translated():
                     self._connection.commit()
-            except Conflict as error:  # a deferred constraint: the application's, for ours are not
+            except Conflict as error:  # a deferred constraint of the application; Mercury's tables have none
                 raise DataError(str(error)) from error
 
     def _roll_back(self) -> None:
@@ -267,7 +267,7 @@ class SqlTransaction(Statements):
         try:
             self._sessions.give_up()
             self._connection.rollback()
-        except Exception:  # the connection is gone, and with it what it had begun
+        except Exception:  # the connection is lost, and its transaction is rolled back
             self._connection.invalidate()
 
     def _release(self) -> None:
@@ -276,7 +276,7 @@ class SqlTransaction(Statements):
             release(connection)
 
     def committed(self) -> None:
-        """The commit is made: tell everybody."""
+        """After the commit: announce the topics, and call the actions of `after_commit`."""
         for action in self._after_commit:
             action()
         if self.topics or self.topics_elsewhere:
@@ -284,7 +284,7 @@ class SqlTransaction(Statements):
 
 
 class Part(Protocol):
-    """What was done since a savepoint."""
+    """The work since a savepoint, which can be kept or undone."""
 
     def keep(self) -> None: ...
 
@@ -292,7 +292,7 @@ class Part(Protocol):
 
 
 class StorePart:
-    """The part that the store's database has in a savepoint."""
+    """The work since a savepoint in the store's database."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

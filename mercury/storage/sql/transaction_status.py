@@ -1,6 +1,6 @@
-"""What became of a transaction of PostgreSQL's, asked by its id (decision 20).
+"""The status of a PostgreSQL transaction, by its id (decision 20).
 
-Only of one that was prepared: before that its id is not durable, and may be given to another one after a crash.
+Use it for prepared transactions only: before PREPARE an id is not durable, and may be reused after a crash.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ STATUS = "select pg_xact_status(%(xid)s::xid8)"
 
 
 class TransactionStatus(enum.Enum):
-    """What PostgreSQL knows of a transaction that it had."""
+    """The status of a transaction, as PostgreSQL reports it."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
     IN_PROGRESS = "in progress"
-    #: It is so long ago that PostgreSQL has forgotten it.
+    #: The transaction is so old that PostgreSQL has removed its status.
     FORGOTTEN = "forgotten"
 
 
 def transaction_status(connection: Connection, xid: int) -> TransactionStatus:
-    """What became of a transaction."""
+    """The status of the transaction with this id."""
     try:
         status = connection.exec_driver_sql(STATUS, {"xid": str(xid)}).scalar()
     except exc.DBAPIError as error:
         if not isinstance(error.orig, psycopg.errors.InvalidParameterValue):
             raise
-        status = None  # it is yet to come: the database was set back
+        status = None  # an id in the future: the database was restored from a backup
     return TransactionStatus.FORGOTTEN if status is None else TransactionStatus(status)

@@ -1,7 +1,7 @@
 """Values as text: ranges, and frozen dataclasses as JSON.
 
-A dataclass is written without the fields that have their default, so that a row stays small; a field that is added
-later with a default is read as that default.
+Fields that have their default are omitted, which keeps rows small. A field that is added to a dataclass later must have
+a default; older rows are read with it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ from mercury.storage.records import Channel, SequenceKey
 
 T = TypeVar("T")
 
+#: Longest text in bytes whose parsed endpoint reference is cached: peers write these texts, and no limit counts the
+#: cache.
+CACHED = 1024
+
 
 def write_ranges(ranges: RangeSet) -> str:
     """``1-7 9``; empty text for no range."""
@@ -33,7 +37,7 @@ def write_ranges(ranges: RangeSet) -> str:
 def read_ranges(text: str) -> RangeSet:
     """The reverse of `write_ranges`.
 
-    :raises ValueError: the text is not that.
+    :raises ValueError: the text does not have this form.
     """
     ranges = RangeSet()
     for part in text.split():
@@ -43,19 +47,29 @@ def read_ranges(text: str) -> RangeSet:
 
 
 def write_window(window: Window) -> str | None:
-    """``1 3 64``: how many, how often it has shrunk, and since when; nothing for as many as the policy allows."""
-    return None if window.size is None else f"{window.size} {window.shrinks} {window.since}"
+    """``1 3 64``: the size, the number of times it has shrunk, and since when; ``None`` = as large as the policy
+    allows.
+
+    ``- 0 0 8``: the fourth number is the room that the destination has reported, if any.
+    """
+    if not window.narrow:
+        return None
+    size = "-" if window.size is None else window.size
+    room = "" if window.room is None else f" {window.room}"
+    return f"{size} {window.shrinks} {window.since}{room}"
 
 
 def read_window(text: str | None) -> Window:
     """The reverse of `write_window`.
 
-    :raises ValueError: the text is not that.
+    :raises ValueError: the text does not have this form.
     """
     if text is None:
         return Window()
-    size, shrinks, since = text.split()
-    return Window(int(size), int(shrinks), int(since))
+    size, shrinks, since, *room = text.split()
+    if len(room) > 1:
+        raise ValueError(f"not a window: {text!r}")
+    return Window(None if size == "-" else int(size), int(shrinks), int(since), *map(int, room))
 
 
 @lru_cache(maxsize=4096)
@@ -68,13 +82,27 @@ def read_channel(text: str) -> Channel:
     return typing.cast(Channel, _value(Channel, json.loads(text)))
 
 
-@lru_cache(maxsize=1024)
 def write_reference(reference: EndpointReference) -> str:
+    if sum(map(len, reference.parameters)) > CACHED:
+        return _dumps(_plain(reference))
+    return _write_short_reference(reference)
+
+
+@lru_cache(maxsize=1024)
+def _write_short_reference(reference: EndpointReference) -> str:
     return _dumps(_plain(reference))
 
 
-@lru_cache(maxsize=1024)
 def read_reference(text: str) -> EndpointReference:
+    return _reference(text) if len(text) > CACHED else _read_short_reference(text)
+
+
+@lru_cache(maxsize=1024)
+def _read_short_reference(text: str) -> EndpointReference:
+    return _reference(text)
+
+
+def _reference(text: str) -> EndpointReference:
     return typing.cast(EndpointReference, _value(EndpointReference, json.loads(text)))
 
 
@@ -102,11 +130,11 @@ def write_parts(parts: tuple[bytes, ...]) -> str:
 
 
 def read_parts(text: str) -> tuple[bytes, ...]:
-    return tuple(part.encode("latin-1") for part in json.loads(text)) if text != "[]" else ()
+    return tuple(part.encode() for part in json.loads(text)) if text != "[]" else ()
 
 
 def checksum(payload: bytes, *fields: str | float | None) -> str:
-    """Of a row as it is stored: what comes back altered is noticed before it is delivered or sent."""
+    """The checksum of a row as it is stored; it is compared before the message is delivered or sent."""
     digest = hashlib.blake2b(repr(fields).encode(), digest_size=12)
     digest.update(payload)
     return digest.hexdigest()
@@ -120,7 +148,7 @@ def strictly(read: Callable[[str], T], text: str | None) -> T | None:
 
 
 def leniently(read: Callable[[str], T], text: str | None) -> T | None:
-    """What can still be read of a damaged row: it is kept for a person to look at."""
+    """Read a column of a damaged row, which is kept for an operator; ``None`` = it cannot be read."""
     try:
         return read(text) if text else None
     except (ValueError, TypeError, AttributeError, KeyError):
@@ -128,12 +156,12 @@ def leniently(read: Callable[[str], T], text: str | None) -> T | None:
 
 
 def key_of(key_id: str, channel: str) -> SequenceKey:
-    """The key of a row, from its channel; without an endpoint when that was altered."""
+    """The key of a row, from its channel; without an endpoint if the channel is damaged."""
     return channel_of(key_id, channel).key
 
 
 def channel_of(key_id: str, text: str) -> Channel:
-    """The channel of a row; when it was altered, one of which only the digest of the key is known."""
+    """The channel of a row; if it is damaged, a channel with only the digest of the key."""
     channel = leniently(read_channel, text)
     return channel if channel is not None and channel.key.digest == key_id else Channel(key=SequenceKey("", key_id))
 
@@ -142,7 +170,8 @@ def channel_of(key_id: str, text: str) -> Channel:
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+    """JSON with unescaped characters, so that texts of peers take as many bytes as in their XML."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:
@@ -155,7 +184,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, bytes):
-        return value.decode("latin-1")
+        return value.decode()
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     return value
@@ -182,7 +211,7 @@ def _value(kind: Any, plain: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return kind(plain)
     if kind is bytes:
-        return plain.encode("latin-1")
+        return plain.encode()
     return plain
 
 

@@ -1,4 +1,4 @@
-"""Versions of the schema: which one a database has, and the way to the one this Mercury works with."""
+"""Versions of the schema: which one a database has, and the upgrade to the one that this Mercury needs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mercury.storage.sql.errors import translated
 from mercury.storage.sql.schema import STORE
 
 VERSION_TABLE = "mercury_schema_version"
-#: The versions there were, the last one is this Mercury's.
+#: All versions of the schema; the last one is this Mercury's.
 KNOWN = ("0001",)
 HEAD = KNOWN[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaStatus:
-    """What a database has of Mercury."""
+    """The version of Mercury's schema in a database."""
 
-    #: ``None`` = nothing.
+    #: ``None`` = the database has no schema of Mercury.
     version: str | None
 
     @property
@@ -35,12 +35,12 @@ class SchemaStatus:
 
     @property
     def unknown(self) -> bool:
-        """Made by a Mercury that is newer than this one."""
+        """Whether a newer Mercury has made the schema."""
         return self.version is not None and self.version not in KNOWN
 
 
 def status(engine: Engine) -> SchemaStatus:
-    """Which version of the schema is there.
+    """The version of the schema that the database has.
 
     :raises StorageError: the database does not answer.
     """
@@ -55,9 +55,9 @@ def _status(connection: Connection) -> SchemaStatus:
 
 
 def upgrade(engine: Engine) -> SchemaStatus:
-    """Bring the schema up to date; a database that has none gets it, and an id of its own.
+    """Bring the schema up to date, or create it, with a new store id, in an empty database.
 
-    :raises ConfigurationError: it is of a newer Mercury.
+    :raises ConfigurationError: a newer Mercury has made the schema.
     """
     with translated(), _worked_alone(engine) as connection:
         found = _status(connection)
@@ -72,9 +72,9 @@ def upgrade(engine: Engine) -> SchemaStatus:
 
 
 def make_ready(engine: Engine, what: str) -> None:
-    """Make sure that a store works with this Mercury; an empty database gets the schema.
+    """Check that the schema is this Mercury's; an empty database gets the schema.
 
-    :param what: names the store in errors.
+    :param what: the name of the store in errors.
     :raises ConfigurationError: the schema is older or newer; the text says what to run.
     """
     found = status(engine)
@@ -90,7 +90,7 @@ def make_ready(engine: Engine, what: str) -> None:
 
 
 def identifier(engine: Engine) -> str | None:
-    """The id of the store; ``None`` = it has none yet.
+    """The id of the store; ``None`` = the store has none yet.
 
     :raises StorageError: the database does not answer, or has no schema.
     """
@@ -99,7 +99,7 @@ def identifier(engine: Engine) -> str | None:
 
 
 def renew_id(engine: Engine) -> str:
-    """Give a copied store an id of its own, before it runs (decision 17). Returns it."""
+    """Give a copied store a new id, before it runs (decision 17). Returns it."""
     with translated(), _worked_alone(engine) as connection:
         connection.execute(delete(STORE))
         identifier = _name(connection)
@@ -119,7 +119,7 @@ def _too_new(found: SchemaStatus) -> str:
 
 @contextmanager
 def _worked_alone(engine: Engine) -> Iterator[Connection]:
-    """A transaction that is the only one to change the schema."""
+    """A transaction that has locked the schema against other changes."""
     dialect = dialect_of(engine)
     assert dialect is not None, f"no store can be in {engine.url.drivername}"
     with engine.connect() as connection:
@@ -128,8 +128,8 @@ def _worked_alone(engine: Engine) -> Iterator[Connection]:
 
 
 def _migrate(connection: Connection) -> None:
-    """Run the steps that are missing, without Alembic's own environment: that is one for all threads of a process,
-    and two that make the schemas of two databases would mix them up.
+    """Run the missing steps, without Alembic's environment: it is global to the process, and two threads that upgrade
+    two databases would mix them up.
     """
     from alembic.migration import MigrationContext
     from alembic.operations import Operations

@@ -1,10 +1,9 @@
-"""Which sequences have something to do: questions to the committed state, answered from indexes."""
+"""Queries for sequences that have work to do, on the committed state, answered from indexes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice, zip_longest
 from typing import Any
 
 from sqlalchemy import (
@@ -29,10 +28,10 @@ from sqlalchemy import (
     union_all,
 )
 
+from mercury.statemachine.deliverable import Release
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.claims import WorkFilter
 from mercury.storage.records import InboundKind, SequenceKey
-from mercury.storage.sql.record_columns import ALL, ANY, NEXT
 from mercury.storage.sql.schema import (
     CLAIM,
     INVOKER_BUFFER,
@@ -44,20 +43,23 @@ from mercury.storage.sql.schema import (
     RMS_SEQUENCE,
 )
 from mercury.storage.sql.values import key_of
+from mercury.storage.turns import alternating, by_turns
 
 BUFFER, MESSAGE, ROW, SEQUENCE = INVOKER_BUFFER, INVOKER_MESSAGE, RMS_MESSAGE, RMS_SEQUENCE
 IS_MESSAGE = MESSAGE.c.kind == InboundKind.MESSAGE.value
 UNNUMBERED = ROW.c.number.is_(None)
+#: The owner that a turn of a source sequence counts for.
+OF = SEQUENCE.c.owner
 
-# The questions are made once for each kind of seeker, and asked very often: making one costs more than asking it.
+# A query is built once for each `WorkParameters` and executed very often: building takes longer than executing.
 NOW, LIMIT, OWNER = bindparam("now", type_=Double), bindparam("limit", type_=Integer), bindparam("owner", type_=Text)
-AFTER = bindparam("after", type_=Text)
+AFTER, PEER_GIVEN = bindparam("after", type_=Text), bindparam("peer", type_=Text)
 KEPT = 64
 
 
 @dataclass(frozen=True, slots=True)
 class WorkParameters:
-    """What of a seeker is in the text of a question."""
+    """The parts of a `WorkFilter` that change the text of a query."""
 
     by_owner: bool
     services: tuple[str, ...] | None
@@ -74,7 +76,7 @@ def _values(work_filter: WorkFilter | None, **more: float) -> dict[str, str | fl
 
 
 def distinct(column: Column[str], where: ColumnElement[bool] | None = None) -> Select[tuple[str]]:
-    """The values of an indexed column, each found by one step down the index, however many rows have it."""
+    """The distinct values of an indexed column; each takes one index lookup, for any number of rows."""
     table = column.table
     assert isinstance(table, Table)
     given = [] if where is None else [where]
@@ -103,7 +105,7 @@ def next_rmd(connection: Connection) -> float | None:
 
 
 def _ready() -> ColumnElement[bool]:
-    """A worker would find something to do in BUFFER: a marker, or a message that may be delivered."""
+    """Whether BUFFER has work: a marker, or a deliverable message as in `InvokerBuffer.has_work`."""
     mine = MESSAGE.c.sequence == BUFFER.c.sequence
     marker = exists().where(mine, MESSAGE.c.kind != InboundKind.MESSAGE.value)
     any_message = exists().where(mine, IS_MESSAGE)
@@ -113,14 +115,14 @@ def _ready() -> ColumnElement[bool]:
     all_here = and_(any_message, BUFFER.c.passed_count + count >= func.coalesce(BUFFER.c.last, said_last))
     return or_(
         marker,
-        and_(BUFFER.c.releases == NEXT, the_next),
-        and_(BUFFER.c.releases == ANY, any_message),
-        and_(BUFFER.c.releases == ALL, all_here),
+        and_(BUFFER.c.releases == Release.NEXT.value, the_next),
+        and_(BUFFER.c.releases == Release.ANY.value, any_message),
+        and_(BUFFER.c.releases == Release.ALL.value, all_here),
     )
 
 
 def _waits() -> ColumnElement[bool]:
-    """The sequence that BUFFER carries on still has something to deliver."""
+    """Whether the predecessor of BUFFER's sequence still has something to deliver."""
     before = INVOKER_BUFFER.alias("before")
     left = exists().where(MESSAGE.c.sequence == before.c.sequence)
     unfinished = or_(before.c.state != InvokerState.DONE.value, left)
@@ -128,7 +130,8 @@ def _waits() -> ColumnElement[bool]:
 
 
 def _free(resource: ColumnElement[str], wanted: WorkParameters, *, at: bool) -> ColumnElement[bool]:
-    """Nobody but the seeker has the claim; without a time, nobody else had it last."""
+    """Whether no other owner has a claim at the parameter ``now``; without ``at``, whether no other owner had the
+    last."""
     if not wanted.by_owner:
         return true()
     others = [CLAIM.c.resource == resource, CLAIM.c.owner != OWNER, CLAIM.c.owner != ""]
@@ -150,7 +153,7 @@ def _workable(wanted: WorkParameters, *, at: bool) -> Select[tuple[str, float | 
     )
 
 
-#: Whose turn a sequence takes: its owner's; one for responses has none, and takes that of where they come from.
+#: The peer that a turn counts for: the owner of the sequence; for responses, the endpoint that they come from.
 PEER = case((RMD_SEQUENCE.c.owner != "", RMD_SEQUENCE.c.owner), else_=func.coalesce(RMD_SEQUENCE.c.offered_to, ""))
 
 
@@ -207,7 +210,7 @@ def next_invoker(connection: Connection, work_filter: WorkFilter | None) -> floa
 
 
 def _waiting(wanted: WorkParameters, *, at: bool) -> Select[tuple[str]]:
-    """Keys with rows to be numbered that no sequence holds, or that are abandoned."""
+    """Keys with rows to be numbered that no sequence holds back, or with an abandonment."""
     waiting = distinct(ROW.c.key_id, UNNUMBERED).subquery()
     held = exists().where(SEQUENCE.c.key_id == waiting.c.value, SEQUENCE.c.holds)
     abandoned = exists().where(ROW.c.key_id == waiting.c.value, IS_ABANDONED)
@@ -216,28 +219,56 @@ def _waiting(wanted: WorkParameters, *, at: bool) -> Select[tuple[str]]:
 
 @lru_cache(maxsize=KEPT)
 def _due_rms(wanted: WorkParameters) -> Select[Any]:
-    """The keys that wait and those whose time has come."""
+    """Keys with rows to be numbered, and keys with a sequence that is due."""
     keys = _waiting(wanted, at=True).subquery()
     first = ROW.alias("first")
     position = select(func.min(first.c.position)).where(first.c.key_id == keys.c.value, first.c.number.is_(None))
-    waits = (
-        select(literal(0).label("part"), ROW.c.key_id, ROW.c.channel, ROW.c.position.label("turn"))
+    peer = func.coalesce(ROW.c.owner, "")
+    place = func.row_number().over(partition_by=peer, order_by=ROW.c.position)
+    heads = (
+        select(ROW.c.key_id, ROW.c.channel, peer.label("peer"), ROW.c.position.label("turn"), place.label("place"))
         .join_from(keys, ROW, ROW.c.position == position.scalar_subquery())
-        .order_by(ROW.c.position)
+        .subquery()
+    )
+    waits = (
+        select(literal(0).label("part"), heads.c.key_id, heads.c.channel, heads.c.peer, heads.c.turn)
+        .order_by(heads.c.place, heads.c.peer <= AFTER, heads.c.peer)
         .limit(LIMIT)
         .subquery()
     )
     due = SEQUENCE.c.due
     timed = (
-        select(literal(1).label("part"), SEQUENCE.c.key_id, SEQUENCE.c.channel, due.label("turn"))
+        select(literal(1).label("part"), SEQUENCE.c.key_id, SEQUENCE.c.channel, OF.label("peer"), due.label("turn"))
         .where(due <= NOW, _free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=True))
         .order_by(due, SEQUENCE.c.position)
         .limit(LIMIT)
         .subquery()
     )
     turn = cast(waits.c.turn, Double).label("turn")
-    found = union_all(select(waits.c.part, waits.c.key_id, waits.c.channel, turn), select(timed)).subquery()
-    return select(found.c.part, found.c.key_id, found.c.channel).order_by(found.c.part, found.c.turn)
+    waiting = select(waits.c.part, waits.c.key_id, waits.c.channel, waits.c.peer, turn)
+    found = union_all(waiting, select(timed)).subquery()
+    return select(found.c.part, found.c.key_id, found.c.channel, found.c.peer).order_by(found.c.part, found.c.turn)
+
+
+@lru_cache(maxsize=KEPT)
+def _due_peers() -> Select[Any]:
+    """The owners of sequences that are due; each takes one index lookup."""
+    peers = distinct(OF, SEQUENCE.c.due.is_not(None)).subquery()
+    has = exists().where(peers.c.value == OF, SEQUENCE.c.due.is_not(None), SEQUENCE.c.due <= NOW)
+    return select(peers.c.value).where(has).order_by(peers.c.value <= AFTER, peers.c.value).limit(LIMIT)
+
+
+@lru_cache(maxsize=KEPT)
+def _due_rms_of(wanted: WorkParameters) -> Select[Any]:
+    """The keys of one owner with a sequence that is due."""
+    due = SEQUENCE.c.due
+    mine = [OF == PEER_GIVEN, due.is_not(None), due <= NOW]
+    return (
+        select(SEQUENCE.c.key_id, SEQUENCE.c.channel, OF.label("peer"))
+        .where(*mine, _free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=True))
+        .order_by(due, SEQUENCE.c.position)
+        .limit(LIMIT)
+    )
 
 
 @lru_cache(maxsize=KEPT)
@@ -248,19 +279,34 @@ def _next_rms(wanted: WorkParameters) -> Select[Any]:
 
 
 def due_rms(connection: Connection, now: float, limit: int, work_filter: WorkFilter | None) -> list[SequenceKey]:
-    """The keys that wait and those whose time has come, by turns: neither keeps the other from its turn."""
-    rows = connection.execute(
-        _due_rms(WorkParameters.of(work_filter)), _values(work_filter, now=now, limit=limit)
-    ).all()
-    waiting = [row for row in rows if row.part == 0]
-    in_time = [row for row in rows if row.part == 1]
-    by_turns = chain.from_iterable(zip_longest(waiting, in_time))
-    found = dict.fromkeys(key_of(row.key_id, row.channel) for row in by_turns if row is not None)
-    return [key if key.endpoint else _known(connection, key) for key in islice(found, limit)]
+    """Keys with rows to be numbered, and keys with a sequence that is due, alternating; the owners take turns."""
+    after = work_filter.after if work_filter is not None else ""
+    values = _values(work_filter, now=now, limit=limit) | {"after": after}
+    rows = connection.execute(_due_rms(WorkParameters.of(work_filter)), values).all()
+    timed = [row for row in rows if row.part == 1]
+    if len(timed) == limit:  # other owners may have more
+        timed = _timed_by_turns(connection, limit, work_filter, values)
+    waiting, in_time = (
+        by_turns(((key_of(row.key_id, row.channel), row.peer) for row in part), after)
+        for part in ([row for row in rows if row.part == 0], timed)
+    )
+    found = alternating(waiting, in_time)[:limit]
+    return [key if key.endpoint else _known(connection, key) for key in found]
+
+
+def _timed_by_turns(
+    connection: Connection, limit: int, work_filter: WorkFilter | None, values: dict[str, str | float]
+) -> list[Any]:
+    peers = connection.execute(_due_peers(), values).scalars().all()
+    query, share = _due_rms_of(WorkParameters.of(work_filter)), -(-limit // max(1, len(peers)))
+    found: list[Any] = []
+    for peer in peers:
+        found += connection.execute(query, values | {"peer": peer, "limit": share}).all()
+    return found
 
 
 def _known(connection: Connection, key: SequenceKey) -> SequenceKey:
-    """The key of a row whose own was altered, when anything else tells it."""
+    """The key of a row whose key is damaged, from other rows if possible."""
     query = select(RMS_KEY.c.endpoint, RMS_KEY.c.name).where(RMS_KEY.c.key_id == key.digest)
     row = connection.execute(query).one_or_none()
     found = SequenceKey(row.endpoint, row.name) if row is not None else key

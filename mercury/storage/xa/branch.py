@@ -18,7 +18,7 @@ from mercury.storage.sql.transaction import SqlTransaction
 from mercury.storage.xa.names import Gtrid
 from mercury.storage.xa.resources import Resource
 
-#: An engine of the application's may have no limits: then a lost row lock or a stopped process would last for ever.
+#: Defaults for an application's engine without time-outs: otherwise a stopped process could hold its locks forever.
 LIMITS = """
     select case when current_setting('lock_timeout') = '0' then set_config('lock_timeout', '10s', true) end,
         case when current_setting('idle_in_transaction_session_timeout') = '0'
@@ -28,11 +28,11 @@ XID = "select pg_current_xact_id_if_assigned()::text"
 
 
 class BranchState(enum.Enum):
-    """How far a branch has come."""
+    """The state of a branch."""
 
     WORKING = "working"
     PREPARED = "prepared"
-    #: Prepared, and what becomes of it is not for this transaction to say.
+    #: Prepared; the decision log decides its outcome, not this transaction.
     LEFT = "left"
     ENDED = "ended"
 
@@ -40,8 +40,8 @@ class BranchState(enum.Enum):
 class Branch:
     """A connection in a transaction that can be prepared.
 
-    What is prepared belongs to the database, not to the connection: it stays whatever happens to that one, because
-    neither SQLAlchemy nor the driver is told of it, so that no pool can roll it back.
+    A prepared branch belongs to the database, not to the connection, and survives it: SQLAlchemy and the driver do not
+    know of the branch, so no pool can roll it back.
     """
 
     def __init__(self, resource: Resource, connection: Connection) -> None:
@@ -62,12 +62,12 @@ class Branch:
 
     @property
     def has_begun(self) -> bool:
-        """Whether any statement was sent, so that there is a transaction in the database."""
+        """Whether a statement was sent: then the database has a transaction."""
         lost = self.connection.invalidated or self._driver.closed
         return lost or self._driver.info.transaction_status is not TransactionStatus.IDLE
 
     def is_written(self) -> bool:
-        """Whether there is anything to prepare.
+        """Whether the branch has changed something and must be prepared.
 
         :raises StorageError: the database does not answer.
         """
@@ -80,9 +80,9 @@ class Branch:
         return self._xid is not None
 
     def prepare(self, gtrid: Gtrid) -> None:
-        """Prepare it: from here the database can commit it whatever happens.
+        """Prepare the branch: afterwards the database can commit it even after a crash.
 
-        :raises StorageError: it is not prepared, or it is not known whether; recovery rolls back what is left of it.
+        :raises StorageError: the branch is not prepared, or its state is unknown; recovery rolls it back.
         """
         self._check()
         gid = gtrid.gid(self.name)
@@ -90,22 +90,22 @@ class Branch:
             cursor = self._driver.execute(f"prepare transaction '{gid}'".encode())
         except psycopg.Error as error:
             raise self.resource.translate(error) from error
-        # A transaction that has failed is rolled back, and there is no error: only the answer says it.
+        # PREPARE of a failed transaction rolls it back without an error: only the command tag shows it.
         if cursor.statusmessage != "PREPARE TRANSACTION":
             raise StorageError(f"the database {self.resource} has not prepared its part: a statement had failed in it")
         self.gid, self.state = gid, BranchState.PREPARED
 
     def finish(self, *, commit: bool) -> None:
-        """Commit or roll back what is prepared.
+        """Commit or roll back the prepared branch.
 
-        :raises NoSuchBranch: somebody has finished it.
-        :raises StorageError: it could not be done; it stays prepared.
+        :raises NoSuchBranch: another process or an operator has finished it.
+        :raises StorageError: the statement failed; the branch stays prepared.
         """
         if self.connection.invalidated:
             raise TransientStorageError(f"the connection to the database {self.resource} is lost")
         driver = self._driver
         try:
-            driver.rollback()  # nothing is open; a driver that knows so takes the next statement outside of one
+            driver.rollback()  # the next statement must run outside a transaction
             driver.autocommit = True
             driver.execute(f"{'commit' if commit else 'rollback'} prepared '{self.gid}'".encode())
         except psycopg.Error as error:
@@ -116,9 +116,9 @@ class Branch:
         self.state = BranchState.ENDED
 
     def commit_unwritten(self) -> None:
-        """End a branch that has nothing to prepare.
+        """End a branch that has changed nothing.
 
-        :raises StorageError: what it has read was no consistent state (in the isolation level that it has).
+        :raises StorageError: a serialization failure: what the branch has read was not consistent.
         """
         try:
             self._driver.commit()
@@ -127,7 +127,8 @@ class Branch:
         self.state = BranchState.ENDED
 
     def roll_back(self) -> None:
-        """Undo it, as far as that is for this transaction to say. Never fails: recovery does what is not done here."""
+        """Roll the branch back unless the decision log decides its outcome. Never raises: recovery finishes the
+        rest."""
         if self.state is BranchState.PREPARED:
             with contextlib.suppress(StorageError):
                 self.finish(commit=False)
@@ -138,7 +139,7 @@ class Branch:
                 self.connection.invalidate()
 
     def release(self) -> None:
-        """Give the connection back. Never fails."""
+        """Return the connection to its pool. Never raises."""
         release(self.connection)
 
     @property
@@ -146,9 +147,9 @@ class Branch:
         return cast("psycopg.Connection", self.connection.connection.dbapi_connection)
 
     def _check(self) -> None:
-        """It is in a transaction, and nothing in that one has failed.
+        """Check that the connection is in a transaction without a failed statement.
 
-        :raises StorageError: it is not.
+        :raises StorageError: the check failed.
         """
         if self.connection.invalidated or self._driver.closed:
             raise TransientStorageError(f"the connection to the database {self.resource} is lost; nothing is kept")
@@ -160,7 +161,7 @@ class Branch:
 
 
 def enlist(resource: Resource, owner: SqlTransaction) -> Branch:
-    """Begin a branch on a connection of its own.
+    """Begin a branch on a new connection.
 
     :raises TransientStorageError: the database does not answer.
     """

@@ -2,7 +2,7 @@
 
 Two forms. In the last-resource form the other databases prepare, then the store commits in one phase with the decision
 in the same local transaction, then the others commit. In the two-phase form the store is prepared like the others, and
-the decision is committed in a log of its own. Either way the decision's commit is the moment it happens.
+the decision is committed in a separate decision log. In both forms the transaction is committed when the decision is.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from mercury.storage.xa.transaction import XaTransaction
 
 log = logging.getLogger("mercury.storage.xa")
 
-#: Seconds that the databases have to answer before the process serves.
+#: Seconds to wait for the databases before the process begins to serve.
 TIMEOUT = 5.0
-#: How often, and with which pause in seconds, the decision is asked for when its commit was not answered.
+#: After an unanswered commit of a decision: number of queries for the decision, and the pause between in seconds.
 TRIES, PAUSE = 20, 0.25
-#: Finished transactions that are forgotten together.
+#: Number of finished transactions whose decisions are deleted together.
 BATCH = 64
 
 
@@ -45,9 +45,9 @@ class Coordinator:
     """Coordinates the transactions of one store in one process.
 
     :param resources: the databases that may take part, by name.
-    :param log: the two-phase form: where decisions are kept. Left out, the last-resource form: in the store.
+    :param log: the database of the decision log (two-phase form); ``None`` = the store (last-resource form).
     :param clock: seconds since the epoch.
-    :param new_incarnation: a name that no start of any process ever had.
+    :param new_incarnation: returns a name that no other start of any process has.
     :raises CapabilityError: the store cannot be prepared.
     """
 
@@ -65,10 +65,10 @@ class Coordinator:
         self.timing = timing or Timing()
         self.clock = store.clock
         self.resources = dict(resources)
-        #: The store's own database, where its branches are prepared in the two-phase form.
+        #: The store's database, where branches are prepared in the two-phase form.
         self.store_resource = Resource(STORE_BRANCH, store.engine)
         self.decisions = DecisionLog(store.engine, store.dialect, self.store_id)
-        #: Where decisions may have been made, this process's first: the form may have been another one before.
+        #: The logs that may have decisions, this process's first: earlier processes may have used the other form.
         self.logs = [self.decisions]
         self._log = log
         if log is not None:
@@ -77,7 +77,7 @@ class Coordinator:
         self.process = Process(self.decisions, self.store_id, new_incarnation, self.timing.lease, self.clock)
         self._mutex = threading.Lock()
         self._finished: list[Gtrid] = []
-        #: The store's parts of this process's commits that are still prepared, as far as is known.
+        #: Branches of the store from commits of this process that are possibly still prepared.
         self._left: set[str] = set()
         self._closing = threading.Event()
         self.recovery = Recovery(self)
@@ -90,14 +90,14 @@ class Coordinator:
 
     @property
     def can_prepare_store(self) -> bool:
-        """Whether branches of the store's own database may be left."""
+        """Whether the store's database may have prepared branches."""
         return self.store.capabilities.two_phase
 
     # --- transactions ----------------------------------------------------------------------------------------------
 
     def transaction(self) -> XaTransaction:
         """One unit of work, in which other databases may take part."""
-        # In the store before anything is locked there: a file has one writer.
+        # Before the transaction locks anything in the store: SQLite has one writer.
         if not self.two_phase and not self._all_in_the_store:
             with contextlib.suppress(StorageError):
                 self.process.keep_alive()
@@ -108,10 +108,10 @@ class Coordinator:
         return all(each.is_store for each in self.resources.values())
 
     def enlistable(self, name: str) -> Resource:
-        """A database that may have a branch now.
+        """The database of this name, checked so that a branch can begin.
 
-        :raises CapabilityError: none has this name, or it cannot take part; nothing was written.
-        :raises TransientStorageError: it, or the decision log, does not answer.
+        :raises CapabilityError: no database has this name, or it cannot take part; nothing was written.
+        :raises TransientStorageError: the database or the decision log does not answer.
         """
         found = self.resource(name)
         if self.two_phase:
@@ -121,10 +121,10 @@ class Coordinator:
         return found
 
     def resource(self, name: str) -> Resource:
-        """A database by its name, which is known to be able to take part.
+        """The database of this name, after the check that it can take part.
 
-        :raises CapabilityError: none has this name, or it cannot take part; nothing was written.
-        :raises TransientStorageError: it does not answer.
+        :raises CapabilityError: no database has this name, or it cannot take part; nothing was written.
+        :raises TransientStorageError: the database does not answer.
         """
         if name not in self.resources:
             known = ", ".join(sorted(self.resources)) or "none"
@@ -137,15 +137,16 @@ class Coordinator:
         return found
 
     def is_store(self, name: str) -> bool:
-        """Whether a database that was named is the store's own. Errors are those of `resource`."""
+        """Whether the database of this name is the store's own. Errors as for `resource`."""
         return self.resource(name).is_store
 
     def start(self, outages: Outages | None = None) -> None:
-        """Find out whether everything that was named can take part, then recover what was left, now and from now on.
+        """Check that all named databases can take part, then start recovery, which runs until `close`.
 
-        A database that does not answer is waited for by recovery, not here.
+        If a database does not answer, recovery retries it; this call does not wait for it.
 
-        :raises CapabilityError: one cannot take part; the text says why, and what to change. Nothing was written.
+        :raises CapabilityError: a database cannot take part; the text says why, and what to change. Nothing was
+            written.
         """
         self.check()
         if self._keeper is None:
@@ -153,9 +154,9 @@ class Coordinator:
             self._keeper.start()
 
     def check(self) -> list[str]:
-        """Find out whether everything that was named can take part. Returns the names of those that do not answer.
+        """Check that all named databases can take part. Returns the names of those that do not answer.
 
-        :raises CapabilityError: one cannot; the text says why, and what to change.
+        :raises CapabilityError: a database cannot take part; the text says why, and what to change.
         """
         answers: dict[str, StorageError | None] = {}
         threads = [threading.Thread(target=self._check, args=(name, answers), daemon=True) for name in self.resources]
@@ -177,7 +178,7 @@ class Coordinator:
             answers[name] = None
         except StorageError as error:
             if isinstance(error, TransientStorageError):
-                log.warning("%s; it is tried again when it is needed", error)
+                log.warning("%s; this is retried when the database is needed", error)
             answers[name] = error
 
     def _check_store(self) -> None:
@@ -193,8 +194,8 @@ class Coordinator:
     def commit(self, tx: XaTransaction, branches: Sequence[Branch]) -> Outcome:
         """Commit a transaction with branches that have written.
 
-        :raises StorageError: it is not committed, or nothing of it will be; the caller rolls back what it has.
-        :raises OutcomeUnknown: it cannot be told; recovery makes it one or the other.
+        :raises StorageError: the transaction is not and will not be committed; the caller rolls back its part.
+        :raises OutcomeUnknown: the decision log does not answer; recovery commits or rolls back.
         """
         with self.process.run() as gtrid:
             if self.two_phase:
@@ -209,7 +210,7 @@ class Coordinator:
         return Outcome(ending=Ending.COMMITTED, gtrid=str(gtrid), away=tuple(away))
 
     def _commit_last_resource(self, tx: XaTransaction, gtrid: Gtrid, branches: Sequence[Branch]) -> None:
-        # What fails shall fail before anything is prepared; but a single writer is not kept waiting by other databases.
+        # Errors of the store must come before any PREPARE; but SQLite's one writer must not wait for other databases.
         late = tx.dialect.single_writer and not tx.is_writing
         if not late:
             tx.write_all()
@@ -238,9 +239,9 @@ class Coordinator:
         return [own] if own is not None else []
 
     def _commit_branches(self, branches: Sequence[Branch], gtrid: Gtrid) -> list[str]:
-        """Commit what is decided, and nothing before the store's part. Returns the names of what is left to recovery.
+        """Commit the branches of a decided transaction, the store's first. Returns the names of those left to recovery.
 
-        Whoever sees what the application did sends after what it sent with that: the rule of `Recovery.store_first`.
+        The reason for the order is in `Recovery.store_first`.
         """
         away: list[str] = []
         for branch in branches:
@@ -256,9 +257,9 @@ class Coordinator:
             self._keeper.wake()
 
     def settle(self) -> None:
-        """Finish what commits of this process have left prepared in the store: nothing that is sent now overtakes it.
+        """As `StoreParts.settle`: finish the branches that earlier commits left prepared in the store.
 
-        :raises TransientStorageError: it could not be done yet.
+        :raises TransientStorageError: a branch could not be finished yet.
         """
         with self._mutex:
             left = list(self._left)
@@ -282,9 +283,9 @@ class Coordinator:
     def _deciding(
         self, tx: XaTransaction, gtrid: Gtrid, branches: Sequence[Branch], drop: Callable[[], None]
     ) -> Iterator[None]:
-        """From here only the decision log can say what becomes of it.
+        """The block commits the decision: from its begin on, only the decision log knows the outcome.
 
-        :param drop: lets go of the connection that decides: a single writer would wait for itself.
+        :param drop: releases the connection of the decision; otherwise SQLite's one writer would wait for itself.
         """
         tx.outcome = Outcome(ending=Ending.UNKNOWN, gtrid=str(gtrid))
         for branch in branches:
@@ -300,8 +301,8 @@ class Coordinator:
                 raise
 
     def _ask(self, gtrid: Gtrid, branches: Sequence[Branch], error: Exception) -> Verdict:
-        """What became of a decision whose commit was not answered: by recovery's rule, never by assumption."""
-        log.warning("the commit of %s failed: %s; the decision log is asked", gtrid, error)
+        """The outcome of a decision whose commit was not answered, as `Recovery` determines it."""
+        log.warning("the commit of %s failed: %s; looking for its decision in the log", gtrid, error)
         abort = Decision(gtrid=gtrid, verdict=Verdict.ABORT, decided_at=self.clock())
         for attempt in range(TRIES):
             if attempt:
@@ -309,8 +310,8 @@ class Coordinator:
             try:
                 if self.decisions.arbitrate(abort)[0].verdict is Verdict.COMMIT:
                     return Verdict.COMMIT
-                # Another process may have found the decision, committed every branch, and forgotten it before it was
-                # asked for here. What was never decided is prepared still, or rolled back.
+                # Another process may have found the decision, committed every branch, and deleted the decision before
+                # this query. The branches of a transaction that was never decided are still prepared, or rolled back.
                 return Verdict.COMMIT if self._is_committed(branches) else Verdict.ABORT
             except StorageError as trouble:
                 last = trouble
@@ -320,9 +321,9 @@ class Coordinator:
         ) from error
 
     def _is_committed(self, branches: Sequence[Branch]) -> bool:
-        """Whether a transaction without a decision was committed in every database: then any one of them says so.
+        """Whether a transaction without a decision was committed in all databases; the first that answers shows it.
 
-        :raises StorageError: none of them answers.
+        :raises StorageError: no database answers.
         """
         last: StorageError | None = None
         for branch in branches:
@@ -340,38 +341,38 @@ class Coordinator:
         branch.prepare(gtrid)
 
     def decide(self, connection: Connection, decision: Decision) -> None:
-        """Insert the decision; nothing is decided before its commit."""
+        """Insert the decision; it takes effect with its commit."""
         self.decisions.decide(connection, decision)
 
     def commit_decision(self, commit: Callable[[], None]) -> None:
-        """Commit the decision, in the last-resource form with everything that the store has of the transaction."""
+        """Commit the decision; in the last-resource form together with the store's part of the transaction."""
         commit()
 
     def commit_branch(self, branch: Branch, gtrid: Gtrid) -> bool:
-        """Commit one prepared branch. Returns whether that is done; recovery does it otherwise."""
+        """Commit one prepared branch. Returns ``False`` if that failed; then recovery commits it."""
         try:
             branch.finish(commit=True)
         except NoSuchBranch:
             return self.committed_already(branch.resource, gtrid, branch.xid)
         except StorageError as error:
-            log.warning("%s is committed, but not yet there: %s; recovery goes on with it", gtrid, error)
+            log.warning("%s is decided, but this branch is not committed yet: %s; recovery retries", gtrid, error)
             return False
         return True
 
     def committed_already(self, resource: Resource, gtrid: Gtrid, xid: int) -> bool:
-        """Somebody else has finished a branch that is to be committed. Returns whether that is settled."""
+        """Check a branch that others have finished. Returns whether its outcome is known; a rollback is reported."""
         try:
             (transaction_status,) = resource.transaction_statuses([xid])
             if transaction_status is TransactionStatus.ABORTED:
                 self.report(gtrid, resource.name, Verdict.COMMIT, transaction_status)
         except StorageError:
-            return False  # it is decided all the same; recovery retries
+            return False  # the decision stands; recovery retries
         return transaction_status is not TransactionStatus.IN_PROGRESS
 
     def report(self, gtrid: Gtrid, resource: str, decided: Verdict, found: TransactionStatus) -> None:
-        """A branch was finished by hand, against the decision: keep it for the operator, and say so loudly.
+        """Record a heuristic outcome, a branch that was finished by hand against the decision, and log it as an error.
 
-        :raises StorageError: the log is away.
+        :raises StorageError: the decision log does not answer.
         """
         gid = gtrid.gid(resource)
         heuristic = Heuristic(
@@ -379,13 +380,13 @@ class Coordinator:
         )
         if self.decisions.record(heuristic):
             log.error(
-                "%s: decided was %s, but in the database %r it is %s: somebody has finished it by hand, and the "
+                "%s: the decision is %s, but in the database %r the branch is %s: it was finished by hand, and the "
                 "databases do not agree any more; see `mercury xa list`",
                 gid, decided.value, resource, found.value,
             )  # fmt: skip
 
     def forget(self, gtrid: Gtrid) -> None:
-        """Every branch is committed: the decision is not needed any more. Done later, several at once."""
+        """Delete a decision whose branches are all committed; done later, several together."""
         with self._mutex:
             self._finished.append(gtrid)
             enough = len(self._finished) >= BATCH
@@ -393,7 +394,7 @@ class Coordinator:
             self.forget_finished()
 
     def forget_finished(self) -> None:
-        """Forget the decisions of what is finished. What cannot be forgotten now is forgotten later."""
+        """Delete the decisions of finished transactions; after an error they are deleted later."""
         with self._mutex:
             finished, self._finished = self._finished, []
         if not finished:
@@ -401,12 +402,12 @@ class Coordinator:
         try:
             self.decisions.forget(finished)
         except StorageError as error:
-            log.info("%d decisions are forgotten later: %s", len(finished), error)
+            log.info("%d finished decisions will be deleted later: %s", len(finished), error)
             with self._mutex:
                 self._finished += finished
 
     def close(self) -> None:
-        """Nothing is coordinated any more."""
+        """Stop recovery, and close the databases."""
         self._closing.set()
         if self._keeper is not None:
             self._keeper.stop()

@@ -1,8 +1,8 @@
 """The decision log: the arbiter of two-phase commits (decision 16).
 
-A row says what becomes of a transaction. The coordinator inserts `commit`; recovery inserts `abort` before it rolls
-anything back, and both obey the row that is there. Whoever comes second waits until the first one's row is committed
-or gone, so that there never are two answers, whoever was stopped for how long.
+A row says whether a transaction commits or aborts. The coordinator inserts `commit`; recovery inserts `abort` before it
+rolls anything back, and both obey the row that exists. The second insert waits until the first one is committed or
+rolled back. A transaction therefore has one decision, even if a process was stopped for long in between.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from mercury.storage.sql.releasing import release
 from mercury.storage.sql.schema import DECISION, HEURISTIC, INCARNATION
 from mercury.storage.xa.names import Gtrid, prefix, read_gtrid
 
-#: Milliseconds that recovery waits for a coordinator that is about to decide; then it comes again later.
+#: Milliseconds that recovery waits for a coordinator that is about to decide; afterwards it retries later.
 LOCK_TIMEOUT = 1000
 
 
 class Verdict(enum.Enum):
-    """What becomes of a transaction."""
+    """The outcome of a transaction."""
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -41,7 +41,7 @@ class Decision:
     verdict: Verdict
     #: Seconds since the epoch.
     decided_at: float
-    #: PostgreSQL's transaction id of each branch that is not known to be finished, by the resource's name.
+    #: PostgreSQL's transaction id of each branch that may be unfinished, by the name of the resource.
     branches: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -66,11 +66,11 @@ class Heuristic:
 
 
 class IncarnationIsDead(TransientStorageError):
-    """This process was given up for dead: it was stopped for long. Its next transaction begins under a new name."""
+    """Other processes have declared this process dead: it gave no heartbeat for long. It continues under a new name."""
 
 
 class DecisionLog:
-    """The decisions of one store, in its own database or in a log of its own.
+    """The decisions of one store, in the store's database or in a separate one.
 
     :param store: the store's id; several stores may share a log.
     """
@@ -83,32 +83,34 @@ class DecisionLog:
     # --- incarnations ----------------------------------------------------------------------------------------------
 
     def enroll(self, incarnation: str, now: float) -> None:
-        """A process begins."""
+        """Insert an incarnation that begins."""
         with self.writing() as connection:
             row = {"id": incarnation, "started_at": now, "seen_at": now, "dead": False}
             connection.execute(insert(INCARNATION).values(row))
 
     def heartbeat(self, incarnation: str, now: float) -> bool:
-        """A process lives. Returns whether the others believe it."""
+        """Store the time of a heartbeat. Returns ``False`` if the incarnation was declared dead."""
         with self.writing() as connection:
             alive = INCARNATION.c.id == incarnation, ~INCARNATION.c.dead
             done = connection.execute(update(INCARNATION).where(*alive).values(seen_at=now))
         return done.rowcount == 1
 
     def incarnations(self) -> dict[str, Incarnation]:
-        """All that are remembered."""
+        """All incarnations in the log, by name."""
         with translated(), self._engine.connect() as connection:
             rows = connection.execute(select(INCARNATION)).mappings().all()
         return {row["id"]: Incarnation(id=row["id"], seen_at=row["seen_at"], dead=row["dead"]) for row in rows}
 
     def declare_dead(self, incarnation: str, before: float) -> bool:
-        """It decides nothing any more, unless it was seen since ``before``. Waits for decisions it is about to make.
+        """Declare an incarnation dead, unless it gave a heartbeat since ``before``: it can make no decision any more.
 
-        :raises TransientStorageError: it is about to make one, and does not end.
+        Waits for decisions that it is about to commit.
+
+        :raises TransientStorageError: such a decision did not end within the limit.
         """
         with self.writing(patient=False) as connection:
             this = select(INCARNATION).where(INCARNATION.c.id == incarnation, INCARNATION.c.seen_at < before)
-            # For update, no less: a decision holds a key share on the row.
+            # FOR UPDATE, no weaker lock: a decision holds FOR KEY SHARE on this row.
             if connection.execute(this.with_for_update()).first() is None:
                 return False
             connection.execute(update(INCARNATION).where(INCARNATION.c.id == incarnation).values(dead=True))
@@ -117,10 +119,10 @@ class DecisionLog:
     # --- decisions -------------------------------------------------------------------------------------------------
 
     def decide(self, connection: Connection, decision: Decision) -> None:
-        """Insert `commit` in the transaction of ``connection``, which decides by its commit.
+        """Insert `commit` in the transaction of ``connection``; its commit is the decision.
 
-        :raises TransientStorageError: recovery has decided before to roll it back.
-        :raises IncarnationIsDead: this process may not decide any more.
+        :raises TransientStorageError: recovery has decided `abort` before.
+        :raises IncarnationIsDead: this incarnation was declared dead.
         """
         incarnation = decision.gtrid.incarnation
         this = select(INCARNATION.c.id).where(INCARNATION.c.id == incarnation, ~INCARNATION.c.dead)
@@ -128,16 +130,16 @@ class DecisionLog:
         try:
             with translated():
                 if connection.execute(alive).first() is None:
-                    raise IncarnationIsDead(f"{decision.gtrid}: this process was given up for dead")
+                    raise IncarnationIsDead(f"{decision.gtrid}: other processes have declared this process dead")
                 connection.execute(insert(DECISION).values(_values(decision)))
         except Conflict as error:
             raise TransientStorageError(f"{decision.gtrid} was rolled back by recovery meanwhile") from error
 
     def arbitrate(self, decision: Decision) -> tuple[Decision, bool]:
-        """Insert ``decision`` unless there is one, commit that, and read what is there now.
+        """Insert and commit ``decision`` unless the transaction has one already, then read the decision.
 
-        :returns: the decision to obey, and whether it is the one that was given.
-        :raises TransientStorageError: the coordinator is about to decide, or the log is away: it is not decided.
+        :returns: the decision to obey, and whether this call inserted it.
+        :raises TransientStorageError: the coordinator is about to decide, or the log does not answer.
         """
         with self.writing(patient=False) as connection:
             statement = self._dialect.upsert(DECISION).values(_values(decision)).on_conflict_do_nothing()
@@ -154,14 +156,14 @@ class DecisionLog:
         return _decision(row) if row is not None else None
 
     def unfinished(self) -> list[Decision]:
-        """Decisions of this store with branches that are not known to be finished, the oldest first."""
+        """Decisions of this store with branches that may be unfinished, the oldest first."""
         mine = DECISION.c.gtrid.startswith(prefix(self._store), autoescape=True), DECISION.c.branches != "{}"
         with translated(), self._engine.connect() as connection:
             rows = connection.execute(select(DECISION).where(*mine).order_by(DECISION.c.decided_at)).mappings().all()
         return [_decision(row) for row in rows]
 
     def add_branch(self, gtrid: Gtrid, resource: str, xid: int) -> None:
-        """The branch of a transaction in a resource is yet to be finished, as was decided."""
+        """Add a branch that has to be finished to a decision."""
         with self.writing() as connection:
             row = self._locked(connection, gtrid)
             if row is not None:
@@ -169,7 +171,7 @@ class DecisionLog:
                 connection.execute(update(DECISION).where(DECISION.c.gtrid == str(gtrid)).values(values))
 
     def finished(self, gtrid: Gtrid, resource: str) -> None:
-        """The branch of a transaction in a resource is finished; with the last one, `commit` is forgotten."""
+        """Remove a finished branch from its decision; a `commit` without branches is deleted."""
         with self.writing() as connection:
             row = self._locked(connection, gtrid)
             if row is None:
@@ -182,16 +184,16 @@ class DecisionLog:
                 connection.execute(delete(DECISION).where(DECISION.c.gtrid == str(gtrid)))
 
     def forget(self, gtrids: Iterable[Gtrid]) -> None:
-        """All branches of these transactions are committed."""
+        """Delete the decisions of transactions whose branches are all committed."""
         commit = DECISION.c.outcome == Verdict.COMMIT.value
         with self.writing() as connection:
             for part in chunks(str(gtrid) for gtrid in gtrids):
                 connection.execute(delete(DECISION).where(DECISION.c.gtrid.in_(part), commit))
 
     def purge(self, before: float) -> None:
-        """Forget incarnations that are dead, and were seen last before a time, with the `abort` rows they left.
+        """Delete dead incarnations whose last heartbeat was before a time, with their `abort` rows.
 
-        Of a dead one no `commit` can come any more, so that the rows are not needed (decision 20).
+        A dead incarnation can make no `commit` any more, so the rows are not needed (decision 20).
         """
         gone = select(INCARNATION.c.id).where(INCARNATION.c.dead, INCARNATION.c.seen_at < before)
         kept = select(DECISION.c.incarnation)
@@ -203,7 +205,7 @@ class DecisionLog:
     # --- heuristic outcomes ----------------------------------------------------------------------------------------
 
     def record(self, heuristic: Heuristic) -> bool:
-        """Keep a heuristic outcome for the operator. Returns whether it is new."""
+        """Store a heuristic outcome for the operator. Returns whether it is new."""
         row = {"gid": heuristic.gid, "resource": heuristic.resource, "decided": heuristic.decided,
                "found": heuristic.found, "found_at": heuristic.found_at}  # fmt: skip
         with self.writing() as connection:
@@ -230,7 +232,7 @@ class DecisionLog:
 
     @contextmanager
     def open(self) -> Iterator[Connection]:
-        """A transaction of the log's own, which its owner commits. What is committed stays so: its end never raises."""
+        """A transaction on the log, which the caller commits. Closing it never raises, as the commit may be done."""
         with translated():
             connection = self._engine.connect()
             try:
@@ -241,7 +243,7 @@ class DecisionLog:
 
     @contextmanager
     def writing(self, *, patient: bool = True) -> Iterator[Connection]:
-        """A transaction of the log's own; it commits at the end."""
+        """A transaction on the log, committed at the end of the block."""
         with self.open() as connection:
             if not patient:
                 self._dialect.limit_lock_wait(connection, LOCK_TIMEOUT)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mercury.errors import ConfigurationError
 
-#: The store's own branch, where it is prepared too.
+#: The resource name of the store's own branch, in the two-phase form.
 STORE_BRANCH = "store"
 RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 GID = re.compile(r"mercury:([A-Za-z0-9_-]+):([A-Za-z0-9_-]+)\.([0-9]+)(?::([A-Za-z0-9_-]+))?")
@@ -15,7 +15,7 @@ GID = re.compile(r"mercury:([A-Za-z0-9_-]+):([A-Za-z0-9_-]+)\.([0-9]+)(?::([A-Za
 
 @dataclass(frozen=True, slots=True, order=True)
 class Gtrid:
-    """One distributed transaction. Never used again: an incarnation is one start of one process, and it counts."""
+    """The id of a distributed transaction. Unique: an incarnation is one start of one process, and counts upwards."""
 
     #: The id of the store whose Mercury coordinates it.
     store: str
@@ -26,17 +26,17 @@ class Gtrid:
         return f"{prefix(self.store)}{self.incarnation}.{self.counter}"
 
     def gid(self, resource: str) -> str:
-        """The name of its branch in a database, below PostgreSQL's 200 bytes."""
+        """The name of its branch in a database; shorter than PostgreSQL's limit of 200 bytes."""
         return f"{self}:{resource}"
 
 
 def prefix(store: str) -> str:
-    """What all gids of a store begin with."""
+    """The common prefix of all gids of a store."""
     return f"mercury:{store}:"
 
 
 def read_gid(gid: str) -> tuple[Gtrid, str] | None:
-    """The transaction and the resource of a gid; ``None`` = it is not of Mercury's making."""
+    """The transaction and the resource of a gid; ``None`` = the gid is not one of Mercury's."""
     match = GID.fullmatch(gid)
     if match is None or match[4] is None:
         return None
@@ -44,9 +44,9 @@ def read_gid(gid: str) -> tuple[Gtrid, str] | None:
 
 
 def read_gtrid(text: str) -> Gtrid:
-    """The transaction that a text names.
+    """Parse the name of a transaction.
 
-    :raises ConfigurationError: it names none.
+    :raises ConfigurationError: the text is not such a name.
     """
     match = GID.fullmatch(text)
     if match is None:
@@ -55,9 +55,9 @@ def read_gtrid(text: str) -> Gtrid:
 
 
 def checked_resource(name: str) -> str:
-    """The name of a database that may take part, as it was given.
+    """Check the name of a database that may take part; returns it.
 
-    :raises ConfigurationError: it cannot be part of a gid.
+    :raises ConfigurationError: the name cannot be part of a gid.
     """
     if not RESOURCE.fullmatch(name):
         raise ConfigurationError(f"resources: {name!r} is no name (a letter, then up to 39 letters, digits, _ and -)")

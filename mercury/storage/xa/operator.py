@@ -1,4 +1,4 @@
-"""What an operator sees of two-phase commits, and may do to them: by the same arbiter as everybody."""
+"""Lists two-phase commits for operators, and resolves them by hand: also an operator obeys the decision log."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from mercury.storage.xa.resources import NoSuchBranch, PreparedBranch, Resource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What there is of two-phase commits at one moment."""
+    """The unfinished two-phase commits at one moment."""
 
     #: Prepared branches, the oldest first.
     branches: Sequence[PreparedBranch]
-    #: Those with branches that are not known to be finished; those on what is prepared are among them.
+    #: Decisions with branches that may be unfinished, including all decisions on the prepared branches.
     decisions: Sequence[Decision]
     heuristics: Sequence[Heuristic]
     #: The databases that were queried for prepared transactions.
     queried: Sequence[str]
-    #: Those that were not, with the reason: they do not answer, or a decision names them and nobody else does.
+    #: Databases that were not queried, with the reason: no answer, or only a decision names the database.
     away: Sequence[tuple[str, str]]
 
     def decision_on(self, gtrid: Gtrid) -> Decision | None:
-        """What is decided, if it is."""
+        """The decision on a transaction; ``None`` = not decided."""
         return next((each for each in self.decisions if each.gtrid == gtrid), None)
 
 
 class ResolutionRefused(StorageError):
-    """It is not done: it would be against the decision, or nobody has decided it. Nothing was changed."""
+    """A manual resolution is refused: it contradicts the decision, or there is none. Nothing was changed."""
 
 
 class Operator:
-    """Lists what is prepared in the databases of a coordinator, and finishes by hand what recovery cannot."""
+    """Lists the prepared branches in the databases of a coordinator, and finishes those that recovery cannot."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
 
     def overview(self) -> Overview:
-        """Everything that is in doubt, or was finished against its decision.
+        """All branches in doubt, and all heuristic outcomes.
 
         :raises StorageError: the decision log does not answer.
         """
@@ -54,7 +54,7 @@ class Operator:
             decisions += [found for log in logs if (found := log.find(gtrid)) is not None]
         named = {name for name, _ in away}.union(queried, [STORE_BRANCH], self._coordinator.resources)
         for name in sorted({name for decision in decisions for name in decision.branches} - named):
-            away.append((name, "it is not named: add --resource NAME=URL, or the setting xa.resources"))
+            away.append((name, "not configured: add --resource NAME=URL, or the setting xa.resources"))
         return Overview(
             branches=sorted((branch for _, branch in prepared), key=lambda branch: -branch.age),
             decisions=decisions,
@@ -64,9 +64,9 @@ class Operator:
         )
 
     def find(self, gtrid: Gtrid) -> tuple[Overview, Decision | None]:
-        """What there is, and what is decided on one transaction.
+        """The overview, and the decision on one transaction.
 
-        :raises ResolutionRefused: nobody knows it.
+        :raises ResolutionRefused: no database and no log knows the transaction.
         :raises StorageError: the decision log does not answer.
         """
         found = self.overview()
@@ -76,20 +76,20 @@ class Operator:
         prepared = any(branch.gtrid == gtrid for branch in found.branches)
         by_hand = any(each.gid.startswith(f"{gtrid}:") for each in found.heuristics)
         if decided is None and not prepared and not by_hand:
-            away = "".join(f"; not asked: {name}: {why}" for name, why in found.away)
+            away = "".join(f"; not queried: {name}: {why}" for name, why in found.away)
             raise ResolutionRefused(
-                f"nobody knows {gtrid}: it is not decided, and not prepared in "
+                f"unknown transaction {gtrid}: it is not decided, and not prepared in "
                 f"{', '.join(found.queried) or 'any database'}{away}. "
-                "It is finished and forgotten, or it never was: see what it has written"
+                "It is finished and its decision deleted, or it never existed: check the rows that it writes"
             )
         return found, decided
 
     def resolve(self, gtrid: Gtrid, verdict: Verdict, *, force: bool = False) -> list[str]:
         """Finish a transaction in every database that answers. Returns the gids that were finished now.
 
-        :param force: commit what nobody has decided to commit.
-        :raises ResolutionRefused: it is decided otherwise; or nobody has decided to commit it, and it is not forced.
-        :raises TransientStorageError: its coordinator is about to decide, or the decision log is away.
+        :param force: commit a transaction without a decision to commit.
+        :raises ResolutionRefused: the decision is the other verdict; or there is none to commit, without ``force``.
+        :raises TransientStorageError: its coordinator is about to decide, or the decision log does not answer.
         """
         prepared, _, _ = self._prepared()
         branches = [(resource, branch) for resource, branch in prepared if branch.gtrid == gtrid]
@@ -105,7 +105,7 @@ class Operator:
             decision, _ = log.arbitrate(wanted)
         if decision.verdict is not verdict:
             raise ResolutionRefused(
-                f"{gtrid} is decided: {decision.verdict.value}; only that can be done to what is left of it"
+                f"{gtrid} is decided: {decision.verdict.value}; its remaining branches can only be resolved that way"
             )
         finished = []
         for resource, branch in branches:
@@ -116,7 +116,7 @@ class Operator:
                 resource.finish(branch.gid, commit=verdict is Verdict.COMMIT)
                 finished.append(branch.gid)
             except NoSuchBranch:
-                pass  # somebody was quicker
+                pass  # another process has finished it
             log.finished(gtrid, branch.resource)
         return finished
 
@@ -124,15 +124,15 @@ class Operator:
         lost = (
             "other databases may not have prepared their part"
             if self._coordinator.two_phase
-            else "what the store had of it is lost: its messages, or that they were consumed"
+            else "the store's part is lost: its messages, or the record that messages were consumed"
         )
         return (
-            f"nobody has decided to commit {gtrid}: {lost}. Recovery rolls it back in all databases. To commit it all "
-            "the same, and to put the rest right by hand, add --force"
+            f"there is no decision to commit {gtrid}: {lost}. Recovery rolls it back in all databases. To commit it "
+            "nevertheless, and to repair the rest by hand, add --force"
         )
 
     def _prepared(self) -> tuple[list[tuple[Resource, PreparedBranch]], list[str], list[tuple[str, str]]]:
-        """What is prepared, the names of the databases that were asked, and those that were not, with the reason."""
+        """The prepared branches, the names of the queried databases, and the others, with the reason."""
         found: list[tuple[Resource, PreparedBranch]] = []
         queried: list[str] = []
         away: list[tuple[str, str]] = []
@@ -141,7 +141,7 @@ class Operator:
                 if resource.name != STORE_BRANCH:
                     resource.check(self._coordinator.store_id)
                 if resource.is_store:
-                    continue  # where there is nothing to prepare
+                    continue  # this form prepares no branches there
                 found += [(resource, branch) for branch in resource.prepared(self._coordinator.store_id)]
                 queried.append(resource.name)
             except StorageError as error:

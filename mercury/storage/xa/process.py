@@ -1,4 +1,4 @@
-"""A process among the coordinators of a store: the names it goes by, and what it is about to commit."""
+"""This process as a coordinator of a store: its incarnations, and the transactions that it is about to commit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from mercury.storage.xa.names import Gtrid
 
 
 class Process:
-    """This process. It has a name from its first transaction that others may take part in, and seldom a second one.
+    """This process. It enrolls an incarnation at its first distributed transaction, and another after being declared
+    dead.
 
     :param store: the store's id.
-    :param new_incarnation: a name that no start of any process ever had.
-    :param lease: seconds without a sign of life after which others may give it up.
+    :param new_incarnation: returns a name that no other start of any process has.
+    :param lease: seconds without a heartbeat after which others may declare an incarnation dead.
     :param clock: seconds since the epoch.
     """
 
@@ -34,7 +35,7 @@ class Process:
         self._lease = lease
         self._clock = clock
         self._incarnation: str | None = None
-        #: All names that this process has gone by.
+        #: All incarnations of this process.
         self._mine: set[str] = set()
         self._seen_at = 0.0
         self._begun = 0
@@ -44,13 +45,13 @@ class Process:
 
     @property
     def incarnation(self) -> str | None:
-        """The name of this process in decisions; ``None`` = it has none yet."""
+        """The current incarnation, which decisions name; ``None`` = none yet."""
         return self._incarnation
 
     def keep_alive(self) -> str:
-        """Let the others know that this process lives. Returns the name it goes by.
+        """Give a heartbeat. Returns the current incarnation.
 
-        :raises StorageError: the decision log is away.
+        :raises StorageError: the decision log does not answer.
         """
         now = self._clock()
         with self._mutex:
@@ -74,20 +75,21 @@ class Process:
             return self._incarnation
 
     def _given_up(self, incarnation: str) -> None:
-        """The others believe that this process is dead: it needs a new name."""
+        """Drop an incarnation that others have declared dead; the next `keep_alive` enrolls a new one."""
         with self._mutex:
             if self._incarnation == incarnation:
                 self._incarnation = None
 
     def is_mine(self, incarnation: str) -> bool:
-        """Whether this process goes by this name, or has gone by it."""
+        """Whether this is or was an incarnation of this process."""
         with self._mutex:
             return incarnation in self._mine
 
     def at_rest(self) -> Callable[[Gtrid], bool]:
-        """What tells of transactions whether this process was done with them at this moment, or they are not its own.
+        """Take a snapshot; the returned function says whether a transaction was finished in this process at that
+        moment, or belongs to another process.
 
-        To be read before a database is: what is prepared there may be finished by the time that one acts.
+        Call it before you read the prepared branches of a database: this process may finish one after it was read.
         """
         with self._mutex:
             running, begun, mine = frozenset(self._running), self._begun, frozenset(self._mine)
@@ -102,7 +104,7 @@ class Process:
     def run(self) -> Iterator[Gtrid]:
         with self._mutex:
             if self._incarnation is None:
-                raise TransientStorageError("this process was given up for dead; the same work may be done again")
+                raise TransientStorageError("this process was declared dead by others; the same work may be repeated")
             self._begun += 1
             gtrid = Gtrid(self._store, self._incarnation, self._begun)
             self._running.add(gtrid)

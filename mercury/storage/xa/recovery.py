@@ -1,4 +1,4 @@
-"""Recovery: finishes what a coordinator has left, by the decision log (decisions 16 to 21)."""
+"""Recovery: finishes the branches that a coordinator has left, as the decision log says (decisions 16 to 21)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mercury.storage.xa.timing import Timing
 
 log = logging.getLogger("mercury.storage.xa")
 
-#: After so many leases without a sign of it a process is declared dead, and so many seconds later it is forgotten.
+#: Number of leases without a heartbeat after which a process is declared dead; seconds after which it is deleted.
 DEAD_AFTER, KEEP = 12, 30 * 86400.0
 
 
@@ -36,25 +36,25 @@ class InDoubtBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InDoubt:
-    """What the last run of recovery left."""
+    """The branches that the last run of recovery could not finish."""
 
     #: The oldest first.
     branches: tuple[InDoubtBranch, ...] = ()
-    #: Databases that could not be asked, with the reason: there may be more in them.
+    #: Databases that did not answer, with the reason: they may have more branches.
     away: tuple[tuple[str, str], ...] = ()
-    #: How many branches were ever finished by hand against their decision.
+    #: Total number of heuristic outcomes: branches that were finished by hand against their decision.
     heuristics: int = 0
 
     def __len__(self) -> int:
         return len(self.branches)
 
     def oldest(self, now: float) -> float:
-        """The age of the oldest branch in seconds; 0 = there is none."""
+        """The age of the oldest branch in seconds; 0 = no branches."""
         return max(0.0, now - self.branches[0].since) if self.branches else 0.0
 
     def metrics(self, now: float) -> dict[str, float]:
-        """How many branches are in doubt, the age of the oldest in seconds, how many databases are away, and how many
-        branches were ever finished by hand against their decision.
+        """Metrics: branches in doubt, the age of the oldest in seconds, databases that do not answer, and heuristic
+        outcomes.
         """
         return {
             "in_doubt": len(self),
@@ -79,14 +79,14 @@ class Coordination(Protocol):
 
     @property
     def can_prepare_store(self) -> bool:
-        """Whether branches of the store's own database may be left."""
+        """Whether the store's database may have prepared branches."""
 
     @property
     def decisions(self) -> DecisionLog: ...
 
     @property
     def logs(self) -> Sequence[DecisionLog]:
-        """Where decisions may have been made, this process's first."""
+        """The logs that may have decisions, this process's first."""
 
     @property
     def process(self) -> Process: ...
@@ -95,16 +95,16 @@ class Coordination(Protocol):
     def timing(self) -> Timing: ...
 
     def report(self, gtrid: Gtrid, resource: str, decided: Verdict, found: TransactionStatus, /) -> None:
-        """A branch was finished by hand, against the decision."""
+        """Report a branch that was finished by hand against the decision."""
 
     def forget_finished(self) -> None:
-        """Forget the decisions of what is finished."""
+        """Delete the decisions of finished transactions."""
 
 
 class Recovery:
-    """Recovery of one store's transactions. Several processes may run it at once, beside their coordinators.
+    """Recovery of one store's transactions. Several processes may run it at the same time, and coordinators too.
 
-    It may run at any time: safety rests on the decision log, not on when it runs.
+    It is safe at any time, because the decision log arbitrates.
     """
 
     def __init__(self, coordinator: Coordination) -> None:
@@ -114,21 +114,21 @@ class Recovery:
         self._away: dict[str, str] = {}
         self._heuristics = 0
         self._told: set[str] = set()
-        #: What is known of the store's health in this process.
+        #: The health of the store as this process observes it.
         self.outages = Outages()
-        #: Is called once with each branch that is found in doubt and the time, in the thread that looks. It must not
-        #: block or fail.
+        #: Called once for each branch found in doubt, with the time, in the thread of recovery. Must not block or
+        #: raise.
         self.on_in_doubt: Callable[[InDoubtBranch, float], None] = _nobody
 
     @property
     def resources(self) -> list[Resource]:
-        """Every database where a branch may be left."""
+        """Every database that may have a prepared branch."""
         named = [each for each in self._coordinator.resources.values() if not each.is_store]
         own = self._coordinator.store_resource
         return [own, *named] if self._coordinator.can_prepare_store else named
 
     def run_once(self, now: float) -> InDoubt:
-        """Recover every database once, one after the other. Returns what is left.
+        """Recover every database once, one after the other. Returns the branches left in doubt.
 
         :param now: seconds since the epoch.
         """
@@ -138,7 +138,7 @@ class Recovery:
         return self.in_doubt()
 
     def in_doubt(self) -> InDoubt:
-        """What the last run left."""
+        """The branches that the last run could not finish."""
         with self._mutex:
             left = sorted((each for part in self._left.values() for each in part), key=lambda each: each.since)
             return InDoubt(branches=tuple(left), away=tuple(sorted(self._away.items())), heuristics=self._heuristics)
@@ -146,15 +146,15 @@ class Recovery:
     # --- one database ----------------------------------------------------------------------------------------------
 
     def recover(self, resource: Resource, now: float) -> bool:
-        """Finish what is prepared in one database, and see what became of the rest. A database that is away is not
-        waited for.
+        """Finish the prepared branches of one database, and check the outcome of those that others have finished. Does
+        not wait for a database that does not answer.
 
-        :returns: whether it, and the decisions, could be read.
+        :returns: whether the database and the decisions could be read.
         """
-        own = True  # what is read is the store's or the decision log's
+        own = True  # True while the code reads the store or the decision log: an error then is their outage
         try:
             looked = _ProcessView(self._coordinator, now)
-            # In this order: what has a decision was prepared before it.
+            # Read decisions before branches: a branch is prepared before its decision is made.
             decisions = [(each, known) for each in self._coordinator.logs for known in each.unfinished()]
             own = resource.is_store or resource is self._coordinator.store_resource
             prepared = resource.prepared(self._coordinator.store_id)
@@ -176,14 +176,14 @@ class Recovery:
             known = {each.gid for each in self._left.get(resource.name, ())}
             left = self._left[resource.name] = [each for each in found if each is not None]
         if back:
-            log.info("recovery of %s goes on", resource)
+            log.info("recovery of %s continues", resource)
         for branch in left:
             if branch.gid not in known:
                 self.on_in_doubt(branch, now)
         return True
 
     def recover_branch(self, resource: Resource, branch: PreparedBranch, look: _ProcessView) -> InDoubtBranch | None:
-        """Finish one branch as its decision says. Returns what is left of it, if it is in doubt."""
+        """Finish one branch as its decision says. Returns the branch if it stays in doubt."""
         gtrid = branch.gtrid
         if not look.at_rest(gtrid):
             return None
@@ -192,7 +192,7 @@ class Recovery:
             return None
         found = look.incarnation(gtrid.incarnation)
         if found is None:
-            why = "no decision log here knows the process that prepared it"
+            why = "no decision log of this process knows the process that prepared it"
             self._log_once(branch.gid, "%s is not touched: %s; is another decision log the right one?", branch.gid, why)
             return _in_doubt(branch, look.now, why)
         decisions, incarnation = found
@@ -200,7 +200,7 @@ class Recovery:
             decision, new = decisions.find(gtrid), False
             if decision is None:
                 if not mine and not look.is_gone(decisions, incarnation):
-                    return _in_doubt(branch, look.now, "its coordinator lives, and has not decided yet")
+                    return _in_doubt(branch, look.now, "its coordinator is alive, and has not decided yet")
                 decision, new = self.arbitrate(decisions, branch, look.now)
                 if new and not self._confirm(resource, branch, decisions):
                     return None
@@ -212,11 +212,12 @@ class Recovery:
         return self._finish(resource, branch, decisions, decision, look.now)
 
     def store_first(self, resource: Resource, decision: Decision) -> str:
-        """Commit the store's part of a transaction before another database's. Returns why that one has to wait; empty
-        = it need not.
+        """Commit the store's branch of a transaction before the branch in another database. Returns why the other
+        branch has to wait; empty = it does not.
 
-        Whoever sees what the application did sends after what it sent with that. A store that does not answer is no
-        exception: it may answer others, who see the row and send, and it comes back without the earlier message.
+        Otherwise a program could read the application's row, react by sending a message, and that message would
+        overtake the one that belongs to the row. The rule holds also while the store does not answer: it may answer
+        other processes.
         """
         store = self._coordinator.store_resource
         if resource.name == store.name or store.name not in decision.branches or decision.verdict is not Verdict.COMMIT:
@@ -227,23 +228,23 @@ class Recovery:
                 store.finish(gid, commit=True)
                 log.info("recovered: %s (commit), before %s", gid, resource.name)
         except NoSuchBranch:
-            pass  # somebody was quicker
+            pass  # another process has finished it
         except StorageError as error:
-            return f"the store's part comes first: {error}"
+            return f"the store's branch must be committed first: {error}"
         return ""
 
     def arbitrate(self, decisions: DecisionLog, branch: PreparedBranch, now: float) -> tuple[Decision, bool]:
-        """Decide to roll back, unless it is decided already. Returns the decision to obey, and whether it is new.
+        """Insert the decision `abort` unless there is one. Returns the decision to obey, and whether it is new.
 
         :raises TransientStorageError: the coordinator is about to decide.
         """
         return decisions.arbitrate(Decision(gtrid=branch.gtrid, verdict=Verdict.ABORT, decided_at=now))
 
     def _confirm(self, resource: Resource, branch: PreparedBranch, decisions: DecisionLog) -> bool:
-        """Whether a branch is prepared now that nobody can decide to commit it any more.
+        """After a new `abort`: whether the branch is still prepared.
 
-        Where it is not, its coordinator has committed it since it was seen here, and forgotten that: no decision was
-        found any more, and the row that says `abort` speaks of nothing.
+        If it is not, its coordinator has committed it since it was read here, and has deleted the decision. Then the
+        `abort` row has no meaning and is deleted.
         """
         still = resource.is_prepared(branch.gid)
         if still:
@@ -256,7 +257,7 @@ class Recovery:
         try:
             self.finish(resource, branch, decision)
         except NoSuchBranch:
-            # Finished since it was seen here, by another one's recovery or by hand.
+            # Finished since it was read here, by another process's recovery or by hand.
             if not self._settled(resource, decision, branch.xid):
                 return _in_doubt(branch, now, "it is being finished")
         except TransientStorageError:
@@ -270,7 +271,7 @@ class Recovery:
         return None
 
     def finish(self, resource: Resource, branch: PreparedBranch, decision: Decision) -> None:
-        """Do in one database what is decided."""
+        """Commit or roll back one branch as decided."""
         resource.finish(branch.gid, commit=decision.verdict is Verdict.COMMIT)
 
     def _verify(
@@ -281,7 +282,7 @@ class Recovery:
         prepared: Sequence[PreparedBranch],
         look: _ProcessView,
     ) -> None:
-        """See that a branch which is not prepared any more has become what was decided."""
+        """Check that a branch which is not prepared any more has the decided outcome."""
         gtrid = decision.gtrid
         young = look.now - decision.decided_at < self._coordinator.timing.grace
         still = any(branch.gtrid == gtrid for branch in prepared)
@@ -291,7 +292,8 @@ class Recovery:
             decisions.finished(gtrid, resource.name)
 
     def _settled(self, resource: Resource, decision: Decision, xid: int) -> bool:
-        """What somebody else has made of a branch; whether that is settled. What it should not be is reported."""
+        """Check a branch that another process or an operator has finished. Returns whether its outcome is known; an
+        outcome against the decision is reported."""
         (transaction_status,) = resource.transaction_statuses([xid])
         opposite = {Verdict.COMMIT: TransactionStatus.ABORTED, Verdict.ABORT: TransactionStatus.COMMITTED}
         if transaction_status is opposite[decision.verdict]:
@@ -301,7 +303,7 @@ class Recovery:
     # --- the log ---------------------------------------------------------------------------------------------------
 
     def maintenance(self) -> None:
-        """Give a sign of life, forget what is finished, and give up processes that give none."""
+        """Give a heartbeat, delete finished decisions, and declare processes dead that give no heartbeat."""
         try:
             if self._coordinator.process.incarnation is not None:
                 self._coordinator.process.keep_alive()
@@ -325,11 +327,11 @@ class Recovery:
             try:
                 decisions.declare_dead(incarnation.id, before)
             except TransientStorageError:
-                continue  # it is about to decide
+                continue  # the process is about to decide
         decisions.purge(clock - KEEP)
 
     def _log_once(self, about: str, message: str, *details: object) -> None:
-        """Log something that may stay so for long, once."""
+        """Log a lasting condition once."""
         with self._mutex:
             new = about not in self._told
             self._told.add(about)
@@ -338,7 +340,7 @@ class Recovery:
 
 
 class _ProcessView:
-    """Which processes were known to run when a database was read."""
+    """The incarnations in the decision logs when a database was read."""
 
     def __init__(self, coordinator: Coordination, now: float) -> None:
         self._coordinator = coordinator
@@ -347,7 +349,7 @@ class _ProcessView:
         self.now = now
 
     def incarnation(self, name: str) -> tuple[DecisionLog, Incarnation] | None:
-        """A process, and the log in which it decides; only that one can say what became of its transactions."""
+        """An incarnation, and the log with its decisions: only this log knows the outcomes of its transactions."""
         if self._known is None:
             self._known = {
                 known.id: (decisions, known)
@@ -357,7 +359,7 @@ class _ProcessView:
         return self._known.get(name)
 
     def is_gone(self, decisions: DecisionLog, incarnation: Incarnation) -> bool:
-        """Whether it has given no sign of life for the time of its lease, by the log's clock."""
+        """Whether an incarnation has given no heartbeat for its lease, by the log's clock."""
         return incarnation.dead or incarnation.seen_at + self._coordinator.timing.lease <= decisions.now()
 
 

@@ -1,4 +1,4 @@
-"""Threads around recovery: one for each database, so that one that is away keeps nobody waiting."""
+"""The threads of recovery: one for each database, so that a database that does not answer delays no other."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mercury.storage.xa.resources import Resource
 
 log = logging.getLogger("mercury.storage.xa")
 
-#: Seconds that the first recovery may take before the process serves. A database that does not answer by then is
-#: recovered later.
+#: Seconds to wait for the first recovery before the process begins to serve. A database that does not answer by then
+#: is recovered later.
 FIRST = 5.0
-#: Seconds to wait for a thread's end.
+#: Seconds to wait for the end of a thread.
 END = 2.0
 
 
@@ -26,7 +26,7 @@ class RecoveryThreads:
     """Runs recovery until it is stopped.
 
     :param clock: seconds since the epoch.
-    :param outages: is told when the store or the decision log is away.
+    :param outages: gets the failures of the store and of the decision log.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class RecoveryThreads:
         return True
 
     def wake(self) -> None:
-        """Something was left in doubt: recover at once."""
+        """Run recovery immediately: a branch was left in doubt."""
         for thread in self._threads:
             thread.called.set()
 
     def stop(self) -> None:
-        """End the threads. One that waits for a database is left behind: it holds nothing."""
+        """End the threads. A thread that waits for a database is abandoned: it holds no locks."""
         for thread in self._threads:
             thread.ended = True
             thread.called.set()
@@ -72,9 +72,9 @@ class RecoveryThreads:
 
 
 class _Loop(threading.Thread):
-    """Does something again and again, less often while it fails.
+    """Calls a function repeatedly, less often while it fails.
 
-    :param look: returns whether it could be done.
+    :param look: the function; returns whether it succeeded.
     """
 
     def __init__(self, name: str, look: Callable[[], bool], interval: float, outages: Outages) -> None:
@@ -97,7 +97,7 @@ class _Loop(threading.Thread):
                 self._outages.failed(error, self.name)
             except Exception:
                 failures += 1
-                log.exception("%s failed; it goes on", self.name)
+                log.exception("%s failed; it will be repeated", self.name)
             wait = max(self._interval, PAUSES.delay(failures, 0.0) if failures else 0.0)
             self.first.set()
             if not self.ended:

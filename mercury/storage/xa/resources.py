@@ -30,13 +30,13 @@ EPOCH = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class PreparedBranch:
-    """A branch as it stands in a database."""
+    """A prepared transaction as its database lists it."""
 
     gtrid: Gtrid
     resource: str
     #: PostgreSQL's transaction id, with its epoch.
     xid: int
-    #: Seconds since it was prepared, by the database's clock.
+    #: Its age in seconds since PREPARE, by the database's clock.
     age: float
 
     @property
@@ -45,13 +45,13 @@ class PreparedBranch:
 
 
 class NoSuchBranch(StorageError):
-    """No prepared transaction has this gid: somebody has finished it."""
+    """No prepared transaction has this gid: it was finished before."""
 
 
 class Resource:
-    """A database, by the name that it has in the application.
+    """A database that takes part in two-phase commits, under its name in the application.
 
-    :param owned: the engine was made for this; `close` disposes of it.
+    :param owned: the engine was made for this object; `close` disposes of it.
     """
 
     def __init__(self, name: str, engine: Engine, *, owned: bool = False) -> None:
@@ -72,38 +72,38 @@ class Resource:
 
     @property
     def is_store(self) -> bool:
-        """It is the store's own database: there, one local transaction does. `check` has found out."""
+        """Whether this is the store's own database, which needs no branch. Known after `check`."""
         return self._is_store is True
 
     @property
     def dialect(self) -> Dialect:
-        """The kind of database that it is.
+        """The kind of this database.
 
-        :raises CapabilityError: it is of no kind that may take part.
+        :raises CapabilityError: a database of this kind cannot take part.
         """
         if self._dialect is None:
             raise self._wrong_kind()
         return self._dialect
 
     def check_kind(self) -> None:
-        """Whether a database of this kind may take part at all. Asks nobody.
+        """Check that a database of this kind can take part, without connecting to it.
 
-        :raises CapabilityError: it cannot.
+        :raises CapabilityError: it cannot take part.
         """
-        _ = self.dialect  # a SQLite file may be the store's own
+        _ = self.dialect  # raises for unknown kinds; SQLite is allowed, because the file may be the store's own
 
     def _wrong_kind(self) -> CapabilityError:
         return CapabilityError(
             f"the database {self} cannot take part in a two-phase commit: only PostgreSQL can, by "
-            "postgresql+psycopg://..., or the store's own database, which needs none"
+            "postgresql+psycopg://..., or the store's own database, which needs no branch"
         )
 
     def check(self, store: str) -> None:
-        """Find out whether it can take part. Writes nothing.
+        """Check that this database can take part. Writes nothing.
 
         :param store: the store's id.
-        :raises CapabilityError: it cannot; the text says why, and what to change.
-        :raises TransientStorageError: it does not answer.
+        :raises CapabilityError: it cannot take part; the text says why, and what to change.
+        :raises TransientStorageError: the database does not answer.
         """
         if self.checked:
             return
@@ -123,14 +123,14 @@ class Resource:
             self._is_store = False
 
     def close(self) -> None:
-        """Nothing is asked of it any more."""
+        """Dispose of the engine if it is owned."""
         if self._owned:
             self.engine.dispose()
 
     # --- what recovery needs ---------------------------------------------------------------------------------------
 
     def prepared(self, store: str) -> list[PreparedBranch]:
-        """The branches that are prepared here for a store, the oldest first.
+        """The prepared branches of a store in this database, the oldest first.
 
         :raises TransientStorageError: the database does not answer.
         """
@@ -144,7 +144,7 @@ class Resource:
         return found
 
     def is_prepared(self, gid: str) -> bool:
-        """Whether a branch is prepared here at this moment.
+        """Whether a branch is prepared in this database now.
 
         :raises TransientStorageError: the database does not answer.
         """
@@ -152,17 +152,17 @@ class Resource:
             return connection.exec_driver_sql(STILL, {"gid": gid}).first() is not None
 
     def finish(self, gid: str, *, commit: bool) -> None:
-        """Commit or roll back a prepared branch, on a connection of its own.
+        """Commit or roll back a prepared branch, on a separate connection.
 
-        :raises NoSuchBranch: it is finished already.
-        :raises StorageError: it could not be done.
+        :raises NoSuchBranch: the branch is finished already.
+        :raises StorageError: the statement failed; the branch stays prepared.
         """
         assert read_gid(gid) is not None, gid
         with self.connection(autocommit=True) as connection:
             connection.exec_driver_sql(f"{'commit' if commit else 'rollback'} prepared '{gid}'")
 
     def transaction_statuses(self, xids: Sequence[int]) -> list[TransactionStatus]:
-        """What became of transactions that are not prepared any more.
+        """The statuses of transactions that are not prepared any more.
 
         :raises TransientStorageError: the database does not answer.
         """
@@ -171,7 +171,7 @@ class Resource:
 
     @contextmanager
     def connection(self, *, autocommit: bool = False) -> Iterator[Connection]:
-        """A connection for statements of its own. Errors say which database it is."""
+        """A separate connection. Errors name the database."""
         try:
             engine = self.engine.execution_options(isolation_level="AUTOCOMMIT") if autocommit else self.engine
             with engine.connect() as connection:
@@ -180,7 +180,7 @@ class Resource:
             raise self.translate(error) from error
 
     def translate(self, error: Exception) -> StorageError:
-        """An error of this database, with its name."""
+        """Translate an error of this database; the text names the database."""
         original = error.orig if isinstance(error, exc.DBAPIError) else error
         known = translate(error) or StorageError(str(error))
         kinds = (TransientStorageError, DataError)
@@ -191,16 +191,16 @@ class Resource:
 
 
 def _store_in(connection: Connection) -> str | None:
-    """The id of the store that lives in a database."""
+    """The id of the store in a database; ``None`` = it has none."""
     if not inspect(connection).has_table(STORE.name):
         return None
     return connection.execute(select(STORE.c.id)).scalar()
 
 
 def _with_epoch(xid: int, near: int) -> int:
-    """A transaction id with its epoch.
+    """Extend a 32-bit transaction id by its epoch.
 
-    :param near: one with its epoch that is less than half an epoch away, before it or after it.
+    :param near: a transaction id with its epoch, less than half an epoch before or after ``xid``.
     """
     ahead = (xid - near) % EPOCH
     return near + ahead - (EPOCH if ahead >= EPOCH // 2 else 0)

@@ -1,4 +1,4 @@
-"""How often a coordinator and its recovery do what they do."""
+"""The intervals of a coordinator and its recovery."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Times of a coordinator and its recovery, in seconds."""
+    """Intervals of a coordinator and its recovery, in seconds."""
 
     #: Seconds between two runs of recovery.
     interval: float = 1.0
-    #: How long a process is believed to live without a sign of it. Then its undecided transactions are rolled back.
+    #: How long a process counts as alive after its last heartbeat. Then its undecided transactions are rolled back.
     lease: float = 5.0
-    #: How long others leave a branch to its coordinator, which is most likely about to finish it.
+    #: Age up to which recovery leaves a branch to its coordinator, which is most likely about to finish it.
     grace: float = 1.0

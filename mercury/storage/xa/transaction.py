@@ -17,45 +17,45 @@ from mercury.storage.xa.resources import Resource
 
 
 class Committer(Protocol):
-    """What a transaction asks of the `Coordinator` that commits it."""
+    """The methods of its `Coordinator` that a transaction uses."""
 
     @property
     def store_resource(self) -> Resource:
         """The store's own database."""
 
     def enlistable(self, name: str, /) -> Resource:
-        """A database that may have a branch now.
+        """The database of this name, checked so that a branch can begin.
 
-        :raises CapabilityError: none has this name, or it cannot take part.
-        :raises TransientStorageError: it, or the decision log, does not answer.
+        :raises CapabilityError: no database has this name, or it cannot take part.
+        :raises TransientStorageError: the database or the decision log does not answer.
         """
 
     def commit(self, tx: XaTransaction, branches: Sequence[Branch], /) -> Outcome:
         """Commit a transaction with branches that have written.
 
-        :raises StorageError: it is not committed.
-        :raises OutcomeUnknown: it cannot be told.
+        :raises StorageError: the transaction is not committed.
+        :raises OutcomeUnknown: the decision log does not answer.
         """
 
 
 class XaTransaction(SqlTransaction):
-    """`Transaction` over the store's database and those that were named. A branch begins when it is first asked for.
+    """`Transaction` over the store's database and the named databases. A branch begins at its first use.
 
-    If no other database was written to, it is a plain transaction of the store's.
+    If no other database was written to, the commit is that of a plain transaction of the store.
     """
 
     def __init__(self, store: StoreParts, coordinator: Committer) -> None:
         super().__init__(store)
         self._coordinator = coordinator
         self._branches: dict[str, Branch] = {}
-        #: The store's own part, where that is prepared too.
+        #: The store's branch, in the two-phase form.
         self._own: Branch | None = None
-        #: The savepoints that are open, the innermost last.
+        #: The open savepoints, the innermost last.
         self._parts: list[XaPart] = []
 
     @property
     def is_writing(self) -> bool:
-        """Whether the store's database was written to, or locked."""
+        """Whether this transaction has written or locked rows in the store's database."""
         return self._writing
 
     def connection(self, resource: str | None = None) -> Connection:
@@ -69,7 +69,8 @@ class XaTransaction(SqlTransaction):
         return branch.connection
 
     def write_all(self) -> None:
-        """Write what is left, and check the claims: the other databases write under them, even if the store does not.
+        """Write collected changes and check the claims, which guard the other databases too, even if the store has no
+        change.
 
         :raises Conflict: a claim is lost.
         """
@@ -77,7 +78,7 @@ class XaTransaction(SqlTransaction):
         self.prepare_commit()
 
     def store_branch(self) -> Branch | None:
-        """The store's own part as a branch; ``None`` = it has written nothing."""
+        """The store's branch; ``None`` = the store has no change."""
         if self._connection is None:
             return None
         self._ending = True
@@ -112,13 +113,13 @@ class XaTransaction(SqlTransaction):
             super()._complete()
 
     def drop_store(self) -> None:
-        """Give up what the store's database may still have open."""
+        """Roll back the store's connection if its transaction may still be open."""
         if self._connection is not None:
             self._connection.invalidate()
 
     def _roll_back(self) -> None:
         super()._roll_back()
-        # After the store's: while that could commit, a decision could be in it.
+        # After the store's rollback: until then the store's transaction could commit, and with it a decision.
         for branch in self._branches.values():
             branch.roll_back()
         if self._own is not None:
@@ -131,7 +132,7 @@ class XaTransaction(SqlTransaction):
 
 
 class XaPart:
-    """What was done since a savepoint, in every database that takes part."""
+    """The work since a savepoint, in every database that takes part."""
 
     def __init__(self, tx: XaTransaction, open_parts: list[XaPart]) -> None:
         self._own = StorePart(tx)
@@ -140,7 +141,7 @@ class XaPart:
         open_parts.append(self)
 
     def enlist(self, branch: Branch) -> None:
-        """A database takes part. What it has done since the savepoint is nothing yet."""
+        """Add the branch of a database that begins after the savepoint."""
         self._others.append(branch.savepoints.begin())
 
     def keep(self) -> None:

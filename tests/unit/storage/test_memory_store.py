@@ -88,7 +88,7 @@ def containers(store: MemoryStore) -> dict[str, int]:
     }
 
 
-def test_nothing_is_left_of_what_is_gone() -> None:
+def test_nothing_is_left_of_a_deleted_sequence() -> None:
     store = MemoryStore()
     empty = containers(store)
     assert set(empty.values()) == {0}
@@ -177,7 +177,7 @@ def test_a_crash_keeps_what_was_committed_and_nothing_else() -> None:
 # --- locks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_lock_that_nobody_holds_or_waits_for_is_not_there() -> None:
+def test_a_lock_without_holder_and_waiter_is_removed() -> None:
     table = LockTable(timeout=0.01)
     first, second = HeldLocks(table), HeldLocks(table)
     first.acquire(RMD, ["a", "b"])

@@ -41,7 +41,7 @@ def test_pauses_grow_up_to_less_than_what_counts_as_calm() -> None:
     assert PAUSES.delay(10_000, 0.0) == PAUSES.cap < REPEAT_INTERVAL
 
 
-def test_a_value_that_is_refused_is_told_and_hides_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_value_is_logged_and_hides_no_outage(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mercury.store")
     outages = Outages(lambda: 0.0)
     for _ in range(3):

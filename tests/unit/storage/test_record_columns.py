@@ -10,15 +10,8 @@ import pytest
 from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
-from mercury.storage.letters import INBOUND, NEW, OUTBOUND
-from mercury.storage.records import (
-    DeadLetter,
-    InboundMessage,
-    InvokerRecord,
-    OutboundMessage,
-    RmdRecord,
-    RmsRecord,
-)
+from mercury.storage.letters import INBOUND, NEW, OUTBOUND, DeadLetter
+from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord
 from mercury.storage.sql import record_columns
 from mercury.storage.sql.fields import MACHINE, Described, Field
 

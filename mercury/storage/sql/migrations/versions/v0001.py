@@ -182,6 +182,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("offered", sa.Text(), nullable=True),
         sa.Column("offered_to", sa.Text(), nullable=False),
         sa.Column("create_key", sa.Text(), nullable=True),
+        sa.Column("fetched_by", sa.Text(), nullable=True),
         sa.Column("ack_failures", sa.BigInteger(), nullable=False),
         sa.Column("due", sa.Double(), nullable=True),
         sa.Column("received_bytes", sa.BigInteger(), nullable=False),
@@ -219,6 +220,14 @@ def upgrade(op: Operations) -> None:
         unique=False,
         postgresql_where=sa.text("due is not null"),
         sqlite_where=sa.text("due is not null"),
+    )
+    op.create_index(
+        "mercury_rmd_sequence_fetched",
+        "mercury_rmd_sequence",
+        ["fetched_by"],
+        unique=False,
+        postgresql_where=sa.text("fetched_by is not null"),
+        sqlite_where=sa.text("fetched_by is not null"),
     )
     op.create_table(
         "mercury_rms_body",
@@ -351,6 +360,11 @@ def upgrade(op: Operations) -> None:
         sa.Column("holds", sa.Boolean(), nullable=False),
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.Column("last_error", sa.Text(), nullable=True),
+        sa.Column("fetch_due", sa.Double(), nullable=True),
+        sa.Column("poll_due", sa.Double(), nullable=True),
+        sa.Column("polls", sa.BigInteger(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("fetched_by", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("position"),
     )
     op.create_index("mercury_rms_sequence_create", "mercury_rms_sequence", ["create_message_id"], unique=False)
@@ -362,9 +376,25 @@ def upgrade(op: Operations) -> None:
         postgresql_where=sa.text("due is not null"),
         sqlite_where=sa.text("due is not null"),
     )
+    op.create_index(
+        "mercury_rms_sequence_fetched",
+        "mercury_rms_sequence",
+        ["fetched_by", "fetch_due"],
+        unique=False,
+        postgresql_where=sa.text("fetched_by is not null"),
+        sqlite_where=sa.text("fetched_by is not null"),
+    )
     op.create_index("mercury_rms_sequence_id", "mercury_rms_sequence", ["id"], unique=True)
     op.create_index("mercury_rms_sequence_identifier", "mercury_rms_sequence", ["identifier"], unique=True)
     op.create_index("mercury_rms_sequence_key", "mercury_rms_sequence", ["key_id", "position"], unique=False)
+    op.create_index(
+        "mercury_rms_sequence_turn",
+        "mercury_rms_sequence",
+        ["owner", "due"],
+        unique=False,
+        postgresql_where=sa.text("due is not null"),
+        sqlite_where=sa.text("due is not null"),
+    )
     op.create_table(
         "mercury_store",
         sa.Column("id", sa.Text(), nullable=False),

@@ -1,0 +1,73 @@
+"""What peers write as text in a column: as large as it was counted, and kept in no cache."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+from mercury.statemachine.effects import Certainty
+from mercury.statemachine.messages import EndpointReference
+from mercury.storage.letters import outbound_letter
+from mercury.storage.records import Channel, OutboundMessage, Role, SequenceKey
+from mercury.storage.sql.values import read_parts, read_reference, write_channel, write_parts, write_reference
+
+PARAMETER = '<p xmlns="urn:p">{}</p>'
+
+
+def test_an_element_takes_the_bytes_in_a_column_that_it_has_in_its_message() -> None:
+    part = PARAMETER.format("äöü€😀\t" * 1000).encode()
+    written = write_parts((part,))
+    assert len(written.encode()) < 1.1 * len(part)
+    assert read_parts(written) == (part,)
+
+
+def test_a_reference_with_its_parameters_comes_back_as_it_was() -> None:
+    for size in (1, 10_000):
+        reference = EndpointReference("http://peer.example/ä", (PARAMETER.format("ä" * size).encode(),))
+        assert read_reference(write_reference(reference)) == reference
+
+
+def test_large_references_of_peers_are_not_kept_in_memory() -> None:
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(60):
+            large = EndpointReference("http://peer.example/", (PARAMETER.format(f"{number} " + "x" * 60_000).encode(),))
+            read_reference(write_reference(large))
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 1_000_000, "60 of 60,000 bytes each were written and read"
+
+
+# --- sizes ---------------------------------------------------------------------------------------------------------
+
+LONG = "urn:x:" + "n" * 2000
+
+
+def response(**changes: Any) -> OutboundMessage:
+    channel = Channel(
+        key=SequenceKey(LONG, LONG),
+        reply_to=EndpointReference(LONG, (b'<p q="r" s="t"/>' * 50,)),
+        role=Role.RESPONSE,
+        pair=LONG,
+        identity=LONG,
+        wsa_to=LONG,
+    )
+    return OutboundMessage(message_id=LONG, channel=channel, relates_to=LONG, owner="peer", **changes)
+
+
+def test_size_of_a_response_covers_every_text_that_its_peer_has_chosen() -> None:
+    parameters = (b'<p q="\\t\\t\\n" s="t"/>' * 50,)
+    row = response(action=LONG, payload=b"<a/>" * 10, headers=(b"<b/>",), to_parameters=parameters)
+    channel = write_channel(row.channel)
+    texts = (row.message_id, row.action, row.relates_to or "", row.payload.decode(), "<b/>", channel)
+    stored = sum(map(len, texts)) + len(write_parts(row.to_parameters))
+    assert stored <= row.size <= stored + 1024
+
+
+def test_size_of_a_dead_letter_covers_every_text_that_its_peer_has_chosen() -> None:
+    row = response(payload=b"<a/>" * 10)
+    letter = outbound_letter(row, "urn:letter", "no peer", Certainty.UNKNOWN, 0.0)
+    stored = len(write_channel(row.channel)) + 4 * len(LONG)
+    assert stored <= letter.size <= stored + 2048
