@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from ipaddress import IPv6Address
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mercury.errors import ConfigurationError
@@ -37,14 +39,33 @@ def split_url(url: str) -> SplitResult:
     return parts
 
 
+def origin_of(parts: SplitResult) -> tuple[str, str, int]:
+    """Scheme, host and effective port: the same for every way to write them, and what is connected to."""
+    host = parts.hostname or ""
+    if ":" in host:
+        with contextlib.suppress(ValueError):  # whatever it is, nobody can connect to it
+            host = str(IPv6Address(host))
+    return parts.scheme, host, _port(parts)
+
+
 @lru_cache(maxsize=128)  # it is asked several times of each post
 def server_of(url: str) -> str:
     """The server that a URL leads to, however it is written: scheme, host and port. What is no URL stays as it is."""
     try:
+        scheme, host, port = origin_of(split_url(url))
+    except ConfigurationError:
+        return url
+    return f"{scheme}://{host}:{port}"
+
+
+@lru_cache(maxsize=128)
+def endpoint_of(url: str) -> str:
+    """The name of what a URL leads to, however its server is written. What is no URL stays as it is."""
+    try:
         parts = split_url(url)
     except ConfigurationError:
         return url
-    return f"{parts.scheme}://{parts.hostname}:{_port(parts)}"
+    return f"{server_of(url)}{parts.path or '/'}" + (f"?{parts.query}" if parts.query else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +102,14 @@ class AddressPolicy:
             return False
         return any(entry == "*" or _matches(entry, parts) for entry in self.allowed)
 
-    def refusal(self, what: str, endpoint: EndpointReference | None) -> str | None:
-        """Why an endpoint reference is not used; ``None`` = it may be."""
-        if endpoint is None or not endpoint.addressable or self.allows(endpoint.address):
+    def refusal(self, what: str, endpoint: EndpointReference | None, *, polls: bool = False) -> str | None:
+        """Why an endpoint reference is not used; ``None`` = it may be.
+
+        :param polls: its owner may fetch by MakeConnection what is for it: nothing is posted to such an address.
+        """
+        if endpoint is None or self.allows(endpoint.address):
+            return None
+        if polls if endpoint.polled else not endpoint.addressable:
             return None
         return f"{what} {endpoint.address} is not in this endpoint's list of allowed addresses"
 

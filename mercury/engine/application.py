@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from mercury.errors import MercuryError
 from mercury.statemachine.policy import DestinationPolicy
@@ -48,6 +48,9 @@ class Operation:
     call: Callable[[MessageContext, Payload], Payload | None]
     #: The local name of the body's element, for messages without an action; empty = the operation's name.
     element: str = ""
+    #: The mapped classes of the body and of the response's; ``bytes`` = raw XML.
+    request: type[Any] = bytes
+    response: type[Any] = bytes
 
 
 #: The prefix of callback names that stand for a future of one process.

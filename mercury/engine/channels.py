@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mercury.statemachine.messages import ANONYMOUS, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
 from mercury.storage.records import Channel, InvokerRecord, RmdRecord, RmsRecord, Role, SequenceKey
@@ -10,6 +12,8 @@ from mercury.storage.records import Channel, InvokerRecord, RmdRecord, RmsRecord
 REPLIES_POLL_INTERVAL = 3600.0
 #: Seconds after which a response sequence that nothing ended ends by itself.
 RESPONSE_IDLE = 86400.0
+#: Messages that may be fetched by MakeConnection and not acknowledged: each is asked for by itself.
+FETCHED_WINDOW = 16
 #: Why there is no way for a response.
 TOO_MANY_ADDRESSES = (
     "the requests of this sequence name too many addresses for their responses (engine.max_response_addresses)"
@@ -18,11 +22,12 @@ TOO_MANY_ADDRESSES = (
 
 def response_channel(request: RmdRecord, endpoint: EndpointReference) -> Channel:
     """The channel for responses to the requests of a destination sequence."""
+    policy = SourcePolicy(
+        protocol=request.protocol, offer=False, idle_timeout=None if endpoint.anonymous else RESPONSE_IDLE
+    )
     return Channel(
         key=SequenceKey(endpoint.address, f"response/{request.identifier}"),
-        policy=SourcePolicy(
-            protocol=request.protocol, offer=False, idle_timeout=RESPONSE_IDLE if endpoint.addressable else None
-        ),
+        policy=replace(policy, window=FETCHED_WINDOW) if endpoint.polled else policy,
         reply_to=EndpointReference(request.to),
         role=Role.RESPONSE,
         pair=request.identifier,

@@ -1,4 +1,4 @@
-"""What every part of the engine shares: store, application, settings, claims."""
+"""The objects that every part of the engine shares: store, application, settings, claims."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mercury.engine.endpoint_errors import EndpointErrors
 from mercury.engine.expired import Expired
 from mercury.engine.running_calls import RunningCalls
 from mercury.engine.settings import EngineSettings
-from mercury.engine.stored import StoredResponses
+from mercury.engine.stored import StoredOfPeers
 from mercury.storage.outages import Outages
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Said:
-    """What the log says again after a minute at the earliest, however often it is so."""
+    """Limits one log line to once a minute."""
 
     PAUSE = 60.0
 
@@ -30,7 +30,7 @@ class Said:
         self._at: float | None = None
 
     def again(self, now: float) -> bool:
-        """Whether it is to be said now."""
+        """Whether the line is to be logged now."""
         if self._at is not None and 0 <= now - self._at < self.PAUSE:
             return False
         self._at = now
@@ -39,7 +39,7 @@ class Said:
 
 @dataclass(slots=True, kw_only=True)
 class EngineContext:
-    """What all parts of the engine share, given by the one who builds it."""
+    """The objects that all parts of the engine share. The builder of the engine passes them in."""
 
     store: StorageManager
     application: Application
@@ -48,21 +48,24 @@ class EngineContext:
     settings: EngineSettings
     claims: ClaimKeeper
     outages: Outages = field(default_factory=Outages)
-    #: What the application is doing.
+    #: Calls of handlers and callbacks that run now.
     running_calls: RunningCalls = field(default_factory=RunningCalls)
     #: Endpoints whose last exchange failed, with the reason.
     endpoint_errors: EndpointErrors = field(default_factory=EndpointErrors)
-    #: Whether sequences of peers that were refused a moment ago would be refused still.
+    #: Refusals of CreateSequence in the last second.
     recent_refusals: RecentRefusals = field(default_factory=RecentRefusals)
-    #: That dead letters of peers fill a limit.
+    #: Limits the log line about dead letters of peers that fill a limit.
     letters_said: Said = field(default_factory=Said)
-    #: That requests wait because too many responses are stored.
+    #: Limits the log line about requests that wait because too many responses are stored.
     held_said: Said = field(default_factory=Said)
-    #: Whose sequences were made for a moment only.
+    #: Counts, by peer, sequences that expired unused and were forgotten.
     expired: Expired = field(init=False)
-    #: What is stored of responses, without a question to the store.
-    stored: StoredResponses = field(init=False)
+    #: Unacknowledged responses, by owner and by sequence of requests.
+    responses: StoredOfPeers = field(init=False)
+    #: Dead letters that peers have caused, by owner and by sequence.
+    letters: StoredOfPeers = field(init=False)
 
     def __post_init__(self) -> None:
-        self.stored = StoredResponses(self.settings.max_sequences)
+        most = self.settings.max_sequences
+        self.responses, self.letters = StoredOfPeers(most), StoredOfPeers(most)
         self.expired = Expired(self.settings.max_ended, self.settings.remember_ended)

@@ -1,4 +1,4 @@
-"""What failed a moment ago is not tried again at once."""
+"""Cool-downs: work that failed is not retried immediately."""
 
 from __future__ import annotations
 
@@ -9,47 +9,50 @@ from mercury.storage.outages import PAUSES
 class CoolDown:
     """Work that failed is not retried until a cool-down has passed, longer each time, so that the rest goes on.
 
-    Safe to be used by many threads, each of them for other names.
+    Thread-safe, provided that no two threads use the same name at the same time.
     """
 
     def __init__(self) -> None:
-        #: How often it has failed, and until when it waits.
+        #: By name: how often the work has failed, and the end of its cool-down.
         self._failed: dict[str, tuple[int, float]] = {}
 
     def add(self, name: str, now: float) -> None:
-        """It failed."""
+        """The work of this name failed."""
         failures = self._failed.get(name, (0, 0.0))[0] + 1
         self._failed[name] = (failures, now + PAUSES.delay(failures, 0.0))
 
     def waits(self, name: str, now: float) -> bool:
-        """Whether its cool-down has not passed."""
+        """Whether the cool-down of this name has not passed yet."""
         failed = self._failed.get(name)
         return failed is not None and not is_due(failed[1], now, PAUSES.cap)
 
     def worked(self, name: str) -> None:
-        """It did not fail."""
+        """The work of this name succeeded."""
         self._failed.pop(name, None)
 
 
 class RecentRefusals:
-    """Peers whose sequences found no room a moment ago: the store is not searched again so soon.
+    """The last refusal of CreateSequence for lack of room. For a second, the store is not searched for room again.
 
-    Safe to be used by many threads.
+    Thread-safe.
     """
 
-    #: Seconds it is remembered.
+    #: How long a refusal is remembered, in seconds.
     LASTS = 1.0
 
     def __init__(self) -> None:
-        #: How many sequences it had open, and when that was.
+        #: How many open sequences the refused peer had, and the time of the refusal.
         self._found: tuple[int, float] | None = None
 
     def remember(self, open_sequences: int, now: float) -> None:
-        """There was no room for a peer with so many sequences; ignored while an earlier entry lasts."""
+        """A peer with this many open sequences was refused. Ignored while an earlier refusal is remembered."""
         if not self.holds(open_sequences, now):
             self._found = (open_sequences, now)
 
     def holds(self, open_sequences: int, now: float) -> bool:
-        """Whether there was no room a moment ago for a peer with so many, or fewer: who has more finds none either."""
+        """Whether a peer with this many open sequences, or fewer, was refused in the last second.
+
+        A peer with more sequences would be refused too.
+        """
         found = self._found
         return found is not None and open_sequences >= found[0] and 0 <= now - found[1] < self.LASTS

@@ -1,4 +1,4 @@
-"""Making dead letters of messages, in the transaction that takes them out of their buffer. Both ends do."""
+"""Makes dead letters of messages, in the transaction that removes them from their buffer, at both ends."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from mercury.engine.context import EngineContext
 from mercury.engine.emission import emit_dead_lettered
 from mercury.statemachine.effects import Certainty
 from mercury.storage.api import Transaction
-from mercury.storage.letters import inbound_letter, outbound_letter
-from mercury.storage.records import DeadLetter, InboundMessage, OutboundMessage
+from mercury.storage.letters import DeadLetter, inbound_letter, outbound_letter
+from mercury.storage.records import InboundMessage, OutboundMessage
 
-#: Why messages died that the application did not wait for.
+#: Reason: the application abandoned the unacknowledged messages.
 ABANDONED = "the application ended the sequence without waiting for it"
-#: Why messages died that the store gave back altered.
+#: Reason: the stored message is damaged.
 DAMAGED = "what the store kept of it was damaged"
-#: Why requests died whose responses have left a gap in a sequence that ended.
+#: Reason of a request: its response is missing in a response sequence that ended.
 LOST = "its response is lost: the sequence of the responses ended without it"
-#: Why responses died that could only be fetched.
+#: Reason of a response: the client has not fetched it.
 UNFETCHED = "its client ended the sequence of the request and has not fetched it"
-#: Why requests died that the destination has acknowledged.
+#: Reason of an acknowledged request: its sequence ended without a response.
 NO_RESPONSE = "its sequence ended before a response came"
 
 
@@ -31,7 +31,7 @@ def dead_letter(
     certainty: Certainty,
     now: float,
 ) -> list[DeadLetter]:
-    """Make dead letters of rows that were taken from the buffer. Ends of a sequence leave none, unless damaged."""
+    """Make dead letters of rows that were removed from the buffer; of an end of a sequence only if it is damaged."""
     gone = [row for row in rows if row.action or row.damaged]
     letters = [outbound_letter(row, context.ids.new(), reason, certainty, now) for row in gone]
     _store_letters(tx, context, letters, now)
@@ -50,10 +50,10 @@ def dead_letter_inbound(
     certainty: Certainty = Certainty.NOT_DELIVERED,
     owner: str | None = None,
 ) -> int:
-    """Make dead letters of messages that are never given to the application.
+    """Make dead letters of messages that are never delivered.
 
-    :param disowned: the peer is told so, and may send the same again as another message.
-    :param certainty: whether a handler may have done its work.
+    :param disowned: the peer learns that the message is not delivered, and may send it again as another message.
+    :param certainty: whether the message may have been delivered.
     :param owner: the peer that has caused it (`RmdRecord.owner`).
     :returns: the bytes of the dead letters.
     """
@@ -69,3 +69,6 @@ def _store_letters(tx: Transaction, context: EngineContext, letters: list[DeadLe
     if letters:
         tx.dead_letters.add(letters)
         emit_dead_lettered(tx, context.observers, letters, now)
+    for letter in letters:
+        if letter.owner is not None:
+            context.letters.add(letter.owner, letter.sequence, letter.size)

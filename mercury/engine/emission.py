@@ -1,6 +1,6 @@
-"""Events made of the records that a transaction works on, and given to the observers for after its commit.
+"""Makes events of the records that a transaction changes, and passes them to the observers after its commit.
 
-What happens once for each message asks first whether anybody watches.
+An event that occurs once for each message is built only if an observer is subscribed to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from mercury.engine.events import (
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import Ranges
 from mercury.storage.api import Transaction
-from mercury.storage.records import DeadLetter, InboundMessage, OutboundMessage, RmdRecord, RmsRecord
+from mercury.storage.letters import DeadLetter
+from mercury.storage.records import InboundMessage, OutboundMessage, RmdRecord, RmsRecord
 
 if TYPE_CHECKING:
     from mercury.engine.observers import Observers
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def emit_accepted(tx: Transaction, observers: Observers, service: str | None, row: InboundMessage, now: float) -> None:
-    """A message was put into its buffer. One without an action says nothing to the application."""
+    """A message was put into its buffer. A message without an action is not for the application: no event."""
     if not row.action or not observers.wants(Accepted):
         return
     event = Accepted(
@@ -73,7 +74,7 @@ def emit_duplicate(
 def emit_transmitted(
     tx: Transaction, observers: Observers, record: RmsRecord, row: OutboundMessage, now: float
 ) -> None:
-    """A message is about to be posted; ``row.attempts`` counts this time too."""
+    """A message is about to be posted; ``row.attempts`` includes this transmission."""
     if row.attempts == 1 and observers.wants(Transmitted):
         transmitted = Transmitted(
             at=now,
@@ -102,7 +103,7 @@ def emit_transmitted(
 
 
 def emit_acknowledged(tx: Transaction, observers: Observers, record: RmsRecord, ranges: Ranges, now: float) -> None:
-    """Numbers are acknowledged that were not before. Replies outside any sequence that are fetched never are."""
+    """Numbers are acknowledged for the first time. No event for fetched replies outside any sequence."""
     channel = record.channel
     if not observers.wants(Acknowledged) or (channel.plain and channel.back_channel):
         return
@@ -117,7 +118,7 @@ def emit_acknowledged(tx: Transaction, observers: Observers, record: RmsRecord, 
 
 
 def emit_dead_lettered(tx: Transaction, observers: Observers, letters: Iterable[DeadLetter], now: float) -> None:
-    """Letters were stored: one event for those of one sequence and reason."""
+    """Dead letters were stored: one event for all letters with the same sequence and reason."""
     alike: dict[tuple[str | None, str, Certainty], list[DeadLetter]] = {}
     for letter in letters:
         alike.setdefault((letter.sequence, letter.reason, letter.certainty), []).append(letter)
@@ -150,7 +151,7 @@ def emit_source_created(tx: Transaction, observers: Observers, record: RmsRecord
 
 
 def emit_source_ended(tx: Transaction, observers: Observers, record: RmsRecord, now: float) -> None:
-    """The end of a source sequence is settled. The peer never hears of those that carry ordinary replies."""
+    """The end of a source sequence is settled. No event for ordinary replies: the peer knows no sequence of them."""
     machine, channel = record.machine, record.channel
     if channel.plain:
         return

@@ -1,4 +1,4 @@
-"""The last error of each endpoint that is posted to, logged once for each reason."""
+"""The last error of each endpoint that Mercury posts to, logged once for each reason."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from mercury.engine.addresses import server_of
+from mercury.engine.addresses import endpoint_of, server_of
 
 log = logging.getLogger("mercury.transport")
 
-#: Seconds without a failure after which the next one counts as new: a bad network comes and goes many times in that.
+#: Seconds without a failure after which the next failure counts as new. A bad network fails often within this time.
 REPEAT_INTERVAL = 60.0
-#: Endpoints whose failures are known at once. Peers name some of them (AcksTo), each as many as it has sequences.
+#: The most endpoints whose failures are remembered. Peers name some of them (AcksTo): each one per sequence.
 MAX_ENDPOINTS = 1000
-#: Reasons of one endpoint's failures that are logged, and failures at one server that are logged within
-#: `REPEAT_INTERVAL`.
+#: The most reasons that are logged of one endpoint's failure, and the most failures that are logged of one server
+#: within `REPEAT_INTERVAL`.
 MAX_REASONS, MAX_LINES = 10, 20
-#: What becomes of what was to be sent: see `EndpointErrors.failed`.
+#: What happens to the message that could not be sent; a part of the log line, see `EndpointErrors.failed`.
 TRIED_AGAIN = "what is to be sent there is tried again"
 REPEATED = "an answer is posted once, and the repetition of its request brings it again"
 
 
 class LogLimiter:
-    """How many lines are logged of each of many things. Not safe to be used by several threads.
+    """Limits the log lines about each subject. Not thread-safe.
 
-    :param most: in ``within`` seconds.
+    :param most: lines about one subject in ``within`` seconds.
     """
 
     def __init__(self, most: int, within: float) -> None:
         self._most = most
         self._within = within
-        #: Since when lines are counted, and how many there were; what was counted first comes first.
+        #: By subject: the start of its count and the number of lines; the oldest count first.
         self._counted: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def allow(self, about: str, now: float) -> bool:
-        """Whether a line may be logged; it counts then."""
+        """Whether a line may be logged; if so, it is counted."""
         since, count = self._counted.get(about, (now, 0))
         if not since <= now < since + self._within:
             since, count = now, 0
@@ -53,23 +53,24 @@ class LogLimiter:
 
 @dataclass(slots=True)
 class _EndpointError:
-    #: Reasons that were logged since it began.
+    #: Reasons that were logged since the failure began.
     logged: set[str] = field(default_factory=set)
-    #: Why the last exchange failed; ``None`` = it did not.
+    #: Why the last exchange failed; ``None`` = it worked.
     reason: str | None = None
     last_failure: float = 0.0
-    #: Few exchanges are to be begun.
+    #: Only few exchanges are started with the endpoint.
     slows: bool = False
-    #: It was logged that it is over.
+    #: The end of the failure was logged.
     over: bool = False
 
 
 class EndpointErrors:
-    """Endpoints whose exchanges fail. Safe to be used by many threads. Times are seconds.
+    """Endpoints whose exchanges fail. Thread-safe. Times are seconds.
 
-    A WARNING is logged at the first failure and at each new reason, an INFO when the endpoint answers again. What
-    fails again within `REPEAT_INTERVAL` counts as the same failure: at most `MAX_REASONS` reasons of it are logged, and
-    of one server at most `MAX_LINES` failures within `REPEAT_INTERVAL`. What is not logged is known all the same.
+    A WARNING is logged at the first failure and at each new reason, an INFO when the endpoint answers again. An
+    endpoint that fails again within `REPEAT_INTERVAL` has the same failure: at most `MAX_REASONS` reasons of it are
+    logged. Of one server, at most `MAX_LINES` failures are logged within `REPEAT_INTERVAL`. Failures that are not
+    logged are remembered too.
 
     `MAX_ENDPOINTS` endpoints are known. Above it the one that failed longest ago is forgotten, one that works again
     before one that does not, and a WARNING says so. An exchange with a forgotten endpoint fails again, at the latest
@@ -79,43 +80,43 @@ class EndpointErrors:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        #: By endpoint, the one that failed longest ago first.
+        #: By endpoint (`endpoint_of`), the one that failed longest ago first.
         self._by_endpoint: OrderedDict[str, _EndpointError] = OrderedDict()
         self._log_limiter = LogLimiter(MAX_LINES, REPEAT_INTERVAL)
         self._forgotten = LogLimiter(1, REPEAT_INTERVAL)
 
     def get(self, url: str) -> str | None:
-        """Why the last exchange with an endpoint failed; ``None`` when it did not."""
+        """Why the last exchange with an endpoint failed; ``None`` = it worked."""
         with self._mutex:
-            trouble = self._by_endpoint.get(url)
+            trouble = self._by_endpoint.get(endpoint_of(url))
             return trouble.reason if trouble is not None else None
 
     def slows(self, url: str) -> bool:
-        """Whether few exchanges with an endpoint are to be begun until one works."""
+        """Whether only few exchanges with an endpoint are started until one works."""
         with self._mutex:
-            trouble = self._by_endpoint.get(url)
+            trouble = self._by_endpoint.get(endpoint_of(url))
             return trouble is not None and trouble.slows and trouble.reason is not None
 
     def failed_since(self, url: str, since: float) -> bool:
-        """Whether an exchange with an endpoint failed at a time or later, whatever has worked meanwhile."""
+        """Whether an exchange with an endpoint failed at ``since`` or later, even if later exchanges worked."""
         with self._mutex:
-            trouble = self._by_endpoint.get(url)
+            trouble = self._by_endpoint.get(endpoint_of(url))
             return trouble is not None and trouble.last_failure >= since
 
     def failed(self, url: str, reason: str, now: float, *, again: str = TRIED_AGAIN, slows: bool = True) -> None:
         """An exchange with an endpoint failed.
 
-        :param url: of the endpoint, or another name that `Outgoing.error_name` has.
-        :param reason: begins with it.
-        :param again: what becomes of what was to be sent.
-        :param slows: whether few exchanges are to be begun until one works.
+        :param url: the URL of the endpoint, or another name from `Outgoing.error_name`.
+        :param reason: begins with ``url``.
+        :param again: what happens to the message that could not be sent.
+        :param slows: whether only few exchanges are started until one works.
         """
         with self._mutex:
-            trouble = self._by_endpoint.get(url)
+            trouble = self._by_endpoint.get(endpoint_of(url))
             if trouble is None or (trouble.reason is None and now - trouble.last_failure > REPEAT_INTERVAL):
-                trouble = self._by_endpoint[url] = _EndpointError()
+                trouble = self._by_endpoint[endpoint_of(url)] = _EndpointError()
             trouble.reason, trouble.last_failure, trouble.slows = reason, now, slows
-            self._by_endpoint.move_to_end(url)
+            self._by_endpoint.move_to_end(endpoint_of(url))
             lost = self._make_room(now)
             server = server_of(url)
             new = (
@@ -138,11 +139,11 @@ class EndpointErrors:
     def worked(self, url: str, now: float) -> None:
         """An exchange with an endpoint worked."""
         with self._mutex:
-            trouble = self._by_endpoint.get(url)
+            trouble = self._by_endpoint.get(endpoint_of(url))
             if trouble is None:
                 return
             if trouble.reason is None and now - trouble.last_failure > REPEAT_INTERVAL:
-                del self._by_endpoint[url]
+                del self._by_endpoint[endpoint_of(url)]
             trouble.reason = None
             notify = bool(trouble.logged) and not trouble.over
             trouble.over = trouble.over or notify
@@ -150,7 +151,7 @@ class EndpointErrors:
             log.info("%s: it works again", url, extra={"endpoint": url})
 
     def _make_room(self, now: float) -> str | None:
-        """Forget one if there are too many; its reason, if it is to be logged that it is forgotten."""
+        """Forget one endpoint if there are too many. Returns its reason if a log line has to report this."""
         if len(self._by_endpoint) <= MAX_ENDPOINTS:
             return None
         works = (url for url, trouble in self._by_endpoint.items() if trouble.reason is None)

@@ -10,6 +10,7 @@ from mercury.statemachine.messages import (
     CloseSequence,
     CreateSequence,
     EndpointReference,
+    MakeConnection,
     Offer,
     SequenceAcknowledgement,
     SequenceHeader,
@@ -59,9 +60,9 @@ def _envelope(
 
 
 def sayable(protocol: Protocol, acknowledgements: Acknowledgements) -> Acknowledgements:
-    """Without those that WS-RM 1.0 has no way to write: nothing was received.
+    """The acknowledgements that the protocol can express: WS-RM 1.0 cannot say that nothing was received.
 
-    .NET writes the range 0-0 for it, and others refuse that (RM-ACK-04, LIVE-09).
+    .NET writes the range 0-0 for this, which other stacks refuse (RM-ACK-04, LIVE-09).
     """
     if protocol.rm is RmVersion.RM11:
         return acknowledgements
@@ -96,7 +97,7 @@ def create_sequence(
     return _envelope(
         policy.protocol,
         ns.rm_action(policy.protocol.rm, RmMessage.CREATE_SEQUENCE),
-        EndpointReference(channel.endpoint),
+        EndpointReference(channel.to),
         record.create_message_id,
         body,
         reply_to=channel.reply_to,
@@ -116,7 +117,7 @@ def message(
 
     Through a plain channel it travels outside any sequence.
 
-    :param to: the endpoint; left out, the channel's own with the row's reference parameters.
+    :param to: the endpoint; by default the channel's endpoint with the row's reference parameters.
     :param ask: add AckRequested.
     """
     protocol = record.channel.policy.protocol
@@ -128,10 +129,10 @@ def message(
     return _envelope(
         protocol,
         ns.rm_action(protocol.rm, RmMessage.LAST_MESSAGE) if bare else row.action,
-        to or EndpointReference(record.channel.endpoint, row.to_parameters),
+        to or EndpointReference(record.channel.to, row.to_parameters),
         row.message_id,
         Payload(row.payload, is_fault=row.is_fault) if row.payload else EMPTY,
-        reply_to=record.channel.reply_to if row.relates_to is None else None,
+        reply_to=_reply_to(record, row),
         relates_to=row.relates_to,
         sequence=None if plain else header,
         acknowledgements=acknowledgements,
@@ -140,8 +141,18 @@ def message(
     )
 
 
+def _reply_to(record: RmsRecord, row: OutboundMessage) -> EndpointReference | None:
+    """ReplyTo of a message; ``None`` if it expects no response (WSA Core section 3.1: optional).
+
+    LIVE-13: if ReplyTo and AcksTo are the same address, some destinations delay acknowledgements until the response.
+    """
+    if row.relates_to is not None or (row.callback is None and not record.channel.reply_to.anonymous):
+        return None
+    return record.channel.reply_to
+
+
 def _lost(protocol: Protocol, row: OutboundMessage) -> OutboundMessage:
-    """What travels in the place of a response that the store gave back altered: its number must not stay empty."""
+    """The fault that is sent instead of a damaged response, because its number must not stay unused."""
     fault = ApplicationFault("The response was damaged in the store and is lost.", code="Lost")
     lost = row.copy()
     lost.payload, lost.is_fault = write_application_fault(protocol.soap, fault), True
@@ -177,12 +188,20 @@ def _ending(
     return _envelope(
         protocol,
         ns.rm_action(protocol.rm, name),
-        EndpointReference(record.channel.endpoint),
+        EndpointReference(record.channel.to),
         message_id,
         body,
         reply_to=record.channel.reply_to,
         acknowledgements=acknowledgements,
     )
+
+
+def make_connection(record: RmsRecord, message_id: str) -> Envelope:
+    """MakeConnection by the address that comes back to this side's sequence (MC-01); in no sequence itself (MC-09)."""
+    channel = record.channel
+    body = MakeConnection(address=channel.reply_to.address)
+    to = EndpointReference(channel.to)
+    return _envelope(channel.policy.protocol, ns.MAKE_CONNECTION_ACTION, to, message_id, body)
 
 
 def acknowledgement_alone(
@@ -196,6 +215,20 @@ def acknowledgement_alone(
     action = ns.rm_action(protocol.rm, RmMessage.SEQUENCE_ACKNOWLEDGEMENT)
     return _envelope(
         protocol, action, to, message_id, EMPTY, acknowledgements=acknowledgements, ack_requests=ack_requests
+    )
+
+
+def ack_requested_alone(record: RmsRecord, message_id: str, acknowledgements: Acknowledgements) -> Envelope:
+    """A stand-alone AckRequested (ACT-07, FC-02). Carries the acknowledgement of the paired sequence."""
+    protocol = record.channel.policy.protocol
+    return _envelope(
+        protocol,
+        ns.rm_action(protocol.rm, RmMessage.ACK_REQUESTED),
+        EndpointReference(record.channel.endpoint),
+        message_id,
+        EMPTY,
+        acknowledgements=acknowledgements,
+        ack_requests=(AckRequested(record.machine.identifier or ""),),
     )
 
 

@@ -1,4 +1,4 @@
-"""The log lines of events: an observer like those of an application."""
+"""Writes the log lines of events. It is an observer like those of an application."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ lifecycle = logging.getLogger("mercury.engine.lifecycle")
 destination = logging.getLogger("mercury.engine.destination")
 invocation = logging.getLogger("mercury.engine.invocation")
 
-#: Events that leave a line: what seldom happens. There is none for each message.
+#: Events that are logged. They are rare; an event that occurs for each message is not logged.
 KINDS: tuple[type[Event], ...] = (DeadLettered, HandlerFailed, SequenceCreated, SequenceEnded, SequenceFailed)
 
 
@@ -38,7 +38,7 @@ def write(event: Event) -> None:
         case SequenceEnded():
             log.info("sequence ended", extra=_about(event))
         case SequenceFailed(unfetched=unfetched, dead_letters=letters):
-            if not (unfetched and letters):  # the line of the dead letters says everything
+            if not (unfetched and letters):  # the line about the dead letters has the same facts
                 about = {"sequence": event.sequence, "endpoint": event.endpoint, "key": event.key}
                 text = "the sequence failed: %r; %d messages are dead letters"
                 log.error(text, event.reason, letters, extra=about)
@@ -54,7 +54,7 @@ def _dead_lettered(event: DeadLettered) -> None:
 
 
 def _handler_failed(event: HandlerFailed) -> None:
-    """With its trace, unless the try before failed in the same way."""
+    """Log the failure, with its traceback unless the previous try failed with the same error."""
     about = {
         "sequence": event.sequence,
         "number": event.number,

@@ -5,7 +5,7 @@ Nothing is emitted for what is rolled back, and one commit emits an event once. 
 commit and the observers never emits it. So events are for logs, metrics and alarms: what must happen belongs into a
 handler's transaction.
 
-The words are those of WS-ReliableMessaging 1.1 section 2: a destination accepts a message when it has stored it, and
+The terms are those of WS-ReliableMessaging 1.1 section 2: a destination accepts a message when it has stored it, and
 delivers it when the application has consumed it. Times are seconds since the epoch, by the clock of the process.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.events import FailureReason
 from mercury.statemachine.faults import Ranges
-from mercury.storage.records import DeadLetter, Direction
+from mercury.storage.letters import DeadLetter, Direction
 
 
 class Side(enum.Enum):
@@ -29,9 +29,9 @@ class Side(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What all events have."""
+    """The base of all events."""
 
-    #: When the work began that made it true, a little before the commit.
+    #: When the work that the transaction commits began, shortly before the commit.
     at: float
 
 
@@ -40,24 +40,24 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inbound(Event):
-    """What is known of a message that was received."""
+    """The facts about a received message."""
 
-    #: The sequence's identifier. A response that came outside any sequence has a buffer of its own, ``reply:...``.
+    #: The sequence's identifier. A response outside any sequence has a separate buffer, named ``reply:...``.
     sequence: str
     number: int
     #: wsa:MessageID, the same at every transmission.
     message_id: str | None
-    #: The service that it is for; ``None`` = it is the response to a request of this side.
+    #: The service that the message is for; ``None`` = it is the response to a request of this side.
     service: str | None
     action: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted(_Inbound):
-    """A message is stored at its destination: it may be acknowledged, and is delivered in its turn.
+    """A message is stored at its destination: it may be acknowledged, and will be delivered in its turn.
 
-    Each accepted message ends as `Delivered` or in a `DeadLettered`; what lies behind a gap that no message will fill
-    may also be discarded, and then its source keeps it.
+    Each accepted message ends as `Delivered` or in a `DeadLettered`. A message above a gap that is never filled may
+    also be discarded; then its source retains it.
     """
 
     #: Bytes of its body.
@@ -79,23 +79,23 @@ class Delivered(_Inbound):
     A dead letter that is redriven to its service is delivered without being accepted again.
     """
 
-    #: The operation's name; of a response the callback's.
+    #: The name of the operation, or of the callback for a response.
     handler: str
-    #: Which try it was, from 1.
+    #: The number of the try, from 1.
     attempt: int
-    #: When it was accepted.
+    #: When the message was accepted.
     received_at: float
-    #: What the application gave the request, of a response.
+    #: For a response: the correlation that the application set on the request.
     correlation: str | None
-    #: The handler has answered with an `ApplicationFault`, and its own work is rolled back.
+    #: The handler raised an `ApplicationFault`, and its own work is rolled back.
     refused: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerFailed(_Inbound):
-    """A handler or callback raised what is no `ApplicationFault`, or there is none for the message.
+    """A handler or callback raised an error other than `ApplicationFault`, or the message has no handler.
 
-    Its work is rolled back to where it began. What the store fails with is no event: it does not count as a try.
+    The handler's work is rolled back. An error of the store causes no event and does not count as a try.
     """
 
     #: The operation's name; of a response the callback's; the action where there is no operation.
@@ -105,7 +105,7 @@ class HandlerFailed(_Inbound):
     error: Exception
     #: The try before has failed with the same error.
     repeated: bool
-    #: When it is tried again; ``None`` = it is not, and becomes a dead letter.
+    #: When the next try is due; ``None`` = the message becomes a dead letter.
     retry_at: float | None
 
 
@@ -114,16 +114,16 @@ class HandlerFailed(_Inbound):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outbound(Event):
-    """What is known of a message that is sent by this side: requests, one-way messages, and responses that are posted.
+    """The facts about a message that this side posts: a request, a one-way message, or a posted response.
 
-    Responses that go back on the connection of their request are fetched, not posted: they have no such events.
+    A response on the connection of its request is fetched, not posted, and has no such events.
     """
 
     sequence: str
     number: int
     #: wsa:MessageID, the same at every transmission.
     message_id: str
-    #: The URL that it is posted to.
+    #: The URL that the message is posted to.
     endpoint: str
     #: The internal key.
     key: str
@@ -145,7 +145,7 @@ class Transmitted(_Outbound):
 class Retransmitted(_Outbound):
     """A message is about to be posted again: no acknowledgement came in time, or a request waits for its response."""
 
-    #: Which transmission this is, from 2.
+    #: The number of this transmission, from 2.
     attempt: int
 
 
@@ -167,11 +167,11 @@ class Acknowledged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRefused(Event):
-    """The peer has answered a message with a fault that does not end its sequence; it goes on being sent."""
+    """The peer answered a message with a fault that does not end its sequence; the message is still retransmitted."""
 
     endpoint: str
     key: str
-    #: ``None`` = the fault does not say which.
+    #: The message that the fault is about; ``None`` = the fault does not name it.
     message_id: str | None
     #: The fault's code and text.
     reason: str
@@ -185,7 +185,7 @@ class DeadLettered(Event):
     """Messages became dead letters together, for one reason: all that one transaction gave up of a sequence."""
 
     direction: Direction
-    #: Where they were sent to, and under which key; of inbound ones the service (empty: responses), and no key.
+    #: Outbound messages: their endpoint and key. Inbound messages: the service (empty = responses) and an empty key.
     endpoint: str
     key: str
     reason: str
@@ -197,7 +197,7 @@ class DeadLettered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfSequence(Event):
-    """What is known of a sequence."""
+    """The facts about a sequence."""
 
     side: Side
     #: Its identifier.
@@ -220,9 +220,9 @@ class SequenceEnded(_OfSequence):
 
     #: How many messages of it were acknowledged (source) or received (destination).
     messages: int
-    #: Those were all that there are.
+    #: ``messages`` is every message of the sequence.
     complete: bool
-    #: At a destination: not its source has ended it, but its expiry, its silence, or the need for room.
+    #: At a destination: this side ended the sequence, because it expired, its source was silent, or room was needed.
     expired: bool = False
 
 
@@ -235,11 +235,11 @@ class SequenceFailed(Event):
     endpoint: str
     key: str
     failure: FailureReason
-    #: The same for people, with what the peer or the network said last.
+    #: The reason as text for people, with the last error from the peer or the network.
     reason: str
     #: How many messages became dead letters.
     dead_letters: int
-    #: It carried responses that their client fetches: it ended before the client had fetched them all.
+    #: A client fetches the responses of this sequence, and it ended before all of them were fetched.
     unfetched: bool = False
 
 
@@ -253,7 +253,7 @@ class BranchInDoubt(Event):
     Each process that runs recovery emits it once for a branch.
     """
 
-    #: Its name in pg_prepared_xacts.
+    #: The branch's name in pg_prepared_xacts.
     gid: str
     #: The name of the database.
     resource: str

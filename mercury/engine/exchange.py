@@ -1,4 +1,4 @@
-"""What goes to the wire and what comes from it, as values."""
+"""Messages that are sent and received, as values."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ class Purpose(enum.Enum):
 
     CREATE = "CreateSequence"
     MESSAGE = "message"
+    ASK = "AckRequested"
     CLOSE = "CloseSequence"
     TERMINATE = "TerminateSequence"
     ACKNOWLEDGEMENT = "SequenceAcknowledgement"
-    #: The answer to a request whose ReplyTo is an address. Posted once: the peer's repetition brings it again.
+    #: A request for messages that wait at the peer.
+    POLL = "MakeConnection"
+    #: The answer to a request whose ReplyTo is an address. Posted once; a repeated request causes another post.
     ANSWER = "answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """One envelope to post, decided upon by a committed transaction."""
+    """One envelope to post; the transaction that decided it is committed."""
 
     url: str
     envelope: Envelope
@@ -38,18 +41,18 @@ class Outgoing:
     number: int | None = None
     #: The destination sequence it belongs to.
     rmd: str | None = None
-    #: The offered sequence, when its life follows this one's (anonymous pairs).
+    #: The identifier of the offered sequence, if it ends together with this one (anonymous pairs).
     pair: str | None = None
-    #: Of a message that creates, closes or terminates: it was sent before.
+    #: Of a message, and of one that creates, closes or terminates: it was sent before.
     repeated: bool = False
-    #: A message whose response comes back on its connection: the server may hold the exchange open for it.
+    #: The response arrives on the connection of the message; the server may hold the exchange open for it.
     held: bool = False
-    #: Who asked for it (`Arrival.owner`); empty: this side.
+    #: The peer whose request caused the post (`Arrival.owner`); empty = this side.
     owner: str = ""
 
     @property
     def slot(self) -> tuple[str, str, int]:
-        """Two with the same slot say the same: while one waits, the other is not needed."""
+        """Two messages with the same slot have the same content: while one waits, the other is not needed."""
         return (self.purpose.value, self.record_id or self.rmd or self.envelope.message_id or "", self.number or 0)
 
     @property
@@ -58,61 +61,66 @@ class Outgoing:
 
     @property
     def error_name(self) -> str:
-        """The name under which `EndpointErrors` know of it.
+        """The name of the endpoint in `EndpointErrors`.
 
-        That is the URL, but all answers to one server have one name: each request may name another path for its answer.
+        It is the URL, except for answers: those to one server share a name, because each request may name another path.
         """
         return f"answers to {self.server}" if self.purpose is Purpose.ANSWER else self.url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """One HTTP message that came in."""
+    """One HTTP message that was received."""
 
     http: HttpMessage
-    #: The service whose endpoint it came to; ``None`` = the endpoint for responses, or a back-channel.
+    #: The service whose endpoint received it; ``None`` = the endpoint for responses, or a back-channel.
     service: str | None = None
-    #: The URL it came to.
+    #: The URL that it was sent to.
     url: str = ""
-    #: The network address it came from.
+    #: The network address of the sender.
     peer: str = ""
-    #: Who sent it, as the HTTP layer established it; ``None`` = unknown.
+    #: The identity of the sender, established by the HTTP layer; ``None`` = unknown.
     identity: str | None = None
-    #: It is the reply to this.
+    #: The posted message that this is the reply to.
     request: Outgoing | None = None
-    #: What ``http`` says, if somebody has decoded it already: the committer then need not.
+    #: The decoded ``http``, if it is decoded already; then the committer does not decode it.
     envelope: Envelope | Undecodable | None = None
 
     @property
     def owner(self) -> str:
-        """Whose quota a sequence that is made by it counts against."""
+        """The peer whose quota counts a sequence that this message creates."""
         return self.identity or network_of(self.peer)
 
     @property
+    def fetched(self) -> bool:
+        """Whether the message was fetched by MakeConnection."""
+        return self.request is not None and self.request.purpose is Purpose.POLL
+
+    @property
     def sender(self) -> str:
-        """By whom a repeated CreateSequence is known (`create_key`)."""
+        """The sender, by which a repeated CreateSequence is recognised (`create_key`)."""
         return self.identity or self.peer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingResponse:
-    """The response that may still go out on this exchange."""
+    """The response that may still be sent on this exchange."""
 
     #: MessageID of the request.
     message_id: str
     #: The request's sequence, and its number there.
     sequence: str
     number: int = 0
-    #: The request came before: a response may have been sent already.
+    #: The request was received before: a response may have been sent already.
     repeated: bool = False
-    #: The lowest number that has not been received of it.
+    #: The lowest number of the sequence that is not received.
     first_missing: int = 0
-    #: The application gets the request only after something that has not been received yet.
+    #: The request is delivered only after a message that is not received yet.
     behind_a_gap: bool = False
 
     @property
     def request(self) -> str:
-        """By what its response is found."""
+        """The name by which the response is found; see `request_name`."""
         return request_name(self.sequence, self.number)
 
 
@@ -122,11 +130,11 @@ class Response:
 
     #: The request; see `request_name`.
     request: str
-    #: Without AckRequested.
+    #: The response, without AckRequested.
     envelope: Envelope
-    #: The HTTP status; ``None`` = as the envelope has it.
+    #: The HTTP status; ``None`` = the status that belongs to the envelope.
     status: int | None = None
-    #: What goes out, once it is written: to a request that came first, and to repetitions.
+    #: The encoded message, once it is encoded: for a first request, and for repeated requests.
     written: dict[bool, HttpMessage] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -135,30 +143,30 @@ class HeldExchange:
     """An exchange that is held open."""
 
     waiting: PendingResponse
-    #: Is done with the response; with ``None`` when it does not come here.
+    #: Its result is the response; ``None`` if the response is not sent on this exchange.
     response: Future[HttpMessage | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What to do about an arrival, now that everything is committed."""
+    """The answer to an arrival whose transaction is committed."""
 
-    #: The reply, unless ``waiting`` brings a better one in time.
+    #: The reply, unless the response arrives in time on a held exchange.
     http: HttpMessage
     waiting: PendingResponse | None = None
-    #: The exchange, once it is held for that.
+    #: The exchange, if it is held open for the response.
     held: HeldExchange | None = None
     posts: tuple[Outgoing, ...] = ()
 
 
 @dataclass(slots=True)
 class Step:
-    """What one ``run_once`` did."""
+    """The result of one ``run_once``."""
 
     posts: list[Outgoing] = field(default_factory=list)
-    #: Sequences worked on.
+    #: How many sequences were worked on.
     progress: int = 0
-    #: All that is due is being worked on by other threads of this process, which poll again when they have finished.
+    #: Other threads of this process work on everything that is due, and poll again when they have finished.
     shared: bool = False
     #: Responses that can now go out on a back-channel.
     responses: list[Response] = field(default_factory=list)
@@ -169,5 +177,5 @@ class Step:
         self.responses += other.responses
 
 
-#: Accepted, nothing to say.
+#: HTTP 202 with an empty body.
 ACCEPTED = HttpMessage(b"", "", None, 202)

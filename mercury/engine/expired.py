@@ -1,4 +1,4 @@
-"""How many sequences of a peer were made for a moment only: of such a sequence the store keeps nothing."""
+"""Counts sequences that expired unused soon after they were created; the store keeps no row of them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import Counter, deque
 
 
 class Expired:
-    """Whose sequences were forgotten just after they were made, because they were never used and their time was over.
+    """The owners of sequences that were never used, expired and were forgotten without a tombstone.
 
-    Only in this process. Safe to be used by many threads.
+    Each process counts its own. Thread-safe.
 
-    :param most: how many are known in all, the latest ones.
-    :param lasts: seconds for which one is known.
+    :param most: how many sequences are counted in all; the latest ones are.
+    :param lasts: how long a sequence is counted, in seconds.
     """
 
     def __init__(self, most: int, lasts: float) -> None:
@@ -23,7 +23,7 @@ class Expired:
         self._most = most
 
     def add(self, owner: str, now: float) -> None:
-        """One of this owner is forgotten."""
+        """A sequence of this owner was forgotten."""
         with self._mutex:
             self._times.append((now, owner))
             self._owners[owner] += 1
@@ -31,9 +31,9 @@ class Expired:
                 self._drop()
 
     def count(self, owner: str, now: float) -> int:
-        """How many of this owner were forgotten a while ago or later."""
+        """How many sequences of this owner were forgotten in the last ``lasts`` seconds."""
         with self._mutex:
-            # What was in the future was there before the clock was set back.
+            # A time in the future was recorded before the clock was set back.
             while self._times and not 0 <= now - self._times[0][0] < self._lasts:
                 self._drop()
             return self._owners[owner]

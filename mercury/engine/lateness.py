@@ -1,4 +1,4 @@
-"""From when on a store is degraded: what waits for longer than it should."""
+"""The ages from which on waiting messages and transactions make a store degraded."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from mercury.statemachine.bounds import above
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchSettings:
-    """From which age on what waits makes a store *degraded*. Times are seconds; ``None`` = never.
+    """The ages from which on a waiting message or transaction makes a store *degraded*, in seconds; ``None`` = never.
 
     :raises ConfigurationError: a number is out of range; the text begins with its name.
     """
 
-    #: Of the oldest message that is not acknowledged.
+    #: The age of the oldest unacknowledged message.
     unacknowledged: float | None = 600.0
-    #: Of the oldest received message that no handler has consumed.
+    #: The age of the oldest received message that no handler has consumed.
     unhandled: float | None = 600.0
-    #: Of the oldest two-phase commit that is not finished in every database.
+    #: The age of the oldest two-phase commit that is not finished in every database.
     in_doubt: float | None = 60.0
 
     def __post_init__(self) -> None:
@@ -28,7 +28,7 @@ class WatchSettings:
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """Since when the oldest of each kind waits, in seconds since the epoch; ``None`` = none does."""
+    """Since when the oldest item of each kind waits, in seconds since the epoch; ``None`` = nothing waits."""
 
     unacknowledged: float | None = None
     unhandled: float | None = None
@@ -36,7 +36,7 @@ class Ages:
 
 
 def lateness(ages: Ages, settings: WatchSettings, now: float) -> list[str]:
-    """What waits for longer than it should, in words; nothing = all is well."""
+    """One text for each kind that waits longer than its setting allows; empty = the store is not degraded."""
     found = (
         ("a message is not acknowledged", ages.unacknowledged, settings.unacknowledged),
         ("a received message is not handled", ages.unhandled, settings.unhandled),

@@ -1,4 +1,4 @@
-"""What of the log can be set."""
+"""The settings of the log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ FORMATS = ("text", "json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """Where the log goes is the application's business; this is what `mercury serve` does with it.
+    """The log of `mercury serve`. An application that uses the library configures `logging` itself.
 
-    :raises ConfigurationError: the level or the format is none; the text begins with its name.
+    :raises ConfigurationError: the level or the format is unknown; the text begins with the setting's name.
     """
 
-    #: DEBUG, INFO, WARNING, ERROR or CRITICAL; small letters will do.
+    #: DEBUG, INFO, WARNING, ERROR or CRITICAL, in upper or lower case.
     level: str = "INFO"
     #: ``text`` or ``json``.
     format: str = "text"

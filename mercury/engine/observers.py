@@ -1,7 +1,7 @@
-"""The one seam between what happens and those who watch: events are given to observers after the commit.
+"""Calls the observers with events after the commit.
 
-Who makes something true in a transaction calls `Observers.emit` with that transaction. Whatever happens once for each
-message asks `Observers.wants` first, so that nothing is built for an event that nobody watches.
+Code that changes state in a transaction calls `Observers.emit` with that transaction. For an event that occurs once for
+each message it calls `Observers.wants` first, so that no event is built without a subscriber.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mercury.storage.api import Transaction
 
 log = logging.getLogger("mercury.events")
 
-#: Is called with events. It must not block: the thread that calls it has more to do.
+#: A function that is called with events. It must not block, because its caller is a worker thread.
 Observer: TypeAlias = Callable[[Event], None]
 
 
@@ -42,7 +42,7 @@ class _Subscription:
 
 
 class Observers:
-    """Who watches one engine. Safe to be used by many threads. Mercury's own log lines come from one of them."""
+    """The observers of one engine. Thread-safe. One of the observers writes Mercury's own log lines."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -70,7 +70,7 @@ class Observers:
             self._by_kind = {kind: those for kind, those in left.items() if those}
 
     def wants(self, kind: type[Event]) -> bool:
-        """Whether anybody watches this kind."""
+        """Whether an observer is subscribed to this kind."""
         return kind in self._by_kind
 
     def emit(self, tx: Transaction, event: Event) -> None:
@@ -79,7 +79,7 @@ class Observers:
             tx.after_commit(partial(self.emit_now, event))
 
     def emit_now(self, event: Event) -> None:
-        """Call the observers with what is true already."""
+        """Call the observers immediately with an event that is committed already."""
         for subscription in self._by_kind.get(type(event), ()):
             subscription.notify(event)
 

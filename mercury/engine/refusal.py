@@ -1,4 +1,4 @@
-"""Faults about what never became an envelope: too long, too slow, not now."""
+"""Faults in answer to a request that was not decoded: it is too long, too slow, or the server is busy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion
 from mercury.wire.encode import encode, fault_status
 from mercury.wire.envelope import HttpMessage, Undecodable
 
-#: What is assumed of a peer while nothing is known.
+#: The versions that are assumed while nothing is known of the peer.
 FALLBACK = Protocol(SoapVersion.SOAP11, AddressingVersion.WSA10, RmVersion.RM11)
 
 

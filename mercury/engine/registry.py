@@ -1,13 +1,16 @@
-"""The application's registrations, as the engine asks for them."""
+"""The services and callbacks that the application has registered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from mercury.engine.application import Callback, Operation
-from mercury.errors import ConfigurationError
+from mercury.engine.application import Callback, MessageContext, Operation
+from mercury.errors import ConfigurationError, MercuryError
 from mercury.statemachine.policy import DestinationPolicy
+from mercury.storage.application import Transaction
+from mercury.wire.envelope import Payload
 
 
 @dataclass(slots=True)
@@ -19,10 +22,12 @@ class _Hosted:
 
 @dataclass(slots=True)
 class Registry:
-    """Services by name and callbacks by name. Filled before anything runs; implements `Application`."""
+    """Services by name and callbacks by name. Filled before the engine runs; implements `Application`."""
 
-    #: For services that bring no policy of their own.
+    #: The policy of services that set none.
     default_policy: DestinationPolicy = field(default_factory=DestinationPolicy)
+    #: Around each call of a handler or callback, with the transaction that consumes its message; ``None`` = nothing.
+    inside: Callable[[Transaction], AbstractContextManager[None]] | None = None
     #: For responses: a sequence that this side offered stays unused until the first response, however late it is.
     _response_policy: DestinationPolicy = field(init=False)
     _services: dict[str, _Hosted] = field(default_factory=dict)
@@ -49,21 +54,43 @@ class Registry:
         for operation in operations:
             if operation.action in by_action:
                 raise ConfigurationError(f"service {name!r} has two operations with the action {operation.action!r}")
-            by_action[operation.action] = operation
+            by_action[operation.action] = self._around_operation(operation)
         self._services[name] = _Hosted(by_action, policy or self.default_policy, frozenset(understands))
 
     def add_callback(self, name: str, callback: Callback) -> None:
-        """Register what consumes responses by this name.
+        """Register the function of this name that consumes responses.
 
         :raises ConfigurationError: the name is taken.
         """
         if name in self._callbacks:
             raise ConfigurationError(f"two callbacks are named {name!r}")
-        self._callbacks[name] = callback
+        self._callbacks[name] = self._around_callback(callback)
 
     def drop_callback(self, name: str) -> None:
-        """Forget a callback; one that is not there is passed over."""
+        """Forget a callback; an unknown name is ignored."""
         self._callbacks.pop(name, None)
+
+    def _around_operation(self, operation: Operation) -> Operation:
+        inside, call = self.inside, operation.call
+        if inside is None:
+            return operation
+
+        def handle(context: MessageContext, payload: Payload) -> Payload | None:
+            with inside(context.transaction):
+                return call(context, payload)
+
+        return replace(operation, call=handle)
+
+    def _around_callback(self, callback: Callback) -> Callback:
+        inside = self.inside
+        if inside is None:
+            return callback
+
+        def consume(context: MessageContext, response: Payload | MercuryError) -> None:
+            with inside(context.transaction):
+                callback(context, response)
+
+        return consume
 
     # --- what the engine asks ------------------------------------------------------------------------------------
 

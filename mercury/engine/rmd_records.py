@@ -7,14 +7,18 @@ from collections.abc import Iterable
 from mercury.engine.context import EngineContext
 from mercury.engine.emission import emit_destination_ended
 from mercury.statemachine import effects, events
+from mercury.statemachine.acknowledging import is_posted, waits_to_be_fetched
 from mercury.storage.api import Transaction
 from mercury.storage.records import InboundKind, InboundMessage, RmdRecord
+
+#: The due time of an acknowledgement that is sent only when a client fetches it (MC-05).
+TO_FETCH = 0.0
 
 
 def handle_rmd(
     tx: Transaction, context: EngineContext, record: RmdRecord, event: events.RmdInput, now: float
 ) -> tuple[effects.RmdEffect, ...]:
-    """Let a locked destination sequence handle an event; returns what it asks. Its end is an event."""
+    """Let a locked destination sequence handle an event. Returns the effects; emits an event if the sequence ends."""
     machine = record.machine
     alive = not machine.tombstone
     requested = machine.handle(event, now, context.application.policy(record.service))
@@ -26,9 +30,13 @@ def handle_rmd(
 
 def save_rmd(tx: Transaction, context: EngineContext, record: RmdRecord) -> None:
     """Save a locked sequence with the time at which something is due next."""
-    if not record.acks_to.addressable:
-        record.machine.ack_due = None  # RM-ACK-10: only ever on the back-channel of the sequence's own messages
-    record.due = record.machine.next_due(context.application.policy(record.service))
+    machine = record.machine
+    waits = waits_to_be_fetched(record.acks_to, machine.ack_due)
+    if not is_posted(record.acks_to):
+        machine.acknowledge_at(None)
+    record.due = machine.next_due(context.application.policy(record.service))
+    if waits:
+        machine.acknowledge_at(TO_FETCH)
     tx.rmd.save(record)
 
 
@@ -47,7 +55,7 @@ def marker_rows(record: RmdRecord, requested: Iterable[effects.RmdEffect]) -> li
 
 
 def all_received(record: RmdRecord) -> events.TerminateReceived:
-    """The end of an offered sequence whose other side cannot tell it: what is here is all there is."""
+    """The end of an offered sequence whose source cannot send one: the received messages are all messages."""
     return events.TerminateReceived(record.machine.received.highest or None)
 
 

@@ -1,4 +1,4 @@
-"""Calls of the application that run in this process at the moment, so that a stop can name them."""
+"""Calls of handlers and callbacks that run in this process now, so that a stop can name them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class RunningCalls:
-    """Calls of the application that are not over, by thread. Safe to be used by many threads."""
+    """Running calls of handlers and callbacks, by thread. Thread-safe."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -16,7 +16,7 @@ class RunningCalls:
 
     @contextmanager
     def call(self, what: str) -> Iterator[None]:
-        """One call, for as long as it takes."""
+        """A context manager around one call."""
         thread = threading.get_ident()
         with self._mutex:
             self._calls[thread] = what
@@ -27,6 +27,6 @@ class RunningCalls:
                 self._calls.pop(thread, None)
 
     def now(self) -> list[str]:
-        """What is not over."""
+        """The calls that are running."""
         with self._mutex:
             return list(self._calls.values())

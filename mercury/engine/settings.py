@@ -18,43 +18,44 @@ class EngineSettings:
 
     limits: Limits = field(default_factory=Limits)
     addresses: AddressPolicy = field(default_factory=AddressPolicy)
-    #: Destination sequences that may be open at once; above it those that nobody uses make room, then who has by far
-    #: the most gives up one for a peer with few, or CreateSequence is refused as busy.
+    #: The most open destination sequences. At the limit, an idle sequence is ended to make room; else the peer with
+    #: by far the most sequences loses one to a peer with few; else CreateSequence is refused as busy.
     max_sequences: int = 10_000
-    #: The same for the sequences of one peer: of one identity, or else of one network address.
+    #: The most open destination sequences of one peer: of one identity, or else of one network address.
     max_sequences_per_peer: int = 1_000
-    #: Above either, a sequence nothing was heard of for so long ends, the oldest first, and makes room.
+    #: At either limit, sequences without a message for this long are ended to make room, the oldest first.
     idle_sequence: float = 3600.0
-    #: Ended sequences of peers that are remembered; above it the oldest ones are forgotten before their time.
+    #: The most tombstones of destination sequences; above it the oldest are deleted early.
     max_ended: int = 10_000
-    #: The same for the ended sequences of one peer.
+    #: The most tombstones of one peer.
     max_ended_per_peer: int = 2_000
-    #: An ended sequence is remembered for so long at least; above a limit CreateSequence is refused as busy meanwhile,
-    #: except that above the limit for all those of who has by far the most are forgotten for a peer with few.
+    #: How long a tombstone is kept at least. If no older one can be deleted at a limit, CreateSequence is refused as
+    #: busy. Exception: at ``max_ended``, tombstones of the peer with by far the most are deleted for a peer with few.
     remember_ended: float = 60.0
-    #: Bytes of received messages that may wait for the application; above it what is not next is refused as busy.
+    #: The most bytes of undelivered messages; above it a message that is not the next is refused as busy.
     max_backlog_bytes: int = 4 * 1024**3
-    #: The same for the messages of one peer.
+    #: The most bytes of undelivered messages of one peer.
     max_backlog_bytes_per_peer: int = 512 * 1024**2
-    #: Messages of one key that may wait to be acknowledged; above it `send` raises `Overloaded`.
+    #: The most unacknowledged messages of one key; above it `send` raises `Overloaded`.
     max_outbound_backlog: int = 1_000_000
-    #: Rows that get a number in one transaction.
+    #: The most rows that get a number in one transaction.
     number_batch: int = 256
-    #: Messages of one sequence that are invoked in one transaction.
+    #: The most messages of one sequence that are delivered in one transaction.
     invoke_batch: int = 50
-    #: Sequences that one ``run_once`` reads.
+    #: The most sequences that one ``run_once`` reads.
     sequence_batch: int = 64
     #: How long a claim on a sequence lasts unless it is prolonged.
     lease: float = 30.0
-    #: How long a response sequence without an address outlives the request sequence while it is not acknowledged.
+    #: How long an unacknowledged response sequence without an address is kept after the end of its request sequence.
     back_channel_grace: float = 60.0
-    #: Responses to requests of one sequence that are kept when no sequence was offered for them: the newest ones.
+    #: How many responses to one request sequence are kept if no sequence was offered for them; the newest are kept.
     replies_kept: int = 1024
-    #: Addresses that the requests of one sequence may name for their responses: each gets a sequence of its own.
+    #: The most response addresses that the requests of one sequence may name; each address gets a separate sequence.
     max_response_addresses: int = 8
-    #: How long a response sequence that its address has never answered outlives the sequence of its requests.
+    #: How long a response sequence is kept after the end of its request sequence, if its address has never answered or
+    #: its client does not fetch it.
     response_grace: float = 3600.0
-    #: Seconds between two searches of stuck buffers for rows that the store gives back altered.
+    #: Seconds between two searches of stuck buffers for damaged rows.
     integrity_interval: float = 60.0
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What can be known of sequences, for applications and for people."""
+"""The status of sequences, for applications and operators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SequenceStatus:
     ranges: Ranges
     #: The highest number assigned (source) or received (destination).
     highest: int
-    #: Source: rows not acknowledged or not answered. Destination: messages that wait for the application.
+    #: Source: how many rows are not acknowledged or not answered. Destination: how many messages are not delivered.
     waiting: int
     last_error: str
 
@@ -58,7 +58,7 @@ def status_of(record: RmsRecord, backlog: int) -> SequenceStatus:
 
 
 def destination_in_store(found: DestinationInStore) -> SequenceStatus:
-    """The status of a destination sequence as a store has it: what waits is counted."""
+    """The status of a destination sequence as a store returns it, with the number of undelivered messages."""
     return replace(destination_status(found.record, None), waiting=found.waiting, last_error=found.last_error or "")
 
 

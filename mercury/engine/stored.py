@@ -1,45 +1,104 @@
-"""How many bytes of responses are stored, as far as this process can tell without asking the store."""
+"""How many bytes the messages of peers occupy in the store: read from it rarely, and counted here in between."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: Bytes for which a total is used for a second: the store reads a row for every few hundred of them.
+BYTES_PER_SECOND = 64 * 1024**2
+#: Seconds for which a small total is used.
+SHORTEST = 1.0
+#: What is added has to be at least this part of a total: so all readings together cost little more than the additions.
+WORTH = 16
 
 
-class StoredResponses:
-    """What the store said of each peer when it was asked last, and what this process has stored since.
+@dataclass(slots=True)
+class _Total:
+    size: int
+    #: What this process has added since it was read.
+    added: int
+    #: When it is read again: seconds since the epoch, between these two.
+    read_at: float
+    read_again_at: float
 
-    What peers have acknowledged since then is not taken off: the store has that much of this process, or less. Safe
-    to be used by many threads.
+    def doubtful(self, limit: int | None) -> bool:
+        """Whether what was added lifts it above a limit, and is enough to be worth another reading."""
+        return limit is not None and self.size > limit and self.added * WORTH >= self.size
 
-    :param most: how many peers are known, the latest ones.
+
+class StoredBytes:
+    """The total bytes of each name: the last total read from the store, plus the bytes this process has added since.
+
+    A total is read again after a second, a large total later, because the store sums it over all rows; so the reads
+    take a small part of the time whatever the size. Rows that were removed, or added by other processes, count from the
+    next read. Thread-safe.
+
+    :param most: how many names are remembered; the latest ones are.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._mutex = threading.Lock()
-        self._owners: OrderedDict[str, int] = OrderedDict()
-        self._every = 0
+        self._totals: OrderedDict[str | None, _Total] = OrderedDict()
 
-    def add(self, owner: str, size: int) -> None:
-        """So many bytes of responses to this peer are stored, or will be."""
+    def of(self, name: str | None, now: float, read: Callable[[], int], limit: int | None = None) -> int:
+        """The bytes that are stored under a name (``None`` = in all), this process's latest included.
+
+        :param now: seconds since the epoch.
+        :param read: reads the total from the store.
+        :param limit: a total above it is read again at once when a good part of it was added since: much of what was
+            there may be gone.
+        """
         with self._mutex:
-            self._set(owner, self._owners.get(owner, 0) + size)
-            self._every += size
-
-    def know(self, owner: str, own: int, every: int) -> None:
-        """The store has so many bytes for this peer, and for all of them."""
+            known = self._totals.get(name)
+            if known is not None and known.read_at <= now < known.read_again_at and not known.doubtful(limit):
+                self._totals.move_to_end(name)
+                return known.size
+        size = read()
         with self._mutex:
-            self._set(owner, own)
-            self._every = every
+            again_at = now + max(SHORTEST, size / BYTES_PER_SECOND)
+            self._totals[name] = _Total(size, 0, now, again_at)
+            self._totals.move_to_end(name)
+            while len(self._totals) > self._most:
+                self._totals.popitem(last=False)
+        return size
 
-    def few(self, owner: str, own: int, every: int) -> bool:
-        """Whether there are no more than these for this peer, and for all of them."""
+    def forget(self, name: str | None) -> None:
+        """The total of a name has changed much: read it from the store at its next use."""
         with self._mutex:
-            return self._owners.get(owner, 0) <= own and self._every <= every
+            self._totals.pop(name, None)
 
-    def _set(self, owner: str, size: int) -> None:
-        self._owners[owner] = size
-        self._owners.move_to_end(owner)
-        while len(self._owners) > self._most:
-            self._owners.popitem(last=False)
+    def add(self, name: str | None, size: int) -> None:
+        """This process stores ``size`` more bytes under a name. An unknown total is read at its next use."""
+        with self._mutex:
+            known = self._totals.get(name)
+            if known is not None:
+                known.size += size
+                known.added += size
+
+
+class StoredOfPeers:
+    """Bytes of stored rows of one kind (responses, dead letters), summed by owner and by sequence.
+
+    :param most: how many owners, and how many sequences, are known: the latest ones.
+    """
+
+    def __init__(self, most: int) -> None:
+        #: ``None`` = all owners together.
+        self.owners = StoredBytes(most)
+        self.sequences = StoredBytes(most)
+
+    def add(self, owner: str, sequence: str | None, size: int) -> None:
+        """This process stores ``size`` bytes more for a sequence of an owner (``None`` = for none of its sequences)."""
+        self.owners.add(None, size)
+        self.owners.add(owner, size)
+        if sequence is not None:
+            self.sequences.add(sequence, size)
+
+    def forget(self, owner: str, sequence: str) -> None:
+        """Many rows of a sequence were removed: its total and its owner's are read again when they are used next."""
+        self.owners.forget(owner)
+        self.sequences.forget(sequence)

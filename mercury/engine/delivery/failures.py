@@ -1,4 +1,4 @@
-"""Why a run is done again in another way."""
+"""Exceptions after which a run is repeated in another way."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from mercury.errors import DataError
 
 
 class RowMisplaced(Exception):
-    """A row of a buffer has lost its place."""
+    """A damaged row of a buffer has lost its number or its buffer."""
 
 
 class RefusedAfterHandler(DataError):
-    """The store refuses what comes of a message whose handler's work is committed."""
+    """The store refuses the delivery or the response of a message whose handler's work is committed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 
 from mercury.engine.application import FUTURE, MessageContext, Operation
 from mercury.engine.channels import TOO_MANY_ADDRESSES, exceeds_addresses, reply_channel, response_channel
@@ -25,26 +24,26 @@ log = logging.getLogger("mercury.engine.invocation")
 
 
 class CallFailed(MercuryError):
-    """The application raised an error it did not mean for the client."""
+    """The application raised an exception other than `ApplicationFault`."""
 
     def __init__(self, message: InboundMessage, attempt: int, error: Exception, handler: str = "") -> None:
-        # Whatever the application says: no store keeps these characters.
+        # No store can keep a NUL.
         text = f"{type(error).__name__}: {error}".replace("\0", "\N{REPLACEMENT CHARACTER}")
         super().__init__(text.encode(errors="replace").decode())
         self.message = message
-        #: Which try this was, from 1.
+        #: The number of the attempt, from 1.
         self.attempt = attempt
         self.error = error
-        #: The operation or callback that raised it; where there is none, the name that was looked for.
+        #: The operation or callback that raised it, or the name that was not found.
         self.handler = handler
 
 
 class Unstorable(MercuryError):
-    """The store refuses what comes of a message, and would again."""
+    """The store refuses the delivery or the response of a message, and would refuse it again."""
 
 
 class HandlerCall:
-    """One message on its way into the application."""
+    """The call of the application for one message."""
 
     def __init__(
         self,
@@ -53,32 +52,32 @@ class HandlerCall:
         request: RmdRecord | None,
         message: InboundMessage,
         attempt: int,
-        answered: Collection[str] = (),
+        waiting: OutboundMessage | None,
     ) -> None:
         self._context = context
         self._record = record
         self._request = request
         self._message = message
         self._attempt = attempt
-        #: Requests of ours whose responses were consumed earlier in this transaction.
-        self._answered = answered
-        #: The request of ours whose response was consumed; its row may go, once the buffer is marked.
+        #: The request of ours that the message answers, unless it has been answered before.
+        self._waiting = waiting
+        #: This side's request whose response was consumed; its row may be deleted after the delivery is saved.
         self.request: OutboundMessage | None = None
-        #: The response to the request of a peer; it is to be stored.
+        #: The response to a peer's request, to be stored.
         self.response: OutboundMessage | None = None
         #: The operation or callback that has consumed the message; ``None`` = none has.
         self.consumed_by: str | None = None
-        #: It has answered with an `ApplicationFault`.
+        #: Whether the handler has raised an `ApplicationFault`.
         self.refused = False
 
     def make(self, tx: Transaction, now: float) -> Channel | None:
         """Call the application in ``tx``, in a savepoint. Returns the channel of the response.
 
-        :raises CallFailed: the application failed; nothing of what it did in ``tx`` is left.
-        :raises TransientStorageError: the store failed; it is not the message's fault.
+        :raises CallFailed: the application failed; its work in ``tx`` is rolled back.
+        :raises TransientStorageError: the store failed, which does not count as a failed attempt.
         """
         if not self._message.action:
-            return None  # the empty last message of WS-RM 1.0 says nothing to the application
+            return None  # the empty last message of WS-RM 1.0 is not for the application
         if self._record.service is None:
             self._call_back(tx, now)
             return None
@@ -96,7 +95,7 @@ class HandlerCall:
         return self._respond(tx, operation.response_action, response or Payload(b""), now)
 
     def delivered(self, now: float) -> Delivered:
-        """What observers are told when the application has consumed the message."""
+        """The event for observers that the application has consumed the message."""
         message = self._message
         return Delivered(
             at=now,
@@ -121,14 +120,15 @@ class HandlerCall:
         answers: bool = True,
         certainty: Certainty = Certainty.NOT_DELIVERED,
     ) -> Channel | None:
-        """The application never gets the message: a dead letter, and a fault so that nobody waits for a response.
+        """Make the message a dead letter that is never delivered, and send a fault to a client that waits for a
+        response.
 
-        :param answers: there is a fault.
-        :param certainty: whether its handler may have done its work.
+        :param answers: whether to send the fault.
+        :param certainty: whether its handler may have committed its work.
         """
         operation, channel = self._operation(), None
         if self._record.service is None:
-            self.request = self._waiting_request(tx)  # its client is notified of the dead letter
+            self.request = self._waiting  # its client is notified of the dead letter
         elif answers and operation is not None and operation.response_action is not None:
             fault = ApplicationFault("The request could not be processed.", code="Failed")
             channel = self._send_fault(tx, fault, now)
@@ -145,9 +145,9 @@ class HandlerCall:
         disowned: bool = False,
         certainty: Certainty = Certainty.NOT_DELIVERED,
     ) -> None:
-        """Make it a dead letter, which counts for the limits of its peer until an operator has looked at it."""
+        """Make the message a dead letter, which counts for the limits of its peer until an operator removes it."""
         service, message = self._record.service, self._message
-        # What the store has damaged is not its peer's doing; whose a forgotten sequence was is not known.
+        # A damaged row does not count for its peer; the owner of a forgotten sequence is not known.
         owner = None if message.damaged else "" if self._request is None else self._request.owner
         self._record.letter_bytes += dead_letter_inbound(
             tx, self._context, service, [message], reason, now, disowned=disowned, certainty=certainty, owner=owner
@@ -161,7 +161,7 @@ class HandlerCall:
         return self._context.application.operation(service, message.action, message.element)
 
     def _handle(self, tx: Transaction, operation: Operation) -> Payload | None:
-        """Run the handler in a savepoint of its own, so that an application fault undoes just its work."""
+        """Run the handler in its own savepoint, so that an application fault rolls back only the handler's work."""
         try:
             with tx.savepoint(), self._context.running_calls.call(self._named(f"the handler of {operation.name}")):
                 return operation.call(self._message_context(tx), _payload(self._message))
@@ -172,12 +172,12 @@ class HandlerCall:
             raise CallFailed(self._message, self._attempt, error, operation.name) from error
 
     def _named(self, what: str) -> str:
-        """A call, for people."""
+        """The text of a call, for people."""
         message = self._message
         return f"{what} with message {message.message_id}, number {message.number} of {message.sequence}"
 
     def _refused(self, tx: Transaction, operation: Operation, fault: ApplicationFault, now: float) -> Channel | None:
-        """The handler's work is rolled back; the fault and the consumption of the request commit together."""
+        """After an application fault: the handler's work is rolled back; fault and delivery commit together."""
         message = self._message
         about = {"sequence": message.sequence, "number": message.number, "message_id": message.message_id}
         log.info("the handler of %s answers with a fault: %s", operation.name, fault, extra=about)
@@ -198,7 +198,7 @@ class HandlerCall:
         return self._respond(tx, action, Payload(xml, is_fault=True), now)
 
     def _respond(self, tx: Transaction, action: str, response: Payload, now: float) -> Channel | None:
-        """The response is stored on the response sequence, in the transaction that consumes the request."""
+        """Put the response on the response sequence; it is stored in the transaction that consumes the request."""
         request, message = self._request, self._message
         reply_to = message.reply_to
         if request is None or (reply_to is not None and reply_to.none):
@@ -225,25 +225,25 @@ class HandlerCall:
         return channel
 
     def _exceeds_addresses(self, channel: Channel) -> bool:
-        """Whether the request was taken before those ahead of it had named as many addresses as there may be."""
+        """Whether the limit on addresses is reached by now: the request was accepted before earlier ones used it up."""
         return exceeds_addresses(self._record, channel.key.endpoint, self._context.settings.max_response_addresses)
 
     def _response_channel(self, request: RmdRecord, reply_to: EndpointReference | None) -> Channel:
-        """The sequence that was offered, if it goes where the response goes; else one to make, or none at all."""
+        """The channel of the offered sequence, if its address is that of the response; else a new sequence, or none."""
         offered = request.response_channel
-        addressable = reply_to is not None and reply_to.addressable
-        if offered is not None and addressable is not offered.back_channel:
+        has_address = reply_to is not None and (reply_to.addressable or reply_to.polled)
+        if offered is not None and has_address is not offered.back_channel:
             return offered
-        if reply_to is not None and reply_to.addressable:
+        if reply_to is not None and has_address:
             return response_channel(request, reply_to)
         return reply_channel(request)
 
     # --- responses -------------------------------------------------------------------------------------------------
 
     def _call_back(self, tx: Transaction, now: float) -> None:
-        """A response for the callback that its request named."""
+        """Pass a response to the callback that its request names."""
         message = self._message
-        row = self._waiting_request(tx)
+        row = self._waiting
         if row is None:
             self._dead_letter(tx, "no request here waits for this response", now)
             return
@@ -264,12 +264,6 @@ class HandlerCall:
             self.consumed_by = row.callback or ""
         self.request = row
 
-    def _waiting_request(self, tx: Transaction) -> OutboundMessage | None:
-        """The request that this response answers, unless it has been answered before."""
-        relates_to = self._message.relates_to
-        row = tx.rms.row(relates_to) if relates_to is not None and relates_to not in self._answered else None
-        return row if row is not None and row.expects_response else None
-
     def _message_context(self, tx: Transaction) -> MessageContext:
         message = self._message
         return MessageContext(
@@ -287,7 +281,7 @@ class HandlerCall:
 
 
 def _raise_transient(tx: Transaction, error: Exception) -> None:
-    """A lost connection, a deadlock or a lock timeout is not the message's fault: the run is repeated as it was.
+    """A lost connection, a deadlock or a lock time-out is not a failed attempt: the run is repeated.
 
     :raises TransientStorageError: ``error`` is such a failure.
     """

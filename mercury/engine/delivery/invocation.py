@@ -1,14 +1,14 @@
-"""The InvokerBufferWorker: gives messages to the application, each once and in order (figure 3-15).
+"""The InvokerBufferWorker: delivers messages to the application, each once and in order (figure 3-15).
 
-Under ExactlyOnce the handler runs first, in the transaction; then one conditional statement marks the delivery
-(decision 8). A handler that fails is rolled back to its message's savepoint; the messages before it commit.
+Under ExactlyOnce the handler runs first, in the transaction; then one conditional statement saves the delivery
+(decision 8). A handler that fails is rolled back to its message's savepoint; the messages before it are committed.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
 
@@ -38,14 +38,14 @@ from mercury.storage.records import InboundKind, InboundMessage, OutboundKind, O
 log = logging.getLogger("mercury.engine.invocation")
 #: Bytes of responses after which a run ends.
 RESPONSE_BYTES = 8 * 1024 * 1024
-#: Seconds after which the due buffers are read again: another peer may have sent something.
+#: Seconds after which the due buffers are read again, to include buffers of other peers.
 REREAD_INTERVAL = 1.0
-#: One turn at a buffer: its sequence, the claim, the time, how many messages. Returns how much was done.
+#: One run on a buffer: sequence, claim, time, and the most messages. Returns the number of messages done.
 _RunOnce = Callable[[str, Claim, float, int], int]
 
 
 class InvocationWorker:
-    """Works on invoker buffers, one at a time under its claim. Several threads may use one worker."""
+    """Delivers from invoker buffers, one at a time under its claim. Several threads may use one worker."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -53,15 +53,15 @@ class InvocationWorker:
         self._mutex = threading.Lock()
         self._cool_down = CoolDown()
         self._looks_at = 0.0
-        #: Is called when there is work for another thread.
+        #: Called when there is work for another thread.
         self.more: Callable[[], None] = _wake_none
-        #: Is called with responses that can go out on the connections of their requests.
+        #: Called with responses that can leave on the connections of their requests.
         self.answer: Answer = _no_receivers
 
     def run_once(self, now: float) -> Step:
-        """Invoke what is due of one buffer after the other: of each peer one, then of each the next, for a while.
+        """Deliver from the due buffers for a limited time: from one buffer of each peer, then from the next of each.
 
-        What is left then is nobody's yet, and comes in its turn.
+        The remaining buffers are not claimed, and stay due.
         """
         step = Step()
         sequences = self._turns.next(now)
@@ -75,7 +75,7 @@ class InvocationWorker:
                 continue
             with self._turns.alone(sequence) as alone:
                 busy += not alone
-                # The buffers before it have taken their time.
+                # The time has passed since the query: the buffers before this one took long.
                 claim = self._context.claims.take(f"invoker {sequence}", now + took) if alone else None
                 if claim is not None:
                     self._turns.taken(peer)
@@ -86,7 +86,7 @@ class InvocationWorker:
         return step
 
     def _repair_stuck(self, now: float) -> None:
-        """Now and then: a row that the store gives back altered may be what a buffer waits for in vain."""
+        """At an interval, check buffers that wait for a number: its row may be damaged and have lost its place."""
         interval = self._context.settings.integrity_interval
         with self._mutex:
             if not is_due(self._looks_at, now, interval):
@@ -101,7 +101,7 @@ class InvocationWorker:
                     self._work(sequence, claim, now, self._repair)
 
     def next_due(self) -> float | None:
-        """When a failing handler is to be tried again."""
+        """When a failed handler call is due again."""
         return self._context.store.next_due(Topic.INVOKER, self._turns.work_filter)
 
     def _work(self, sequence: str, claim: Claim, now: float, run: _RunOnce | None = None) -> int:
@@ -115,8 +115,8 @@ class InvocationWorker:
             except RowMisplaced:
                 run = self._repair
             except DataError as error:
-                # The store works: it is the doing of a message, and an attempt of it.
-                self._context.outages.failed(error, f"what the buffer of {sequence} brings")
+                # The store works and refuses a value of this message: that counts as a failed attempt.
+                self._context.outages.failed(error, f"the deliveries of the buffer of {sequence}")
                 if refused:
                     self._cool_down.add(sequence, now)
                     return 0
@@ -128,7 +128,7 @@ class InvocationWorker:
                 log.info("a run is given up: %s", error, extra={"sequence": sequence})
                 return 0
             except StorageError as error:
-                # It never counts as an attempt: the run is repeated message by message, then left for later.
+                # Not a failed attempt: the run is repeated message by message, and later if that fails too.
                 self._context.outages.failed(error, f"the buffer of {sequence}")
                 if limit == 1 or not isinstance(error, TransientStorageError):
                     self._cool_down.add(sequence, now)
@@ -166,7 +166,7 @@ class InvocationWorker:
         return 1
 
     def _repair(self, sequence: str, claim: Claim, now: float, limit: int) -> int:
-        """Put aside the rows that have lost their place, and go on without the messages that were in them."""
+        """Make rows that have lost their place dead letters, and continue without their messages."""
         with self._context.store.transaction() as tx:
             tx.guard(claim)
             record, request = tx.invoker.read(sequence), tx.rmd.read(sequence)
@@ -188,16 +188,17 @@ class InvocationWorker:
             if request is not None and request.machine.last_number is not None:
                 run.drop(machine.handle(events.LastKnown(request.machine.last_number)))
             for number in missing:
-                log.error("message %d is gone: its row was damaged", number, extra={"sequence": sequence})
+                log.error("message %d is lost: its row was damaged", number, extra={"sequence": sequence})
             run.consumed = missing
             run.lost_bytes = lost_bytes(tx, run)
             self._finish(tx, run, now)
         return 1
 
     def _refuse(self, error: DataError, sequence: str, claim: Claim, now: float, limit: int) -> int:
-        """The store refuses what comes of the first message: a failed try. When there are no more, it is let go.
+        """The store refuses the delivery or response of the first message: a failed attempt. After the last attempt the
+        message is dropped.
 
-        It is not answered any more: the answer may be what is refused.
+        Its client gets no fault: the fault may be what the store refuses.
         """
         with self._context.store.transaction() as tx:
             tx.guard(claim)
@@ -206,24 +207,24 @@ class InvocationWorker:
                 return 0
             run.silent, done = True, isinstance(error, RefusedAfterHandler)
             run.certainty = Certainty.UNKNOWN if done else Certainty.NOT_DELIVERED
-            # What is dropped may be what is refused: it goes alone, and a message has its turn afterwards.
+            # The store may refuse dropped rows: they get a run alone, and messages follow in the next run.
             for message in run.messages[:1] if not run.dropped else ():
                 failure = CallFailed(message, run.record.attempts + 1, Unstorable(str(error)))
                 exhausted = run.policy.on_failure is OnFailure.SKIP and failure.attempt >= run.policy.max_attempts
                 if not (exhausted or done or run.at_most_once or message.number == run.record.parked):
                     run.failure = failure
                     continue
-                # Its handler is not called again for what it has done.
+                # The handler's work is committed: it is not called again.
                 why = f"its handler has ended, but {failure}" if done else f"given up: {failure}"
-                self._drop(tx, run, message, why, now)
+                self._drop(tx, run, message, why, now, run.read_requests(tx, [message]))
                 run.consumed.append(message.number)
             self._finish(tx, run, now)
         return 1
 
     def _run_at_most_once(self, run: DeliveryRun, claim: Claim, now: float) -> None:
-        """Mark, then call: nothing is called twice. The rows stay until the calls have ended.
+        """Commit the begin of the calls, then call: no message is delivered twice. The rows stay until the calls end.
 
-        A crash leaves them in progress, and so does a lost claim: the next run gives them up.
+        After a crash or a lost claim they are still in progress: the next run gives them up.
         """
         with self._context.store.transaction() as tx:
             tx.guard(claim)
@@ -244,8 +245,9 @@ class InvocationWorker:
             with self._context.store.transaction() as tx:
                 tx.guard(claim)
                 run.emit_given_up(tx, self._context.observers, now)
+                requests = run.read_requests(tx, run.messages)
                 for message in run.messages:
-                    self._drop(tx, run, message, f"given up: {error}", now)
+                    self._drop(tx, run, message, f"given up: {error}", now, requests)
                     run.consumed.append(message.number)
                 self._complete(tx, run, now)
 
@@ -256,21 +258,23 @@ class InvocationWorker:
         self._end_responses(tx, run, now)
 
     def _load(self, tx: Transaction, sequence: str, limit: int) -> DeliveryRun | None:
-        """Read the buffer and let its machine see what has come since."""
+        """Read the buffer, and pass new rows to its machine."""
         record = tx.invoker.read(sequence)
         if record is None:
             return None
         machine = record.machine
         run = DeliveryRun(record, tx.rmd.read(sequence), self._context.application.policy(record.service))
-        if machine.in_order and not machine.may_skip_gaps:
-            tx.invoker.prefetch_messages(sequence, machine.next, machine.next + limit)
-        run.markers = tx.invoker.markers(sequence)
+        if run.reads_part:
+            part = tx.invoker.part(sequence, machine.next, machine.next + limit)
+            run.markers, run.rows = part.markers, part.messages
+        else:
+            run.markers = tx.invoker.markers(sequence)
         if any(marker.damaged for marker in run.markers):
             raise RowMisplaced
         interrupted = run.give_up_interrupted()
         numbers = [number for number in relevant(tx, run, limit) if number not in interrupted]
-        # Only the highest can be the last; the bodies of a long buffer are not needed to see what is releasable.
-        bodies = tx.invoker.messages(sequence, [*numbers[: limit + 1], *numbers[-1:]])
+        # Only the highest number can be the last message; no bodies are needed to find what is releasable.
+        bodies = run.read(tx, [*numbers[: limit + 1], *numbers[-1:]])
         for number in numbers:
             last = number in bodies and bodies[number].last
             run.drop(machine.handle(events.MessageBuffered(number=number, last=last)))
@@ -278,29 +282,24 @@ class InvocationWorker:
             event = events.LastKnown(marker.number) if marker.kind is InboundKind.END else events.Cut()
             run.drop(machine.handle(event))
         releasable = list(islice(machine.releasable(), limit))
-        bodies |= tx.invoker.messages(sequence, [number for number in releasable if number not in bodies])
+        bodies = run.read(tx, releasable)
         run.messages = [bodies[number] for number in releasable]
-        if record.service is None:
-            tx.rms.prefetch(message_ids=[message.relates_to for message in run.messages if message.relates_to])
         return run if run.messages or run.markers or run.dropped else None
 
     def _call_all(self, run: DeliveryRun, tx: Transaction, now: float) -> None:
         """Call the application for each message of the run, up to the first that has to be tried again."""
-        enough = self._context.claims.run()
+        enough, requests = self._context.claims.run(), run.read_requests(tx, run.messages)
         for index, message in enumerate(run.messages):
             if index and not run.at_most_once and (enough() or run.response_bytes >= RESPONSE_BYTES):
-                return  # before the claim is over, or memory is full: what is left is for the next run
+                return  # before the claim expires or memory fills up; the next run takes the rest
             attempt = run.record.attempts + 1 if index == 0 else 1
-            answered = {request.message_id for request in run.requests}
-            call = HandlerCall(self._context, run.record, run.request, message, attempt, answered)
-            if message.number == run.record.parked:
-                self._drop(tx, run, message, parked_reason(run.record), now)
+            if message.damaged or message.number == run.record.parked:
+                reason = parked_reason(run.record) if message.number == run.record.parked else DAMAGED
+                self._drop(tx, run, message, reason, now, requests)
                 run.consumed.append(message.number)
                 continue
-            if message.damaged:
-                self._drop(tx, run, message, DAMAGED, now)
-                run.consumed.append(message.number)
-                continue
+            waiting = run.waiting_request(message, requests)
+            call = HandlerCall(self._context, run.record, run.request, message, attempt, waiting)
             try:
                 channel = call.make(tx, now)
             except CallFailed as failure:
@@ -314,10 +313,18 @@ class InvocationWorker:
             run.consumed.append(message.number)
             run.add(call)
 
-    def _drop(self, tx: Transaction, run: DeliveryRun, message: InboundMessage, reason: str, now: float) -> None:
-        """The application never gets this message, nor does it come again."""
-        answered = {request.message_id for request in run.requests}
-        call = HandlerCall(self._context, run.record, run.request, message, 1, answered)
+    def _drop(
+        self,
+        tx: Transaction,
+        run: DeliveryRun,
+        message: InboundMessage,
+        reason: str,
+        now: float,
+        requests: Mapping[str, OutboundMessage],
+    ) -> None:
+        """Drop a message: it is never delivered."""
+        waiting = run.waiting_request(message, requests)
+        call = HandlerCall(self._context, run.record, run.request, message, 1, waiting)
         run.remember(call.drop(tx, reason, now, answers=not run.silent, certainty=run.certainty))
         run.add(call)
 
@@ -327,12 +334,12 @@ class InvocationWorker:
         self._end_responses(tx, run, now)
 
     def _settle(self, tx: Transaction, run: DeliveryRun, now: float) -> None:
-        """Mark what was consumed, in the transaction that consumed it."""
+        """Save which messages were consumed, in the transaction that consumed them."""
         run.drop(run.record.machine.handle(events.Delivered(tuple(run.consumed))))
         self._save(tx, run, now)
 
     def _save(self, tx: Transaction, run: DeliveryRun, now: float) -> None:
-        """Write what has become of the run so far."""
+        """Write the results of the run so far."""
         record, machine = run.record, run.record.machine
         passed = [*run.consumed, *(number for number, _ in run.dropped)]
         if run.policy.acknowledge_at is AcknowledgeAt.DELIVERY and passed:
@@ -346,17 +353,18 @@ class InvocationWorker:
         run.emit(tx, self._context.observers, now)
         tx.invoker.save_delivered(record, consumed=passed, markers=run.markers)
         consume_requests(tx, run)
-        if machine.state is InvokerState.DONE and run.request is None and not machine.in_progress:
-            tx.invoker.delete(record.sequence)  # its sequence was forgotten while the application was slow
+        if machine.finished and run.request is None:
+            tx.invoker.delete(record.sequence)  # its sequence was deleted during the calls
 
     def _respond(self, tx: Transaction, run: DeliveryRun, now: float) -> None:
         if run.responses and run.request is not None:
-            self._context.stored.add(run.request.owner, sum(row.size for row in run.responses))
+            size = sum(row.size for row in run.responses)
+            self._context.responses.add(run.request.owner, run.request.identifier, size)
         store_responses(self._context, tx, run.responses, run.request, now, self.answer)
         run.responses.clear()
 
     def _end_responses(self, tx: Transaction, run: DeliveryRun, now: float) -> None:
-        """ "Ends of pairs": everything is delivered and every response is stored."""
+        """End the response sequences after everything is delivered and every response is stored ("ends of pairs")."""
         if run.record.machine.state is not InvokerState.DONE:
             return
         if run.record.service is None:
@@ -369,38 +377,40 @@ class InvocationWorker:
             tx.rms.append(end)
 
     def _dead_letter_dropped(self, tx: Transaction, run: DeliveryRun, now: float) -> dict[int, InboundMessage]:
-        """Returns the rows of what was dropped, by number."""
-        rows = tx.invoker.messages(run.record.sequence, [number for number, _ in run.dropped])
+        """Make dropped messages dead letters. Returns their rows, by number."""
+        rows = run.read(tx, [number for number, _ in run.dropped])
+        requests = run.read_requests(tx, rows.values())
         discarded = 0
         for number, reason in run.dropped:
             if number not in rows or not rows[number].action:
                 continue
-            if reason == BEHIND_A_GAP and not self._is_final(tx, run, rows[number]):
-                # Its source knows and still has it. Kept here, it would fill the store at a peer's will.
+            if reason == BEHIND_A_GAP and not _is_final(rows[number], requests):
+                # Not acknowledged: the source still has it. As dead letters, a peer could fill the store with these.
                 discarded += 1
             else:
-                self._drop(tx, run, rows[number], reason, now)
+                self._drop(tx, run, rows[number], reason, now, requests)
         if discarded:
             about = {"sequence": run.record.sequence}
             tx.after_commit(lambda: log.warning("%d messages discarded: %s", discarded, BEHIND_A_GAP, extra=about))
         return rows
-
-    def _is_final(self, tx: Transaction, run: DeliveryRun, message: InboundMessage) -> bool:
-        """Whether what is discarded is a response that its source has no way to send again (RM-TRM-05)."""
-        request = tx.rms.row(message.relates_to) if run.record.service is None and message.relates_to else None
-        return request is not None and request.channel.reply_to.anonymous
 
     def _acknowledge(self, tx: Transaction, run: DeliveryRun, numbers: Iterable[int], now: float) -> None:
         for request in tx.rmd.lock([run.record.sequence]).values():
             ranges = tuple((number, number) for number in numbers)
             request.machine.handle(events.Consumed(ranges), now, self._context.application.policy(request.service))
             save_rmd(tx, self._context, request)
-            run.request = request  # the responses acknowledge what it says now
+            run.request = request  # the responses carry its current acknowledgement
+
+
+def _is_final(message: InboundMessage, requests: Mapping[str, OutboundMessage]) -> bool:
+    """Whether a discarded message is a response that its source cannot send again (RM-TRM-05)."""
+    request = requests.get(message.relates_to or "")
+    return request is not None and request.channel.reply_to.anonymous
 
 
 def _no_receivers(responses: list[Response]) -> None:
-    """No exchange is held open."""
+    """Default without exchanges that are held open."""
 
 
 def _wake_none() -> None:
-    """One thread does it all."""
+    """Default with one thread only."""

@@ -1,4 +1,4 @@
-"""What a damaged row of an invoker buffer was, when it does not stand where it was stored."""
+"""Damaged rows of an invoker buffer that have lost their number or their buffer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord
 def lost_rows(
     tx: Transaction, record: InvokerRecord, request: RmdRecord | None
 ) -> tuple[list[InboundMessage], list[int]]:
-    """The rows that have lost their place, and the numbers that the buffer waits for in vain.
+    """The rows that have lost their place, and the numbers that will never come.
 
-    What was received, and neither passed nor found here, was in one of these rows: nobody sends it again. A damaged
-    row that stands where a message is expected is none of them: it is dropped in its turn, and its sender answered.
+    A message that was received, is not passed, and has no row here was in one of these rows; its source does not send
+    it again. A damaged row with the number of an expected message does not count: it is dropped in its turn, with a
+    fault to its sender.
 
-    :param request: read before anything else of the buffer: what is received later has rows that are seen here.
+    :param request: must be read before the buffer, so that every message it counts as received has a row here.
     """
     sequence, machine = record.sequence, record.machine
     received = RangeSet() if request is None else request.machine.received
@@ -31,7 +32,7 @@ def lost_rows(
     astray = [row for row in damaged if row != expected.get(row.number) or row.number in over]
     here.update(machine.passed.as_tuples())
     if machine.in_order:
-        # One after the other, as they are delivered.
+        # In ascending order, as they would be delivered.
         missing = list(takewhile(lambda number: number in received and number not in here, count(machine.next)))
     else:
         missing = [number for low, high in received for gap in here.gaps(low, high) for number in range(*_span(gap))]
@@ -39,9 +40,9 @@ def lost_rows(
 
 
 def lost_bytes(tx: Transaction, run: DeliveryRun) -> int:
-    """Bytes that wait here by the counters, and that no row has: what was lost or altered must not count for ever.
+    """Waiting bytes by the counters minus the bytes of the rows: lost or damaged bytes must not count forever.
 
-    Negative when rows have more than they had. Reads the whole buffer, after `DeliveryRun.request` was read.
+    Negative if damaged rows are larger than the original. Reads the whole buffer, after `DeliveryRun.request`.
     """
     request, sequence = run.request, run.record.sequence
     if request is None:

@@ -1,10 +1,11 @@
-"""Responses that are stored and that nobody acknowledges: above a limit no more are made.
+"""Limits on stored responses that are not acknowledged: above a limit requests are not delivered.
 
-The limits are those on what waits for the application (`backlog`), of one sequence of requests, of one peer and in all;
-dead letters that a peer has caused count for the last two. Above one of them the requests of a sequence wait, and what
-waits too long is refused as busy by the same limits. Each sequence counts what it has stored, in its buffer's record,
-which is written anyway; the store is asked what is left of it only when that is more than its share, or when this
-process has stored more than half of a limit since it asked: many new sequences with one run each have no share yet.
+The limits are those on the backlog for the application (`backlog`): for one sequence of requests, for one peer, and in
+all. Dead letters of a peer count for the last two. Above a limit the requests of a sequence wait, and new requests are
+refused as busy by the limits on the backlog. Each sequence counts the bytes of its responses in its buffer's record,
+which is written anyway. The store is queried for the actual bytes only if that count is above the sequence's share, or
+if more than half of a limit is stored: many new sequences with one run each are below their shares. The result of a
+query is used for at least a second, plus the bytes that this process has stored since (`StoredBytes`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from mercury.engine.delivery.run import DeliveryRun
 from mercury.engine.source.apply_effects import handle_rms, save_rms
 from mercury.statemachine import events
 from mercury.storage.api import Transaction
-from mercury.storage.records import InvokerRecord, RmdRecord, SequenceKey
+from mercury.storage.records import InvokerRecord, RmdRecord, RmsRecord
 
 log = logging.getLogger("mercury.engine.invocation")
 
@@ -27,19 +28,16 @@ RETRY_INTERVAL = 1.0
 
 
 def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: float) -> bool:
-    """Whether the requests of a run have to wait; then they are due again soon, and nothing else of it is kept."""
+    """Whether the requests of a run must wait; then only the time of the next attempt is saved."""
     request, settings = run.request, context.settings
     if request is None or not run.messages or run.record.service is None:
-        return False  # responses to this side's own requests bring no others: two peers would wait for each other
-    half = settings.max_backlog_bytes_per_peer // 2, settings.max_backlog_bytes // 2
-    if run.record.response_bytes <= share(settings) and context.stored.few(request.owner, *half):
+        return False  # responses cause no responses; if they were held back, two peers could wait for each other
+    owner = request.owner
+    own, every = _left_by(context, tx, owner, now), _left_by(context, tx, None, now)
+    limited = own > settings.max_backlog_bytes_per_peer // 2 or every > settings.max_backlog_bytes // 2
+    if run.record.response_bytes <= share(settings) and not limited:
         return False
-    replies = reply_channel(request).key
-    keys = [replies, *(channel.key for channel in run.record.response_channels)]
-    stored, own, every = tx.rms.response_bytes(keys, request.owner)
-    letters = tx.dead_letters.bytes(request.identifier, request.owner)
-    own, every = own + letters.of_owner, every + letters.every
-    context.stored.know(request.owner, own, every)
+    stored = _left_of(context, tx, run, request, now)
     if stored > run.policy.max_backlog_bytes:
         why = f"{stored} bytes of responses to this sequence (destination.max_backlog_bytes)"
     elif request.owner and own > settings.max_backlog_bytes_per_peer:
@@ -48,26 +46,41 @@ def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: fl
         why = f"{every} bytes of responses to all peers, and dead letters of them (engine.max_backlog_bytes)"
     else:
         why = ""
-    # Whatever the others have stored: its own count says what is left of its own.
+    # Below its share a sequence is not held back, however much the others have stored.
     run.record.response_bytes = run.stored_before = stored
     if not why:
         return False
-    _wait(context, tx, run.record, now, f"not called: too much is stored that nobody has fetched: {why}")
-    own_limit = request.owner and own > settings.max_backlog_bytes_per_peer and stored > share(settings)
-    if stored > run.policy.max_backlog_bytes or own_limit:  # never for what other peers have stored
-        _release_replies(context, tx, replies, request, now)
+    _wait(context, tx, run.record, now, f"not called: too many stored responses are not acknowledged: {why}")
+    if any(_releasable(record) for record in tx.rms.peek(reply_channel(request).key)):
+        _release_replies(context, tx, run, request, now)
     return True
 
 
+def _left_by(context: EngineContext, tx: Transaction, owner: str | None, now: float) -> int:
+    """Bytes of the responses to an owner and of its dead letters; ``None`` = of all owners."""
+    settings = context.settings
+    limit = settings.max_backlog_bytes if owner is None else settings.max_backlog_bytes_per_peer
+    responses = context.responses.owners.of(owner, now, lambda: tx.rms.response_bytes(owner), limit)
+    return responses + context.letters.owners.of(owner, now, lambda: tx.dead_letters.bytes(owner))
+
+
+def _left_of(context: EngineContext, tx: Transaction, run: DeliveryRun, request: RmdRecord, now: float) -> int:
+    """Bytes of responses to the requests of one sequence."""
+    keys = [reply_channel(request).key, *(channel.key for channel in run.record.response_channels)]
+    read = tx.rms.response_bytes_of
+    limit = run.policy.max_backlog_bytes
+    return context.responses.sequences.of(request.identifier, now, lambda: read(request.owner, keys), limit)
+
+
 def _wait(context: EngineContext, tx: Transaction, seen: InvokerRecord, now: float, why: str) -> None:
-    """Nothing else of the buffer changes: what the run has seen is seen again."""
+    """Save the time of the next attempt and the reason; the buffer does not change otherwise."""
     sequence = seen.sequence
     record = tx.invoker.read(sequence)
     if record is None:
         return
     record.response_bytes = seen.response_bytes
     first = not (record.last_error or "").startswith(why.partition(":")[0])
-    if first and context.held_said.again(now):  # `mercury sequences` has the reason of each
+    if first and context.held_said.again(now):  # `mercury sequences` shows the reason for each sequence
         log.warning(
             "the requests of a sequence wait: %s. It is logged once a minute", why, extra={"sequence": sequence}
         )
@@ -75,15 +88,29 @@ def _wait(context: EngineContext, tx: Transaction, seen: InvokerRecord, now: flo
     tx.invoker.save_delivered(record, consumed=())
 
 
-def _release_replies(context: EngineContext, tx: Transaction, key: SequenceKey, request: RmdRecord, now: float) -> None:
-    """Nobody acknowledges replies outside any sequence: the older half of them was fetched long ago."""
-    if not tx.rms.peek(key):
+def _release_replies(context: EngineContext, tx: Transaction, run: DeliveryRun, request: RmdRecord, now: float) -> None:
+    """Release the older half of the replies outside any sequence: they are never acknowledged, and surely fetched.
+
+    Only if the sequence or its peer is above its limit, not for the responses to other peers.
+    """
+    owner, settings, key = request.owner, context.settings, reply_channel(request).key
+    context.responses.forget(owner, request.identifier)
+    own, stored = _left_by(context, tx, owner, now), _left_of(context, tx, run, request, now)
+    own_limit = bool(owner) and own > settings.max_backlog_bytes_per_peer and stored > share(settings)
+    if stored <= run.policy.max_backlog_bytes and not own_limit:
         return
     tx.rms.lock([key])
     for record in tx.rms.records(key):
-        oldest, newest = record.machine.acknowledged.first_missing(), record.machine.last_number
-        if record.machine.alive and record.channel.back_channel and newest > oldest:
-            upto = (oldest + newest) // 2
+        if _releasable(record):
+            oldest = record.machine.acknowledged.first_missing()
+            upto = (oldest + record.machine.last_number) // 2
             log.info("replies %d to %d are kept no longer", oldest, upto, extra={"sequence": request.identifier})
             handle_rms(tx, context, record, events.Acknowledged(((1, upto),)), now)
             save_rms(tx, record)
+            context.responses.forget(owner, request.identifier)
+
+
+def _releasable(record: RmsRecord) -> bool:
+    """Whether there are replies that may be released, not counting the newest."""
+    machine = record.machine
+    return machine.alive and record.channel.back_channel and machine.last_number > machine.acknowledged.first_missing()

@@ -1,7 +1,7 @@
 """Storing the responses of a run, in the transaction that consumes their requests.
 
-A response that its client fetches needs nothing but a number: it gets it here, and can go out with the commit. One
-that is posted waits for the worker of its sequence, as every message does.
+A response that its client fetches is numbered here and can leave after the commit. A response that is posted waits for
+the worker of its sequence, like every message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mercury.statemachine import effects, events
 from mercury.storage.api import Transaction
 from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord, SequenceKey
 
-#: Is given responses that can go out now.
+#: Called with responses that can leave now.
 Answer = Callable[[list[Response]], None]
 
 
@@ -28,10 +28,10 @@ def store_responses(
     now: float,
     answer: Answer,
 ) -> None:
-    """Store responses, in their order. No lock that comes before those of source sequences may be taken afterwards.
+    """Store responses in order. It locks RMS keys: the caller must not lock RMD sequences or buffers afterwards.
 
-    :param request: the sequence of their requests, as it was read for them.
-    :param answer: is called after the commit with those that have their number.
+    :param request: the sequence of their requests, as read for this run.
+    :param answer: called after the commit with the responses that have a number.
     """
     fetched = {row.channel.key: None for row in rows if row.channel.back_channel and not row.channel.plain}
     tx.rms.lock(fetched)
@@ -40,7 +40,7 @@ def store_responses(
     for row in rows:
         tx.rms.append(row)
     for record in records.values():
-        # Any request may fetch them from now on.
+        # From now on the exchange of any request may carry them.
         handle_rms(tx, context, record, events.Transmitted(record.machine.last_number), now)
         times = (record.due, record.machine.next_due(record.channel.policy, posts=False))
         record.due = min((at for at in times if at is not None), default=None)
@@ -52,12 +52,12 @@ def store_responses(
 
 
 def _current(tx: Transaction, key: SequenceKey) -> RmsRecord | None:
-    """The sequence that takes the next response; ``None`` = that is for the worker of the key to decide."""
+    """The sequence for the next response; ``None`` = the worker of the key decides."""
     records = tx.rms.records(key)
     current = records[-1] if records else None
     if current is None or not current.channel.back_channel or not current.machine.takes_messages:
         return None
-    return None if tx.rms.unnumbered(key, 1) else current  # what waits comes first
+    return None if tx.rms.unnumbered(key, 1) else current  # waiting rows come first
 
 
 def _number(

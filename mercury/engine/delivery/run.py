@@ -1,8 +1,8 @@
-"""What one transaction does of one invoker buffer, as it goes."""
+"""The state of one transaction's work on one invoker buffer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -23,38 +23,40 @@ from mercury.storage.records import Channel, InboundKind, InboundMessage, Invoke
 
 @dataclass(slots=True)
 class DeliveryRun:
-    """One transaction's part of one buffer."""
+    """One transaction's work on one buffer."""
 
     record: InvokerRecord
     request: RmdRecord | None
     policy: DestinationPolicy
     markers: list[InboundMessage] = field(default_factory=list)
     messages: list[InboundMessage] = field(default_factory=list)
+    #: The messages of the buffer that were read, by number.
+    rows: dict[int, InboundMessage] = field(default_factory=dict)
     #: Numbers that are never given to the application, with the reason.
     dropped: list[tuple[int, str]] = field(default_factory=list)
     consumed: list[int] = field(default_factory=list)
-    #: Requests of ours whose responses were consumed.
+    #: This side's requests whose responses were consumed.
     requests: list[OutboundMessage] = field(default_factory=list)
-    #: What is to be stored for peers.
+    #: Responses to be stored for peers.
     responses: list[OutboundMessage] = field(default_factory=list)
-    #: Of their payloads.
+    #: Bytes of their payloads.
     response_bytes: int = 0
     failure: CallFailed | None = None
-    #: Calls whose message the application has consumed, until that is saved.
+    #: Calls whose message the application has consumed and that are not saved yet.
     calls: list[HandlerCall] = field(default_factory=list)
-    #: Calls that failed for good: under AtMostOnce they are not made again, even when their transaction is rolled back.
+    #: Calls that are not repeated: under AtMostOnce not even if their transaction is rolled back.
     given_up: list[CallFailed] = field(default_factory=list)
-    #: What is dropped is not answered: the store may refuse the answer.
+    #: No fault for dropped messages: the store may refuse the fault.
     silent: bool = False
-    #: Whether it may have been handled.
+    #: Whether a dropped message may have been handled.
     certainty: effects.Certainty = effects.Certainty.NOT_DELIVERED
-    #: Bytes of rows that were lost or altered: nobody can say of which message.
+    #: Bytes of lost or damaged rows that belong to no known message.
     lost_bytes: int = 0
-    #: What had left the buffer before, in bytes.
+    #: The buffer's `consumed_bytes` before the run.
     left_before: int = field(init=False)
-    #: Why the first message was not consumed the last time.
+    #: The error of the last attempt for the first message.
     error_before: str | None = field(init=False)
-    #: What it had stored of responses before, in bytes.
+    #: The bytes of stored responses before the run.
     stored_before: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,7 +64,7 @@ class DeliveryRun:
         self.left_before, self.error_before = self.record.consumed_bytes, self.record.last_error
 
     def count_bytes(self, gone: Iterable[InboundMessage]) -> None:
-        """These rows leave the buffer, by what is saved now; of an attempt that was rolled back nothing counts."""
+        """Count rows that leave the buffer with this save; a rolled-back attempt does not count."""
         self.record.consumed_bytes = self.left_before + self.lost_bytes + sum(message.size for message in gone)
         self.record.response_bytes = self.stored_before + sum(row.size for row in self.responses)
 
@@ -70,28 +72,29 @@ class DeliveryRun:
         self.dropped += ((number, effect.reason) for effect in requested for number in effect.numbers)
 
     def give_up_interrupted(self) -> frozenset[int]:
-        """What is left of a run under AtMostOnce that did not end is not called again. Returns its numbers."""
+        """Give up the messages of an interrupted run under AtMostOnce: they are not called again. Returns their
+        numbers."""
         requested = self.record.machine.handle(events.Interrupted())
         self.drop(requested)
         return frozenset(number for effect in requested for number in effect.numbers)
 
     def begun(self) -> None:
-        """AtMostOnce: the transaction that comes before the calls is committed."""
+        """AtMostOnce: note that the transaction before the calls is committed."""
         self.record.version += 1
         self.left_before, self.stored_before = self.record.consumed_bytes, self.record.response_bytes
         self.dropped, self.markers = [], []
 
     def forget(self) -> None:
-        """What the calls have brought is rolled back."""
+        """Drop the results of the calls: their transaction is rolled back."""
         self.consumed, self.requests, self.responses, self.calls = [], [], [], []
 
     def remember(self, channel: Channel | None) -> None:
-        """A response went this way; the channel ends with the requests."""
+        """Remember the channel of a response: it ends with the sequence of requests."""
         if channel is not None and not channel.plain and channel not in self.record.response_channels:
             self.record.response_channels = (*self.record.response_channels, channel)
 
     def add(self, call: HandlerCall) -> None:
-        """Keep what is to be written for a call that was made."""
+        """Add the results of a call, to be saved."""
         if call.consumed_by is not None:
             self.calls.append(call)
         if call.request is not None:
@@ -101,7 +104,7 @@ class DeliveryRun:
             self.response_bytes += len(call.response.payload)
 
     def note_failure(self, now: float, chance: Callable[[], float]) -> None:
-        """Keep in the record when the message that failed is tried again; without one, that nothing failed."""
+        """Set in the record when the failed message is due again; without a failure, clear it."""
         record = self.record
         if record.parked in self.consumed:
             record.parked = None
@@ -115,7 +118,7 @@ class DeliveryRun:
     # --- events ----------------------------------------------------------------------------------------------------
 
     def emit(self, tx: Transaction, observers: Observers, now: float) -> None:
-        """Emit what was delivered, and what is tried again, with the transaction that says so."""
+        """Emit deliveries and failures after the commit of the transaction that saves them."""
         if observers.wants(Delivered):
             for call in self.calls:
                 observers.emit(tx, call.delivered(now))
@@ -124,7 +127,7 @@ class DeliveryRun:
             self.emit_failure(tx, observers, self.failure, now, retry_at=self.record.retry_at)
 
     def emit_given_up(self, tx: Transaction, observers: Observers, now: float) -> None:
-        """Emit with another transaction the failures that were rolled back with their own: they are not tried again."""
+        """Emit, with another transaction, failures whose own transaction was rolled back; they are not retried."""
         failures, self.given_up = self.given_up, []
         for failure in failures:
             self.emit_failure(tx, observers, failure, now)
@@ -134,7 +137,7 @@ class DeliveryRun:
     ) -> None:
         """Emit that a call has failed.
 
-        :param retry_at: when it is made again; ``None`` = it is not.
+        :param retry_at: the time of the next attempt; ``None`` = no other attempt.
         """
         if retry_at is None:
             self.given_up.append(failure)
@@ -154,20 +157,48 @@ class DeliveryRun:
         )
         observers.emit(tx, event)
 
+    def read(self, tx: Transaction, numbers: Iterable[int]) -> dict[int, InboundMessage]:
+        """The messages of the buffer with these numbers; reads those that were not read before."""
+        wanted = list(numbers)
+        unread = [number for number in wanted if number not in self.rows]
+        if unread:
+            self.rows |= tx.invoker.messages(self.record.sequence, unread)
+        return {number: self.rows[number] for number in wanted if number in self.rows}
+
+    def read_requests(self, tx: Transaction, messages: Iterable[InboundMessage]) -> dict[str, OutboundMessage]:
+        """The requests of ours that these messages answer, as committed."""
+        if self.record.service is not None:
+            return {}
+        return tx.rms.rows({message.relates_to for message in messages if message.relates_to})
+
+    def waiting_request(
+        self, message: InboundMessage, requests: Mapping[str, OutboundMessage]
+    ) -> OutboundMessage | None:
+        """The one of these requests that a response answers, unless it has been answered before."""
+        row = requests.get(message.relates_to or "")
+        if row is None or not row.expects_response:
+            return None
+        return row if all(request.message_id != row.message_id for request in self.requests) else None
+
+    @property
+    def reads_part(self) -> bool:
+        """Whether nothing but the messages that are next can be delivered."""
+        return self.record.machine.in_order and not self.record.machine.may_skip_gaps
+
     @property
     def at_most_once(self) -> bool:
         return self.policy.assurance is DeliveryAssurance.AT_MOST_ONCE
 
 
 def consume_requests(tx: Transaction, run: DeliveryRun) -> None:
-    """The requests whose responses were consumed wait no longer.
+    """Save that the responses to some requests were consumed.
 
     :raises Conflict: another response to one of them was consumed meanwhile.
     """
     tx.rms.lock({request.channel.key for request in run.requests})
-    tx.rms.prefetch(message_ids=[request.message_id for request in run.requests])
+    rows = tx.rms.rows([request.message_id for request in run.requests])
     for request in run.requests:
-        row = tx.rms.row(request.message_id)
+        row = rows.get(request.message_id)
         if row is None or not row.expects_response:
             raise Conflict(f"{request.message_id} was answered meanwhile")
         tx.rms.consumed(request.message_id)
@@ -175,7 +206,7 @@ def consume_requests(tx: Transaction, run: DeliveryRun) -> None:
 
 
 def lose_missing(tx: Transaction, context: EngineContext, run: DeliveryRun, now: float) -> None:
-    """The sequence of responses ended with gaps: nothing will fill them, so the oldest requests wait in vain."""
+    """The sequence of responses ended with gaps, which stay: dead-letter as many of the oldest requests."""
     ended = run.request
     if not run.record.machine.cut or ended is None:
         return
@@ -190,18 +221,21 @@ def lose_missing(tx: Transaction, context: EngineContext, run: DeliveryRun, now:
 
 
 def relevant(tx: Transaction, run: DeliveryRun, limit: int) -> list[int]:
-    """The numbers that the machine has to see: with a cut all, otherwise the lowest ones and one more."""
+    """The numbers that the machine has to see: with a cut all, otherwise the lowest ones and one more.
+
+    Where only the part that is next can be delivered (`DeliveryRun.reads_part`), that is what was read of it.
+    """
     machine, sequence = run.record.machine, run.record.sequence
     cut = any(marker.kind is InboundKind.CUT for marker in run.markers)
     if cut or machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
         return list(tx.invoker.numbers(sequence).numbers())
-    if machine.in_order and not machine.may_skip_gaps:
-        return list(tx.invoker.numbers(sequence, machine.next, machine.next + limit).numbers())
+    if run.reads_part:
+        return sorted(run.rows)
     return list(islice(tx.invoker.numbers(sequence).numbers(), limit + 1))
 
 
 def parked_reason(record: InvokerRecord) -> str:
-    """Why a message died that an operator took out of the way."""
+    """The reason of a dead letter that an operator parked."""
     if not record.last_error:
         return PARKED
     return f"{PARKED} after {record.attempts} failed tr{'y' if record.attempts == 1 else 'ies'}: {record.last_error}"

@@ -1,4 +1,4 @@
-"""Fair scheduling: peers take turns at the application, whatever number of sequences each of them has."""
+"""Fair scheduling of peers at the application, independent of the number of sequences that each has."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mercury.storage.claims import WorkFilter
 
 
 class Turns:
-    """Who had the last turn, and which buffers the threads of this process work on."""
+    """The peer that was served last, and the buffers that threads of this process work on."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
         self._mutex = threading.Lock()
         self._busy: set[str] = set()
-        #: The peer whose turn was last, of all threads.
+        #: The peer that any thread served last.
         self._last = ""
 
     @property
@@ -25,16 +25,18 @@ class Turns:
         return WorkFilter(self._context.claims.owner, self._context.application.services(), self._last)
 
     def next(self, now: float) -> dict[str, str]:
-        """What is due, with its peers: first a sequence of that peer which comes after the one with the last turn."""
+        """The due sequences with their peers, in the order of service: first one of the peer after the last served
+        one."""
         return self._context.store.due_invoker(now, self._context.settings.sequence_batch, self.work_filter)
 
     def taken(self, peer: str) -> None:
-        """A thread works on a buffer of this peer."""
+        """Note that a thread serves this peer."""
         self._last = peer
 
     @contextmanager
     def alone(self, sequence: str) -> Iterator[bool]:
-        """The claim belongs to the process; within it one thread works on a buffer."""
+        """Reserve a buffer for one thread, as the claim belongs to the whole process; yields ``False`` if it is
+        taken."""
         with self._mutex:
             alone = sequence not in self._busy
             self._busy.add(sequence)

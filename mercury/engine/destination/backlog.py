@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from mercury.engine.backlog_share import little, share
 from mercury.statemachine.messages import IncompleteSequenceBehavior
-from mercury.storage.letters import LetterBytes
 from mercury.storage.records import InvokerRecord, RmdRecord
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ STRAY = 16
 LETTERS = "Too many bytes of {} are dead letters here, which an operator has to look at"
 #: What the operator is told.
 LOOK = (
-    "%d dead letters of a peer take %d bytes, those of all peers %d: a limit is reached, and what would add to them is "
-    "refused as busy; look at them with `mercury dlq list`, then `mercury dlq redrive` or `mercury dlq discard`"
+    "the dead letters of a peer take %d bytes, those of all peers %d: a limit is reached, and what would add to them "
+    "is refused as busy; look at them with `mercury dlq list`, then `mercury dlq redrive` or `mercury dlq discard`"
 )
 
 
@@ -51,8 +50,6 @@ class Backlog:
         self._now = now
         #: What the store says that waits, of an owner and in all.
         self._asked: dict[str, tuple[int, int]] = {}
-        #: What it says of dead letters, by sequence and owner.
-        self._letters: dict[tuple[str, str], LetterBytes] = {}
         #: The oldest sequence with something that waits, of an owner or of all.
         self._first: dict[str | None, str] = {}
         #: What this batch has taken so far: the store does not know of it yet.
@@ -85,26 +82,25 @@ class Backlog:
             if full is not None:
                 return full
         owner, settings = record.owner, self._context.settings
-        letters = self._of_letters(record.identifier, owner)
         own, every = self._waiting(owner)
-        over = bool(owner) and own + letters.of_owner + size > settings.max_backlog_bytes_per_peer
+        over = bool(owner) and own + self._letters(owner) + size > settings.max_backlog_bytes_per_peer
         if over and not (moves and self._may_move(record, buffer, size, own, owner)):
             return "Too many bytes of this peer wait for the application"
-        over = every + self._letters_against(letters, own + size) + size > settings.max_backlog_bytes
+        over = every + self._letters_against(owner, own + size) + size > settings.max_backlog_bytes
         if over and not (moves and self._may_move(record, buffer, size, every, None)):
             return "Too many bytes of all peers wait for the application"
         return None
 
     def no_new_sequence(self, owner: str) -> str | None:
         """Why a peer may make no sequence now: what one leaves behind when it ends waits too."""
-        settings, letters = self._context.settings, self._of_letters("", owner)
+        settings = self._context.settings
         full = self._full_of_letters("", owner, None)
         if full is not None:
             return full
         own, every = self._waiting(owner)
-        if owner and own + letters.of_owner > settings.max_backlog_bytes_per_peer:
+        if owner and own + self._letters(owner) > settings.max_backlog_bytes_per_peer:
             return "Too many bytes of this peer wait for the application"
-        if every + self._letters_against(letters, own) > settings.max_backlog_bytes:
+        if every + self._letters_against(owner, own) > settings.max_backlog_bytes:
             return "Too many bytes of all peers wait for the application"
         return None
 
@@ -117,26 +113,25 @@ class Backlog:
 
     def _full_of_letters(self, sequence: str, owner: str, most: int | None) -> str | None:
         """Whether dead letters alone fill a limit: nothing makes room then but an operator, who is told."""
-        settings, letters = self._context.settings, self._of_letters(sequence, owner)
-        if most is not None and letters.of_sequence >= most:
+        settings, own, every = self._context.settings, self._letters(owner), self._letters(None)
+        if most is not None and self._letters_of(sequence) >= most:
             whose = "this sequence"
-        elif owner and letters.of_owner >= settings.max_backlog_bytes_per_peer:
+        elif owner and own >= settings.max_backlog_bytes_per_peer:
             whose = "this peer"
-        elif letters.every >= settings.max_backlog_bytes and letters.of_owner > little(settings):
+        elif every >= settings.max_backlog_bytes and own > little(settings):
             whose = "all peers"
         else:
             return None
         if self._context.letters_said.again(self._now):
-            about = {"sequence": sequence, "peer": owner}
-            log.warning(LOOK, letters.count, letters.of_owner, letters.every, extra=about)
+            log.warning(LOOK, own, every, extra={"sequence": sequence, "peer": owner})
         return LETTERS.format(whose)
 
-    def _letters_against(self, letters: LetterBytes, own: int) -> int:
+    def _letters_against(self, owner: str, waiting: int) -> int:
         """What the letters of all peers take of the limit of all, for a peer for which so much waits.
 
         Letters stay until an operator comes: a few peers could else keep out everybody for good.
         """
-        return letters.every if own + letters.of_owner > little(self._context.settings) else 0
+        return self._letters(None) if waiting + self._letters(owner) > little(self._context.settings) else 0
 
     def _may_move(self, record: RmdRecord, buffer: InvokerRecord, size: int, much: int, owner: str | None) -> bool:
         """Whether the next message of its sequence is taken above the limit of an owner, or (``None``) of all.
@@ -152,10 +147,13 @@ class Backlog:
             self._first[owner] = self._tx.rmd.first_waiting(heard_after, owner) or record.identifier
         return self._first[owner] == record.identifier or not much
 
-    def _of_letters(self, sequence: str, owner: str) -> LetterBytes:
-        if (sequence, owner) not in self._letters:
-            self._letters[sequence, owner] = self._tx.dead_letters.bytes(sequence, owner)
-        return self._letters[sequence, owner]
+    def _letters(self, owner: str | None) -> int:
+        """Bytes of the dead letters that an owner has caused, or all of them have."""
+        return self._context.letters.owners.of(owner, self._now, lambda: self._tx.dead_letters.bytes(owner))
+
+    def _letters_of(self, sequence: str) -> int:
+        read = self._tx.dead_letters.bytes_of
+        return self._context.letters.sequences.of(sequence, self._now, lambda: read(sequence))
 
     def _waiting(self, owner: str) -> tuple[int, int]:
         """The bytes that wait of an owner and in all, with what this batch has taken; with one query."""

@@ -17,27 +17,28 @@ from mercury.engine.destination.backlog import Backlog
 from mercury.engine.destination.inbound_exchange import InboundExchange
 from mercury.engine.destination.ownership import owns_destination, owns_source
 from mercury.engine.destination.quota import IN_USE, UNUSED, idle_sequences
+from mercury.engine.destination.selection import received_sequences
+from mercury.engine.destination.source_keys import SourceKeys
 from mercury.engine.destination.tombstone_quota import TombstoneQuota
 from mercury.engine.emission import emit_accepted, emit_destination_created, emit_source_created
-from mercury.engine.exchange import Outgoing, PendingResponse, Purpose, Response
+from mercury.engine.exchange import Outgoing, PendingResponse, Response
 from mercury.engine.rmd_records import all_received, handle_rmd, marker_rows, save_rmd
-from mercury.engine.source.apply_effects import apply_rms_effects, probe_after, save_rms
+from mercury.engine.source.apply_effects import apply_rms_effects, save_rms
 from mercury.engine.source.back_channel import stored_responses
 from mercury.engine.source.response_acknowledgements import ask_for_acknowledgements
 from mercury.statemachine import effects, events
+from mercury.statemachine.acknowledging import leaves_on_reply
 from mercury.statemachine.faults import Fault
+from mercury.statemachine.flow_control import has_more_to_do, is_heard_again
 from mercury.statemachine.messages import (
     CloseSequence,
-    CloseSequenceResponse,
     CreateSequence,
+    MakeConnection,
     SequenceAcknowledgement,
     TerminateSequence,
-    TerminateSequenceResponse,
 )
-from mercury.statemachine.rms_counters import RmsWork
 from mercury.storage.api import Transaction
 from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
-from mercury.wire.envelope import Envelope, Payload
 
 log = logging.getLogger("mercury.engine.reception")
 
@@ -56,6 +57,8 @@ class Batch:
         self.backlog = Backlog(context, tx, now)
         self._keys: dict[SequenceKey, list[RmsRecord]] = {}
         self._buffers: dict[str, InvokerRecord | None] = {}
+        #: The messages of ours that the arrivals relate to, by MessageID.
+        self._related: dict[str, OutboundMessage] = {}
         self._rows: list[InboundMessage] = []
         self._new_rmds: list[RmdRecord] = []
         self._new_rms: list[RmsRecord] = []
@@ -78,22 +81,17 @@ class Batch:
         exchanges = list(exchanges)
         envelopes = [exchange.envelope for exchange in exchanges]
         self._creates = sum(isinstance(envelope.body, CreateSequence) for envelope in envelopes)
-        relates = {envelope.relates_to for envelope in envelopes if envelope.relates_to is not None}
         named = _known(name for exchange in exchanges for name in self._rmds_of(exchange))
         self.rmds = self.tx.rmd.lock([*named, *self.tombstone_quota.excluding(named)])
         self.tombstone_quota.take(self.rmds)
-        acknowledged = {each.identifier for envelope in envelopes for each in envelope.acknowledgements}
-        answers = {each.relates_to for each in envelopes if each.relates_to is not None and _may_answer_create(each)}
-        elsewhere = {exchange.envelope.relates_to for exchange in exchanges if not _answers_its_request(exchange)}
-        self.tx.rms.prefetch(
-            identifiers=acknowledged, create_message_ids=answers, message_ids=_known(relates & elsewhere)
-        )
-        keys = dict.fromkeys(_known(key for exchange in exchanges for key in self._keys_of(exchange)))
+        keys = SourceKeys(self.tx, self.rmds, self.now).of(exchanges)
         keys |= dict.fromkeys(self.tombstone_quota.keys())
         self._lock_keys(keys)
-        self.tx.rms.prefetch(message_ids=relates)  # as they are now that they are locked
+        relates = {envelope.relates_to for envelope in envelopes if envelope.relates_to is not None}
+        self._related = self.tx.rms.rows(relates)  # as they are now that they are locked
         addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
-        self.tx.invoker.prefetch(name for name in self.rmds if name in addressed)
+        buffered = [name for name in self.rmds if name in addressed]
+        self._buffers |= dict.fromkeys(buffered) | self.tx.invoker.read_many(buffered)
 
     def lock_for(self, outgoing: Outgoing) -> None:
         """Lock the rows that the success of a post may change."""
@@ -119,47 +117,19 @@ class Batch:
                     self.tombstone_quota.make_room(exchange.arrival.owner, self._creates)
             case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
                 yield identifier
+            case MakeConnection():
+                yield from received_sequences(self.tx, exchange)
             case Fault() if request is not None:
                 yield request.rmd
         if request is not None:
             yield request.pair
-
-    def _keys_of(self, exchange: InboundExchange) -> Iterable[SequenceKey | None]:
-        envelope, request, rms = exchange.envelope, exchange.arrival.request, self.tx.rms
-        for acknowledgement in envelope.acknowledgements:
-            yield rms.key_of(identifier=acknowledgement.identifier)
-        if request is not None:
-            yield request.key
-        if envelope.relates_to is not None:
-            if _may_answer_create(envelope):
-                yield rms.key_of(create_message_id=envelope.relates_to)
-            if not _answers_its_request(exchange):
-                yield rms.key_of_request(envelope.relates_to)
-        match envelope.body:
-            case CloseSequenceResponse(identifier=identifier) | TerminateSequenceResponse(identifier=identifier):
-                yield rms.key_of(identifier=identifier)
-            case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
-                ended = self.rmds.get(identifier)
-                if ended is None:
-                    yield rms.key_of(identifier=identifier)
-                elif ended.service is not None:
-                    yield fetched_channel(ended).key
-            case CreateSequence(follows=follows):
-                before = self.rmds.get(follows or "")
-                if before is not None and before.service is not None:
-                    yield fetched_channel(before).key
-            case Fault(identifier=named):
-                yield rms.key_of(identifier=named) if named else None
-                refused = self.rmds.get(request.rmd or "") if request is not None else None
-                if refused is not None and refused.service is not None:
-                    yield fetched_channel(refused).key
 
     # --- rows ------------------------------------------------------------------------------------------------------
 
     def rmd(self, exchange: InboundExchange, identifier: str) -> RmdRecord | None:
         """The destination sequence that an arrival names, if it may speak for it.
 
-        There is none in another version of WS-RM than its own (NS-18), and none for a stranger (SEC-01).
+        ``None`` = no such sequence, another version of WS-RM than its own (NS-18), or another owner (SEC-01).
         """
         record = self.rmds.get(identifier)
         if record is None:
@@ -198,10 +168,14 @@ class Batch:
 
     def rms_identifier_taken(self, identifier: str) -> bool:
         """Whether a source sequence has this identifier already."""
-        return self.rms_by_identifier(identifier) is not None or self.tx.rms.key_of(identifier=identifier) is not None
+        return self.rms_by_identifier(identifier) is not None or self.tx.rms.key_of(identifier) is not None
 
     def rms_by_id(self, record_id: str) -> RmsRecord | None:
         return next((record for record in self.records() if record.id == record_id), None)
+
+    def related(self, message_id: str) -> OutboundMessage | None:
+        """The message of ours that an arrival of the batch relates to, as committed, without its body."""
+        return self._related.get(message_id)
 
     def buffer(self, identifier: str) -> InvokerRecord | None:
         """The invoker buffer as committed."""
@@ -213,8 +187,8 @@ class Batch:
         """Let a source sequence handle an event and apply the effects; returns the faults to send to the peer."""
         heard = record.machine.last_heard
         requested = record.machine.handle(event, self.now, record.channel.policy)
-        if record.machine.last_heard > heard + probe_after(record.channel.policy):
-            record.due = self.now  # the peer is heard again: what was held back meanwhile is due
+        if is_heard_again(record.channel.policy, heard, record.machine.last_heard):
+            record.due = self.now
         faults = apply_rms_effects(self.tx, self.context, record, requested, self.now)
         self.change_rms(record)
         pair = self.rmds.get(record.offered or "")
@@ -235,11 +209,18 @@ class Batch:
             elif record.due is None:
                 record.due = machine.next_due(policy, posts=False)
             return
-        control = machine.work(policy) not in (None, RmsWork.TRANSMIT)
-        opens = not machine.takes_messages or policy.window - machine.in_flight >= policy.ack_request_interval
-        unsent = opens and (record.holds or machine.last_number > machine.highest_sent)
-        shrunk = machine.flow.size is not None and machine.outstanding
-        if control or unsent or shrunk or not machine.alive or record.due is None:
+        if record.due is None or has_more_to_do(machine, policy, waiting=record.holds):
+            record.due = self.now
+
+    def sequences_before(self, record: RmsRecord) -> list[RmsRecord]:
+        """The sequences of the same key that are older."""
+        records = self._keys[record.channel.key]
+        return records[: records.index(record)]
+
+    def keep_fetched(self, record: RmsRecord) -> None:
+        """Save a record of which something was handed out; with nothing to plan unless it has ended."""
+        self._changed_rms[record.id] = record
+        if not record.machine.alive:
             record.due = self.now
 
     def change_rmd(self, record: RmdRecord) -> None:
@@ -323,8 +304,11 @@ class Batch:
 
     def acknowledge(self, exchange: InboundExchange, record: RmdRecord) -> None:
         """Acknowledge on this exchange if that is where acknowledgements go; otherwise the worker posts them."""
-        if record.acks_to.anonymous and exchange.arrival.request is None:
-            exchange.acknowledge[record.identifier] = None
+        if not leaves_on_reply(record.acks_to, has_reply=exchange.arrival.request is None):
+            return
+        if record.acks_to.polled:
+            self.raise_rmd(record, events.AckSent())  # else it would wait to be fetched
+        exchange.acknowledge[record.identifier] = None
 
     def find_responses(self, exchanges: Collection[InboundExchange]) -> None:
         """Requests that come again may be answered with what is stored; all that is new has no response yet."""
@@ -373,19 +357,6 @@ class Batch:
 
     def _acknowledgement(self, record: RmdRecord) -> SequenceAcknowledgement:
         return record.machine.acknowledgement(self.context.application.policy(record.service))
-
-
-def _may_answer_create(envelope: Envelope) -> bool:
-    """Whether a reply may be about a CreateSequence: a message of a sequence is not."""
-    return envelope.sequence is None or not isinstance(envelope.body, Payload)
-
-
-def _answers_its_request(exchange: InboundExchange) -> bool:
-    """Whether it came on the connection of the request that it is about: then the key is known without a question."""
-    request = exchange.arrival.request
-    if request is None or request.purpose is not Purpose.MESSAGE or request.key is None:
-        return False
-    return request.envelope.message_id == exchange.envelope.relates_to
 
 
 def _stranger(exchange: InboundExchange, identifier: str | None) -> dict[str, object]:

@@ -21,13 +21,11 @@ from mercury.statemachine.messages import (
     CreateSequence,
     CreateSequenceResponse,
     EndpointReference,
-    MakeConnection,
     Offer,
 )
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
 from mercury.storage.records import Channel, InvokerRecord, RmdRecord, RmsRecord
-from mercury.wire import ns
 from mercury.wire.ns import RmMessage
 
 log = logging.getLogger("mercury.engine.lifecycle")
@@ -69,17 +67,25 @@ def create(batch: Batch, exchange: InboundExchange, body: CreateSequence) -> Non
 def _unfit(batch: Batch, exchange: InboundExchange, body: CreateSequence) -> str | None:
     """Why no sequence can be made of this, nor a repetition of it answered."""
     addresses = batch.context.settings.addresses
-    if exchange.arrival.request is not None:
+    request = exchange.arrival.request
+    if request is not None and not exchange.arrival.fetched:
         return "a reply is no place for CreateSequence"
     if not exchange.protocol.legal:
         return f"this pair of versions is not spoken here: {exchange.protocol}"
     if body.acks_to.none:
         return "AcksTo must be an address where acknowledgements can go"  # RM-CS-05
-    return (
-        addresses.refusal("AcksTo", body.acks_to)
-        or addresses.refusal("ReplyTo", exchange.reply_to)
-        or addresses.refusal("the offer's Endpoint", body.offer.endpoint if body.offer else None)
+    named = (
+        ("AcksTo", body.acks_to),
+        ("ReplyTo", exchange.reply_to),
+        ("the offer's Endpoint", body.offer.endpoint if body.offer else None),
     )
+    known = request.url if request is not None else None  # to where it was fetched from, this side posts anyway
+    refusals = (
+        addresses.refusal(what, endpoint, polls=exchange.polls)
+        for what, endpoint in named
+        if endpoint is None or endpoint.address != known
+    )
+    return next((refusal for refusal in refusals if refusal is not None), None)
 
 
 def _refused(reason: str, *, busy: bool = False) -> Fault:
@@ -115,6 +121,7 @@ def _make(batch: Batch, exchange: InboundExchange, body: CreateSequence, message
         peer=exchange.arrival.peer,
         identity=exchange.arrival.identity,
         offered=body.offer.identifier if body.offer is not None else None,
+        offered_to=exchange.arrival.request.url if exchange.arrival.request is not None else "",
     )
     if body.offer is not None:
         record.response_channel = _accept(batch, exchange, body.offer, body, record)
@@ -140,14 +147,15 @@ def _accept(
         return None
     channel = response_channel(record, endpoint)
     expires_at = None if offer.expires is None else batch.now + offer.expires
-    machine = RMSSequence.offered(record.protocol.rm, offer.identifier, expires_at, batch.now)
-    machine.incomplete_behavior = body.mercury_behavior or offer.incomplete_behavior
+    behavior = body.mercury_behavior or offer.incomplete_behavior
+    machine = RMSSequence.offered(record.protocol.rm, offer.identifier, expires_at, batch.now, behavior)
     offered = RmsRecord(
         id=batch.context.ids.new(),
         channel=channel,
         machine=machine,
         created_at=batch.now,
         create_message_id=batch.context.ids.new(),
+        owner=record.owner,
     )
     batch.add_offered(offered, offer.identifier)
     return channel
@@ -233,11 +241,13 @@ def _end_orphan(batch: Batch, record: RmsRecord, identifier: str) -> None:
 
 def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: EndpointReference, *, told: bool) -> None:
     channel, policy = record.channel, batch.context.application.policy(None)
-    if acks_to.addressable and acks_to.address != channel.endpoint:
+    if acks_to.address == channel.to:
+        acks_to = replace(acks_to, via=channel.wsa_to and channel.endpoint)
+    elif (acks_to.addressable or acks_to.polled) and acks_to.address != channel.endpoint:
         refused = batch.context.settings.addresses.refusal("Accept/AcksTo", acks_to)
         if refused is not None:
             log.warning("%s: acknowledgements go to the endpoint instead", refused)
-            acks_to = EndpointReference(channel.endpoint)
+            acks_to = EndpointReference(channel.to, via=channel.wsa_to and channel.endpoint)
     record.offer_accepted = True
     expires = channel.policy.expires
     batch.add_rmd(
@@ -259,28 +269,4 @@ def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: End
             machine=InvokerBuffer.for_policy(policy, channel.policy.protocol.rm, told=told),
             response_channels=(channel,),
         ),
-    )
-
-
-# --- CloseSequence and TerminateSequence ---------------------------------------------------------------------------
-
-
-# --- WS-MakeConnection ---------------------------------------------------------------------------------------------
-
-
-def make_connection(body: MakeConnection) -> Fault:
-    """MC-03. This endpoint hands out no messages by MakeConnection."""
-    if body.unsupported:
-        return Fault(
-            code=FaultCode.UNSUPPORTED_SELECTION,
-            reason="The selection is not understood.",
-            sender=False,
-            subject=body.unsupported[0],
-        )
-    if body.address is None and body.identifier is None:
-        return Fault(code=FaultCode.MISSING_SELECTION, reason="Nothing is selected.", sender=False)
-    return Fault(
-        code=FaultCode.ACTION_NOT_SUPPORTED,
-        reason="This endpoint hands out no messages by MakeConnection.",
-        subject=ns.MAKE_CONNECTION_ACTION,
     )

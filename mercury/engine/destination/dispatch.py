@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from mercury.engine.context import EngineContext
-from mercury.engine.destination import creation, ends, inbound_faults, messages, ordinary_replies
+from mercury.engine.destination import creation, ends, inbound_faults, make_connection, messages, ordinary_replies
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.inbound_exchange import InboundExchange, unknown_sequence
 from mercury.statemachine import events
@@ -33,6 +33,7 @@ def handle(batch: Batch, exchange: InboundExchange) -> None:
     problems = list(envelope.problems)
     for acknowledgement in envelope.acknowledgements:
         problems += _acknowledged(batch, exchange, acknowledgement)
+    make_connection.fetched(batch, exchange)
     match envelope.body:
         case CreateSequence():
             creation.create(batch, exchange, envelope.body)
@@ -43,7 +44,7 @@ def handle(batch: Batch, exchange: InboundExchange) -> None:
         case CloseSequenceResponse() | TerminateSequenceResponse():
             ends.ended(batch, exchange, envelope.body)
         case MakeConnection():
-            exchange.fault = creation.make_connection(envelope.body)
+            make_connection.fetch(batch, exchange, envelope.body)
         case Fault():
             if not ordinary_replies.fault_taken(batch, exchange, envelope.body):
                 inbound_faults.faulted(batch, exchange, envelope.body)
@@ -66,8 +67,10 @@ def _acknowledged(batch: Batch, exchange: InboundExchange, acknowledgement: Sequ
     record = batch.rms(exchange, acknowledgement.identifier)
     if record is None:
         return [unknown_sequence(acknowledgement.identifier)]  # RM-ACK-13
-    event = events.Finished if acknowledgement.final else events.Acknowledged
-    problems = batch.raise_rms(record, event(acknowledgement.ranges))
+    event: events.RmsInput = events.Acknowledged(acknowledgement.ranges, acknowledgement.buffer_remaining)
+    if acknowledgement.final:
+        event = events.Finished(acknowledgement.ranges)
+    problems = batch.raise_rms(record, event)
     if acknowledgement.nacks:
         # RM-ACK-05: at once the first time; a destination that says it again and again is sent to by the pauses.
         batch.tx.rms.resend(record, acknowledgement.nacks, batch.now, most_attempts=1)

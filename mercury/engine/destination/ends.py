@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mercury.engine import envelopes
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.inbound_exchange import InboundExchange, Reply, unknown_sequence
@@ -26,22 +28,26 @@ def end(batch: Batch, exchange: InboundExchange, body: CloseSequence | Terminate
     record, source = batch.rmd(exchange, body.identifier), batch.rms(exchange, body.identifier)
     unsafe = None
     if not _posted_to_already(exchange.reply_to, record, source):
-        unsafe = batch.context.settings.addresses.refusal("ReplyTo", exchange.reply_to)
+        unsafe = batch.context.settings.addresses.refusal("ReplyTo", exchange.reply_to, polls=exchange.polls)
     if record is None and (source is None or source.machine.rm is not exchange.protocol.rm):
         exchange.fault = unknown_sequence(body.identifier)  # RM11-TRM-03
     elif unsafe is not None:
         reason = f"The answer could not be sent: {unsafe}."
         exchange.fault = Fault(code=FaultCode.SENDER, reason=reason, identifier=body.identifier)
     elif record is not None:
+        if exchange.reply_to.address == record.acks_to.address:
+            exchange.reply_to = replace(exchange.reply_to, via=record.acks_to.via)
         _end_received(batch, exchange, record, body)
     elif source is not None:
+        if exchange.reply_to.address == source.channel.to:
+            exchange.reply_to = replace(exchange.reply_to, via=source.channel.wsa_to and source.channel.endpoint)
         _end_by_destination(batch, exchange, source, body)
 
 
 def _posted_to_already(reply_to: EndpointReference, record: RmdRecord | None, source: RmsRecord | None) -> bool:
     """Whether this side posts to an address for the same sequence anyway: its messages or its acknowledgements."""
     known = [record.acks_to.address] if record is not None else []
-    known += [source.channel.endpoint] if source is not None else []
+    known += [source.channel.to] if source is not None else []
     return reply_to.address in known
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from mercury.engine.exchange import Arrival, PendingResponse
 from mercury.statemachine.faults import Fault, FaultCode
@@ -10,6 +11,17 @@ from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, AckRequested, Crea
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion
 from mercury.storage.callers import create_key
 from mercury.wire.envelope import Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a MakeConnection gets."""
+
+    #: ``None`` = no message is due.
+    envelope: Envelope | None
+    #: Whether there is more to fetch at once (MC-04).
+    pending: bool
+
 
 #: Writes a reply, given where it goes and its MessageID.
 Reply = Callable[[EndpointReference, str], Envelope]
@@ -31,6 +43,8 @@ class InboundExchange:
         self.waiting: PendingResponse | None = None
         #: Destination sequences to acknowledge on the back-channel.
         self.acknowledge: dict[str, None] = {}
+        #: Of a MakeConnection: what it gets, besides acknowledgements.
+        self.fetched: Fetched | None = None
         #: Sequences of responses whose acknowledgement is asked for on the back-channel.
         self.ask: tuple[AckRequested, ...] = ()
 
@@ -42,6 +56,11 @@ class InboundExchange:
             return None
         offered = body.offer.identifier if body.offer is not None else None
         return create_key(message_id, body.acks_to.address, arrival.service, offered, arrival.sender)
+
+    @property
+    def polls(self) -> bool:
+        """Whether addresses that it names may be those of clients that fetch: MakeConnection goes with WS-RM 1.1."""
+        return self.protocol.rm is RmVersion.RM11
 
     def answer_to_sender_only(self) -> None:
         """It names a sequence of another owner: answers about that go to no address that it gives.

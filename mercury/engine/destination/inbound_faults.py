@@ -6,6 +6,7 @@ import logging
 
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.inbound_exchange import InboundExchange
+from mercury.engine.destination.make_connection import is_about_the_question
 from mercury.engine.destination.ordinary_replies import answered_plainly
 from mercury.engine.destination.worker import repeat_acknowledgement
 from mercury.engine.events import MessageRefused
@@ -23,6 +24,9 @@ def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
     request = exchange.arrival.request
     if request is not None and request.purpose is Purpose.ACKNOWLEDGEMENT:
         _about_acknowledgement(batch, request.rmd, fault)
+        return
+    if request is not None and is_about_the_question(exchange):
+        log.warning("the peer does not take MakeConnection: %r", fault.reason, extra={"endpoint": request.url})
         return
     record = _source(batch, exchange, fault)
     if record is None:
@@ -65,7 +69,7 @@ def _about_acknowledgement(batch: Batch, identifier: str | None, fault: Fault) -
     if record is None:
         return
     if fault.code in (FaultCode.UNKNOWN_SEQUENCE, FaultCode.SEQUENCE_TERMINATED) and record.machine.used:
-        record.machine.expires_at = batch.now
+        record.machine.end_by(batch.now)
         batch.raise_rmd(record, events.Tick())
         return
     log.warning("an acknowledgement was refused: %r", fault.reason, extra={"sequence": identifier})
@@ -81,7 +85,7 @@ def _source(batch: Batch, exchange: InboundExchange, fault: Fault) -> RmsRecord 
         if named is not None or fault.code in ABOUT_A_SEQUENCE:
             return named  # about an acknowledgement that rode along, it must not fail the sequence it rode on
     request = exchange.arrival.request
-    if request is not None and request.record_id is not None:
+    if request is not None and request.record_id is not None and not exchange.arrival.fetched:
         return batch.rms_by_id(request.record_id)
     relates_to = exchange.envelope.relates_to
     if relates_to is None:
@@ -89,7 +93,7 @@ def _source(batch: Batch, exchange: InboundExchange, fault: Fault) -> RmsRecord 
     made = batch.rms_by_create(exchange, relates_to)
     if made is not None:
         return made
-    row = batch.tx.rms.row(relates_to)
+    row = batch.related(relates_to)
     return batch.rms_of(exchange, row) if row is not None else None
 
 

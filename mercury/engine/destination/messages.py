@@ -15,7 +15,7 @@ from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, SequenceHeader
 from mercury.statemachine.protocol import RmVersion
 from mercury.storage.records import InboundMessage, OutboundMessage, RmdRecord
-from mercury.storage.sizes import inbound_size
+from mercury.storage.sizes import stored_size
 from mercury.wire import ns
 from mercury.wire.envelope import Payload
 from mercury.wire.ns import RmMessage
@@ -116,7 +116,7 @@ def _refusal(
     if buffer is None:
         return None
     names = (envelope.message_id, envelope.action, body.name, envelope.relates_to)
-    size = inbound_size(body.xml, envelope.headers, (envelope.reply_to, envelope.fault_to), names)
+    size = stored_size(body.xml, envelope.headers, (envelope.reply_to, envelope.fault_to), names)
     stray = None
     if record.service is None and buffer.letter_bytes:
         row = _request(batch, exchange, record)
@@ -142,8 +142,8 @@ def _no_way_back(batch: Batch, exchange: InboundExchange, record: RmdRecord) -> 
             reason="A request that is to be answered needs a MessageID.",
             subject="MessageID",
         )
-    why = batch.context.settings.addresses.refusal("ReplyTo", reply_to)
-    if why is None and reply_to.addressable:
+    why = batch.context.settings.addresses.refusal("ReplyTo", reply_to, polls=exchange.polls)
+    if why is None and (reply_to.addressable or reply_to.polled):
         buffer, most = batch.buffer(record.identifier), batch.context.settings.max_response_addresses
         if buffer is not None and exceeds_addresses(buffer, reply_to.address, most):
             why = TOO_MANY_ADDRESSES
@@ -193,7 +193,7 @@ def _accept(batch: Batch, exchange: InboundExchange, record: RmdRecord, body: Pa
 def _request(batch: Batch, exchange: InboundExchange, record: RmdRecord) -> OutboundMessage | None:
     """The request of ours that a message on a sequence of responses relates to, at any endpoint."""
     relates_to = exchange.envelope.relates_to
-    return batch.tx.rms.row(relates_to) if record.service is None and relates_to else None
+    return batch.related(relates_to) if record.service is None and relates_to else None
 
 
 def _is_bare_last(exchange: InboundExchange, body: Payload) -> bool:

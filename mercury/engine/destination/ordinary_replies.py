@@ -7,6 +7,7 @@ that goes out stands in the buffer of a sequence that is never told to the peer;
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from dataclasses import replace
 
 from mercury.engine.application import FUTURE
@@ -25,8 +26,29 @@ log = logging.getLogger("mercury.engine.reception")
 
 #: How the buffers of single replies are named.
 REPLY = "reply:"
+#: CreateSequence for responses is given up when it was taken so often, in some seconds, and not answered.
+SILENT = 4
+#: Sequences of which it is remembered; of others it is counted anew.
+REMEMBERED = 10_000
 #: Faults that say nothing about whether WS-ReliableMessaging is understood there.
 _AWAY = frozenset({FaultCode.DESTINATION_UNREACHABLE, FaultCode.ENDPOINT_UNAVAILABLE})
+
+
+class SilentCreations:
+    """CreateSequence that was taken without a word: how often, by source sequence."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def are_enough(self, record_id: str) -> bool:
+        """Count another one; whether they are so many that none will be answered."""
+        count = self._counts.pop(record_id, 0) + 1
+        if count >= SILENT:
+            return True
+        self._counts[record_id] = count
+        if len(self._counts) > REMEMBERED:
+            self._counts.popitem(last=False)
+        return False
 
 
 def taken(batch: Batch, exchange: InboundExchange, body: Payload) -> bool:
@@ -71,6 +93,19 @@ def answered_plainly(batch: Batch, record: RmsRecord, fault: Fault) -> bool:
     requested = record.channel.role is Role.RESPONSE and record.machine.alive and record.machine.identifier is None
     if not requested or fault.busy or not fault.sender or fault.code in _AWAY:
         return False
+    _post_plainly(batch, record)
+    return True
+
+
+def unanswered_plainly(batch: Batch, record: RmsRecord) -> None:
+    """CreateSequence for responses is taken where they go to, time and again, and never answered: they are posted there
+    as they are. A client of CXF's with an address that offers nothing knows the element under another name only.
+    """
+    if record.channel.role is Role.RESPONSE and record.machine.alive and record.machine.identifier is None:
+        _post_plainly(batch, record)
+
+
+def _post_plainly(batch: Batch, record: RmsRecord) -> None:
     batch.tx.rms.delete(record)
     record.channel = replace(record.channel, role=Role.REPLY)
     record.due = batch.now
@@ -79,7 +114,6 @@ def answered_plainly(batch: Batch, record: RmsRecord, fault: Fault) -> bool:
     record.machine.handle(created, batch.now, record.channel.policy)
     batch.tx.rms.insert(record)
     log.info("responses are posted outside any sequence", extra={"endpoint": record.channel.endpoint})
-    return True
 
 
 def answers(batch: Batch, exchange: InboundExchange, row: OutboundMessage, sequence: RmdRecord | None) -> bool:
@@ -96,7 +130,7 @@ def _request(batch: Batch, exchange: InboundExchange) -> OutboundMessage | None:
     relates_to = exchange.envelope.relates_to
     if relates_to is None or exchange.envelope.sequence is not None or exchange.arrival.service is not None:
         return None
-    row = batch.tx.rms.row(relates_to)
+    row = batch.related(relates_to)
     if row is None or not row.expects_response:
         return None
     return row if answers(batch, exchange, row, None) else None

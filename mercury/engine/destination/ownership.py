@@ -16,7 +16,7 @@ def owns_destination(arrival: Arrival, record: RmdRecord) -> bool:
     if arrival.request is not None:
         # It is a reply: it speaks for what was exchanged with the endpoint that it comes from.
         channel = record.response_channel
-        endpoints = (record.offered_to, record.acks_to.address, channel.endpoint if channel is not None else "")
+        endpoints = (record.offered_to, record.acks_to.url, channel.endpoint if channel is not None else "")
         return arrival.request.url in endpoints
     if record.service != arrival.service:
         return False  # a sequence lives at the endpoint that it was made at
@@ -29,7 +29,7 @@ def owns_source(arrival: Arrival, record: RmsRecord) -> bool:
     if arrival.request is not None:
         same_pair = channel.pair is not None and channel.pair in (arrival.request.rmd, arrival.request.pair)
         return arrival.request.url == channel.endpoint or same_pair
-    if channel.role is Role.REQUEST and channel.reply_to.anonymous:
+    if channel.role is Role.REQUEST and not channel.reply_to.addressable:
         return False  # RM-ACK-10: everything about it comes back on connections of ours
     return channel.identity is None or channel.identity == arrival.identity
 
@@ -49,6 +49,14 @@ def may_answer(
         return arrival.request.url == endpoint
     channel = source.channel if source is not None else request.channel
     return request.channel.reply_to.addressable and channel.identity in (None, arrival.identity)
+
+
+def may_fetch(arrival: Arrival, identity: str | None) -> bool:
+    """Whether a MakeConnection gets what belongs to this identity: knowing the address is not enough (MC-05).
+
+    A client with an identity gets nothing that belongs to no identity: any peer could put messages there.
+    """
+    return identity == arrival.identity
 
 
 def may_carry_on(arrival: Arrival, record: RmdRecord) -> bool:

@@ -153,7 +153,7 @@ def _end_those_that_wait(batch: Creation, owner: str | None) -> None:
 
 def _end(batch: Creation, record: RmdRecord) -> None:
     if record.machine.expires_at is None or record.machine.expires_at > batch.now:
-        record.machine.expires_at = batch.now
+        record.machine.end_by(batch.now)
         record.given_up = True
         batch.change_rmd(record)
 

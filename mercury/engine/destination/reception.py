@@ -7,20 +7,24 @@ The committer calls `Reception.receive` with all arrivals that wait together, so
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from mercury.engine import envelopes
 from mercury.engine.context import EngineContext
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.dispatch import handle
-from mercury.engine.destination.inbound_exchange import InboundExchange
+from mercury.engine.destination.inbound_exchange import Fetched, InboundExchange
+from mercury.engine.destination.ordinary_replies import SilentCreations, unanswered_plainly
 from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Outgoing, PendingResponse, Purpose, Response
 from mercury.engine.refusal import refuse_undecodable, with_status
 from mercury.engine.source.back_channel import in_reply, stored_responses
 from mercury.errors import Conflict, DataError, StorageError
 from mercury.statemachine import events
+from mercury.statemachine.acknowledging import Carrier, share
 from mercury.statemachine.faults import Fault, FaultCode
-from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference, MakeConnection
+from mercury.storage.records import RmsRecord
 from mercury.wire.decode import decode
 from mercury.wire.encode import encode, fault_status
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
@@ -40,6 +44,7 @@ class Reception:
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
+        self._silent_creations = SilentCreations()
 
     def receive(self, arrivals: Sequence[Arrival], now: float) -> list[Answer]:
         """Handle all arrivals in one transaction; returns one answer each, in their order.
@@ -69,14 +74,20 @@ class Reception:
 
     def end_accepted(self, outgoing: Outgoing, now: float) -> None:
         """The transport took a TerminateSequence that gets no other answer."""
-        self._accepted(outgoing, events.Settled(), now)
+        self._accepted(outgoing, lambda batch, record: batch.raise_rms(record, events.Settled()), now)
 
     def reply_accepted(self, outgoing: Outgoing, now: float) -> None:
         """The transport took a reply outside any sequence: nothing else acknowledges it."""
         number = outgoing.number or 0
-        self._accepted(outgoing, events.Acknowledged(((number, number),)), now)
+        taken = events.Acknowledged(((number, number),))
+        self._accepted(outgoing, lambda batch, record: batch.raise_rms(record, taken), now)
 
-    def _accepted(self, outgoing: Outgoing, event: events.RmsInput, now: float) -> None:
+    def creation_accepted(self, outgoing: Outgoing, now: float) -> None:
+        """The transport took a CreateSequence; its answer comes apart, if at all."""
+        if outgoing.record_id is not None and self._silent_creations.are_enough(outgoing.record_id):
+            self._accepted(outgoing, unanswered_plainly, now)
+
+    def _accepted(self, outgoing: Outgoing, act: Callable[[Batch, RmsRecord], object], now: float) -> None:
         if outgoing.key is None or outgoing.record_id is None:
             return
         try:
@@ -85,7 +96,7 @@ class Reception:
                 batch.lock_for(outgoing)
                 record = batch.rms_by_id(outgoing.record_id)
                 if record is not None:
-                    batch.raise_rms(record, event)
+                    act(batch, record)
                     batch.save()
         except Conflict as error:
             log.info("what was accepted is said again: %r", str(error), extra={"endpoint": outgoing.url})
@@ -149,7 +160,12 @@ class Reception:
         if stored is not None and exchange.waiting is not None:
             return Answer(http=in_reply(stored, exchange.waiting))
         acknowledgements = envelopes.sayable(exchange.protocol, batch.acknowledgements(exchange))
+        if exchange.fetched is not None:
+            return self._handed_out(exchange, exchange.fetched, acknowledgements)
         waiting = batch.waiting(exchange)
+        if waiting is not None and not (exchange.envelope.ack_requests or exchange.ask) and _is_at_work(batch, waiting):
+            # HTTP-05: .NET takes a bare acknowledgement for an empty response, and posts again what gets an empty 202.
+            acknowledgements = ()
         if not acknowledgements:
             return Answer(http=ACCEPTED, waiting=waiting)
         alone = envelopes.acknowledgement_alone(
@@ -157,12 +173,30 @@ class Reception:
         )
         return Answer(http=encode(alone), waiting=waiting)
 
+    def _handed_out(
+        self, exchange: InboundExchange, fetched: Fetched, acknowledgements: envelopes.Acknowledgements
+    ) -> Answer:
+        """What a MakeConnection gets: the message that is due, or acknowledgements, or nothing (MC-01)."""
+        envelope, body = fetched.envelope, exchange.envelope.body
+        if envelope is None and not acknowledgements:
+            return Answer(http=ACCEPTED)
+        if envelope is None:
+            asked = body.address if isinstance(body, MakeConnection) else None
+            to = EndpointReference(asked) if asked is not None else ANONYMOUS_ENDPOINT
+            envelope = envelopes.acknowledgement_alone(exchange.protocol, to, self._context.ids.new(), acknowledgements)
+        else:
+            said = {each.identifier for each in envelope.acknowledgements}
+            others = tuple(each for each in acknowledgements if each.identifier not in said)
+            envelope = replace(envelope, acknowledgements=envelope.acknowledgements + others)
+        return Answer(http=encode(replace(envelope, message_pending=fetched.pending)))
+
     def _replied(self, exchange: InboundExchange) -> Answer:
         posts = self._replies_by_post(exchange)
         if posts:
             return Answer(http=ACCEPTED, posts=posts)
         assert exchange.reply is not None
-        return Answer(http=encode(exchange.reply(ANONYMOUS_ENDPOINT, self._context.ids.new())))
+        to = exchange.reply_to if exchange.reply_to.polled else ANONYMOUS_ENDPOINT  # MC-06
+        return Answer(http=encode(exchange.reply(to, self._context.ids.new())))
 
     def _replies_by_post(self, exchange: InboundExchange) -> tuple[Outgoing, ...]:
         """A reply whose ReplyTo is an address is posted there, once: the request's repetition brings it again."""
@@ -213,22 +247,25 @@ class Reception:
 
 
 def _answer_to(to: EndpointReference, envelope: Envelope, exchange: InboundExchange) -> Outgoing:
-    return Outgoing(url=to.address, envelope=envelope, purpose=Purpose.ANSWER, owner=exchange.arrival.owner)
+    return Outgoing(url=to.url, envelope=envelope, purpose=Purpose.ANSWER, owner=exchange.arrival.owner)
+
+
+def _is_at_work(batch: Batch, waiting: PendingResponse) -> bool:
+    """Whether the application has still to answer a request."""
+    buffer = batch.buffer(waiting.sequence)
+    return buffer is None or waiting.number not in buffer.machine.passed
 
 
 def _share_acknowledgements(exchanges: list[InboundExchange]) -> None:
-    """Of arrivals that came together those that ask for an acknowledgement get it (RM-ACK-06), for all of them.
-
-    If none asks, the last one gets it (RM-ACK-11): whatever is stored is acknowledged without delay.
-    """
-    requested = {request.identifier for exchange in exchanges for request in exchange.envelope.ack_requests}
-    at_once = [exchange for exchange in exchanges if exchange.fault is None and exchange.reply is None]
-    at_once.sort(key=lambda exchange: exchange.waiting is None)  # an exchange that is held open is answered later
-    last = {each: exchange for exchange in at_once for each in exchange.acknowledge}
-    for exchange in exchanges:
-        mine = {request.identifier for request in exchange.envelope.ack_requests}
-        exchange.acknowledge = {
-            each: None
-            for each in exchange.acknowledge
-            if each in mine or (each not in requested and last.get(each) is exchange)
-        }
+    """Each arrival of those that came together keeps the acknowledgements that leave with its reply."""
+    carriers = [
+        Carrier(
+            sequences=tuple(exchange.acknowledge),
+            requested=frozenset(request.identifier for request in exchange.envelope.ack_requests),
+            otherwise=exchange.fault is not None or exchange.reply is not None,
+            held=exchange.waiting is not None,
+        )
+        for exchange in exchanges
+    ]
+    for exchange, sequences in zip(exchanges, share(carriers), strict=True):
+        exchange.acknowledge = dict.fromkeys(sequences)

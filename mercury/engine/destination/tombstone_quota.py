@@ -109,9 +109,9 @@ class TombstoneQuota:
         Before the keys of the responses are locked: that is the order of locks.
         """
         gone = [locked.pop(name) for name in self._names if name in locked]
-        self._tx.invoker.prefetch(record.identifier for record in gone)
+        buffers = self._tx.invoker.read_many([record.identifier for record in gone])
         for record in gone:
-            buffer = self._tx.invoker.read(record.identifier)
+            buffer = buffers.get(record.identifier)
             channels = buffer.response_channels if buffer is not None else ()
             self._responses |= dict.fromkeys(channel.key for channel in channels)
             self._tx.invoker.delete(record.identifier)

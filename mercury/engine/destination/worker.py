@@ -9,12 +9,12 @@ from mercury.engine import envelopes
 from mercury.engine.channels import fetched_channel
 from mercury.engine.context import EngineContext
 from mercury.engine.destination import trials
-from mercury.engine.destination.trials import Trials
+from mercury.engine.destination.trials import Recipient, Trials
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.rmd_records import handle_rmd, marker_rows, save_rmd
 from mercury.statemachine import effects, events
+from mercury.statemachine.acknowledging import is_posted
 from mercury.statemachine.retransmission import Backoff, is_due
-from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Topic, Transaction
 from mercury.storage.records import RmdRecord
 
@@ -48,30 +48,30 @@ class DestinationWorker:
         """When `run_once` has something to do at the latest, if nothing new happens."""
         return self._context.store.next_due(Topic.RMD)
 
-    def acknowledgement_failed(self, address: str, identifier: str, now: float) -> None:
+    def acknowledgement_failed(self, outgoing: Outgoing, identifier: str, now: float) -> None:
         """An acknowledgement could not be delivered: it is due again, later each time.
 
         To a source that repeats its messages this is not needed; to one that fetches responses over a back-channel
         it is, because such a response is never sent unasked.
 
-        :param address: it was posted there.
+        :param identifier: the sequence's.
         """
-        due = self._trials.failed(address, identifier, now)
+        due = self._trials.failed(Recipient.of_post(outgoing), identifier, now)
         with self._context.store.transaction() as tx:
             for record in tx.rmd.lock([identifier]).values():
                 if not record.machine.tombstone:
                     record.ack_failures += 1
-                    record.machine.ack_due = due
+                    record.machine.acknowledge_at(due)
                 self._save(tx, record)
 
-    def acknowledgement_taken(self, address: str, now: float) -> None:
-        """An address took an acknowledgement: those that were put off are due now."""
-        put_off = self._trials.worked(address)
+    def acknowledgement_taken(self, outgoing: Outgoing, now: float) -> None:
+        """An acknowledgement was taken: those to the same recipient that were put off are due now."""
+        put_off = self._trials.worked(Recipient.of_post(outgoing))
         for begin in range(0, len(put_off), self._context.settings.sequence_batch):
             with self._context.store.transaction() as tx:
                 for record in tx.rmd.lock(put_off[begin : begin + self._context.settings.sequence_batch]).values():
                     if not record.machine.tombstone:
-                        record.machine.ack_due = now
+                        record.machine.acknowledge_at(now)
                     self._save(tx, record)
 
     def _work(self, tx: Transaction, record: RmdRecord, step: Step, now: float) -> bool:
@@ -93,7 +93,8 @@ class DestinationWorker:
         if machine.tombstone:
             tx.invoker.add(marker_rows(record, requested))
         longest = max(LONGEST, policy.acknowledgement_interval)
-        if machine.ack_due is not None and is_due(machine.ack_due, now, longest):
+        posted = is_posted(record.acks_to)
+        if posted and machine.ack_due is not None and is_due(machine.ack_due, now, longest):
             step.posts += self._acknowledge(record, now)
         step.progress += 1
         self._save(tx, record)
@@ -107,12 +108,12 @@ class DestinationWorker:
 
     def _acknowledge(self, record: RmdRecord, now: float) -> list[Outgoing]:
         policy = self._context.application.policy(record.service)
-        machine, url = record.machine, record.acks_to.address
+        machine, url = record.machine, record.acks_to.url
         acknowledgements = envelopes.sayable(record.protocol, (machine.acknowledgement(policy),))
         if acknowledgements:
-            later = self._trials.wait(url, record.identifier, now, machine.last_heard)
+            later = self._trials.wait(Recipient.of(record), record.identifier, now, machine.last_heard)
             if later is not None:
-                machine.ack_due = later
+                machine.acknowledge_at(later)
                 return []
         machine.handle(events.AckSent(), now, policy)
         if not acknowledgements:
@@ -128,7 +129,7 @@ class DestinationWorker:
 
     def _forget(self, tx: Transaction, record: RmdRecord) -> None:
         buffer = tx.invoker.read(record.identifier)
-        if buffer is not None and buffer.machine.state is InvokerState.DONE and not buffer.machine.in_progress:
+        if buffer is not None and buffer.machine.finished:
             tx.invoker.delete(record.identifier)
         tx.rmd.delete(record.identifier)
 
@@ -138,7 +139,7 @@ def repeat_acknowledgement(record: RmdRecord, now: float) -> None:
     if record.machine.tombstone:
         return
     record.ack_failures += 1
-    record.machine.ack_due = now + ACK_RETRY.delay(record.ack_failures, 0.0)
+    record.machine.acknowledge_at(now + ACK_RETRY.delay(record.ack_failures, 0.0))
 
 
 def wake_response_channels(tx: Transaction, ended: Iterable[RmdRecord], now: float) -> None:

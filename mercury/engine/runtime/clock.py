@@ -1,4 +1,4 @@
-"""Notices that the clock was set back, and makes due what would otherwise wait until it has caught up."""
+"""Notices that the clock was set back, and brings due times forward that lie too far ahead after that."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from mercury.storage.maintenance import Pauses
 
 log = logging.getLogger("mercury.engine.clock")
 
-#: Seconds by which a clock that is set back is noticed at once: less than that nothing is late for long.
+#: A clock that was set back by so many seconds is noticed at the next check; smaller steps delay nothing for long.
 STEP = 1.0
 #: Seconds between two searches for work that a process with a wrong clock has postponed.
 INTERVAL = 60.0
 
 
 class ClockWorker:
-    """Compares the clock with one that only runs forward, at each turn.
+    """Compares the clock with a monotonic one at each turn.
 
-    What it finds in the store is brought forward, at the start (the clock may have been set back while no process ran),
-    when the clock was set back, and at an interval, because another process may have a clock that is ahead.
+    It brings due times in the store forward at the start (the clock may have been set back while no process ran), when
+    the clock was set back, and at an interval, because another process may have a clock that is ahead.
 
-    :param monotonic: seconds that only ever grow.
+    :param monotonic: returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(self, context: EngineContext, monotonic: Callable[[], float]) -> None:
         self._context = context
         self._monotonic = monotonic
-        #: What the clock shows when the other one shows 0.
+        #: The time of the clock when the monotonic one is 0; ``None`` = not compared yet.
         self._offset: float | None = None
         self._next = 0.0
 
     def run_once(self, now: float) -> Step:
-        """Check whether the clock was set back, and make due what is late for it; prolong claims that are held."""
+        """Check whether the clock was set back, and if so bring due times forward; prolong the held claims."""
         self._context.claims.prolong(now)
         steady = self._monotonic()
         back = 0.0 if self._offset is None else self._offset - (now - steady)
@@ -44,7 +44,7 @@ class ClockWorker:
             self._offset = now - steady
             return Step()
         found = self._context.store.advance_overdue(now, self._pauses())
-        # Only now: when the store was away, the same is found again.
+        # Set after the store's work, so that an outage of the store repeats it.
         self._offset, self._next = now - steady, steady + INTERVAL
         if back >= STEP:
             log.warning("the clock was set back by %.0f s; %d due times are brought forward", back, found)
@@ -53,7 +53,7 @@ class ClockWorker:
         return Step()
 
     def next_due(self) -> float | None:
-        """Nothing announces that a clock is set."""
+        """``None``: the pool's polls are the only trigger, because no event reports that a clock was set."""
         return None
 
     def _pauses(self) -> Pauses:

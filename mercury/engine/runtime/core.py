@@ -28,13 +28,13 @@ log = logging.getLogger("mercury.engine")
 
 
 class Engine:
-    """Everything that happens at one node. Times are seconds since the epoch, given by the caller.
+    """The engine of one node. The caller passes times, in seconds since the epoch.
 
-    ``source``, ``destination`` and ``invocation`` are workers with ``run_once(now)``; their posts are carried out by
-    the caller, which reports the result by `answered` or `failed`. ``clock`` runs about every second.
+    ``source``, ``destination`` and ``invocation`` are workers with ``run_once(now)``. The caller posts their messages
+    and reports each result by `answered` or `failed`. It runs ``clock`` about every second.
 
-    :param observers: are called with events, after the commit.
-    :param monotonic: seconds that only ever grow; the clock that gives ``now`` may be set.
+    :param observers: called with events, after the commit.
+    :param monotonic: returns the time of a monotonic clock, in seconds, because the clock of ``now`` may be set.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Engine:
             settings=settings,
             claims=claims,
         )
-        #: Endpoints whose last exchange failed, with the reason; reported by the one who carries the posts out.
+        #: Endpoints whose last exchange failed, with the reason; the caller that posts reports failures here.
         self.endpoint_errors = self._context.endpoint_errors
-        #: What the application is doing.
+        #: The handlers and callbacks that run now.
         self.running_calls = self._context.running_calls
-        #: What is known of the store's health in this process.
+        #: The store's outages, as seen by this process.
         self.outages = self._context.outages
         self._reception = Reception(self._context)
         self.source = SourceWorker(self._context)
@@ -73,22 +73,24 @@ class Engine:
         return self._reception.receive(arrivals, now)
 
     def decode(self, http: HttpMessage, service: str | None) -> Envelope | Undecodable:
-        """What an HTTP message to a service says, for `Arrival`. Unlike the rest, it may be called in any thread."""
+        """Decode an HTTP message to a service, for `Arrival`. Unlike the other methods it may be called in any
+        thread."""
         return self._reception.decode(http, service)
 
     def respond(self, waiting: PendingResponse, now: float) -> HttpMessage | None:
-        """The response that an exchange waits for, if it is there by now."""
+        """The response that a held exchange waits for; ``None`` = it is not stored yet."""
         found, _ = self._reception.responses([waiting], now)
         return in_reply(found[0], waiting) if found else None
 
     def responses(self, waiting: Sequence[PendingResponse], now: float) -> tuple[list[Response], frozenset[str]]:
-        """Of the responses that exchanges wait for those that are there by now; and the requests of further ones."""
+        """The stored ones of the responses that held exchanges wait for; and the requests of those left for a later
+        call."""
         return self._reception.responses(waiting, now)
 
     def answered(self, outgoing: Outgoing, reply: HttpMessage, now: float) -> Arrival | None:
-        """A post was answered. Returns what the answer brought, to be given to `receive`.
+        """Report the HTTP reply to a post. Returns the envelope in it, which the caller passes to `receive`.
 
-        :param reply: any status; one that carries no envelope counts as not arrived unless it is 2xx (HTTP-02).
+        :param reply: a reply of any status; without an envelope it counts as a failure unless it is 2xx (HTTP-02).
         """
         if _ends_by_acceptance(outgoing, reply):
             self._reception.end_accepted(outgoing, now)
@@ -98,21 +100,25 @@ class Engine:
             and reply.status in range(200, 300)
         ):
             self._reception.reply_accepted(outgoing, now)
+        elif outgoing.purpose is Purpose.CREATE and reply.status in range(200, 300) and not reply.body:
+            self._reception.creation_accepted(outgoing, now)
         if not reply.body and reply.status >= 300:
             self.failed(outgoing, f"HTTP status {reply.status}", now)
             return None
         if outgoing.purpose is Purpose.ACKNOWLEDGEMENT:
             try:
-                self.destination.acknowledgement_taken(outgoing.url, now)
+                self.destination.acknowledgement_taken(outgoing, now)
             except StorageError as error:
-                self.outages.failed(error, f"acknowledgements to {outgoing.url}")  # they are due later
+                self.outages.failed(
+                    error, f"acknowledgements to {outgoing.url}"
+                )  # the acknowledgements are due again later
         if not reply.body:
             return None
         envelope = self.decode(reply, None)
         return Arrival(http=reply, url=outgoing.url, peer=outgoing.url, request=outgoing, envelope=envelope)
 
     def failed(self, outgoing: Outgoing, error: str, now: float) -> None:
-        """A post did not get through, as far as is known. What it said is said again when it is due."""
+        """Report that a post has failed. The message may have arrived all the same; it is sent again when it is due."""
         log.debug(
             "%s to %s failed: %s",
             outgoing.purpose.value,
@@ -122,13 +128,13 @@ class Engine:
         )
         if outgoing.purpose is Purpose.ACKNOWLEDGEMENT and outgoing.rmd is not None:
             try:
-                self.destination.acknowledgement_failed(outgoing.url, outgoing.rmd, now)
+                self.destination.acknowledgement_failed(outgoing, outgoing.rmd, now)
             except StorageError as error:
-                # What is acknowledged is repeated by its source, and acknowledged again.
+                # The source repeats the unacknowledged messages, which are then acknowledged again.
                 self.outages.failed(error, f"an acknowledgement of {outgoing.rmd}")
 
     def stop(self) -> None:
-        """Give all claims back."""
+        """Release all claims."""
         self._context.claims.release_all()
 
 

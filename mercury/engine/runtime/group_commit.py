@@ -1,4 +1,5 @@
-"""How many arrivals share a transaction: a commit costs as much as several of them."""
+"""Group commit: several arrivals share a transaction, because a commit costs as much time as handling several of
+them."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from typing import Generic, Protocol, TypeVar
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-#: Group-commit window, in seconds: a transaction waits no longer when no other arrival came for so long; and the
-#: longest time that it waits in all.
+#: The group-commit window, in seconds: a transaction begins when no other arrival came for so long; and the longest
+#: time that it waits in all.
 GROUP_COMMIT_WINDOW, GROUP_COMMIT_LIMIT = 0.004, 0.025
 
 
@@ -20,25 +21,25 @@ class Queue(Protocol[T_co]):
 
 
 class GroupCommit(Generic[T]):
-    """Takes from a queue what one transaction handles. For one thread.
+    """Takes from a queue the arrivals for one transaction. Used by one thread.
 
-    Arrivals like those that came together before are awaited together, while they keep coming. A single arrival is
-    never delayed.
+    It waits for as many arrivals as the last transaction had, as long as they keep coming. After a transaction with one
+    arrival it does not wait.
 
-    :param arrivals: ``None`` in it is its end.
-    :param most: how many a transaction takes.
-    :param clock: seconds, monotonic.
+    :param arrivals: the queue; ``None`` in it marks its end.
+    :param most: the most arrivals in one transaction.
+    :param clock: returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(self, arrivals: Queue[T | None], most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._arrivals = arrivals
         self._most = most
         self._clock = clock
-        #: As many as the last transaction took, or half as many as it expected.
+        #: The number of arrivals to wait for: as many as the last transaction had, or half as many as it expected.
         self._expected = 1
 
     def take(self) -> tuple[list[T], bool]:
-        """Wait for something; what is taken, and whether nothing comes after it."""
+        """Wait for arrivals; returns them, and whether the queue has ended."""
         taken, ended = self._take()
         self._expected = max(len(taken), self._expected // 2)
         return taken, ended

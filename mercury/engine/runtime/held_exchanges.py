@@ -13,33 +13,34 @@ from mercury.engine.runtime.core import Engine
 from mercury.engine.source.back_channel import in_reply
 from mercury.wire.envelope import HttpMessage
 
-#: Seconds for which requests that were posted side by side may arrive in another order.
+#: Requests that were posted in parallel may overtake each other by so many seconds.
 REORDERING = 0.5
-#: Sequences whose gaps are remembered.
+#: The number of sequences whose gaps are remembered.
 REMEMBERED = 1024
 
 
 class HeldExchanges:
-    """Exchanges by their request: its number in its sequence. Safe to be used by many threads.
+    """The held exchanges, by the sequence and number of their requests. Thread-safe.
 
-    It never reads the store. The commit that makes responses possible brings them (`release`).
+    It never reads the store: after the commit of responses, `release` passes them to it.
 
-    :param clock: seconds, monotonic.
+    :param clock: returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._mutex = threading.Lock()
         self._held: dict[str, list[HeldExchange]] = {}
-        #: Responses that come while requests are being stored, whose exchanges are held only afterwards.
+        #: Responses that were committed while the requests' transaction was open, before their exchanges were held.
         self._early: dict[str, Response] | None = None
         self._over = False
-        #: By sequence: the lowest number that is missing, and since when something waits behind it.
+        #: By sequence: the lowest missing number, and since when requests behind it wait.
         self._missing: dict[str, tuple[int, float | None]] = {}
 
     @contextmanager
     def storing(self) -> Iterator[None]:
-        """Around the storing of requests and the holding of their exchanges: no response slips through between."""
+        """A context around storing requests and holding their exchanges: responses committed meanwhile are kept for
+        `hold`."""
         with self._mutex:
             self._early = {}
         try:
@@ -49,7 +50,7 @@ class HeldExchanges:
                 self._early = None
 
     def hold(self, waiting: PendingResponse) -> HeldExchange:
-        """Hold an exchange; its future is done with the response, or with ``None`` when it does not come here."""
+        """Hold an exchange. Its future gets the response, or ``None`` if the response does not come here."""
         held = HeldExchange(waiting, Future())
         about = waiting.request
         with self._mutex:
@@ -62,19 +63,19 @@ class HeldExchanges:
         return held
 
     def let_go(self, held: HeldExchange) -> None:
-        """It is answered otherwise."""
+        """Stop holding an exchange that was answered without `release`."""
         with self._mutex:
             self._remove(held)
 
     def give_up(self, held: HeldExchange) -> None:
-        """Let it be answered at once with what it has: another one needs its connection."""
+        """Answer the exchange at once without its response, because its connection is needed for another peer."""
         with self._mutex:
             waits = self._remove(held)
-        if waits:  # else its response is on its way
+        if waits:  # otherwise its response is being sent
             _answer(held, None)
 
     def release(self, responses: Iterable[Response]) -> None:
-        """These responses are committed: the exchanges that wait for them get them."""
+        """Pass committed responses to the exchanges that wait for them."""
         for response in responses:
             about = response.request
             with self._mutex:
@@ -85,7 +86,7 @@ class HeldExchanges:
                 _answer(each, in_reply(response, each.waiting))
 
     def release_all(self) -> None:
-        """Let every exchange go with what it has, and hold none any more."""
+        """Answer every held exchange without its response, and hold none from now on."""
         with self._mutex:
             self._over = True
             everything, self._held = self._held, {}
@@ -94,7 +95,7 @@ class HeldExchanges:
                 _answer(each, None)
 
     def waiting(self) -> list[PendingResponse]:
-        """What is waited for, each once."""
+        """The responses that exchanges wait for, each once."""
         with self._mutex:
             return [held[0].waiting for held in self._held.values()]
 
@@ -109,10 +110,10 @@ class HeldExchanges:
     # --- gaps ------------------------------------------------------------------------------------------------------
 
     def patience(self, held: HeldExchange) -> float | None:
-        """Seconds after which it is pointless to wait, if the request stands behind a gap by then.
+        """Seconds until waiting is pointless if the request is still behind a gap; ``None`` = it is not behind a gap.
 
-        Requests that were posted side by side overtake each other: a new gap is given a moment to close, once, not for
-        each request behind it. ``None`` = it does not stand behind a gap.
+        Requests that were posted in parallel overtake each other, so a new gap gets `REORDERING` seconds to close, once
+        for all requests behind it.
         """
         waiting = held.waiting
         with self._mutex:
@@ -153,5 +154,5 @@ class HeldWorker:
         return Step(progress=len(unread) if found else 0)
 
     def next_due(self) -> float | None:
-        """It is woken, or polls."""
+        """``None``: the pool's wake-ups and polls are the only triggers."""
         return None

@@ -11,14 +11,14 @@ from typing import Any, NoReturn, Protocol
 
 import httptools
 
-#: Bytes that are read at once.
+#: The most bytes of one read.
 PIECE = 64 * 1024
-#: Bytes that the header of a reply may have, with its trailer and the headers of interim replies.
+#: The most bytes of a reply's header, with its trailer and the headers of interim replies.
 MAX_HEADERS = 64 * 1024
 TOO_MUCH_HEADER = f"the header of the reply has more than {MAX_HEADERS} bytes"
-#: Replies of the 1xx kind before the reply proper.
+#: The most interim replies (1xx) before the final reply.
 MAX_INTERIM = 16
-#: The lowest status there is, and the lowest that is the last word.
+#: The lowest valid status, and the lowest one of a final reply.
 FIRST_STATUS, FIRST_FINAL = 100, 200
 
 
@@ -40,17 +40,17 @@ class _Socket(Protocol):
 
 
 class Reply:
-    """One reply, read whole from a connection: what `http.client.HTTPConnection.getresponse` makes.
+    """One complete reply, in place of `http.client.HTTPResponse`.
 
-    :param limit: bytes that the body may have.
-    :param deadline: when all of it must have come, by the monotonic clock.
+    :param limit: the most bytes of the body.
+    :param deadline: the time, by the monotonic clock, when the whole reply must have arrived.
     """
 
     def __init__(self, limit: int, deadline: float, sock: _Socket, *_: object, **__: object) -> None:
         self.status = 0
         self.content_type = ""
         self.body = b""
-        #: The connection cannot be used again.
+        #: Whether the connection cannot be used again.
         self.will_close = False
         self._limit = limit
         self._deadline = deadline
@@ -58,25 +58,25 @@ class Reply:
         self._parser: Any = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self._size = 0
-        #: Bytes of headers and trailers, those of interim replies too: of whole fields, and of what is none yet.
+        #: Bytes of headers and trailers, also of interim replies: of complete fields, and after the last complete one.
         self._head_bytes = self._pending = 0
         self._interim = 0
-        #: Why it is not read on, found in a callback of the parser.
+        #: The reason to stop reading, set in a callback of the parser.
         self._broken: http.client.HTTPException | None = None
         self._has_headers = self._has_length = self._complete = False
 
     def begin(self) -> None:
-        """Read it.
+        """Read the whole reply.
 
-        :raises OSError: the connection broke.
-        :raises http.client.HTTPException: it is no HTTP, too long, or not all of it came.
+        :raises OSError: the connection failed, or the deadline has passed.
+        :raises http.client.HTTPException: the reply is not HTTP, too long, or incomplete.
         """
         try:
             while not self._complete:
                 self._sock.settimeout(left(self._deadline))
                 self._feed(self._sock.recv(PIECE))
         finally:
-            del self._parser  # its callbacks refer to this object: free both now
+            del self._parser  # breaks the reference cycle with its callbacks, so that both are freed at once
         self.body = b"".join(self._pieces)
 
     def _feed(self, data: bytes) -> None:
@@ -91,12 +91,12 @@ class Reply:
         except httptools.HttpParserError as error:
             if not self._complete:
                 raise self._broken or http.client.BadStatusLine(str(error)) from error
-            self.will_close = True  # something follows that nobody asked for
+            self.will_close = True  # unsolicited bytes follow the reply
         if not self._complete and self._head_bytes + self._pending > MAX_HEADERS:
             raise http.client.HTTPException(TOO_MUCH_HEADER)
 
     def _end(self) -> None:
-        """The connection is at its end: so is a body of which no length was said."""
+        """Handle the end of the connection, which is also the end of a body without a length."""
         if not self._has_headers:
             raise http.client.RemoteDisconnected("the server closed the connection without a reply")
         if self._has_length:
@@ -108,17 +108,17 @@ class Reply:
         raise error
 
     def isclosed(self) -> bool:
-        """Whether the next request may be sent: it has been read whole."""
+        """Whether the reply was read completely, so that the next request may be sent."""
         return True
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Does nothing: the reply holds no resource."""
 
-    # --- what the parser calls -------------------------------------------------------------------------------------
+    # --- callbacks of the parser -----------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         if self._complete:
-            self.will_close = True  # another reply, that nobody asked for
+            self.will_close = True  # another, unsolicited reply
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._complete:
@@ -152,7 +152,7 @@ class Reply:
     def on_message_complete(self) -> None:
         if self._complete:
             return
-        if self.status < FIRST_FINAL:  # the reply proper is still to come
+        if self.status < FIRST_FINAL:  # the final reply follows
             self._interim += 1
             if self._interim > MAX_INTERIM:
                 self._break(http.client.HTTPException(f"more than {MAX_INTERIM} interim replies (1xx)"))

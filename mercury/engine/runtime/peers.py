@@ -1,4 +1,4 @@
-"""What is shown to a peer, and what is demanded of it: certificates, and headers such as Authorization."""
+"""Settings of HTTP connections to peers: certificates to show and to demand, and headers such as Authorization."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
-from mercury.engine.addresses import split_url
+from mercury.engine.addresses import origin_of, split_url
 from mercury.errors import ConfigurationError
 
-_PORTS = MappingProxyType({"http": 80, "https": 443})
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"[\x20-\x7e\t]*")
-#: Headers that a message has already, or that the connection needs.
+#: Headers that Mercury sets on every message or connection.
 _TAKEN = frozenset({"content-type", "soapaction", "content-length", "transfer-encoding", "host", "connection"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """How one peer, or every other one, is talked to over HTTP.
+    """The HTTP settings for one peer, or for all others.
 
     :raises ConfigurationError: a file cannot be read or holds no certificate or key, or a header cannot be sent.
     """
 
-    #: A file with the certificates (PEM) of the authorities that the peer's certificate may come from; left out, those
-    #: of the system, or of ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
+    #: A file with the certificates (PEM) of the authorities that may sign the peer's certificate; by default those of
+    #: the
+    #: system, or of ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
     ca_file: str | None = None
-    #: A file with the certificate (PEM) that is shown to the peer, with its chain.
+    #: A file with this side's client certificate (PEM) and its chain.
     client_cert: str | None = None
-    #: The file with its private key; left out, it is in the same file.
+    #: The file with its private key; by default the same file.
     client_key: str | None = None
-    #: Sent with every request; never shown.
+    #: HTTP headers of every request; never logged or shown.
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: Who the peer is when it posts here: what ``authenticate`` returns for it, or else the name in its certificate, as
-    #: `HttpRequest.certificate` has it: ``URI:spiffe://...``, or else the subject (RFC 4514), and behind it the
-    #: authority when ``tls.client_ca`` holds several: ``CN=partner;issuer=<CN=authority>``. Then acknowledgements,
-    #: faults and responses of its sequences count from this identity only.
+    #: The identity of the peer when it posts here: the result of ``authenticate``, or else the name in its certificate
+    #: as in `HttpRequest.certificate`: ``URI:spiffe://...``, or else the subject (RFC 4514), followed by the authority
+    #: if
+    #: ``tls.client_ca`` holds several: ``CN=partner;issuer=<CN=authority>``. If set, acknowledgements, faults and
+    #: responses of its sequences are taken from this identity only.
     identity: str | None = None
 
     def __post_init__(self) -> None:
         if self.client_key is not None and self.client_cert is None:
             raise ConfigurationError("client_key: it needs client_cert, the certificate that it belongs to")
         if self.identity is not None and not self.identity.strip():
-            raise ConfigurationError("identity: it is empty; left out, it is the peer that answers CreateSequence")
+            raise ConfigurationError("identity: it is empty; without it, the peer that answers CreateSequence counts")
         for name, value in self.headers.items():
             if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
                 raise ConfigurationError(f"headers: {name!r} or its value cannot be sent in HTTP")
@@ -53,7 +53,7 @@ class Peer:
                 raise ConfigurationError(f"headers: {name} is set by Mercury")
 
     def context(self) -> ssl.SSLContext:
-        """What connections to it are made with.
+        """The TLS context of connections to the peer.
 
         :raises ConfigurationError: a file cannot be used.
         """
@@ -72,18 +72,18 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """Certificates: for https to peers that no `Peer` is given for, and for listening. Names of PEM files.
+    """Names of PEM files: for https to peers without a `Peer`, and for the server.
 
-    :raises ConfigurationError: a key is named without its certificate.
+    :raises ConfigurationError: a key is set without its certificate.
     """
 
     ca_file: str | None = None
     client_cert: str | None = None
     client_key: str | None = None
-    #: What the server shows to peers, with its chain, and its private key; with them, it listens for https.
+    #: The server's certificate with its chain, and its private key; with them the server listens for https.
     server_cert: str | None = None
     server_key: str | None = None
-    #: Authorities that the certificates of peers must come from; with it, a peer without a certificate is refused.
+    #: Authorities of client certificates; if set, a peer without a certificate of theirs is refused.
     client_ca: str | None = None
 
     def __post_init__(self) -> None:
@@ -97,23 +97,23 @@ class TlsSettings:
 
     @property
     def others(self) -> Peer:
-        """How peers are talked to that no `Peer` is given for."""
+        """The settings for peers without a `Peer`."""
         return Peer(ca_file=self.ca_file, client_cert=self.client_cert, client_key=self.client_key)
 
 
 @dataclass(slots=True, eq=False)
 class PeerConnection:
-    """A `Peer` and where it applies."""
+    """A `Peer` and the URLs that it applies to."""
 
     peer: Peer
-    #: Scheme, host and port; ``None`` = everywhere.
+    #: Scheme, host and port; ``None`` = all.
     origin: tuple[str, str, int] | None = None
     path: str = "/"
     _context: ssl.SSLContext | None = None
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def context(self) -> ssl.SSLContext:
-        """Made once, when it is needed first: to read the system's certificates takes a while."""
+        """The TLS context, made at its first use: reading the system's certificates is slow."""
         with self._mutex:
             if self._context is None:
                 self._context = self.peer.context()
@@ -121,12 +121,12 @@ class PeerConnection:
 
 
 class Peers:
-    """Peers by the URLs that they are reached at.
+    """The settings of peers, by URL.
 
-    :param peers: by URL prefix: the same scheme, host and port, and a path that is the same or below it. The longest
-        path counts.
-    :param others: everybody else.
-    :raises ConfigurationError: a key is no URL, or a file cannot be used.
+    :param peers: by URL prefix, which matches the same scheme, host and port, and the same path or one below it. The
+        longest matching path counts.
+    :param others: for all other peers.
+    :raises ConfigurationError: a key is not a URL, or a file cannot be used.
     """
 
     def __init__(self, peers: Mapping[str, Peer] | None, others: Peer | None = None) -> None:
@@ -138,14 +138,14 @@ class Peers:
             if origin[0] == "https":
                 manner.context()
             elif peer.ca_file or peer.client_cert:
-                raise ConfigurationError(f"peers: certificates are of no use without https: {prefix}")
+                raise ConfigurationError(f"peers: certificates need https: {prefix}")
             self._known.append(manner)
         self._known.sort(key=lambda manner: len(manner.path), reverse=True)
         if others is not None and (others.ca_file or others.client_cert):
             self._others.context()
 
     def find(self, url: str) -> PeerConnection:
-        """How the peer at a URL is talked to."""
+        """The settings for the peer at a URL."""
         if not self._known:
             return self._others
         origin, path = _split(url)
@@ -157,4 +157,4 @@ class Peers:
 
 def _split(url: str) -> tuple[tuple[str, str, int], str]:
     parts = split_url(url)
-    return (parts.scheme, (parts.hostname or "").lower(), parts.port or _PORTS[parts.scheme]), parts.path or "/"
+    return origin_of(parts), parts.path or "/"

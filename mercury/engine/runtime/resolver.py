@@ -1,4 +1,4 @@
-"""The addresses of hosts, within a deadline: the system's resolver has none."""
+"""Resolves host names within a deadline, which the system's resolver does not have."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any
 
 from mercury.engine.runtime.http_reply import left
 
-#: What `socket.getaddrinfo` finds.
+#: The result type of `socket.getaddrinfo`.
 Addresses = Sequence[tuple[int, int, int, str, Any]]
 
 
 class Resolver:
-    """Looks hosts up, each once at a time: a resolver that does not answer holds one thread for each host.
+    """Resolves host names, with one query at a time for each, so that a resolver that hangs blocks one thread for a
+    host.
 
-    Safe to be used by many threads.
+    Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -32,7 +33,7 @@ class Resolver:
         :raises TimeoutError: the resolver has not answered by then.
         :raises OSError: the host has no address.
         """
-        with contextlib.suppress(socket.gaierror):  # it is a name
+        with contextlib.suppress(socket.gaierror):  # not an IP address
             return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         about = (host, port)
         with self._mutex:
@@ -41,7 +42,7 @@ class Resolver:
             if found is None:
                 found = self._looking[about] = Future()
         if begins:
-            # A thread that waits for the resolver cannot be ended: it must not keep the process from its end.
+            # A daemon, because a thread in the resolver cannot be interrupted, and the process must be able to end.
             threading.Thread(target=self._look, args=(about, found), name="mercury-names", daemon=True).start()
         return found.result(left(deadline))
 

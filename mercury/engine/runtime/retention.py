@@ -1,6 +1,6 @@
-"""Removing rows that retention is over for, in small batches.
+"""Removes rows whose retention time has passed, in small batches.
 
-Sequences are not its business: the workers remove them when their tombstones end, with everything that is theirs.
+It does not remove sequences: the workers do that when their tombstones expire, with all their rows.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from mercury.engine.exchange import Step
 from mercury.statemachine.bounds import above, at_least
 from mercury.storage.maintenance import RetentionStore
 
-#: Seconds between two batches while there is more, and after a start before the first.
+#: Seconds between two batches while there are more rows, and between a start and the first batch.
 BATCH_PAUSE, FIRST_DELAY = 1.0, 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionSettings:
-    """How long what is over is kept. Times are seconds.
+    """How long rows are retained. Times are seconds.
 
     :raises ConfigurationError: a number is out of range; the text begins with its name.
     """
 
-    #: How long the correlation of a settled message is remembered.
+    #: How long the correlation of a settled message is retained.
     kept: float = 30 * 86400.0
-    #: How long a claim is remembered that nobody holds.
+    #: How long the row of a claim without a holder is retained.
     claims: float = 600.0
-    #: Seconds between two removals.
+    #: The time between two removals.
     interval: float = 3600.0
-    #: How many of a kind are removed in one transaction.
+    #: The most rows of a kind that one transaction removes.
     batch: int = 1000
 
     def __post_init__(self) -> None:
@@ -38,7 +38,7 @@ class RetentionSettings:
 
 
 class RetentionWorker:
-    """Removes what is over. Several processes may do it at once.
+    """Removes rows whose retention time has passed. Several processes may run it at once.
 
     :param started: seconds since the epoch.
     """
@@ -49,9 +49,9 @@ class RetentionWorker:
         self._due = started + min(FIRST_DELAY, settings.interval)
 
     def run_once(self, now: float) -> Step:
-        """Remove one batch of each kind, if it is time.
+        """Remove one batch of each kind, if that is due.
 
-        :raises StorageError: the store failed; it is still time.
+        :raises StorageError: the store failed; the removal stays due.
         """
         if now < self._due:
             return Step()
@@ -59,10 +59,10 @@ class RetentionWorker:
         gone = self._store.sweep(
             kept_before=now - settings.kept, idle_before=now - settings.claims, limit=settings.batch
         )
-        # Only now: when the store was away, it is tried again as soon as it is back.
+        # Set after the removal, so that it is repeated as soon as the store works again.
         self._due = now + (BATCH_PAUSE if gone >= settings.batch else settings.interval)
         return Step(progress=gone)
 
     def next_due(self) -> float | None:
-        """When `run_once` has something to do."""
+        """When the next removal is due, in seconds since the epoch."""
         return self._due

@@ -1,4 +1,4 @@
-"""The threads that post, shared among the endpoints so that slow ones do not hold up the others."""
+"""The threads that post, shared fairly among endpoints: slow ones do not delay the others."""
 
 from __future__ import annotations
 
@@ -6,51 +6,54 @@ import logging
 import queue
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
 from mercury.engine.endpoint_errors import LogLimiter
 from mercury.engine.exchange import Outgoing, Purpose
+from mercury.engine.runtime.owner_shares import OwnerShares
 from mercury.engine.runtime.server_lines import Kind, Server, Slot, WaitingAnswers
 
 log = logging.getLogger("mercury.runtime")
 
-#: What one exchange takes of what there is, and what one takes that the server may hold open for a response: it waits
-#: most of its time, and the more are open, the more responses share a transaction.
+#: The weight of one exchange, and of one that the server may hold open for a response. The latter weighs less: it
+#: mostly waits, and with more of them open more responses share a transaction.
 WHOLE, HELD = 4, 1
-#: A server may have this many times as much as is free: one alone has 3/4 of it, two 3/7 each, and so on; while
-#: something is free, a server that has nothing gets it.
+#: A server may use this many times the free capacity: a single server gets 3/4 of the total, two get 3/7 each, and so
+#: on. A server that uses none always gets free capacity. The same holds for a peer, whatever servers it names.
 SHARE = 3
-#: An endpoint whose last exchange failed may have this part, at least one exchange; all such endpoints of one server
-#: may have twice as much.
+#: An endpoint whose last exchange failed may use this part, at least one exchange; all such endpoints of one server
+#: together may use twice as much, and those of one owner half of all exchanges.
 FAILING_SHARE = 16
 ALL_IN_TROUBLE = FAILING_SHARE // 2
-#: Seconds for which a message is not posted again while its exchange is open: the connection has not lost it, and the
-#: server is slow, or holds the exchange for the response. More than a server does so by default.
+TROUBLE_OF_OWNER = 2
+#: Seconds for which a message is not posted again while its exchange is open: it is not lost, but the server is slow or
+#: holds the exchange for the response. Longer than the default time for which a server holds it.
 OPEN_TIMEOUT = 5.0
-#: Answers that wait for one server, and for all, at most. A peer has as many of them posted as it sends small requests,
-#: to an address that it names: above it the owner with most of them loses its oldest one. The repetition of the request
-#: brings that again.
+#: The most answers that wait for one server, and for all servers. A peer can cause any number of answers, to any
+#: address, by small requests: above the limit the oldest answer of the owner with most of them is dropped. It is made
+#: again when the request is repeated.
 ANSWERS, ALL_ANSWERS = 100, 1000
-#: Answers take this part of the exchanges at one server at most, at least one, and they get it whatever else waits.
+#: The part of the exchanges of one server that is reserved for answers, and their limit; at least one exchange.
 ANSWERING = 4
-#: Seconds in which one line is logged of the answers to one server that are not posted.
+#: The interval in seconds of log lines about dropped answers to one server.
 LOG_INTERVAL = 60.0
 
 
 class SenderPool:
-    """Threads that post. Of two posts that say the same only one waits; a message that is being posted does not.
+    """Threads that post. Equal posts wait only once; a message that is being posted does not wait again.
 
-    What waits for one server is served in turns: what goes to endpoints that work, what goes to endpoints in trouble,
-    and answers (`Purpose.ANSWER`); of each who asked for it, one after the other, and of each of these the endpoints.
-    What is for one endpoint and one owner stays in its order. Endpoints in trouble and answers have few exchanges, and
-    nothing else waits for them. `ANSWERS` of the answers wait for one server at most.
+    The posts to one server take turns: those to endpoints that work, those to endpoints whose last exchange failed, and
+    answers (`Purpose.ANSWER`). In each of these three kinds the owners take turns, and for each owner the endpoints.
+    Posts to one endpoint for one owner keep their order. Failing endpoints and answers have few exchanges, and delay
+    no others. At most `ANSWERS` answers wait for one server.
+    Posts of one peer (`Outgoing.owner`) wait for at most `WAITING_SERVERS` servers: a post for a further server is
+    dropped, and is due again later.
 
-    :param count: exchanges at once; of those that are held open for a response (`HELD`) four times as many, for which
-        threads are started when they are needed.
-    :param exchange: one HTTP exchange; whether it has brought something that is still to be stored: see `stored`.
-    :param failing: whether few exchanges are to be begun, by `Outgoing.error_name`: the last one failed. It changes
-        while an exchange with that name is open, and not at other times.
+    :param count: the most parallel exchanges; four times as many if they are held open for a response (`HELD`). Threads
+        are started when they are needed.
+    :param exchange: makes one HTTP exchange; returns whether its reply has yet to be stored: see `stored`.
+    :param failing: returns whether the last exchange with an `Outgoing.error_name` failed, so that it gets few. The
+        result changes only while an exchange with that name is open.
     :param clock: seconds, monotonic.
     """
 
@@ -67,23 +70,24 @@ class SenderPool:
         self._exchange = exchange
         self._is_failing = failing
         self._clock = clock
-        #: What a thread may take, with what it takes of `_free`, and whether its endpoint is in trouble. There is a
-        #: thread for each of them: whatever is here counts as in use.
+        #: Posts that threads may take, each with its weight and whether its endpoint fails. A thread exists for each:
+        #: they count as in use.
         self._ready: queue.SimpleQueue[tuple[Outgoing, int, bool] | None] = queue.SimpleQueue()
-        #: How many were taken and are not over.
+        #: The number of open exchanges.
         self._taken = 0
         self._mutex = threading.Lock()
         self._queued: set[Slot] = set()
-        #: Messages that are being posted: since when the latest exchange of each is open.
+        #: The messages that are being posted, with the begin of their latest exchange.
         self._open: dict[Slot, float] = {}
-        #: Servers that something is posted to or waits for; and those that something waits for, the one that was
-        #: served longest ago first.
+        #: All servers with open exchanges or waiting posts; and those with waiting posts, the one served longest ago
+        #: first.
         self._servers: dict[str, Server] = {}
-        self._waiting: OrderedDict[str, Server] = OrderedDict()
+        self._waiting: dict[str, Server] = {}
         self._answers = WaitingAnswers(ANSWERS, ALL_ANSWERS)
-        #: About answers that are not posted.
+        #: The times of the last log lines about dropped answers.
         self._log_limiter = LogLimiter(1, LOG_INTERVAL)
         self._free = WHOLE * count
+        self._owners = OwnerShares(SHARE, self._part(TROUBLE_OF_OWNER))
 
     def start(self) -> None:
         with self._mutex:
@@ -108,6 +112,8 @@ class SenderPool:
             if name not in self._waiting and self._has_room(server) and self._may_go(server, outgoing):
                 self._queued.add(outgoing.slot)
                 self._take(server, outgoing)
+            elif not self._owners.may_wait(outgoing.owner, name):
+                self._tidy(name, server)
             else:
                 notify = self._wait(server, name, outgoing)
         if notify:
@@ -120,24 +126,25 @@ class SenderPool:
             )
 
     def is_in_flight(self, record_id: str, number: int) -> bool:
-        """Whether a message of a sequence waits here, or is being posted and not for too long."""
+        """Whether a message of a sequence waits here, or has been in an open exchange for less than the limit."""
         slot = (Purpose.MESSAGE.value, record_id, number)
         with self._mutex:
             return slot in self._queued or self._is_open(slot)
 
     def stored(self, outgoing: Outgoing) -> None:
-        """What its exchange has brought is committed."""
+        """Report that the reply of an exchange is committed."""
         with self._mutex:
             self._open.pop(outgoing.slot, None)
 
     def stop(self) -> None:
-        """Forget what waits: it is due again after the next start."""
+        """Drop the waiting posts: they are due again after the next start."""
         with self._mutex:
             self._started = False
             for server in self._waiting.values():
                 server.forget()
             self._waiting.clear()
             self._answers.clear()
+            self._owners.clear()
         while True:
             try:
                 self._ready.get_nowait()
@@ -168,14 +175,14 @@ class SenderPool:
                 self._give_back(outgoing, weight, failing)
 
     def _is_open(self, slot: Slot) -> bool:
-        """Whether a message is being posted. It is always the same; an acknowledgement may say more now."""
+        """Whether the message of a slot is being posted. An acknowledgement never counts: a later one may have more."""
         began = self._open.get(slot)
         return began is not None and self._clock() < began + OPEN_TIMEOUT
 
     # --- what waits ------------------------------------------------------------------------------------------------
 
     def _wait(self, server: Server, name: str, outgoing: Outgoing) -> bool:
-        """Let it wait; whether it is to be logged that an answer is not posted."""
+        """Add a waiting post. Returns whether to log that an answer was dropped."""
         answer, lost = outgoing.purpose is Purpose.ANSWER, False
         if answer and self._answers.is_full(server):
             lost = True
@@ -187,6 +194,7 @@ class SenderPool:
             self._servers[name] = server
         self._queued.add(outgoing.slot)
         self._waiting[name] = server
+        self._owners.wait(outgoing.owner, name)
         if answer:
             self._answers.put(server, name, outgoing)
         else:
@@ -197,10 +205,11 @@ class SenderPool:
         return lost and self._log_limiter.allow(name, self._clock())
 
     def _lose(self, owner: str, name: str) -> None:
-        """The oldest answer of an owner at a server is not posted."""
+        """Drop the oldest answer of an owner at a server."""
         server = self._servers[name]
         lost = server.answers.take_of(owner)
         self._answers.took(server, lost)
+        self._owners.wait_no_longer(owner, name)
         self._queued.discard(lost.slot)
         self._tidy(name, server)
 
@@ -209,8 +218,11 @@ class SenderPool:
     def _has_room(self, server: Server) -> bool:
         return server.in_use < SHARE * self._free
 
+    def _owner_has_room(self, owner: str) -> bool:
+        return self._owners.has_room(owner, self._free)
+
     def _may_try(self, server: Server) -> bool:
-        """Whether an endpoint in trouble may have another exchange, if it has few itself."""
+        """Whether failing endpoints of a server may have another exchange."""
         return server.trying < self._part(ALL_IN_TROUBLE)
 
     def _may_answer(self, server: Server, name: str) -> bool:
@@ -220,31 +232,59 @@ class SenderPool:
         return max(1, self._count // of)
 
     def _may_go(self, server: Server, outgoing: Outgoing) -> bool:
-        """Whether it may go at once, when nothing else waits for the server."""
+        """Whether a post may be made immediately if no other waits for the server."""
         name = outgoing.error_name
+        if not self._owner_has_room(outgoing.owner):
+            return False
         if outgoing.purpose is Purpose.ANSWER:
             return self._may_answer(server, name)
         few = self._may_try(server) and server.endpoints.get(name, 0) < self._part(FAILING_SHARE)
-        return few or not self._is_failing(name)
+        return not self._is_failing(name) or (few and self._owners.may_try(outgoing.owner))
 
     def _serve(self, name: str, server: Server) -> None:
-        """Take what may be taken."""
-        while self._has_room(server) and (found := self._next(server)) is not None:
-            self._take(server, found)
-            self._waiting.move_to_end(name)
+        """Pass waiting posts of a server to threads, as far as its share allows."""
+        while self._serve_once(name, server, self._owner_has_room):
+            pass
         self._tidy(name, server)
 
+    def _serve_once(self, name: str, server: Server, may: Callable[[str], bool]) -> bool:
+        """Pass a waiting post of one of these owners to a thread, if there is one that may be made."""
+        found = self._next(server, may) if self._has_room(server) else None
+        if found is None:
+            return False
+        self._owners.wait_no_longer(found.owner, name)
+        self._take(server, found)
+        return True
+
+    def _serve_in_turn(self) -> None:
+        """Pass waiting posts to threads while capacity is free. Owners take turns, and the servers of each owner."""
+        served = True
+        while served and self._free > 0:
+            served = False
+            for owner, names in self._owners.turns():
+                if self._free <= 0:
+                    return
+                served |= self._owner_has_room(owner) and self._serve_owner(owner, names)
+
+    def _serve_owner(self, owner: str, names: list[str]) -> bool:
+        for name in names:
+            server = self._waiting[name]
+            if self._serve_once(name, server, lambda each: each == owner and self._owner_has_room(each)):
+                self._tidy(name, server)
+                return True
+        return False
+
     def _tidy(self, name: str, server: Server) -> None:
-        """Forget what is over."""
+        """Drop the entry of a server without exchanges and waiting posts."""
         if not server.waiting:
             self._waiting.pop(name, None)
             if not server.in_use:
                 self._servers.pop(name, None)
 
-    def _next(self, server: Server) -> Outgoing | None:
-        """What has its turn at a server. It waits no longer."""
+    def _next(self, server: Server, may: Callable[[str], bool]) -> Outgoing | None:
+        """Take the next post of one of these owners to a server; ``None`` = none may be made."""
         for kind in server.order:
-            found = self._next_of(server, kind)
+            found = self._next_of(server, kind, may)
             if found is not None:
                 if kind is not server.order[-1]:
                     server.order.remove(kind)
@@ -252,19 +292,24 @@ class SenderPool:
                 return found
         return None
 
-    def _next_of(self, server: Server, kind: Kind) -> Outgoing | None:
+    def _next_of(self, server: Server, kind: Kind, may: Callable[[str], bool]) -> Outgoing | None:
         match kind:
             case Kind.WELL:
-                while (name := server.well.first()) is not None and self._is_failing(name):
+                while (name := server.well.first(may)) is not None and self._is_failing(name):
                     server.sort(name, failing=True)
-                return server.well.take()
+                return server.well.take(may)
             case Kind.FAILING_SHARE:
-                few, may = self._part(FAILING_SHARE), server.failing and self._may_try(server)
-                return server.failing.take(lambda name: server.endpoints.get(name, 0) < few) if may else None
+                few = self._part(FAILING_SHARE)
+                if not (server.failing and self._may_try(server)):
+                    return None
+                return server.failing.take(
+                    lambda owner: may(owner) and self._owners.may_try(owner),
+                    lambda name: server.endpoints.get(name, 0) < few,
+                )
             case Kind.ANSWER:
                 if server.answering >= self._part(ANSWERING):
                     return None
-                found = server.answers.take(lambda name: self._may_answer(server, name))
+                found = server.answers.take(may, lambda name: self._may_answer(server, name))
                 if found is not None:
                     self._answers.took(server, found)
                 return found
@@ -277,14 +322,15 @@ class SenderPool:
         server.trying += failing
         server.endpoints[name] = server.endpoints.get(name, 0) + 1
         server.in_use += weight
-        self._free -= weight  # below nothing at times: else what takes much might wait for ever for what takes little
+        self._owners.take(outgoing.owner, weight, failing=failing)
+        self._free -= weight  # may become negative: otherwise a heavy post could wait forever for light ones
         self._taken += 1
         self._ready.put((outgoing, weight, failing))
         if self._started and self._taken > len(self.threads):
             self._add_thread()
 
     def _give_back(self, outgoing: Outgoing, weight: int, failing: bool) -> None:
-        """Something is free again: posts that wait and may have it get it."""
+        """Return the capacity of an exchange, and give it to waiting posts."""
         at, name, answer = outgoing.server, outgoing.error_name, outgoing.purpose is Purpose.ANSWER
         with self._mutex:
             server = self._servers[at]
@@ -294,12 +340,10 @@ class SenderPool:
             if not server.endpoints[name]:
                 del server.endpoints[name]
             server.in_use -= weight
+            self._owners.release(outgoing.owner, weight, failing=failing)
             self._taken -= 1
             self._free += weight
             if not answer:
                 server.sort(name, self._is_failing(name))
-            for each in list(self._waiting) if self._waiting else ():
-                self._serve(each, self._waiting[each])
-                if self._free <= 0:
-                    break
+            self._serve_in_turn()
             self._tidy(at, server)

@@ -1,4 +1,4 @@
-"""What waits for a thread that posts: in lines that take turns, so that none waits behind another that cannot go on."""
+"""Queues of waiting posts that take turns: no post waits behind one to an endpoint that does not answer."""
 
 from __future__ import annotations
 
@@ -13,64 +13,70 @@ Slot = tuple[str, str, int]
 
 
 class WaitingLines:
-    """Lines by who asked for what waits there (`Outgoing.owner`), and by where it goes (`Outgoing.error_name`).
+    """Queues of posts by owner (`Outgoing.owner`) and endpoint (`Outgoing.error_name`).
 
-    The owners take turns, and of one owner the endpoints do: many lines of one owner count as much as one of another.
+    The owners take turns, and the endpoints of one owner do: an owner with many queues gets no more than one with one.
     """
 
     def __init__(self) -> None:
-        #: By owner and endpoint; the one that was served longest ago comes first.
-        self._log_limiter: OrderedDict[str, OrderedDict[str, deque[Outgoing]]] = OrderedDict()
-        #: How many lines there are by endpoint.
+        #: By owner and endpoint; the queue served longest ago comes first.
+        self._lines: OrderedDict[str, OrderedDict[str, deque[Outgoing]]] = OrderedDict()
+        #: The number of queues by endpoint.
         self._names: dict[str, int] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._log_limiter)
+        return bool(self._lines)
 
     def __contains__(self, name: str) -> bool:
-        """Whether something waits that goes to an endpoint."""
+        """Whether posts to an endpoint wait."""
         return name in self._names
 
     def put(self, outgoing: Outgoing) -> None:
-        lines, name = self._log_limiter.setdefault(outgoing.owner, OrderedDict()), outgoing.error_name
+        lines, name = self._lines.setdefault(outgoing.owner, OrderedDict()), outgoing.error_name
         if name not in lines:
             lines[name] = deque()
             self._names[name] = self._names.get(name, 0) + 1
         lines[name].append(outgoing)
 
-    def first(self) -> str | None:
-        """The endpoint that has the next turn."""
-        return next(iter(next(iter(self._log_limiter.values()))), None) if self._log_limiter else None
+    def first(self, has_room: Callable[[str], bool]) -> str | None:
+        """The endpoint that has the next turn; ``None`` = no owner of a waiting post has room.
 
-    def take(self, may: Callable[[str], bool] | None = None) -> Outgoing | None:
+        :param has_room: whether an owner may have another exchange.
+        """
+        return next((next(iter(lines)) for owner, lines in self._lines.items() if has_room(owner)), None)
+
+    def take(self, has_room: Callable[[str], bool], may: Callable[[str], bool] | None = None) -> Outgoing | None:
         """Take what comes next; ``None`` = nothing.
 
+        :param has_room: whether an owner may have another exchange; the others are passed over.
         :param may: whether something may go to an endpoint now; those that may not are passed over.
         """
-        for owner, lines in self._log_limiter.items():
+        for owner, lines in self._lines.items():
+            if not has_room(owner):
+                continue
             for name in lines:
                 if may is None or may(name):
                     return self._pop(owner, name)
         return None
 
     def take_of(self, owner: str) -> Outgoing:
-        """Take what an owner has in the line that was served longest ago. It has something."""
-        return self._pop(owner, next(iter(self._log_limiter[owner])))
+        """Take a post of an owner from its queue served longest ago. The owner must have one."""
+        return self._pop(owner, next(iter(self._lines[owner])))
 
     def move(self, name: str, to: WaitingLines) -> None:
-        """Let all that goes to an endpoint wait in other lines, where nothing that goes there waits yet."""
-        for owner in [owner for owner, lines in self._log_limiter.items() if name in lines]:
-            to._log_limiter.setdefault(owner, OrderedDict())[name] = self._log_limiter[owner].pop(name)
-            if not self._log_limiter[owner]:
-                del self._log_limiter[owner]
+        """Move all posts to an endpoint to other lines, which must have none to it."""
+        for owner in [owner for owner, lines in self._lines.items() if name in lines]:
+            to._lines.setdefault(owner, OrderedDict())[name] = self._lines[owner].pop(name)
+            if not self._lines[owner]:
+                del self._lines[owner]
         to._names[name] = self._names.pop(name)
 
     def counts(self) -> dict[str, int]:
-        """How much waits, by owner."""
-        return {owner: sum(map(len, lines.values())) for owner, lines in self._log_limiter.items()}
+        """The numbers of waiting posts, by owner."""
+        return {owner: sum(map(len, lines.values())) for owner, lines in self._lines.items()}
 
     def _pop(self, owner: str, name: str) -> Outgoing:
-        lines = self._log_limiter[owner]
+        lines = self._lines[owner]
         found = lines[name].popleft()
         if lines[name]:
             lines.move_to_end(name)
@@ -80,14 +86,14 @@ class WaitingLines:
             if not self._names[name]:
                 del self._names[name]
         if lines:
-            self._log_limiter.move_to_end(owner)
+            self._lines.move_to_end(owner)
         else:
-            del self._log_limiter[owner]
+            del self._lines[owner]
         return found
 
 
 class Kind(enum.Enum):
-    """What waits for a server."""
+    """The kinds of posts to a server."""
 
     WELL = enum.auto()
     FAILING_SHARE = enum.auto()
@@ -96,22 +102,21 @@ class Kind(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """What is being posted to one server, and what waits for that."""
+    """The open exchanges with one server, and the posts that wait for it."""
 
-    #: Of all that there is (`WHOLE`, `HELD`), what is in use here.
+    #: The capacity in use (weights `WHOLE`, `HELD`).
     in_use: int = 0
-    #: Exchanges of answers; exchanges that were begun while their endpoint was in trouble; exchanges by endpoint.
+    #: Open exchanges: those of answers; those begun while their endpoint failed; all by endpoint.
     answering: int = 0
     trying: int = 0
     endpoints: dict[str, int] = field(default_factory=dict)
-    #: What goes to endpoints whose last exchange failed waits apart: it has few exchanges, and the others do not wait
-    #: for it.
+    #: Posts to endpoints whose last exchange failed wait separately: they have few exchanges, and delay no others.
     well: WaitingLines = field(default_factory=WaitingLines)
     failing: WaitingLines = field(default_factory=WaitingLines)
     answers: WaitingLines = field(default_factory=WaitingLines)
-    #: How many answers wait.
+    #: The number of waiting answers.
     count: int = 0
-    #: The three kinds take turns, too: the one that was served longest ago comes first.
+    #: The three kinds take turns: the one served longest ago comes first.
     order: deque[Kind] = field(default_factory=lambda: deque(Kind))
 
     @property
@@ -119,27 +124,27 @@ class Server:
         return bool(self.well or self.failing or self.answers)
 
     def sort(self, name: str, failing: bool) -> None:
-        """Keep what goes to an endpoint where it belongs now."""
+        """Move the posts to an endpoint to the lines of its current kind."""
         if failing and name in self.well:
             self.well.move(name, self.failing)
         elif not failing and name in self.failing:
             self.failing.move(name, self.well)
 
     def forget(self) -> None:
-        """Nothing waits any more."""
+        """Drop all waiting posts."""
         self.well, self.failing, self.answers, self.count = WaitingLines(), WaitingLines(), WaitingLines(), 0
 
 
 class WaitingAnswers:
-    """Who has how many answers waiting, of all servers.
+    """The waiting answers of each owner, at all servers.
 
-    :param most: answers that wait for one server, and for all.
+    :param most: the most waiting answers for one server, and for all.
     """
 
     def __init__(self, most: int, most_of_all: int) -> None:
         self._most, self._most_of_all = most, most_of_all
         self._count = 0
-        #: By owner: which ones, the oldest first, and at which server.
+        #: By owner: its answers, the oldest first, each with its server.
         self._owners: dict[str, OrderedDict[Slot, str]] = {}
 
     def put(self, server: Server, name: str, outgoing: Outgoing) -> None:
@@ -149,7 +154,7 @@ class WaitingAnswers:
         self._owners.setdefault(outgoing.owner, OrderedDict())[outgoing.slot] = name
 
     def took(self, server: Server, outgoing: Outgoing) -> None:
-        """One of them waits no longer."""
+        """Remove an answer that does not wait any more."""
         server.count -= 1
         self._count -= 1
         of_owner = self._owners[outgoing.owner]
@@ -165,11 +170,11 @@ class WaitingAnswers:
         return server.count >= self._most or self._count >= self._most_of_all
 
     def loser(self, server: Server, name: str, owner: str) -> tuple[str, str] | None:
-        """Who makes room for an answer of this owner when it is full: whose oldest answer, and at which server.
+        """The owner whose oldest answer is dropped to make room for one of ``owner``, and the server of that answer.
 
-        It is who has most of them, as long as it keeps as many as the other one gets; or else the owner itself.
+        It is the owner with most answers if it keeps at least as many as ``owner`` gets, otherwise ``owner`` itself.
 
-        :return: ``None`` = nobody does, and the owner has none itself.
+        :return: ``None`` = no answer is dropped, and ``owner`` has none.
         """
         crowded = server.count >= self._most
         counts = server.answers.counts() if crowded else {each: len(of) for each, of in self._owners.items()}

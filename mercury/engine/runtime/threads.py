@@ -1,7 +1,7 @@
-"""Threads around an engine: one committer, loops for the workers, and senders.
+"""The threads of an engine: one committer, pools for the workers, and senders.
 
-Everything that may block for long has a thread of its own kind: handlers run in the invokers, the network is waited
-for in the senders, and the committer does nothing but handle what arrives, as much as waits in one transaction.
+Each kind of blocking work has threads of its own: invokers run handlers, senders wait for the network, and the
+committer only handles arrivals, all that wait in one transaction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mercury.engine.exchange import Answer, Arrival, Outgoing, Purpose, Step
 from mercury.engine.runtime.core import Engine
 from mercury.engine.runtime.group_commit import GroupCommit
 from mercury.engine.runtime.held_exchanges import HeldExchanges, HeldWorker
-from mercury.engine.runtime.sender_pool import SenderPool
+from mercury.engine.runtime.sender_pools import SenderPools
 from mercury.engine.runtime.transport import Transport
 from mercury.engine.runtime.worker_pool import Worker, WorkerPool
 from mercury.errors import Overloaded, TransportError
@@ -37,30 +37,30 @@ RETENTION_POLL_INTERVAL = 3600.0
 #: Seconds between two checks of the clock.
 CLOCK_POLL_INTERVAL = 1.0
 
-#: Seconds that each of the last steps of a stop may take at least, when its time is over.
+#: The time, in seconds, that each of the last steps of a stop gets even if the deadline has passed.
 LAST_STEP_TIMEOUT = 0.2
 
-#: Called once with the answer to an arrival, from the committer's thread. An exchange that is held for its response
-#: (``answer.held``) is to be let go: ``runtime.held_exchanges.let_go``.
+#: Called once with the answer to an arrival, in the committer's thread. For an exchange that is held for its response
+#: (``answer.held``), the callee calls ``runtime.held_exchanges.let_go`` at the end.
 OnAnswer = Callable[[Answer], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeSettings:
-    """How many threads there are, and how much may wait. Times are seconds.
+    """The numbers of threads, and the limits of their queues. Times are seconds.
 
     :raises ConfigurationError: a number is out of range; the text begins with its name.
     """
 
-    #: Arrivals that may wait for the committer; above it they are refused as busy.
+    #: The most arrivals that wait for the committer; further ones are refused as busy.
     queue: int = 1024
-    #: Arrivals that one transaction takes at most.
+    #: The most arrivals in one transaction.
     batch: int = 256
-    #: Exchanges at once, each in a thread; one that waits for its response counts a quarter. One server gets 3/4 of
-    #: them at most.
+    #: The most parallel HTTP exchanges, each in a thread; one that the server holds open for its response counts a
+    #: quarter. One server gets 3/4 of them at most.
     senders: int = 32
     invokers: int = 4
-    #: Seconds between two polls of a worker without a wake-up.
+    #: The time between two polls of a worker without a wake-up.
     poll: float = 1.0
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class Runtime:
         self._others = 0
         #: Endpoints whose last exchange failed, with the reason.
         self.endpoint_errors = engine.endpoint_errors
-        self._senders = SenderPool(settings.senders, self.exchange, self.endpoint_errors.slows)
+        self._senders = SenderPools(settings.senders, self.exchange, self.endpoint_errors.slows)
         engine.source.is_in_flight = self._senders.is_in_flight
         engine.invocation.answer = self.held_exchanges.release
         engine.invocation.more = self._pools[Topic.INVOKER].wake_one
@@ -121,7 +121,7 @@ class Runtime:
     def _pool(self, names: list[str], worker: Worker, poll: float | None = None) -> WorkerPool:
         return WorkerPool(names, worker, self.turn, poll or self._settings.poll, self._clock, self._engine.outages)
 
-    # --- life ------------------------------------------------------------------------------------------------------
+    # --- start and stop --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start all threads."""
@@ -132,9 +132,10 @@ class Runtime:
             pool.start()
 
     def stop(self, deadline: float) -> None:
-        """End all threads: what is being done is finished, nothing new is begun.
+        """End all threads: they finish their present work and begin nothing new.
 
-        :param deadline: seconds to wait at most; what runs longer is abandoned, as in a crash: nothing is lost.
+        :param deadline: the longest time to wait, in seconds. Work that takes longer is abandoned; as after a crash,
+            the store still has it.
         """
         if not self._started or self._stopping.is_set():
             return
@@ -154,7 +155,7 @@ class Runtime:
         late = [t.name for t in (*self._pool_threads, *self._senders.threads, self._committer) if t.is_alive()]
         if late:
             log.warning("still busy after %.1f s, left behind: %s", deadline, ", ".join(late))
-        # What is left behind may hold a lock that this waits for; claims that are not given back end with their lease.
+        # In a thread, because abandoned work may hold a lock that this needs. Claims that are not released expire.
         ending = threading.Thread(target=self._engine.stop, name="mercury-ending", daemon=True)
         ending.start()
         ending.join(max(LAST_STEP_TIMEOUT, until - time.monotonic()))
@@ -170,26 +171,26 @@ class Runtime:
         threads = [self._committer, *self._pool_threads, *self._senders.threads]
         return self._started and not self._stopping.is_set() and all(thread.is_alive() for thread in threads)
 
-    # --- what comes in ---------------------------------------------------------------------------------------------
+    # --- arrivals --------------------------------------------------------------------------------------------------
 
     def decode(self, http: HttpMessage, service: str | None) -> Envelope | Undecodable:
-        """What an HTTP message says, for `Arrival`: decoded by the caller, so that the committer need not."""
+        """Decode an HTTP message for `Arrival`, in the caller's thread, to relieve the committer."""
         return self._engine.decode(http, service)
 
     def submit(self, arrival: Arrival, on_answer: OnAnswer | None = None) -> None:
         """Queue an arrival for the committer.
 
-        :raises Overloaded: the queue is full, or the runtime stops; nothing was taken.
+        :raises Overloaded: the queue is full, or the runtime is stopping; the arrival was not queued.
         """
         if self._stopping.is_set() and on_answer is not None:
             raise Overloaded("this endpoint is stopping; send it again later")
         try:
             self._arrivals.put_nowait((arrival, on_answer))
         except queue.Full:
-            raise Overloaded("too much waits to be stored; send it again later") from None
+            raise Overloaded("too many messages wait to be stored; send it again later") from None
 
     def _commit(self) -> None:
-        """The committer: everything that waits, in one transaction."""
+        """The committer's loop: handle all waiting arrivals in one transaction."""
         together = GroupCommit(self._arrivals, self._settings.batch)
         while True:
             waiting, ended = together.take()
@@ -202,7 +203,7 @@ class Runtime:
                 answers = self._engine.receive([arrival for arrival, _ in waiting], self._clock())
                 answers = [self._hold(answer) for answer in answers]
             if others != self._others:
-                self._held.wake()  # it may have polled before they were held
+                self._held.wake()  # the worker may have polled before the exchanges were held
             for (arrival, on_answer), answer in zip(waiting, answers, strict=True):
                 if arrival.request is not None:
                     self._senders.stored(arrival.request)
@@ -214,15 +215,15 @@ class Runtime:
         """Hold the exchange if a response may come; the caller releases it."""
         return answer if answer.waiting is None else replace(answer, held=self.held_exchanges.hold(answer.waiting))
 
-    # --- what goes out ---------------------------------------------------------------------------------------------
+    # --- posts -----------------------------------------------------------------------------------------------------
 
     def post(self, posts: list[Outgoing]) -> None:
-        """Hand over to the senders."""
+        """Pass posts to the senders."""
         for outgoing in posts:
             self._senders.put(outgoing)
 
     def exchange(self, outgoing: Outgoing) -> bool:
-        """One HTTP exchange, in a sender's thread; whether it has brought something for the committer."""
+        """Run one HTTP exchange, in a sender's thread; returns whether the reply was queued for the committer."""
         try:
             reply = self._transport.post(outgoing.url, encode(outgoing.envelope))
         except TransportError as error:
@@ -231,7 +232,7 @@ class Runtime:
             return False
         trouble = _unusable_reply(reply)
         if trouble is not None:
-            reply = HttpMessage(b"", "", None, reply.status)  # somebody's error page is no answer (HTTP-02)
+            reply = HttpMessage(b"", "", None, reply.status)  # an error page of a web server is ignored (HTTP-02)
         arrival = self._engine.answered(outgoing, reply, self._clock())
         if arrival is not None and isinstance(arrival.envelope, Undecodable):
             trouble = f"what it answers is refused: {arrival.envelope}"
@@ -241,7 +242,7 @@ class Runtime:
             self._failed(outgoing, trouble, answered=True)
         if arrival is None:
             return False
-        # A reply may wait as long as the committer needs: this is what slows the senders down to its pace.
+        # Waiting for a full queue is intended: it slows the senders down to the committer's speed.
         while not self._stopping.is_set():
             try:
                 self._arrivals.put((arrival, None), timeout=self._settings.poll)
@@ -253,12 +254,12 @@ class Runtime:
     def _failed(self, outgoing: Outgoing, reason: str, *, answered: bool) -> None:
         name, once = outgoing.error_name, outgoing.purpose is Purpose.ANSWER
         again = REPEATED if once else TRIED_AGAIN
-        # One refused path says nothing about the paths of other peers, whose answers have the same name.
+        # A refusal at one path does not slow answers to other peers' paths, which have the same error name.
         slows = not (once and answered)
         self.endpoint_errors.failed(name, f"{name}: {reason}", self._clock(), again=again, slows=slows)
 
     def turn(self, worker: Worker) -> Step:
-        """One turn of a worker."""
+        """Run a worker once, and post its messages."""
         step = worker.run_once(self._clock())
         self.post(step.posts)
         self.held_exchanges.release(step.responses)
@@ -275,7 +276,7 @@ class Runtime:
 
 
 def _unusable_reply(reply: HttpMessage) -> str | None:
-    """Why a reply says nothing in the protocol's terms; ``None`` = it may, or it need not."""
+    """Why a reply cannot be an answer of a SOAP endpoint; ``None`` = it can, or needs no body."""
     trouble = f"HTTP status {reply.status}" if reply.status >= 300 else None
     if reply.status == 404:
         trouble = "HTTP status 404: nothing is served at this path"
@@ -284,5 +285,5 @@ def _unusable_reply(reply: HttpMessage) -> str | None:
     try:
         read_content_type(reply.content_type)
     except MessageRefused:
-        return trouble or f"HTTP status {reply.status}, but with {reply.content_type}: that is no SOAP endpoint"
+        return trouble or f"HTTP status {reply.status}, but with {reply.content_type}: that is not a SOAP endpoint"
     return None

@@ -1,7 +1,7 @@
-"""Posting envelopes over HTTP with the standard library's client: one kept connection a host and thread.
+"""Posts envelopes over HTTP with the standard library's client, on kept connections.
 
-The standard library's client costs a fraction of the fuller ones on the hot path (docs/architecture.md has the
-figures), and nothing more is needed: no redirect is followed, no proxy asked, no cookie kept. Replies are read by
+The standard library's client takes a fraction of the time of larger clients (docs/architecture.md has the figures), and
+their features are not needed: Mercury follows no redirect, uses no proxy and keeps no cookie. Replies are read by
 httptools, which takes a quarter of the time of the standard library's reader.
 """
 
@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import http.client
 import math
-import select
 import socket
 import ssl
-import sys
-import threading
 import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from mercury.engine.addresses import split_url
+from mercury.engine.addresses import origin_of, split_url
 from mercury.engine.runtime.http_reply import Reply, left
+from mercury.engine.runtime.kept_connections import KeptConnections, Origin
 from mercury.engine.runtime.peers import PeerConnection, Peers
 from mercury.engine.runtime.resolver import Resolver
 from mercury.errors import ConfigurationError, TransportError
 from mercury.wire.envelope import HttpMessage
-
-#: Scheme, host with port, and which certificates are in use.
-Origin = tuple[str, str, int]
 
 
 class Transport(Protocol):
@@ -40,24 +35,22 @@ class Transport(Protocol):
         """
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all connections."""
 
 
 @dataclass(slots=True)
 class HttpTransport:
     """`Transport` over http.client. Safe to be used by many threads."""
 
-    #: Seconds that an exchange may take in all: to find the host's address, to connect, to send, and to read the
-    #: whole reply.
+    #: The limit in seconds on a whole exchange: resolving the host name, connecting, sending, and reading the reply.
     timeout: float = 30.0
-    #: A reply is not read beyond this many bytes.
+    #: The most bytes of a reply.
     max_reply: int = 8 * 1024 * 1024
     #: Certificates and headers by URL.
     peers: Peers = field(default_factory=lambda: Peers(None))
     _names: Resolver = field(default_factory=Resolver)
-    _local: threading.local = field(default_factory=threading.local)
-    _open: set[_Connection] = field(default_factory=set)
-    _mutex: threading.Lock = field(default_factory=threading.Lock)
+    #: The connections of all threads.
+    kept: KeptConnections[_Connection] = field(default_factory=lambda: KeptConnections())
 
     def __post_init__(self) -> None:
         if self.timeout <= 0:
@@ -66,101 +59,74 @@ class HttpTransport:
     def post(self, url: str, message: HttpMessage) -> HttpMessage:
         parts = split_url(url)
         manner = self.peers.find(url)
-        origin = (parts.scheme, parts.netloc, id(manner))
+        origin = Origin(*origin_of(parts), id(manner))
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        reused = self._is_reusable(origin)
         deadline = time.monotonic() + self.timeout
         try:
-            try:
-                return self._exchange(origin, manner, target, message, deadline)
-            except (ConnectionError, http.client.RemoteDisconnected):
-                # A kept connection that the other side closed meanwhile says nothing about the other side.
-                if not reused:
-                    raise
-                return self._exchange(origin, manner, target, message, deadline)
+            kept = self.kept.take(origin)
+            if kept is not None:
+                try:
+                    return self._exchange(origin, kept, manner, target, message, deadline)
+                except (ConnectionError, http.client.RemoteDisconnected):
+                    # The other side may close a kept connection at any time: this is not a failure of the peer.
+                    pass
+            return self._exchange(origin, self._new(origin, manner), manner, target, message, deadline)
         except TimeoutError as error:
             text = f"{url}: timed out: no whole answer within {self.timeout:g} s (http.timeout)"
             raise TransportError(text) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            # ValueError: a URL or an action with letters that HTTP cannot carry.
+            # ValueError: a URL or an action with characters that HTTP cannot carry.
             raise TransportError(f"{url}: {plain(error)}") from error
 
     def close(self) -> None:
-        with self._mutex:
-            connections, self._open = self._open, set()
-        for connection in connections:
-            connection.close()
+        self.kept.close()
+
+    def _new(self, origin: Origin, manner: PeerConnection) -> _Connection:
+        if origin.scheme == "https":
+            return _TlsConnection(origin, self._names, manner.context())
+        return _Connection(origin, self._names)
 
     def _exchange(
-        self, origin: Origin, manner: PeerConnection, target: str, message: HttpMessage, deadline: float
+        self,
+        origin: Origin,
+        connection: _Connection,
+        manner: PeerConnection,
+        target: str,
+        message: HttpMessage,
+        deadline: float,
     ) -> HttpMessage:
-        connection = self._connection(origin, manner)
         headers = {**manner.peer.headers, "Content-Type": message.content_type}
         if message.soap_action is not None:
             headers["SOAPAction"] = message.soap_action
         try:
             if connection.sock is None:
+                self.kept.add(connection)
                 connection.deadline = deadline
                 connection.connect()
-            # The time that is left is set before whatever may wait: one piece of it is sent, or read, within that.
+            # The socket's time-out is set to the remaining time before each operation that may wait.
             connection.sock.settimeout(left(deadline))
             connection.response_class = partial(Reply, self.max_reply, deadline)  # type: ignore[assignment]
             try:
                 connection.request("POST", target, message.body, headers)
             except (ConnectionError, ssl.SSLEOFError) as cut:
                 reply = _early_reply(connection, cut)
-                self._drop(origin, connection)
+                self.kept.drop(connection)
             else:
                 reply = _reply(connection)
+                self.kept.keep(origin, connection)
         except BaseException:
-            self._drop(origin, connection)
+            self.kept.drop(connection)
             raise
         return HttpMessage(reply.body, reply.content_type, None, reply.status)
 
-    def _is_reusable(self, origin: Origin) -> bool:
-        """Whether there is a connection to use again. One on which anything waits, or that has ended, is dropped."""
-        connection = self._connections().get(origin)
-        if connection is None:
-            return False
-        if _has_input(connection.sock):
-            self._drop(origin, connection)
-            return False
-        return True
-
-    def _connections(self) -> dict[Origin, _Connection]:
-        connections: dict[Origin, _Connection] | None = getattr(self._local, "connections", None)
-        if connections is None:
-            connections = self._local.connections = {}
-        return connections
-
-    def _connection(self, origin: Origin, manner: PeerConnection) -> _Connection:
-        connections = self._connections()
-        connection = connections.get(origin)
-        if connection is None:
-            scheme, netloc, _ = origin
-            if scheme == "https":
-                connection = _TlsConnection(netloc, self._names, manner.context())
-            else:
-                connection = _Connection(netloc, self._names)
-            connections[origin] = connection
-            with self._mutex:
-                self._open.add(connection)
-        return connection
-
-    def _drop(self, origin: Origin, connection: _Connection) -> None:
-        connection.close()
-        self._connections().pop(origin, None)
-        with self._mutex:
-            self._open.discard(connection)
-
 
 class _Connection(http.client.HTTPConnection):
-    """A connection that is made, whatever addresses a name has, before a deadline of the monotonic clock."""
+    """A connection that tries all addresses of a host within a deadline on the monotonic clock."""
 
     deadline = math.inf
 
-    def __init__(self, netloc: str, names: Resolver) -> None:
-        super().__init__(netloc)
+    def __init__(self, origin: Origin, names: Resolver) -> None:
+        super().__init__(origin.host, origin.port)
         self._names = names
 
     def connect(self) -> None:
@@ -183,8 +149,8 @@ class _Connection(http.client.HTTPConnection):
 class _TlsConnection(_Connection):
     default_port = http.client.HTTPS_PORT
 
-    def __init__(self, netloc: str, names: Resolver, context: ssl.SSLContext) -> None:
-        super().__init__(netloc, names)
+    def __init__(self, origin: Origin, names: Resolver, context: ssl.SSLContext) -> None:
+        super().__init__(origin, names)
         self._context = context
 
     def connect(self) -> None:
@@ -200,9 +166,9 @@ def _reply(connection: _Connection) -> Reply:
 
 
 def _early_reply(connection: _Connection, cut: OSError) -> Reply:
-    """What a server has said that would not read the rest of a request (RFC 9112, 9.3): a refusal, most often.
+    """The reply of a server that has not read the whole request (RFC 9112, 9.3): usually a refusal.
 
-    :raises OSError: ``cut``; it has said nothing.
+    :raises OSError: ``cut``; there is no reply.
     """
     try:
         return _reply(connection)
@@ -210,20 +176,7 @@ def _early_reply(connection: _Connection, cut: OSError) -> Reply:
         raise cut from None
 
 
-def _has_input(sock: socket.socket | None) -> bool:
-    """Whether something can be read at once, or the end has come: what nobody asked for is no reply to a request."""
-    if sock is None:
-        return False
-    if isinstance(sock, ssl.SSLSocket) and sock.pending():
-        return True
-    if sys.platform == "win32":
-        return bool(select.select([sock], [], [], 0)[0])
-    waiting = select.poll()  # takes descriptors above 1023 too
-    waiting.register(sock, select.POLLIN)
-    return bool(waiting.poll(0))
-
-
 def plain(error: Exception) -> str:
-    """An error's text for people: some of the standard library's have none, some begin with a number."""
+    """The text of an error for people: some errors of the standard library have none, some begin with a number."""
     said = error.strerror if isinstance(error, OSError) else None
     return said or str(error) or type(error).__name__

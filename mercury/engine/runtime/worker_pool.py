@@ -14,11 +14,11 @@ from mercury.storage.outages import PAUSES, Outages
 
 log = logging.getLogger("mercury.runtime")
 
-#: Seconds before work that could not be done is retried.
+#: Seconds before work that is due but could not be done is tried again.
 RETRY_DELAY = 0.05
-#: Seconds after which a backup thread polls, because the thread that is at work has not polled again.
+#: Seconds after which a backup thread polls, because the busy thread has not polled again.
 BACKUP_DELAY = 0.02
-#: Seconds between two polls of a busy thread: work that comes meanwhile is done together, for one query.
+#: The shortest time between two polls of a busy thread, in seconds, so that one query finds several changes.
 COALESCE_DELAY = 0.002
 
 
@@ -33,12 +33,12 @@ class Worker(Protocol):
 class WorkerPool:
     """The threads of one worker.
 
-    A poll costs a query and finds all work there is. So a thread that is at work polls again when it has finished, and
-    a waiting thread polls in its place, as a backup, only when that takes long.
+    A poll costs a query and finds all work that is due. So a busy thread polls again when it has finished, and a
+    waiting thread polls in its place, as a backup, only if that takes long.
 
-    :param turn: one turn of the worker.
-    :param poll: seconds between two polls without a wake-up.
-    :param clock: seconds since the epoch.
+    :param turn: runs the worker once.
+    :param poll: the time between two polls without a wake-up, in seconds.
+    :param clock: returns the time in seconds since the epoch.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class WorkerPool:
             thread.woken.set()
 
     def wake(self) -> None:
-        """There is work."""
+        """Wake a thread, because there may be work."""
         with self._mutex:
             self._requests += 1
             waiting = self._waiting()
             if waiting is None:
-                return  # all are at work, and poll again afterwards
+                return  # all threads are busy, and poll again afterwards
             if any(thread.began_recently() for thread in self.threads):
                 if any(thread.is_backup for thread in self.threads):
                     return
@@ -85,7 +85,7 @@ class WorkerPool:
             waiting.woken.set()
 
     def wake_one(self) -> None:
-        """There is more work than the calling thread can do."""
+        """Wake another thread, because there is more work than the calling thread can do."""
         with self._mutex:
             self._requests += 1
             waiting = self._waiting()
@@ -95,10 +95,10 @@ class WorkerPool:
     def _waiting(self) -> WorkerThread | None:
         return next((thread for thread in self.threads if thread.waits and not thread.woken.is_set()), None)
 
-    # --- for its threads -------------------------------------------------------------------------------------------
+    # --- called by the threads -------------------------------------------------------------------------------------
 
     def begin(self, thread: WorkerThread) -> None:
-        """A thread polls now."""
+        """Record that a thread polls now."""
         with self._mutex:
             self._covered = self._requests
             thread.waits, thread.is_backup = False, False
@@ -106,7 +106,7 @@ class WorkerPool:
             thread.woken.clear()
 
     def rest(self, thread: WorkerThread, seconds: float) -> None:
-        """Wait until there is work for this thread, or for so long."""
+        """Wait until the thread is woken, or for so many seconds."""
         with self._mutex:
             if self._covered < self._requests and not self.ended:
                 return  # no poll has covered the last wake-up
@@ -121,7 +121,7 @@ class WorkerPool:
                 thread.woken.clear()
 
     def pause(self, step: Step) -> float:
-        """How long to wait after a turn."""
+        """The time to wait after a turn, in seconds."""
         if step.progress:
             return 0.0
         if step.shared:
@@ -130,7 +130,7 @@ class WorkerPool:
         if due is None:
             return self.poll
         remaining = due - self._clock()
-        # What is due already was tried just now: another thread works on it, or the store failed.
+        # Work that is still due was tried just now: another thread has claimed it, or the store failed.
         return min(self.poll, remaining if remaining > 0 else RETRY_DELAY)
 
 
@@ -141,15 +141,15 @@ class WorkerThread(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._pool = pool
         self.woken = threading.Event()
-        #: It has nothing to do.
+        #: Whether the thread waits for work.
         self.waits = False
-        #: It was woken in case the threads at work are late.
+        #: Whether it was woken to poll in place of a busy thread.
         self.is_backup = False
-        #: When it polled last, by the monotonic clock.
+        #: When it last polled, by the monotonic clock.
         self.began = 0.0
 
     def began_recently(self) -> bool:
-        """Whether it is at work, and has not been for long."""
+        """Whether the thread is busy and polled less than `BACKUP_DELAY` ago."""
         return not self.waits and time.monotonic() - self.began < BACKUP_DELAY
 
     def run(self) -> None:
@@ -166,7 +166,7 @@ class WorkerThread(threading.Thread):
                 wait = PAUSES.delay(failures, 0.0)
             except Exception:
                 failures += 1
-                log.exception("%s failed; it goes on", self.name)
+                log.exception("%s failed; it will be repeated", self.name)
                 wait = max(pool.poll, PAUSES.delay(failures, 0.0))
             if wait:
                 pool.rest(self, wait)

@@ -12,8 +12,8 @@ from mercury.engine.events import SequenceFailed
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty, RmsEffect
 from mercury.statemachine.faults import Fault
+from mercury.statemachine.flow_control import holds_successor_back
 from mercury.statemachine.messages import IncompleteSequenceBehavior
-from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import RmVersion
 from mercury.storage.api import Transaction
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord
@@ -41,7 +41,7 @@ def apply_rms_effects(
                 dead_letter(tx, context, tx.rms.take(record, ranges), ABANDONED, Certainty.NOT_DELIVERED, now)
             case effects.Moved(ranges=ranges):
                 moved = tx.rms.unnumber(record, ranges)
-                # Their responses are the successor's business now.
+                # The successor waits for their responses now.
                 unanswered = sum(row.expects_response and not row.answered for row in moved)
                 record.machine.handle(events.ResponseStored(unanswered), now, record.channel.policy)
                 log.info("%d messages move to a successor sequence", len(moved), extra=_about(record))
@@ -52,7 +52,7 @@ def apply_rms_effects(
             case effects.Replaced():
                 record.ended_at = now
                 if record.machine.last_message is not None and record.machine.rm is RmVersion.RM11:
-                    # The application has said it, and nothing that moved says it again.
+                    # The application has ended the key, and no moved row repeats that.
                     end = OutboundMessage(
                         message_id=context.ids.new(), channel=record.channel, kind=OutboundKind.END, created_at=now
                     )
@@ -83,7 +83,7 @@ def handle_rms(
 
 
 def release_acknowledged(tx: Transaction, record: RmsRecord) -> None:
-    """Let go of the rows that neither the wire nor a successor sequence can still need."""
+    """Delete rows that neither a transmission nor a successor sequence can still need."""
     machine = record.machine
     if not machine.alive or machine.incomplete_behavior is IncompleteSequenceBehavior.NO_DISCARD:
         tx.rms.release(record, machine.acknowledged.as_tuples())
@@ -95,24 +95,14 @@ def release_acknowledged(tx: Transaction, record: RmsRecord) -> None:
 
 
 def save_rms(tx: Transaction, record: RmsRecord) -> None:
-    """Save a sequence of a locked key; rows it held back for a successor are free once nothing can come late."""
+    """Save a sequence of a locked key; it stops holding back rows for a successor once nothing can arrive late."""
     record.holds = record.holds and holds_back(record)
     tx.rms.save(record)
 
 
-def probe_after(policy: SourcePolicy) -> float:
-    """Seconds without a word after which a source with something to send just finds out whether anybody is there."""
-    return 2 * policy.retransmission.base
-
-
 def holds_back(record: RmsRecord) -> bool:
-    """Whether a successor sequence would overtake something of this one.
-
-    A response that has to be fetched counts: the server takes a successor for the end of this sequence.
-    """
-    machine = record.machine
-    to_fetch = machine.unanswered > 0 and record.channel.reply_to.anonymous and not machine.abandoned
-    return machine.alive and (machine.outstanding or to_fetch)
+    """Whether a successor sequence waits for this one."""
+    return holds_successor_back(record.machine, fetches=record.channel.reply_to.anonymous)
 
 
 def _dead_letter_failed(
@@ -123,7 +113,7 @@ def _dead_letter_failed(
     for ranges, certainty in ((failed.not_delivered, Certainty.NOT_DELIVERED), (failed.unknown, Certainty.UNKNOWN)):
         alike: dict[str, list[OutboundMessage]] = {}
         for row in tx.rms.take(record, ranges):
-            row.channel = record.channel  # its own may be unreadable
+            row.channel = record.channel  # the row's channel may be damaged
             reason = UNFETCHED if _unfetched(record, failed) else _reason(record, failed.reason, row, why)
             alike.setdefault(reason, []).append(row)
         for reason, rows in alike.items():
@@ -142,14 +132,15 @@ def _dead_letter_failed(
 
 
 def _unfetched(record: RmsRecord, failed: effects.Failed) -> bool:
-    """Whether a client that has no address left its responses where they were."""
-    return record.channel.back_channel and failed.reason is events.FailureReason.EXPIRED
+    """Whether a client without an address did not fetch its responses."""
+    fetched = record.channel.back_channel or record.channel.polled
+    return fetched and failed.reason is events.FailureReason.EXPIRED
 
 
 def _reason(record: RmsRecord, failed: events.FailureReason, row: OutboundMessage, why: str) -> str:
-    """Why a message died with its sequence, for people.
+    """The reason of a dead letter of a failed sequence, for people.
 
-    :param why: what is known of the endpoint's last answer; empty = nothing.
+    :param why: the last error or answer of the endpoint; empty = none is known.
     """
     if failed is not events.FailureReason.GIVEN_UP:
         return f"the sequence failed: {failed.value}" + (f": {why}" if why else "")
@@ -166,15 +157,15 @@ def _reason(record: RmsRecord, failed: events.FailureReason, row: OutboundMessag
 
 
 def _end_waiting(tx: Transaction, context: EngineContext, record: RmsRecord, now: float) -> None:
-    """Without an address the sequence of the responses has ended with this one (RM-TRM-05)."""
+    """End the sequence of responses: without an address it ends with this one (RM-TRM-05)."""
     if record.machine.unanswered and record.channel.reply_to.anonymous:
         dead_letter_unanswered(tx, context, record, now)
 
 
 def dead_letter_unanswered(tx: Transaction, context: EngineContext, record: RmsRecord, now: float) -> None:
-    """No response can come any more to the requests of this sequence: they become dead letters.
+    """Make the unanswered requests of a sequence dead letters: no response can come any more.
 
-    Whether they were handled is unknown. Those whose response is stored here are left to be consumed.
+    Whether they were handled is unknown. Requests whose response is stored are not affected.
     """
     rows = tx.rms.unanswered(record)
     tx.rms.discard(rows)
@@ -184,7 +175,7 @@ def dead_letter_unanswered(tx: Transaction, context: EngineContext, record: RmsR
 def dead_letter_requests(
     tx: Transaction, context: EngineContext, record: RmsRecord, rows: Sequence[OutboundMessage], reason: str, now: float
 ) -> None:
-    """No response can come any more to some requests of a locked sequence; the rest goes on."""
+    """Make some requests of a locked sequence dead letters: no response to them can come. The others continue."""
     if not rows:
         return
     tx.rms.discard(rows)

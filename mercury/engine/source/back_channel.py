@@ -1,4 +1,4 @@
-"""Responses that go out on the connection of a request (HTTP-05): from what is committed, many at a time."""
+"""Responses that leave on the connection of a request (HTTP-05), read from committed rows, many at a time."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord
 from mercury.wire.encode import encode, fault_status
 from mercury.wire.envelope import HttpMessage
 
-#: Bytes of stored responses that one transaction reads; a single one may be larger.
+#: The most bytes of stored responses that one transaction reads; a single response may be larger.
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 
 _APPLICATION_FAULT = Fault(code=FaultCode.SENDER, reason="")
 
 
 def response(context: EngineContext, record: RmsRecord, row: OutboundMessage, request: RmdRecord | None) -> Response:
-    """A numbered response, in the envelope that any exchange of its request may carry.
+    """A numbered response in its envelope, for any exchange of its request.
 
-    :param request: the sequence of the request; the envelope acknowledges what is known of it (HTTP-06).
+    :param request: the sequence of the request; the envelope carries its acknowledgement (HTTP-06).
     """
     acknowledgements: envelopes.Acknowledgements = ()
     if request is not None:
@@ -43,12 +43,12 @@ def response(context: EngineContext, record: RmsRecord, row: OutboundMessage, re
 
 
 def in_reply(found: Response, waiting: PendingResponse) -> HttpMessage:
-    """A response as the reply to one of the exchanges that wait for it.
+    """A response as the HTTP reply to one of the exchanges that wait for it.
 
-    LIVE-02: some clients answer AckRequested on a response before they have recorded it, and acknowledge nothing.
+    LIVE-02: some clients answer the AckRequested of a response before they have recorded it, and acknowledge nothing.
     """
     written = found.written.get(waiting.repeated)
-    if written is not None:  # a large one is in memory once, however many wait for it
+    if written is not None:  # all waiting exchanges share one copy of a large response
         return written
     envelope = found.envelope
     if waiting.repeated and envelope.sequence is not None:
@@ -63,9 +63,10 @@ def in_reply(found: Response, waiting: PendingResponse) -> HttpMessage:
 def stored_responses(
     tx: Transaction, context: EngineContext, waiting: Sequence[PendingResponse], now: float
 ) -> tuple[list[Response], frozenset[str]]:
-    """Of the responses that are waited for those that can go out: one question, however many wait.
+    """The stored ones of the responses that exchanges wait for, read by one query.
 
-    :return: the responses, `MAX_RESPONSE_BYTES` of them or one; and the requests whose responses are not read for that.
+    :return: responses of at most `MAX_RESPONSE_BYTES`, or a single larger one; and the requests whose responses were
+        not read because of that limit.
     """
     wanted = {each.request: each.sequence for each in waiting}
     found: dict[str, Response] = {}
@@ -86,7 +87,7 @@ def stored_responses(
 
 
 def _dead_letter_once(tx: Transaction, context: EngineContext, row: OutboundMessage, now: float) -> None:
-    """A fault goes out in the place of a response that the store gives back altered, whenever it is asked for."""
+    """Make a damaged response a dead letter, once; a fault is sent in its place at every request for it."""
     key = row.channel.key
     which = LetterFilter(endpoint=key.endpoint, key=key.name, message_id=row.message_id, reason=DAMAGED)
     if not tx.dead_letters.find(which, 1):

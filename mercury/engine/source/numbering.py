@@ -1,7 +1,7 @@
-"""Giving numbers to what the application handed over (figure 3-14).
+"""Assigns message numbers to rows that the application handed over (figure 3-14).
 
-A number is given when the message can be sent. With a full window the rest waits without numbers, and the window
-opens by quarters: otherwise every acknowledgement would cost a transaction that sends as few as it has made room for.
+A row gets a number when it can be sent. While the window is full the other rows wait without numbers. The window opens
+by quarters: otherwise every acknowledgement would cause a transaction for a few messages.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from mercury.engine.source.apply_effects import handle_rms, holds_back
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty, RmsEffect
 from mercury.statemachine.events import FailureReason
+from mercury.statemachine.flow_control import opened, room_for_numbers
 from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.rms import RMSSequence
 from mercury.statemachine.succession import NOTHING_TAKEN, successor_pause, took_nothing
 from mercury.storage.api import Transaction
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage, RmsRecord, Role, SequenceKey
 
-#: Why responses died that nobody fetches.
+#: The reason of dead letters of responses that no client can fetch.
 TOO_LATE = "the client ended its sequence before the response was there"
 
 
 class Numbering:
-    """One transaction's numbering of one key, which is locked.
+    """One transaction's numbering of the rows of one locked key.
 
-    :param records: the key's sequences; one that has to be made is added.
+    :param records: the key's sequences; a new sequence is added to this list.
     """
 
     def __init__(
         self, context: EngineContext, tx: Transaction, key: SequenceKey, records: list[RmsRecord], now: float
     ) -> None:
-        #: Responses that can now go out on a back-channel, each with its sequence.
+        #: Responses that can leave on a back-channel now, each with its sequence.
         self.responses: list[tuple[RmsRecord, OutboundMessage]] = []
         self._context = context
         self._tx = tx
@@ -42,23 +43,23 @@ class Numbering:
         self._records = records
         self._now = now
         self._numbered: dict[str, list[OutboundMessage]] = {}
-        #: How many numbers there are left to give; ``None`` = no window limits them.
+        #: The free numbers of the window; ``None`` = no window.
         self._room: int | None = None
 
     def run(self) -> None:
-        """Give numbers to the rows that wait, in order of insertion."""
+        """Assign numbers to the waiting rows, in order of insertion."""
         rows = self._waiting()
         done: list[OutboundMessage] = []
         late: list[OutboundMessage] = []
         for place, row in enumerate(rows):
             current = self._records[-1] if self._records and self._records[-1].machine.alive else None
             if row.damaged:
-                if not row.channel.key.endpoint:  # it was altered too
+                if not row.channel.key.endpoint:  # the key is damaged too
                     row.channel = self._records[-1].channel if self._records else Channel(key=self._key)
                 dead_letter(self._tx, self._context, [row], DAMAGED, Certainty.NOT_DELIVERED, self._now)
                 if not row.is_response:
                     done.append(row)
-                    continue  # a client waits for a response: the failure is answered in its place
+                    continue  # a fault is sent in place of a damaged response
             if self._too_old(row):
                 done.append(row)
                 continue
@@ -66,20 +67,20 @@ class Numbering:
                 late.append(row)
                 continue
             if row.kind is OutboundKind.ABANDON:
-                self._keep()  # what it gives up is found by number
+                self._keep()  # the rows that it gives up are found by number
             if row.kind is not OutboundKind.MESSAGE and self._end(row, current):
                 done.append(row)
                 continue
             if current is None or not current.machine.takes_messages:
                 if current is not None and holds_back(current):
-                    current.holds = True  # its successor starts when nothing of this one can come late
+                    current.holds = True  # its successor starts when no message of this one can arrive late
                     self._keep()
                     done += self._abandon(rows[place:])
                     break
                 if row.channel.back_channel and not row.channel.plain:
                     late.append(row)
                     continue
-                current = self._create(row.channel)
+                current = self._create(row.channel, row.owner or "")
             if self._room == 0 or (row.expects_response and current.machine.crowded(row.channel.policy)):
                 current.holds = True
                 break
@@ -89,14 +90,14 @@ class Numbering:
         self._keep()
 
     def _unfetchable(self, channel: Channel) -> bool:
-        """Whether a reply comes after the end of the sequence whose client would fetch it."""
+        """Whether the sequence by which the client would fetch a reply has ended."""
         if not channel.back_channel:
             return False
         over_at = unfetchable_at(self._tx.rmd.read(channel.pair or ""), self._context.settings.back_channel_grace)
         return over_at is not None and over_at <= self._now
 
     def _too_old(self, row: OutboundMessage) -> bool:
-        """Whether the limit by age was reached before the message got a number: then it is not sent any more."""
+        """Whether a message without a number has reached the limit by age; then it becomes a dead letter."""
         limit = row.channel.policy.retransmission.max_age
         if row.kind is not OutboundKind.MESSAGE or row.relates_to is not None or limit is None:
             return False
@@ -107,23 +108,20 @@ class Numbering:
         return True
 
     def _waiting(self) -> list[OutboundMessage]:
-        """The rows that may get a number now."""
+        """The rows that can get a number now."""
         batch = self._context.settings.number_batch
         current = self._records[-1] if self._records else None
         if current is None or not current.machine.takes_messages or current.channel.back_channel:
             return self._tx.rms.unnumbered(self._key, batch)
         current.holds = False
         policy, machine = current.channel.policy, current.machine
-        unsent = machine.last_number - machine.highest_sent
-        room = max(0, policy.window - machine.in_flight - unsent)
+        room = room_for_numbers(machine, policy)
         rows = self._tx.rms.unnumbered(self._key, min(batch, room + 1))
         if len(rows) <= room:
             return rows
         if self._tx.rms.abandoned(self._key):
-            return self._tx.rms.unnumbered(self._key, batch)  # an abandonment does not wait for what it abandons
-        if room < policy.ack_request_interval:
-            room = 0
-        self._room = room
+            return self._tx.rms.unnumbered(self._key, batch)  # an abandonment is not limited by the window
+        self._room = opened(room, policy)
         return rows
 
     def _keep(self) -> None:
@@ -132,18 +130,18 @@ class Numbering:
             if record.id in self._numbered:
                 self._tx.rms.number(record, self._numbered.pop(record.id))
                 if record.channel.back_channel:
-                    # Any request may fetch it from now on.
+                    # From now on the exchange of any request may carry it.
                     self._handle(record, events.Transmitted(record.machine.last_number))
                     surplus = record.machine.last_number - self._context.settings.replies_kept
                     if record.channel.plain and surplus > 0:
-                        self._handle(record, events.Acknowledged(((1, surplus),)))  # the oldest were fetched long ago
+                        self._handle(record, events.Acknowledged(((1, surplus),)))  # the oldest were surely fetched
 
     def _end(self, row: OutboundMessage, current: RmsRecord | None) -> bool:
-        """Carry out the application's end. False: it is a message that takes a number (WS-RM 1.0)."""
+        """Carry out the application's end of a key. ``False`` = it is a message that takes a number (WS-RM 1.0)."""
         if current is None or not current.machine.last_number:
             if current is not None:
                 self._handle(current, events.End(abandon=row.kind is OutboundKind.ABANDON))
-            return True  # ending a key that was never used does nothing
+            return True  # to end a key without a sequence has no effect
         numbered = current.machine.rm is RmVersion.RM10 and row.kind is OutboundKind.END and not current.channel.plain
         if numbered and not current.channel.back_channel and current.machine.takes_messages:
             row.last = True
@@ -152,17 +150,17 @@ class Numbering:
         return True
 
     def _abandon(self, rows: list[OutboundMessage]) -> list[OutboundMessage]:
-        """An abandonment does not wait for what it abandons. Returns the rows that it has done with."""
+        """Carry out an abandonment before the rows in front of it. Returns the rows that are done."""
         if not self._tx.rms.abandoned(self._key):
             return []
         ends = [place for place, row in enumerate(rows) if row.kind is OutboundKind.ABANDON]
-        gone = rows[: ends[-1] + 1] if ends else rows  # it stands behind what is given up here
+        gone = rows[: ends[-1] + 1] if ends else rows  # the abandonment is the last of these rows
         dead_letter(self._tx, self._context, gone, ABANDONED, Certainty.NOT_DELIVERED, self._now)
         for record in self._records:
             self._handle(record, events.End(abandon=True))
         return gone
 
-    def _create(self, channel: Channel) -> RmsRecord:
+    def _create(self, channel: Channel, owner: str) -> RmsRecord:
         new, rm = self._context.ids.new, channel.policy.protocol.rm
         plain = channel.plain
         record = RmsRecord(
@@ -173,15 +171,16 @@ class Numbering:
             create_message_id=new(),
             offered=new() if channel.policy.offer and channel.role is Role.REQUEST else None,
             follows=followed(self._records),
+            owner=owner,
         )
         replaced = replaced_before(self._records)
         if replaced:
-            record.created_at = replaced[0].created_at  # a limit by age counts from the first one
+            record.created_at = replaced[0].created_at  # the limit by age counts from the first attempt
         before = [each.machine for each in self._records]
         if before and took_nothing(before[-1]):
-            # Each one leaves something at the peer, and a peer that takes nothing may end them as fast as they come.
+            # Each sequence leaves a tombstone at the peer, and a peer may end new sequences as fast as they are made.
             pause = successor_pause(before, channel.policy.retransmission, self._context.ids.chance())
-            record.machine.control_due = self._now + pause
+            record.machine.put_off_creation(self._now + pause)
             record.last_error = self._records[-1].last_error or NOTHING_TAKEN
         if self._records:
             self._records[-1].holds = False
@@ -207,8 +206,8 @@ class Numbering:
 
 
 def followed(records: Sequence[RmsRecord]) -> str | None:
-    """The identifier of the sequence that one after these carries on: the last that the destination may have messages
-    of. One that got no identifier here has no messages there, and has carried on another one itself.
+    """The identifier of the predecessor of a new sequence after these: the last that the destination may have messages
+    of. A sequence without an identifier has no messages there; its predecessor counts instead.
     """
     if not records:
         return None
@@ -216,7 +215,7 @@ def followed(records: Sequence[RmsRecord]) -> str | None:
 
 
 def replaced_before(records: Sequence[RmsRecord]) -> list[RmsRecord]:
-    """The sequences at the end of these whose CreateSequence was sent anew, one after the other."""
+    """The sequences at the end of these that were replaced by a new CreateSequence."""
     found: list[RmsRecord] = []
     for record in reversed(records):
         if record.machine.failure is not FailureReason.REPLACED:

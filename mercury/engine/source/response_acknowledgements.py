@@ -1,4 +1,4 @@
-"""Requesting acknowledgements of responses, so that what they take here becomes free."""
+"""Requests acknowledgements of responses, so that their rows can be deleted."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mercury.storage.records import InvokerRecord
 def ask_for_acknowledgements(
     context: EngineContext, tx: Transaction, buffer: InvokerRecord
 ) -> tuple[AckRequested, ...]:
-    """What a request that comes again is answered with while too much is stored for it to be given to its handler.
+    """The AckRequested headers for a repeated request that is held back by the limits on stored responses.
 
-    Responses on the back-channel are not sent again before their requests are. When the acknowledgement of the latest
-    ones is lost, no other response asks for another: the request would wait for it for ever.
+    Responses on the back-channel are repeated only with their requests. If the acknowledgement of the latest responses
+    is lost, no other response would request one, and the held request would wait forever.
     """
     if buffer.response_bytes <= share(context.settings):
         return ()

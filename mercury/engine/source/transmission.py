@@ -12,9 +12,10 @@ from mercury.engine.emission import emit_transmitted
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.rmd_records import end_offered
 from mercury.engine.source import back_channel
-from mercury.engine.source.apply_effects import handle_rms, probe_after, release_acknowledged, save_rms
+from mercury.engine.source.apply_effects import handle_rms, release_acknowledged, save_rms
 from mercury.engine.source.numbering import Numbering, replaced_before
-from mercury.statemachine import effects, events
+from mercury.engine.source.polling import plan_poll
+from mercury.statemachine import effects, events, flow_control
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import SequenceAcknowledgement
 from mercury.statemachine.retransmission import is_due
@@ -24,21 +25,24 @@ from mercury.storage.api import Transaction
 from mercury.storage.records import Channel, OutboundMessage, RmdRecord, RmsRecord, Role, SequenceKey
 from mercury.wire.envelope import Envelope
 
-#: Ended sequences of one key that are remembered at most: a key that is used from time to time has many in a day.
+#: The most tombstones of one key: a key that is used from time to time may end many sequences a day.
 TOMBSTONES = 16
 IsInFlight = Callable[[str, int], bool]
 
 
 class PairEnds(Exception):
-    """A sequence ends, and with it the one that it offered, which should have been locked before."""
+    """A sequence ends together with the one that it offered, which must be locked first."""
 
 
 class KeyWork:
     """One transaction's work on one key.
 
-    :param is_in_flight: whether a message is being posted: then its time has not begun.
-    :param pairs: lock the sequences that end together with the key's. It is seldom needed, so it is tried without.
+    :param is_in_flight: whether a message is being posted: then its retransmission interval has not begun.
+    :param pairs: lock also the offered sequences that end with those of the key. Seldom needed: `PairEnds` tells when.
     """
+
+    #: Whether only one message is sent.
+    _one = False
 
     def __init__(
         self, context: EngineContext, key: SequenceKey, now: float, is_in_flight: IsInFlight, *, pairs: bool = False
@@ -48,13 +52,15 @@ class KeyWork:
         self.now = now
         self._is_in_flight = is_in_flight
         self.step = Step(progress=1)
+        #: The owner that this turn counts for (`RmsRecord.owner`).
+        self.owner = ""
         self._pairs = pairs
         self._requests: dict[str, RmdRecord | None] = {}
 
     def do(self, tx: Transaction) -> None:
-        """Everything that is due.
+        """Do all due work of the key.
 
-        :raises PairEnds: it has to be done again, with ``pairs``.
+        :raises PairEnds: repeat the work with ``pairs``.
         """
         pairs = self._lock_pairs(tx) if self._pairs else {}
         tx.rms.lock([self.key])
@@ -65,6 +71,7 @@ class KeyWork:
                 self._handle(tx, record, events.Tick())
         numbering = Numbering(self.context, tx, self.key, records, self.now)
         numbering.run()
+        self.owner = records[-1].owner if records else ""
         for record, row in numbering.responses:
             request = self._request(tx, record.channel)
             self.step.responses.append(back_channel.response(self.context, record, row, request))
@@ -84,7 +91,7 @@ class KeyWork:
                 save_rms(tx, record)
 
     def _is_dormant(self, record: RmsRecord, crowded: bool) -> bool:
-        """Whether it has ended, is planned to be forgotten, and it is not the time: there is nothing to write."""
+        """Whether a sequence is a tombstone that is not due yet: then it has no work."""
         if record.machine.alive or record.ended_at is None or crowded or record.holds:
             return False
         remembered = record.channel.policy.tombstone
@@ -92,37 +99,45 @@ class KeyWork:
         return planned and record.due is not None and record.due > self.now
 
     def _lock_pairs(self, tx: Transaction) -> dict[str, RmdRecord]:
-        """The offered sequences that end when this key's sequences do: nobody can tell their end (RM-TRM-05)."""
+        """Lock the offered sequences that end with this key's sequences, as their peer cannot end them (RM-TRM-05)."""
         known = tx.rms.peek(self.key)
         return tx.rmd.lock(record.offered for record in known if record.offered and self._ends_pair(record))
 
     @staticmethod
     def _ends_pair(record: RmsRecord) -> bool:
-        """Whether the end of this living sequence is the end of the one that it offered."""
+        """Whether the end of this live sequence ends the one that it offered."""
         accepted = record.offered is not None and record.offer_accepted
         return accepted and record.machine.alive and record.channel.reply_to.anonymous
 
     # --- transmitting ----------------------------------------------------------------------------------------------
 
     def _advance(self, tx: Transaction, record: RmsRecord, earlier: list[RmsRecord]) -> None:
-        """Post what is due of one sequence and find out when something is due next.
+        """Post the due messages of one sequence, and set the time of its next work.
 
-        :param earlier: the sequences of its key before it.
+        :param earlier: the earlier sequences of its key.
         """
         self._note_last_error(record, earlier)
         times: list[float | None] = []
-        if record.machine.alive and not record.channel.back_channel:
+        sent = record.machine.highest_sent
+        record.fetch_due = None
+        posts = not record.channel.back_channel and not record.channel.polled
+        if record.machine.alive and posts:
             times.append(self._transmit(tx, record))
             self._control(tx, record, earlier)
+        elif record.machine.alive and record.channel.polled:
+            times.append(self._plan_fetches(tx, record))
         elif record.machine.alive:
             times.append(self._settle_back_channel(tx, record))
-        times.append(record.machine.next_due(record.channel.policy, posts=not record.channel.back_channel))
+        if plan_poll(tx, self.context, record, self.now, sent=record.machine.highest_sent > sent):
+            self._post(record, envelopes.make_connection(record, self.context.ids.new()), Purpose.POLL)
+        times.append(record.poll_due)
+        times.append(record.machine.next_due(record.channel.policy, posts=posts))
         times.append(self._forgotten_at(tx, record))
         record.due = min((at for at in times if at is not None), default=None)
         record.planned_at = self.now
 
     def _note_last_error(self, record: RmsRecord, earlier: list[RmsRecord]) -> None:
-        """Keep why nothing moves where an operator finds it without this process; it is over when an exchange works."""
+        """Store the last error in the record, where operators find it; clear it after a successful exchange."""
         url = record.channel.endpoint
         trouble = self.context.endpoint_errors.get(url)
         if trouble is not None:
@@ -130,7 +145,7 @@ class KeyWork:
         elif record.last_error is not None and record.last_error.startswith(f"{url}: "):
             record.last_error = None
         elif earlier and record.machine.acknowledged and record.last_error in (NOTHING_TAKEN, earlier[-1].last_error):
-            record.last_error = None  # what kept the sequence before it from being taken is over
+            record.last_error = None  # it was the error of an earlier sequence
 
     def _transmit(self, tx: Transaction, record: RmsRecord) -> float | None:
         machine, policy = record.machine, record.channel.policy
@@ -139,10 +154,14 @@ class KeyWork:
         rows = self._rows(tx, record, self.now)
         if any(row.due > self.now and policy.retransmission.is_due(row.due, self.now) for row in rows):
             rows = self._rows(tx, record, None)  # the clock was set back: all bodies are needed
-        if rows and rows[0].attempts >= 2 and machine.last_heard < self.now - probe_after(policy):
-            rows = rows[:1]  # nothing comes back: one message finds out as well as a whole window (FC-03)
-        if rows and envelopes.is_bare_last(rows[-1]) and machine.lowest_outstanding() < (rows[-1].number or 0):
-            rows = rows[:-1]  # LIVE-03: some destinations take nothing after it; an acknowledgement lets it be tried
+        silent = rows and flow_control.only_probes(machine, policy, rows[0].attempts, self.now)
+        if silent and not record.channel.polled:  # a peer that fetches is reachable
+            rows = rows[:1]
+        ends = rows and not rows[-1].unread and envelopes.is_bare_last(rows[-1])
+        bare_last = rows[-1].number if ends else None
+        to_fetch = machine.unanswered > 0 and record.channel.reply_to.anonymous
+        if bare_last is not None and (to_fetch or flow_control.waits_for_those_before(machine, bare_last)):
+            rows = rows[:-1]  # LIVE-03: first get the responses; a closed sequence takes no repeated request
         due = [row for row in rows if policy.retransmission.is_due(row.due, self.now)]
         due = self._postpone_in_flight(tx, record, due)
         if self._shrinks_window(tx, record, due):
@@ -155,23 +174,32 @@ class KeyWork:
             if not row.acknowledged and policy.retransmission.exhausted(row.attempts, self.now - row.created_at):
                 self._handle(tx, record, events.GaveUp())
                 return None
+        due = self._choose(due)
         if due:
             self._handle(tx, record, events.Transmitted(max(row.number or 0 for row in due)))
+        beside = self._acknowledgement_beside_replies(tx, record) if due else ()
         for row in due:
             row.attempts += 1
             row.due = self.now + policy.retransmission.delay(row.attempts, self.context.ids.chance())
-            ask = row.attempts > 1 or row is due[-1] or (row.number or 0) % policy.ack_request_interval == 0
-            pair = self._pair_acknowledgement(tx, record) if envelopes.is_bare_last(row) else ()
+            number, last = row.number or 0, row is due[-1]
+            ask = flow_control.asks_for_acknowledgement(policy, number, row.attempts, last=last)
+            pair = self._pair_acknowledgement(tx, record) if envelopes.is_bare_last(row) else beside
             envelope = envelopes.message(record, row, ask=ask, acknowledgements=pair)
-            self._post(record, envelope, Purpose.MESSAGE, row.number, held=row.expects_response)
+            again = row.attempts > 1
+            self._post(record, envelope, Purpose.MESSAGE, row.number, repeated=again, held=row.expects_response)
             emit_transmitted(tx, self.context.observers, record, row, self.now)
         tx.rms.transmitted(due)
         return min((row.due for row in rows), default=None)
 
+    def _choose(self, due: list[OutboundMessage]) -> list[OutboundMessage]:
+        """Those of the due rows that leave now."""
+        return due
+
     def _postpone_in_flight(
         self, tx: Transaction, record: RmsRecord, due: list[OutboundMessage]
     ) -> list[OutboundMessage]:
-        """What waits for a thread, or is being posted, is not lost: its pause begins anew. Returns the rest."""
+        """Restart the interval of rows that wait for a thread or are being posted: they are not lost. Returns the
+        others."""
         wait, rest = [], []
         for row in due:
             if row.attempts and self._is_in_flight(record.id, row.number or 0):
@@ -182,33 +210,32 @@ class KeyWork:
         tx.rms.transmitted(wait)
         return rest
 
-    @staticmethod
-    def _rows(tx: Transaction, record: RmsRecord, now: float | None) -> list[OutboundMessage]:
-        """What is in the window: not acknowledged, or acknowledged and to be sent again until it is answered."""
+    def _rows(self, tx: Transaction, record: RmsRecord, now: float | None) -> list[OutboundMessage]:
+        """The rows in the window: unacknowledged, or acknowledged requests that are repeated until they are
+        answered."""
         machine, policy = record.machine, record.channel.policy
-        many = machine.flow.limit(policy.window)
+        many = machine.most_in_flight(policy)
         if not record.channel.reply_to.anonymous:
-            return tx.rms.unsettled(record, many, now)
+            return tx.rms.unsettled(record, many, now, one=self._one) if many else []
         last = machine.window_end(policy)
-        rows = tx.rms.unsettled(record, many + machine.unanswered, now)
+        rows = tx.rms.unsettled(record, many + machine.unanswered, now, one=self._one)
         return [row for row in rows if row.acknowledged or (row.number or 0) <= last]
 
     def _shrinks_window(self, tx: Transaction, record: RmsRecord, due: list[OutboundMessage]) -> bool:
-        """Whether the destination takes only the next number, as it turns out now."""
+        """Whether the window shrinks now: the destination seems to accept only the next number."""
         machine, policy = record.machine, record.channel.policy
         before = machine.flow
         first = next((row for row in due if row.number == machine.lowest_outstanding()), None)
-        if first is None or not first.attempts or before.limit(policy.window) == 1:
+        if first is None or record.channel.polled:
             return False
-        # The pause may have been shorter by chance: then it was sent later than this.
-        since = first.due - policy.retransmission.delay(first.attempts, 0.0)
-        # What did not get there says nothing about what the destination takes.
-        if machine.last_heard > since and not self.context.endpoint_errors.failed_since(record.channel.endpoint, since):
+        since = flow_control.overdue_since(machine, policy, first.attempts, first.due)
+        # A message that did not arrive does not show what the destination accepts.
+        if since is not None and not self.context.endpoint_errors.failed_since(record.channel.endpoint, since):
             self._handle(tx, record, events.Overdue())
         return machine.flow != before
 
     def _give_up_damaged(self, tx: Transaction, record: RmsRecord, rows: list[OutboundMessage]) -> None:
-        """A number that cannot be sent would hold up the rest for ever: the sequence fails as a whole."""
+        """Fail the sequence: a number whose row is damaged cannot be sent and would block the others forever."""
         for row in rows:
             certainty = Certainty.UNKNOWN if row.attempts else Certainty.NOT_DELIVERED
             number = row.number or 0
@@ -221,7 +248,7 @@ class KeyWork:
     def _control(self, tx: Transaction, record: RmsRecord, earlier: list[RmsRecord]) -> None:
         """Post the message that creates, closes or terminates, if it is due.
 
-        :param earlier: the sequences of its key before it.
+        :param earlier: the earlier sequences of its key.
         """
         machine, policy = record.machine, record.channel.policy
         work = machine.work(policy)
@@ -235,6 +262,10 @@ class KeyWork:
             attempts = sum(each.machine.control_attempts for each in replaced_before(earlier))
             over = policy.retransmission.exhausted(attempts + machine.control_attempts, self.now - record.created_at)
             over = over or self._hopeless(tx, record)
+        elif work is RmsWork.ASK:
+            # Not while the peer answers: then it works, but has no room.
+            silent, retransmission = self.now - machine.last_heard, policy.retransmission
+            over = retransmission.exhausted(machine.control_attempts, silent) and silent >= 2 * retransmission.cap
         else:
             over = machine.control_attempts >= policy.end_attempts and not machine.asks_final(policy)
         if over:
@@ -244,22 +275,46 @@ class KeyWork:
         delay = policy.retransmission.delay(machine.control_attempts + 1, self.context.ids.chance())
         self._handle(tx, record, events.ControlSent(self.now + delay))
         if work is RmsWork.CREATE:
-            # The destination takes a successor for the end of the pair before it: say now what arrived of that.
+            # The destination treats a successor as the end of the previous pair: acknowledge that pair's messages now.
             before = [each for each in earlier if record.follows and each.machine.identifier == record.follows]
             last_word = self._pair_acknowledgement(tx, before[0]) if before else ()
             created = envelopes.create_sequence(record, self.context.application.policy(None), last_word)
             self._post(record, created, Purpose.CREATE, repeated=repeated)
             return
         pair = self._pair_acknowledgement(tx, record)
-        if work is RmsWork.CLOSE:
+        if work is RmsWork.ASK:
+            asking = envelopes.ack_requested_alone(record, self.context.ids.new(), pair)
+            self._post(record, asking, Purpose.ASK, repeated=repeated)
+        elif work is RmsWork.CLOSE:
             closing = envelopes.close_sequence(record, self.context.ids.new(), pair)
             self._post(record, closing, Purpose.CLOSE, repeated=repeated)
         else:
             ending = envelopes.terminate_sequence(record, self.context.ids.new(), pair)
             self._post(record, ending, Purpose.TERMINATE, repeated=repeated)
 
+    @staticmethod
+    def controls(record: RmsRecord) -> bool:
+        """Whether the state of a sequence needs CreateSequence, CloseSequence or TerminateSequence."""
+        return record.machine.work(record.channel.policy) not in (None, RmsWork.TRANSMIT)
+
+    def _plan_fetches(self, tx: Transaction, record: RmsRecord) -> float | None:
+        """For a polled channel: messages leave when the client sends MakeConnection (MC-05), which it may never do.
+
+        Returns when to check again.
+        """
+        machine, request = record.machine, self._request(tx, record.channel)
+        if record.channel.plain and self.controls(record):
+            self._handle(tx, record, events.Settled())  # no peer knows of this sequence
+            return None
+        if machine.outstanding or self.controls(record):
+            record.fetch_due = self.now
+        if request is not None and not request.machine.tombstone:
+            return self.now + REPLIES_POLL_INTERVAL
+        machine.end_by(self.now + self.context.settings.response_grace)
+        return None
+
     def _settle_back_channel(self, tx: Transaction, record: RmsRecord) -> float | None:
-        """Without an address no end can be sent; the end of the request sequence ends this one (RM-TRM-05).
+        """For a back-channel: no end can be sent, so the end of the request sequence ends this one (RM-TRM-05).
 
         Returns when to check again.
         """
@@ -276,8 +331,7 @@ class KeyWork:
         if request is None or request.machine.tombstone:
             self._handle(tx, record, events.End())
             self._handle(tx, record, events.Settled())
-            if record.machine.alive and record.machine.expires_at is None:
-                record.machine.expires_at = self.now + self.context.settings.back_channel_grace
+            record.machine.end_by(self.now + self.context.settings.back_channel_grace)
         return None
 
     def _hopeless(self, tx: Transaction, record: RmsRecord) -> bool:
@@ -287,7 +341,7 @@ class KeyWork:
         return hopeless(record, self._request(tx, channel), self.context.settings.response_grace, self.now)
 
     def _request(self, tx: Transaction, channel: Channel) -> RmdRecord | None:
-        """The sequence of the requests that are answered on a channel."""
+        """The sequence of the requests that a channel's responses answer."""
         if channel.pair is None:
             return None
         if channel.pair not in self._requests:
@@ -299,8 +353,19 @@ class KeyWork:
         found = tx.rmd.read(pair) if pair else None
         if found is None or not found.machine.used:
             return ()
-        # It is the last one there will be: everything that is stored counts, consumed or not.
+        # This is the last acknowledgement: it covers everything that is stored, consumed or not.
         return (SequenceAcknowledgement(found.identifier, found.machine.accepted()),)
+
+    def _acknowledgement_beside_replies(self, tx: Transaction, record: RmsRecord) -> envelopes.Acknowledgements:
+        """What replies outside any sequence carry: a CXF client refuses one without any header of WS-RM."""
+        channel = record.channel
+        found = self._request(tx, channel) if channel.plain and not channel.polled else None
+        if found is None or found.machine.tombstone:
+            return ()
+        if found.acks_to.address != channel.to or found.acks_to.parameters:
+            return ()
+        acknowledgement = found.machine.acknowledgement(self.context.application.policy(found.service))
+        return envelopes.sayable(found.protocol, (acknowledgement,))
 
     # --- within ----------------------------------------------------------------------------------------------------
 
@@ -329,11 +394,12 @@ class KeyWork:
                 pair=record.offered if follows_end else None,
                 repeated=repeated,
                 held=held and record.channel.reply_to.anonymous,
+                owner=record.owner,
             )
         )
 
     def _forgotten_at(self, tx: Transaction, record: RmsRecord) -> float | None:
-        """When its tombstone ends: soon after its end if the requests that it answers are forgotten already."""
+        """When its tombstone expires: soon after its end if the sequence of the requests is deleted already."""
         if record.ended_at is None:
             return None
         remembered, channel = record.channel.policy.tombstone, record.channel
@@ -345,7 +411,7 @@ class KeyWork:
         return min(remembered, self.context.settings.remember_ended)
 
     def _forget(self, tx: Transaction, record: RmsRecord) -> None:
-        """The tombstone's time is over; requests that were never answered do not vanish with it."""
+        """Delete an expired tombstone; its unanswered requests become dead letters."""
         release_acknowledged(tx, record)
         left = tx.rms.take(record, ((1, max(1, record.machine.last_number)),))
         dead_letter(

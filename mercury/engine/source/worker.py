@@ -1,12 +1,13 @@
 """The RMSSequenceWorker: create, number, transmit, retransmit, close, terminate (figure 3-14).
 
-Everything is decided in a transaction and returned as posts; the posts leave after its commit. So a number is on the
-wire only when it is stored, and a crash in between is a message lost on the wire.
+A transaction decides what to post; the posts leave after its commit. A number is therefore stored before it is on the
+wire, and a crash in between has the same effect as a message lost on the wire.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
@@ -19,21 +20,27 @@ from mercury.storage.records import SequenceKey
 
 log = logging.getLogger("mercury.engine.source")
 
+#: The most sequences of one query, so that the turns of the owners follow each other closely.
+TURN = 8
+
 
 class SourceWorker:
-    """Works on the sequences of this side's messages, one key at a time under its claim."""
+    """Works on source sequences, one key at a time under its claim."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
         self._cool_down = CoolDown()
         self._work_filter = WorkFilter(context.claims.owner)
-        #: Whether a message with this number of a sequence is being posted, or is about to be.
+        #: The owner that was served last (`RmsRecord.owner`).
+        self._last = ""
+        #: Whether the message with this number of a sequence is being posted, or waits to be.
         self.is_in_flight: IsInFlight = _never
 
     def run_once(self, now: float) -> Step:
-        """Do what is due. Returns what is to be posted, now that it is committed."""
+        """Do the due work. Returns the posts to make; their transactions are committed."""
         step = Step()
-        keys = self._context.store.due_rms(now, self._context.settings.sequence_batch, self._work_filter)
+        most = min(self._context.settings.sequence_batch, TURN)
+        keys = self._context.store.due_rms(now, most, replace(self._work_filter, after=self._last))
         for key in keys:
             if self._cool_down.waits(str(key), now):
                 continue
@@ -54,7 +61,7 @@ class SourceWorker:
         return step
 
     def next_due(self) -> float | None:
-        """When `run_once` has something to do at the latest, if nothing new happens."""
+        """When the next work is due without a new event."""
         return self._context.store.next_due(Topic.RMS, self._work_filter)
 
     def _work(self, key: SequenceKey, claim: Claim, now: float) -> Step:
@@ -67,6 +74,7 @@ class SourceWorker:
         with self._context.store.transaction() as tx:
             tx.guard(claim)
             work.do(tx)
+        self._last = work.owner
         return work.step
 
 

@@ -132,7 +132,7 @@ def test_address_that_only_resembles_an_entry_is_not_allowed(entry: str, address
      "http://allowed.example/a:*", "http://user:password@allowed.example", "http://allowed.example/?a=b",
      "http://allowed.example/#a", "**", "http://*:*"],
 )  # fmt: skip
-def test_an_entry_that_would_never_match_is_told_at_once(entry: str) -> None:
+def test_an_entry_that_would_never_match_is_an_error_at_once(entry: str) -> None:
     with pytest.raises(ConfigurationError):
         AddressPolicy((entry,))
 

@@ -50,7 +50,7 @@ def commit_under(store: MemoryStore, claim: Claim) -> None:
         tx.guard(claim)
 
 
-def test_a_claim_in_use_is_asked_for_once(keeper: ClaimKeeper, store: CountingStore) -> None:
+def test_a_claim_in_use_is_requested_once(keeper: ClaimKeeper, store: CountingStore) -> None:
     claims = {keeper.take("rms 1", NOW + seconds) for seconds in (0, 1, 5, 14.9)}
     assert len(claims) == 1
     assert store.asked == ["rms 1"]
@@ -94,7 +94,7 @@ def test_a_claim_that_was_taken_over_is_noticed_when_it_is_prolonged(keeper: Cla
     assert again.epoch > theirs.epoch
 
 
-def test_after_a_conflict_the_store_is_asked_again(keeper: ClaimKeeper, store: CountingStore) -> None:
+def test_after_a_conflict_the_store_is_queried_again(keeper: ClaimKeeper, store: CountingStore) -> None:
     """The clocks of two processes differ: another took over while this one thought that its lease held."""
     mine = taken(keeper, NOW)
     assert other(store, NOW + LEASE + 1) is not None
@@ -164,7 +164,7 @@ def test_a_clock_that_is_set_back_does_not_keep_a_claim_from_being_prolonged(
     assert other(store, NOW + LEASE + 1) is not None
 
 
-def test_a_claim_that_is_held_is_prolonged_without_being_asked_for(keeper: ClaimKeeper, store: CountingStore) -> None:
+def test_a_claim_that_is_held_is_prolonged_without_a_request(keeper: ClaimKeeper, store: CountingStore) -> None:
     claim = taken(keeper, NOW)
     with keeper.held(claim):
         for seconds in range(1, 3 * int(LEASE)):

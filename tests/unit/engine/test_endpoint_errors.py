@@ -23,7 +23,7 @@ def levels(logged: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(record.levelname, record.getMessage().partition(";")[0]) for record in logged.records]
 
 
-def test_the_first_failure_is_told_and_its_repetitions_are_not(logged: pytest.LogCaptureFixture) -> None:
+def test_the_first_failure_is_logged_and_its_repetitions_are_not(logged: pytest.LogCaptureFixture) -> None:
     troubles = EndpointErrors()
     for now in range(1000):
         troubles.failed(URL, REFUSED, float(now))
@@ -32,7 +32,7 @@ def test_the_first_failure_is_told_and_its_repetitions_are_not(logged: pytest.Lo
     assert troubles.get(URL) == REFUSED
 
 
-def test_a_new_reason_is_told_once(logged: pytest.LogCaptureFixture) -> None:
+def test_a_new_reason_is_logged_once(logged: pytest.LogCaptureFixture) -> None:
     troubles = EndpointErrors()
     for reason in (REFUSED, SLOW, REFUSED, SLOW):
         troubles.failed(URL, reason, 0.0)
@@ -40,7 +40,7 @@ def test_a_new_reason_is_told_once(logged: pytest.LogCaptureFixture) -> None:
     assert troubles.get(URL) == SLOW
 
 
-def test_that_it_works_again_is_told(logged: pytest.LogCaptureFixture) -> None:
+def test_recovery_of_an_endpoint_is_logged(logged: pytest.LogCaptureFixture) -> None:
     troubles = EndpointErrors()
     troubles.failed(URL, REFUSED, 0.0)
     troubles.worked(URL, 1.0)
@@ -56,7 +56,7 @@ def test_endpoint_without_failures_is_not_logged(logged: pytest.LogCaptureFixtur
     assert troubles.get(URL) is None
 
 
-def test_a_bad_network_is_one_trouble(logged: pytest.LogCaptureFixture) -> None:
+def test_a_bad_network_is_logged_as_one_error(logged: pytest.LogCaptureFixture) -> None:
     troubles = EndpointErrors()
     for now in range(1000):
         troubles.failed(URL, SLOW if now % 3 else REFUSED, float(now))
@@ -73,7 +73,7 @@ def test_failure_after_a_quiet_interval_is_logged_again(logged: pytest.LogCaptur
     assert levels(logged) == again * 2
 
 
-def test_a_trouble_that_lasts_long_is_not_told_again(logged: pytest.LogCaptureFixture) -> None:
+def test_an_error_that_lasts_long_is_not_logged_again(logged: pytest.LogCaptureFixture) -> None:
     troubles = EndpointErrors()
     troubles.failed(URL, REFUSED, 0.0)
     troubles.failed(URL, REFUSED, 100 * REPEAT_INTERVAL)
@@ -90,7 +90,7 @@ def test_endpoints_have_troubles_of_their_own(logged: pytest.LogCaptureFixture) 
     assert len(logged.records) == 3
 
 
-def test_reasons_of_one_trouble_that_are_told_are_bounded(logged: pytest.LogCaptureFixture) -> None:
+def test_logged_reasons_of_one_error_are_bounded(logged: pytest.LogCaptureFixture) -> None:
     troubles = EndpointErrors()
     for number in range(100):
         troubles.failed(URL, f"{URL}: {number}", 3.0 * number)
@@ -98,7 +98,7 @@ def test_reasons_of_one_trouble_that_are_told_are_bounded(logged: pytest.LogCapt
     assert troubles.get(URL) == f"{URL}: 99"
 
 
-def test_failures_of_many_paths_of_one_server_are_told_up_to_a_limit(logged: pytest.LogCaptureFixture) -> None:
+def test_failures_of_many_paths_of_one_server_are_logged_up_to_a_limit(logged: pytest.LogCaptureFixture) -> None:
     troubles = EndpointErrors()
     for number in range(500):
         troubles.failed(f"{URL}/{number}", f"{URL}/{number}: gone", 0.0)
@@ -124,7 +124,7 @@ def test_failure_that_slows_nothing_is_known_all_the_same() -> None:
     assert not troubles.slows(URL)
 
 
-def test_endpoint_that_failed_longest_ago_is_forgotten_when_too_many_fail_and_that_is_told(
+def test_endpoint_that_failed_longest_ago_is_forgotten_when_too_many_fail_and_that_is_logged(
     logged: pytest.LogCaptureFixture,
 ) -> None:
     troubles = EndpointErrors()

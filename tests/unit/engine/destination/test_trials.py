@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from mercury.engine.destination import trials
-from mercury.engine.destination.trials import LONGEST, OPEN, Trials
+import pytest
 
-URL, OTHER = "http://friend.example/nothing", "http://friend.example/acks"
+from mercury.engine.destination import trials
+from mercury.engine.destination.trials import LONGEST, OPEN, Recipient, Trials
+
+URL, OTHER = (Recipient.named("friend", f"http://friend.example/{path}") for path in ("nothing", "acks"))
 NOW = 1000.0
+
+
+def numbered(number: int) -> Recipient:
+    return Recipient.named("friend", f"http://friend.example/{number}")
 
 
 def failing(failures: int = 1) -> tuple[Trials, float]:
@@ -75,8 +81,27 @@ def test_clock_that_is_set_back_makes_no_pause_longer() -> None:
 def test_addresses_and_sequences_that_are_known_are_bounded() -> None:
     tried, most = Trials(), trials.KNOWN
     for number in range(most + 1):
-        tried.failed(f"{URL}/{number}", "first", NOW)
-    assert tried.wait(f"{URL}/0", "first", NOW + 1, 0.0) is None, "it is forgotten"
+        tried.failed(numbered(number), "first", NOW)
+    assert tried.wait(numbered(0), "first", NOW + 1, 0.0) is None, "it is forgotten"
     for number in range(most + 1):
-        assert tried.wait(f"{URL}/1", f"{number}", NOW + 1, 0.0) == NOW + 1 + LONGEST
-    assert len(tried.worked(f"{URL}/1")) == most
+        assert tried.wait(numbered(1), f"{number}", NOW + 1, 0.0) == NOW + 1 + LONGEST
+    assert len(tried.worked(numbered(1))) == most
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Recipient.named("stranger", "http://friend.example/nothing"),
+        Recipient.named("friend", "http://friend.example/nothing", (b"<tenant>1</tenant>",)),
+        Recipient.named("friend", "http://friend.example/nothing", (), "1.1"),
+    ],
+    ids=["another owner's", "with other reference parameters", "in another version"],
+)
+def test_failure_of_another_recipient_at_the_same_address_puts_nothing_off(other: Recipient) -> None:
+    tried = Trials()
+    tried.failed(other, "first", NOW)
+    assert tried.wait(URL, "second", NOW, 0.0) is None
+
+
+def test_spelling_of_an_address_makes_no_other_recipient() -> None:
+    assert Recipient.named("friend", "http://FRIEND.example:080/nothing") == URL

@@ -90,7 +90,7 @@ def test_exchange_that_was_let_go_gets_no_response() -> None:
     parking.let_go(other)
 
 
-def test_a_peer_that_has_gone_harms_nobody() -> None:
+def test_a_peer_that_has_disconnected_affects_no_other_request() -> None:
     parking = HeldExchanges()
     gone, other = (parking.hold(PendingResponse(message_id="urn:1", sequence="urn:s")) for _ in range(2))
     gone.response.cancel()

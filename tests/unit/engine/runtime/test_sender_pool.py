@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from mercury.engine.exchange import Outgoing, Purpose
+from mercury.engine.runtime.owner_shares import WAITING_SERVERS
 from mercury.engine.runtime.sender_pool import ALL_ANSWERS, ANSWERS, LOG_INTERVAL, OPEN_TIMEOUT, SenderPool
 from mercury.statemachine.protocol import Protocol
 from mercury.wire.envelope import EMPTY, Envelope
@@ -97,7 +98,7 @@ def test_slow_server_leaves_threads_for_the_others() -> None:
         eventually(lambda: network.count(SLOW) == 200, "and so does the slow one in the end")
 
 
-def test_server_in_trouble_gets_few_threads_and_its_share_again_when_it_works() -> None:
+def test_failing_server_gets_few_threads_and_its_share_again_when_it_works() -> None:
     network = Network()
     network.failing.add(SLOW)
     with senders(network, 32) as threads:
@@ -112,7 +113,7 @@ def test_server_in_trouble_gets_few_threads_and_its_share_again_when_it_works() 
         eventually(lambda: network.count(SLOW) == 25, "it has its share again")
 
 
-def test_many_slow_servers_leave_threads_as_soon_as_they_are_known_to_be_in_trouble() -> None:
+def test_many_slow_servers_leave_threads_as_soon_as_they_are_known_to_fail() -> None:
     network = Network()
     slow = [f"http://slow-{number}.example/" for number in range(5)]
     network.held |= dict.fromkeys(slow, network.held[SLOW])
@@ -237,7 +238,7 @@ def test_capacity_left_by_held_exchanges_serves_a_whole_one() -> None:
         eventually(lambda: network.count(OTHER) == 1, "it has its turn")
 
 
-def test_a_server_in_trouble_gets_no_more_of_what_would_be_held() -> None:
+def test_a_failing_server_gets_no_more_requests_that_would_be_held() -> None:
     network = Network()
     network.failing = {SLOW}
     with senders(network, 32) as threads:
@@ -274,7 +275,7 @@ def dropped(caplog: pytest.LogCaptureFixture) -> int:
     return sum("are not posted" in record.getMessage() for record in caplog.records)
 
 
-def test_answers_above_the_limit_of_their_server_are_not_posted_which_is_told_once(
+def test_answers_above_the_limit_of_their_server_are_not_posted_which_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     network, clock = Network(), Clock()
@@ -314,7 +315,7 @@ def test_answers_that_wait_for_all_servers_are_bounded() -> None:
         assert len(network.begun) == 1 + 2 + ALL_ANSWERS
 
 
-def test_answers_to_many_paths_of_a_server_in_trouble_get_its_few_threads() -> None:
+def test_answers_to_many_paths_of_a_failing_server_get_its_few_threads() -> None:
     network = Network()
     network.failing.add("answers to http://slow.example:80")
     network.held |= {f"{SLOW}/{number}": network.held[SLOW] for number in range(20)}
@@ -326,7 +327,7 @@ def test_answers_to_many_paths_of_a_server_in_trouble_get_its_few_threads() -> N
         assert len(network.begun) == 3
 
 
-def test_endpoint_in_trouble_holds_up_no_other_one_of_its_server() -> None:
+def test_failing_endpoint_delays_no_other_one_of_its_server() -> None:
     network = Network()
     network.failing.add(SLOW)
     with senders(network, 32) as threads:
@@ -339,7 +340,7 @@ def test_endpoint_in_trouble_holds_up_no_other_one_of_its_server() -> None:
         assert network.count(SLOW) == 2
 
 
-def test_endpoint_that_gets_into_trouble_while_much_waits_for_it_lets_others_of_its_server_pass() -> None:
+def test_endpoint_that_begins_to_fail_while_much_waits_for_it_lets_others_of_its_server_pass() -> None:
     network = Network()
     with senders(network, 8) as threads:
         for number in range(50):
@@ -358,7 +359,7 @@ def test_endpoint_that_gets_into_trouble_while_much_waits_for_it_lets_others_of_
         assert not threads._servers, "nothing is kept of what is over"
 
 
-def test_endpoints_in_trouble_of_one_server_have_an_eighth_of_all_exchanges_together() -> None:
+def test_failing_endpoints_of_one_server_have_an_eighth_of_all_exchanges_together() -> None:
     network = Network()
     urls = [f"{SLOW}/{number}" for number in range(50)]
     network.failing |= set(urls)
@@ -370,6 +371,89 @@ def test_endpoints_in_trouble_of_one_server_have_an_eighth_of_all_exchanges_toge
         threads.put(outgoing(OTHER, 1))
         eventually(lambda: network.count(OTHER) == 1, "another server is posted to")
         assert len(network.begun) == 4 + 1
+
+
+def hanging(network: Network, count: int) -> list[str]:
+    """URLs of servers whose exchanges end when SLOW's do."""
+    urls = [f"http://{number}.example/" for number in range(count)]
+    network.held |= dict.fromkeys(urls, network.held[SLOW])
+    return urls
+
+
+def test_owner_that_names_many_slow_servers_leaves_exchanges_for_other_owners_and_this_side() -> None:
+    network = Network()
+    with senders(network, 32) as threads:
+        for url in hanging(network, 60):
+            threads.put(replace(outgoing(url, 1), owner="peer"))
+        eventually(lambda: len(network.begun) == 24, "it has three quarters")
+        threads.put(replace(outgoing(OTHER, 1), owner="another"))
+        threads.put(outgoing(BESIDE, 1))
+        eventually(lambda: {OTHER, BESIDE} <= set(network.begun), "the others are posted")
+        assert len(network.begun) == 26
+        network.held[SLOW].release(60)
+        eventually(lambda: len(network.begun) == 62, "and so is the rest of the owner's")
+        eventually(lambda: not threads._owners._in_use and not threads._owners._waiting, "nothing is counted any more")
+
+
+def test_posts_of_one_owner_wait_for_some_servers_only_and_those_for_more_are_dropped() -> None:
+    network = Network()
+    urls = hanging(network, 2 * WAITING_SERVERS)
+    with senders(network, 1) as threads:
+        for number in range(2):
+            for url in urls:
+                threads.put(replace(outgoing(url, number), owner="peer"))
+        threads.put(replace(outgoing(OTHER, 1), owner="another"))
+        network.held[SLOW].release(4 * WAITING_SERVERS)
+        eventually(lambda: network.count(OTHER) == 1, "another owner's post waits and is posted")
+        eventually(lambda: len(network.begun) == 2 + 2 * WAITING_SERVERS, "those that waited are posted")
+        threads.put(replace(outgoing(urls[-1], 0), owner="peer"))
+        eventually(lambda: network.count(urls[-1]) == 1, "a post that was dropped is posted when it is due again")
+
+
+def test_failing_endpoints_of_many_servers_have_half_of_all_exchanges_together() -> None:
+    network = Network()
+    urls = hanging(network, 60)
+    network.failing |= set(urls)
+    with senders(network, 32) as threads:
+        for url in urls:
+            threads.put(outgoing(url, 1))
+        eventually(lambda: len(network.begun) == 16, "they are tried")
+        for number in range(5):
+            threads.put(outgoing(OTHER, number))
+        eventually(lambda: network.count(OTHER) == 5, "a server that works is posted to")
+        assert len(network.begun) == 16 + 5
+        network.held[SLOW].release(60)
+        eventually(lambda: len(network.begun) == 60 + 5, "all are tried in the end")
+
+
+def test_failing_endpoints_of_one_owner_leave_exchanges_for_those_of_another_and_of_this_side() -> None:
+    network = Network()
+    urls = hanging(network, 60)
+    network.failing |= {*urls, OTHER, BESIDE}
+    with senders(network, 32) as threads:
+        for url in urls:
+            threads.put(replace(outgoing(url, 1), owner="peer"))
+        eventually(lambda: len(network.begun) == 16, "they are tried")
+        threads.put(replace(outgoing(OTHER, 1), owner="another"))
+        threads.put(outgoing(BESIDE, 1))
+        eventually(lambda: {OTHER, BESIDE} <= set(network.begun), "the others are tried too")
+        assert len(network.begun) == 18
+
+
+def test_owners_take_turns_over_all_servers_that_posts_wait_for() -> None:
+    network, owners, each = Network(), 12, 20
+    urls = hanging(network, owners * each)
+    with senders(network, 8) as threads:
+        for number, url in enumerate(urls):
+            threads.put(replace(outgoing(url, 1), owner=f"peer {number % owners}"))
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: len(network.begun) == 8, "all exchanges are in use")
+        network.held[SLOW].release(owners + 1)
+        eventually(lambda: network.count(OTHER) == 1, "it waits for one post of each of them")
+        assert len(network.begun) <= 8 + owners + 2
+        network.held[SLOW].release(owners * each)
+        eventually(lambda: len(network.begun) == owners * each + 1, "nothing waits for ever")
+        eventually(lambda: not threads._servers and not threads._owners.turns(), "nothing is kept of what is over")
 
 
 def test_owners_take_turns_however_many_endpoints_one_of_them_names() -> None:
@@ -386,7 +470,7 @@ def test_owners_take_turns_however_many_endpoints_one_of_them_names() -> None:
         assert len(network.begun) <= 13
 
 
-def test_messages_of_one_endpoint_stay_in_their_order_when_it_gets_into_trouble_and_out_of_it() -> None:
+def test_messages_of_one_endpoint_stay_in_order_when_it_fails_and_recovers() -> None:
     network, order = Network(), list[int]()
 
     def exchange(post: Outgoing) -> None:

@@ -166,7 +166,7 @@ def test_bytes_outside_bodies_do_not_count_for_the_limit_of_bodies() -> None:
 
 
 @pytest.mark.parametrize("host", ["slow.example", "localhost"])
-def test_resolver_that_does_not_answer_is_given_up_at_the_deadline_and_asked_once(
+def test_resolver_that_does_not_answer_is_given_up_at_the_deadline_and_called_once(
     monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
     over = threading.Event()
@@ -199,7 +199,7 @@ def test_host_is_looked_up_by_its_name() -> None:
         assert transport.post(server.url.replace("127.0.0.1", "localhost"), MESSAGE).body == b"<b/>"
 
 
-def test_name_of_no_host_is_trouble() -> None:
+def test_name_of_no_host_is_an_error() -> None:
     transport = HttpTransport(timeout=PATIENCE)
     with pytest.raises(TransportError, match=r"nobody\.invalid"):
         transport.post("http://nobody.invalid/", MESSAGE)
@@ -227,7 +227,7 @@ def test_a_kept_connection_that_was_closed_meanwhile_is_replaced() -> None:
     assert len(server.requests) == 3
 
 
-def test_a_new_connection_that_is_closed_without_a_reply_is_trouble() -> None:
+def test_a_new_connection_that_is_closed_without_a_reply_is_an_error() -> None:
     with serving(None) as (server, transport), pytest.raises(TransportError, match="without a reply"):
         transport.post(server.url, MESSAGE)
 
@@ -289,7 +289,7 @@ def test_nobody_smuggles_a_header(message: HttpMessage) -> None:
     assert server.requests == []
 
 
-def test_a_server_that_says_nothing_is_given_up_after_a_while() -> None:
+def test_a_silent_server_is_given_up_after_a_while() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     transport = HttpTransport(timeout=0.05)
     try:
@@ -351,7 +351,7 @@ def test_refusal_of_a_body_that_is_still_on_its_way_is_read() -> None:
         assert transport.post(url, HttpMessage(bytes(50_000_000), "text/xml")).status == 413
 
 
-def test_connection_that_is_cut_without_a_word_while_the_body_is_on_its_way_is_trouble() -> None:
+def test_connection_that_is_cut_while_the_body_is_sent_is_an_error() -> None:
     transport = HttpTransport(timeout=PATIENCE, max_reply=1000)
     with cutting(b"") as url, contextlib.closing(transport), pytest.raises(TransportError, match=r"reset|Broken pipe"):
         transport.post(url, HttpMessage(bytes(50_000_000), "text/xml"))

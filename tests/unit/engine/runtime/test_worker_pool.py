@@ -94,7 +94,7 @@ def test_thread_that_made_progress_polls_again_at_once() -> None:
         worker.orders.put(Step())
 
 
-def test_another_stands_in_for_one_that_is_late() -> None:
+def test_a_backup_replaces_a_late_thread() -> None:
     """A handler may take long; other sequences do not wait for it."""
     worker = FakeWorker()
     with pool(worker) as made:
@@ -160,6 +160,6 @@ def test_a_store_that_is_away_is_one_line_in_the_log(caplog: pytest.LogCaptureFi
     fail_once(FakeWorker(), TransientStorageError("connection refused"))
     (line,) = [each for each in caplog.records if each.name == "mercury.store"]
     assert (line.getMessage(), line.exc_info) == (
-        "the store fails: connection refused; crew-0 waits, as all work does, until it is back",
+        "the store fails: connection refused; crew-0 waits, like all work, until the store answers",
         None,
     )

@@ -1,0 +1,109 @@
+"""Which source sequences arrivals may change: their keys, found before they are locked.
+
+The rows that arrivals name are read together, one statement for each kind of name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from mercury.engine.channels import fetched_channel
+from mercury.engine.destination.inbound_exchange import InboundExchange
+from mercury.engine.destination.selection import source_sequences
+from mercury.engine.exchange import Purpose
+from mercury.statemachine.faults import Fault
+from mercury.statemachine.messages import (
+    CloseSequence,
+    CloseSequenceResponse,
+    CreateSequence,
+    MakeConnection,
+    TerminateSequence,
+    TerminateSequenceResponse,
+)
+from mercury.storage.api import Transaction
+from mercury.storage.records import RmdRecord, SequenceKey
+from mercury.wire.envelope import Envelope, Payload
+
+
+class SourceKeys:
+    """The keys of the source sequences that arrivals may change.
+
+    :param rmds: the destination sequences that the arrivals name, locked.
+    """
+
+    def __init__(self, tx: Transaction, rmds: Mapping[str, RmdRecord], now: float) -> None:
+        self._tx = tx
+        self._rmds = rmds
+        self._now = now
+
+    def of(self, exchanges: Collection[InboundExchange]) -> dict[SequenceKey, None]:
+        """In the order of the arrivals, each once."""
+        rms = self._tx.rms
+        by_identifier = rms.keys_by_identifier({name for each in exchanges for name in self._identifiers(each)})
+        by_create = rms.keys_by_create({name for each in exchanges for name in _answered_creates(each)})
+        rows = rms.rows({name for each in exchanges for name in _answered_rows(each)})
+        keys: dict[SequenceKey, None] = {}
+        for exchange in exchanges:
+            keys |= dict.fromkeys(by_identifier[name] for name in self._identifiers(exchange) if name in by_identifier)
+            keys |= dict.fromkeys(by_create[name] for name in _answered_creates(exchange) if name in by_create)
+            keys |= dict.fromkeys(rows[name].channel.key for name in _answered_rows(exchange) if name in rows)
+            keys |= dict.fromkeys(key for key in self._others(exchange) if key is not None)
+        return keys
+
+    def _identifiers(self, exchange: InboundExchange) -> Iterable[str]:
+        """The identifiers of source sequences that an arrival speaks of."""
+        for acknowledgement in exchange.envelope.acknowledgements:
+            yield acknowledgement.identifier
+        match exchange.envelope.body:
+            case CloseSequenceResponse(identifier=identifier) | TerminateSequenceResponse(identifier=identifier):
+                yield identifier
+            case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
+                if identifier not in self._rmds:
+                    yield identifier
+            case Fault(identifier=named) if named:
+                yield named
+
+    def _others(self, exchange: InboundExchange) -> Iterable[SequenceKey | None]:
+        """The request that an arrival answers, the responses that end with a sequence, and what is fetched."""
+        request = exchange.arrival.request
+        if request is not None:
+            yield request.key
+        match exchange.envelope.body:
+            case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
+                yield self._fetched(identifier)
+            case CreateSequence(follows=follows):
+                yield self._fetched(follows)
+            case MakeConnection():
+                yield from source_sequences(self._tx, exchange, self._now)
+            case Fault() if request is not None:
+                yield self._fetched(request.rmd)
+
+    def _fetched(self, identifier: str | None) -> SequenceKey | None:
+        """The key of the responses that the source of a destination sequence fetches."""
+        record = self._rmds.get(identifier or "")
+        return fetched_channel(record).key if record is not None and record.service is not None else None
+
+
+def _answered_creates(exchange: InboundExchange) -> Iterable[str]:
+    """The CreateSequence that an arrival may answer."""
+    if exchange.envelope.relates_to is not None and _may_answer_create(exchange.envelope):
+        yield exchange.envelope.relates_to
+
+
+def _answered_rows(exchange: InboundExchange) -> Iterable[str]:
+    """The message of ours that an arrival relates to, if its key is not known already."""
+    if exchange.envelope.relates_to is not None and not _answers_its_request(exchange):
+        yield exchange.envelope.relates_to
+
+
+def _may_answer_create(envelope: Envelope) -> bool:
+    """Whether a reply may be about a CreateSequence: a message of a sequence is not."""
+    return envelope.sequence is None or not isinstance(envelope.body, Payload)
+
+
+def _answers_its_request(exchange: InboundExchange) -> bool:
+    """Whether it came on the connection of the request that it is about: then the key is that of the request."""
+    request = exchange.arrival.request
+    if request is None or request.purpose is not Purpose.MESSAGE or request.key is None:
+        return False
+    return request.envelope.message_id == exchange.envelope.relates_to

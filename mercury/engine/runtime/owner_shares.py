@@ -1,0 +1,83 @@
+"""The share of each peer in the exchanges of the sender pool, over all servers that its requests name."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+
+#: Servers that posts of one peer wait for, at most.
+WAITING_SERVERS = 64
+
+
+class OwnerShares:
+    """Counts, by owner (`Outgoing.owner`), the exchanges in use and the servers that posts wait for.
+
+    A peer names the addresses of its responses. Without a share of its own it could name one server more for each
+    exchange there is. The exchanges of this side (an empty owner) have no share. Not safe to be used by several threads
+    at the same time.
+
+    :param share: a peer may have this many times as much as is free.
+    :param most_trying: exchanges at failing endpoints that an owner, or this side, may have.
+    """
+
+    def __init__(self, share: int, most_trying: int) -> None:
+        self._share, self._most_trying = share, most_trying
+        self._in_use: Counter[str] = Counter()
+        self._trying: Counter[str] = Counter()
+        #: By owner, and by server the number of waiting posts; in both the one that was served longest ago is first.
+        self._waiting: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
+
+    # --- exchanges -------------------------------------------------------------------------------------------------
+
+    def has_room(self, owner: str, free: int) -> bool:
+        """Whether an owner may have another exchange while ``free`` are free."""
+        return not owner or self._in_use[owner] < self._share * free
+
+    def may_try(self, owner: str) -> bool:
+        """Whether an owner may have another exchange at a failing endpoint."""
+        return self._trying[owner] < self._most_trying
+
+    def take(self, owner: str, weight: int, *, failing: bool) -> None:
+        """An exchange begins."""
+        self._in_use[owner] += weight
+        self._trying[owner] += failing
+
+    def release(self, owner: str, weight: int, *, failing: bool) -> None:
+        """An exchange ends."""
+        self._in_use[owner] -= weight
+        self._trying[owner] -= failing
+        if not self._in_use[owner]:
+            del self._in_use[owner], self._trying[owner]
+
+    # --- posts that wait -------------------------------------------------------------------------------------------
+
+    def may_wait(self, owner: str, server: str) -> bool:
+        """Whether another post of an owner may wait for a server."""
+        waiting: Mapping[str, int] = self._waiting.get(owner, {}) if owner else {}
+        return server in waiting or len(waiting) < WAITING_SERVERS
+
+    def wait(self, owner: str, server: str) -> None:
+        """A post waits for a server."""
+        servers = self._waiting.setdefault(owner, OrderedDict())
+        servers[server] = servers.get(server, 0) + 1
+
+    def wait_no_longer(self, owner: str, server: str) -> None:
+        """A post that waited for a server is taken or dropped: the owner's and the server's next turn is the last."""
+        servers = self._waiting[owner]
+        servers[server] -= 1
+        if servers[server]:
+            servers.move_to_end(server)
+        else:
+            del servers[server]
+        if servers:
+            self._waiting.move_to_end(owner)
+        else:
+            del self._waiting[owner]
+
+    def turns(self) -> list[tuple[str, list[str]]]:
+        """The owners of waiting posts and their servers, in the order of their turns."""
+        return [(owner, list(servers)) for owner, servers in self._waiting.items()]
+
+    def clear(self) -> None:
+        """Nothing waits any more."""
+        self._waiting.clear()

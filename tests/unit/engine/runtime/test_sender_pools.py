@@ -1,0 +1,81 @@
+"""What a server waits for is posted, whatever the server holds open (LIVE-05)."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from mercury.engine.exchange import Outgoing, Purpose
+from mercury.engine.runtime.sender_pools import SenderPools
+from mercury.statemachine.protocol import Protocol
+from mercury.wire.envelope import EMPTY, Envelope
+from tests.acceptance.processes import PATIENCE, eventually
+
+SLOW = "http://slow.example/a"
+
+
+def outgoing(url: str, number: int) -> Outgoing:
+    versions = Protocol()
+    envelope = Envelope(soap=versions.soap, addressing=versions.addressing, rm=versions.rm, action="urn:a", body=EMPTY)
+    return Outgoing(url=url, envelope=envelope, purpose=Purpose.MESSAGE, record_id=url, number=number)
+
+
+FIRST = [outgoing(SLOW, number) for number in range(200)]
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["messages", "requests"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(outgoing(SLOW, 3), repeated=True),
+        replace(outgoing(SLOW, 0), purpose=Purpose.ACKNOWLEDGEMENT, record_id=None, rmd="urn:theirs"),
+        replace(outgoing(SLOW, 0), purpose=Purpose.ANSWER, record_id=None),
+    ],
+    ids=["repetition", "acknowledgement", "answer"],
+)
+def test_it_does_not_wait_for_messages_that_a_server_holds_open(other: Outgoing, held: bool) -> None:
+    open_until, begun = threading.Event(), []
+
+    def exchange(post: Outgoing) -> None:
+        begun.append(post)
+        if post != other:
+            assert open_until.wait(PATIENCE)
+
+    senders = SenderPools(8, exchange, lambda _: False)
+    senders.start()
+    try:
+        for post in FIRST:
+            senders.put(replace(post, held=held))
+        eventually(lambda: len(begun) == (24 if held else 6), "all that one server gets")
+        senders.put(other)
+        eventually(lambda: other in begun, "it is posted")
+    finally:
+        senders.stop()
+        open_until.set()
+        for thread in senders.threads:
+            thread.join(PATIENCE)
+
+
+def test_message_is_in_flight_in_whichever_pool_it_is() -> None:
+    begun, end = [], threading.Event()
+
+    def exchange(post: Outgoing) -> bool:
+        begun.append(post)
+        assert end.wait(PATIENCE)
+        return True
+
+    senders = SenderPools(1, exchange, lambda _: False)
+    senders.start()
+    senders.put(outgoing(SLOW, 1))
+    senders.put(replace(outgoing(SLOW, 2), repeated=True))
+    eventually(lambda: len(begun) == 2, "both are posted")
+    assert [senders.is_in_flight(SLOW, number) for number in (1, 2, 3)] == [True, True, False]
+    senders.stop()
+    end.set()
+    for thread in senders.threads:
+        thread.join(PATIENCE)
+    for post in begun:
+        senders.stored(post)
+    assert not any(senders.is_in_flight(SLOW, number) for number in (1, 2))
