@@ -1,8 +1,8 @@
-"""Which authority vouches for the certificate of a peer: one that the server was given (``tls.client_ca``).
+"""Finds the authority in ``tls.client_ca`` that a peer's certificate was verified against.
 
-It is the one at the end of the chain that TLS has verified, and not what the certificate names as its issuer: an
-authority may give another one in between any name it likes, that of a different authority too. A peer's own certificate
-may be given as well: then it vouches for itself.
+It is the last certificate of the verified chain. The issuer that the certificate names is not used: an intermediate
+authority can carry any name, also that of a different authority. ``tls.client_ca`` may also hold a peer's own
+certificate, which then is its own authority.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-#: Certificates whose authority is remembered, for TLS sessions that are taken up again: there is no chain then.
+#: How many certificates' authorities are cached, for resumed TLS sessions, which have no chain.
 REMEMBERED = 50_000
 #: RFC 4514: the short names of attributes; others are written as OpenSSL names them.
 _SHORT = MappingProxyType(
@@ -36,36 +36,36 @@ _DER = 2
 
 
 class Authorities:
-    """Those of one server."""
+    """The authorities of one server."""
 
     def __init__(self) -> None:
         self._context: ssl.SSLContext | None = None
-        #: Certificates that it was given, those that are no authority's too.
+        #: The number of certificates in ``tls.client_ca``, including those that are not an authority's.
         self._given = 0
-        #: By their certificates (DER).
+        #: The authorities' names by their certificates (DER).
         self._names: dict[bytes, str] = {}
-        #: By the fingerprints of the certificates that they vouch for.
+        #: The authorities' names by the fingerprints of the peers' certificates.
         self._remembered: OrderedDict[str, str] = OrderedDict()
 
     @property
     def several(self) -> bool:
-        """Whether a name in a certificate is not enough to know who shows it."""
+        """Whether there are several authorities: then two peers may have certificates with the same name."""
         return self._given != 1
 
     def of(self, connection: ssl.SSLObject, fingerprint: str) -> str | None:
-        """The name of the authority of the certificate that is shown on a connection.
+        """The name of the authority of a connection's peer certificate.
 
-        :param fingerprint: of the certificate.
-        :return: the subject of the authority (RFC 4514), with the SHA-256 of its certificate behind it when the server
-            has another one of that name, or when the certificate vouches for itself. ``None`` = it is not known (any
-            more).
+        :param fingerprint: the SHA-256 of the peer's certificate, in hexadecimal.
+        :return: the subject of the authority (RFC 4514). The SHA-256 of its certificate is appended when the server
+            has another authority of that name, or when the peer's certificate is its own authority. ``None`` = not
+            known: the session was resumed, and the cache no longer has the certificate.
         """
         self._read(connection.context)
         if not self.several and self._names:
             return next(iter(self._names.values()))
         chain = verified_chain(connection)
         if chain:
-            # What is not among the authorities was given as the certificate of a peer: it ends its own chain.
+            # The last certificate is not an authority's: ``tls.client_ca`` holds the peer's own certificate.
             itself = distinguished_name(connection.getpeercert() or {}) if len(chain) == 1 else ""
             self._remembered[fingerprint] = self._names.get(chain[-1]) or _marked(itself, chain[-1])
             if len(self._remembered) > REMEMBERED:
@@ -78,8 +78,8 @@ class Authorities:
         if context is self._context:
             return
         self._context = context
-        # `get_ca_certs` leaves out what is no authority's. Without counting it, what it names would count as if the
-        # only authority vouched for it.
+        # `get_ca_certs` leaves out certificates that are not an authority's. Without counting them, a name in such a
+        # certificate would be taken for one that the only authority has issued.
         self._given = context.cert_store_stats()["x509"]
         given = zip(context.get_ca_certs(binary_form=True), context.get_ca_certs(), strict=True)
         names = {der: distinguished_name(decoded) for der, decoded in given}
@@ -88,9 +88,9 @@ class Authorities:
 
 
 def verified_chain(connection: ssl.SSLObject) -> list[bytes]:
-    """What TLS has verified on a connection (DER): the peer's certificate first, that of an authority last.
+    """The certificate chain that TLS verified on a connection (DER), from the peer's to the authority's.
 
-    Empty when a session was taken up again. Python has it in public from 3.13 on.
+    Empty for a resumed session. From Python 3.13 on, `ssl` has a public method for this.
     """
     if hasattr(connection, "get_verified_chain"):
         return list(connection.get_verified_chain())
@@ -104,7 +104,7 @@ def fingerprint_of(der: bytes) -> str:
 
 
 def distinguished_name(certificate: Mapping[str, Any]) -> str:
-    """The subject of a certificate as `ssl` decodes it, as RFC 4514 writes it: the last part comes first."""
+    """The subject of a certificate decoded by `ssl`, in the form of RFC 4514 (last part first)."""
     parts = []
     for relative in reversed(certificate.get("subject", ())):
         parts.append("+".join(f"{_SHORT.get(name, name)}={escaped(value)}" for name, value in relative))
@@ -112,7 +112,7 @@ def distinguished_name(certificate: Mapping[str, Any]) -> str:
 
 
 def escaped(value: str) -> str:
-    """A value as RFC 4514 writes it: none of the characters that separate names stands in it without a backslash."""
+    """A value with RFC 4514's separators escaped by backslashes."""
     text = "".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in value).replace("\0", "\\00")
     if text[:1] in (" ", "#"):
         text = "\\" + text

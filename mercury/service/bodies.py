@@ -1,4 +1,4 @@
-"""Reading the bodies of requests, within the limits of each and of all together."""
+"""Reads the bodies of requests, within a limit for each body and a limit for all of them together."""
 
 from __future__ import annotations
 
@@ -16,43 +16,46 @@ log = logging.getLogger("mercury.endpoint")
 
 
 class RequestRefused(Exception):
-    """A request is not handed to the engine; ``status`` and ``fault`` are its answer."""
+    """The endpoint answers a request with ``status`` and ``fault`` and does not pass it to the engine."""
 
     def __init__(self, status: int, reason: str, *, busy: bool = False, challenge: str | None = None) -> None:
         super().__init__(reason)
         self.status = status
-        #: Of a 401: the value of its WWW-Authenticate header.
+        #: The value of the WWW-Authenticate header of a 401.
         self.challenge = challenge
         code = FaultCode.RECEIVER if busy else FaultCode.SENDER
         self.fault = Fault(code=code, reason=reason, sender=not busy, busy=busy)
 
 
 class Bodies:
-    """The bodies of all requests to one process that are being received or handled, and of their answers.
+    """Counts the bytes of all request bodies that this process receives or handles, and of their answers.
 
-    Used in the event loop's thread.
+    Used in the event loop's thread only.
 
-    :param max_bytes: that one request may have.
+    :param max_bytes: the largest body of one request, in bytes.
     """
 
     def __init__(self, max_bytes: int, settings: HttpSettings) -> None:
         self._max_bytes = max_bytes
-        #: Seconds that one may take to arrive.
+        #: Seconds in which a whole body must arrive.
         self._timeout = settings.receive_timeout
-        #: What the requests have, without the first `FREE` bytes of each.
+        #: Bytes of the request bodies, without the first `FREE` bytes of each.
         self._received = Shares(settings.max_receiving_bytes)
-        #: What the answers have that are larger than `FREE`, until they are written.
+        #: Bytes of the answers larger than `FREE`, until the peer has read them.
         self.answers = Shares(settings.max_sending_bytes)
-        self._told = False
+        self._lost_body_logged = False
 
     async def read(
         self, headers: Mapping[str, str], receive: Callable[[], Awaitable[MutableMapping[str, Any]]], host: str
     ) -> tuple[bytes, Share | None]:
-        """One body, and what it takes; give that to `release` when the body has been dealt with.
+        """Read one body.
 
         :param host: the peer's IP address.
-        :raises RequestRefused: it is, or will be, too long, or took too long, or broke off, or made room for that of
-            another network. Nothing of it is counted.
+        :returns: the body and its share of the limit. The caller passes the share to `release` after the engine has
+            handled the body. ``None`` = the body is small and counts for nothing.
+        :raises RequestRefused: the body, or its Content-Length, is above a limit (413, 503); it did not arrive in time
+            (408); the peer disconnected (400); or it was cut so that another network's body fits (503). Its bytes
+            are no longer counted then.
         """
         announced = headers.get("content-length", "")
         if announced.isdecimal():
@@ -87,11 +90,11 @@ class Bodies:
         if not size:
             self._check_upgrade(headers)
         if share is not None:
-            share.cut = None  # it is there
+            share.cut = None  # a body that has arrived is not cut any more
         return b"".join(pieces), share
 
     def release(self, share: Share | None) -> None:
-        """A body that `read` returned is needed no more."""
+        """Stop counting a body that `read` returned."""
         if share is not None:
             self._received.drop(share)
 
@@ -109,15 +112,15 @@ class Bodies:
         return RequestRefused(413, f"The message is longer than {self._max_bytes} bytes.")
 
     def _check_upgrade(self, headers: Mapping[str, str]) -> None:
-        """Some HTTP servers lose the body of a request that offers an upgrade.
+        """Detect an HTTP server that drops the body of a request with an Upgrade header.
 
-        :raises RequestRefused: this one did.
+        :raises RequestRefused: the headers announce a body, and none came (500).
         """
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         if "upgrade" not in headers or not has_body:
             return
-        if not self._told:
-            self._told = True
+        if not self._lost_body_logged:
+            self._lost_body_logged = True
             log.error(
                 "the HTTP server lost the body of a request that offers an upgrade (Upgrade: %s), as uvicorn with "
                 "httptools does; start it with: uvicorn --http mercury.service.http11:Http11Protocol, or: mercury "

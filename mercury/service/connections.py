@@ -1,4 +1,4 @@
-"""The connections of one HTTP server: how many there may be, and how long each may keep it waiting."""
+"""The connections of one HTTP server: how many it accepts, and how long it waits for each."""
 
 from __future__ import annotations
 
@@ -10,66 +10,68 @@ from typing import Protocol
 
 from uvicorn.server import ServerState
 
+from mercury.engine.runtime.kept_connections import MOST
 from mercury.service.authorities import Authorities
 from mercury.settings import HttpSettings, load
 from mercury.storage.callers import network_of
 
 log = logging.getLogger("mercury.http")
 
-#: Seconds between two checks of the deadlines at most; shorter when a time limit is.
+#: The longest time between two checks of the deadlines, in seconds; shorter when a timeout is shorter.
 CHECK_INTERVAL = 1.0
-#: Seconds that a connection without a place is given to send its last answer before it is cut.
+#: Seconds that a connection which no longer counts has for its last answer before it is cut.
 LINGER = 1.0
-#: How many such connections there may be at most; with few places, a quarter of these.
+#: The most connections that may linger so at once; a quarter of the connection limit if that is smaller.
 MAX_LEAVING = 64
-#: File descriptors that are left for everything but connections: databases, logs, connections to peers.
-RESERVED_DESCRIPTORS = 256
-#: Where a server's state keeps the connections of all protocols that belong to it.
+#: File descriptors that are kept free for connections to peers (persistent ones, and with the default of
+#: ``runtime.senders`` those in use with them), databases and logs.
+RESERVED_DESCRIPTORS = MOST + 128
+#: The attribute of uvicorn's server state that holds the `Connections`.
 _CONNECTIONS = "mercury_connections"
 
 
 class Activity(enum.IntEnum):
-    """What goes on at a connection. When places are scarce, the first of these lose theirs first; from `HELD` on only
-    those of a network that has more than its share."""
+    """What a connection does now. At the connection limit, a connection with the lowest value is closed for a new one;
+    from `HELD` on only if its network has more connections than the new one's."""
 
     #: It has been refused, or is being closed.
     ENDING = 0
     #: No request is being received or answered.
     IDLE = 1
-    #: What comes before a request is not all there, its header or the handshake of TLS; or the rest of a request that
-    #: has been answered.
+    #: The TLS handshake or the header of a request is incomplete, or the rest of an answered request is being read.
     BEGINNING = 2
-    #: A request is taken, and its exchange is held for the response: it can be answered at once without that.
+    #: A request was accepted, and its exchange is held open for the response; it can be answered at once with 202.
     HELD = 3
-    #: The body of a request is not all there, or its answer is not being read.
+    #: The body of a request is incomplete, or the peer does not read its answer.
     TRANSFER = 4
     #: A request is being processed.
     BUSY = 5
 
 
 class Connection(Protocol):
-    """What is asked of one connection. Times are the event loop's."""
+    """One connection, as `Connections` sees it. Times are seconds of the event loop's clock."""
 
     @property
     def deadline(self) -> float:
-        """When it is to be ended or refused, unless something happens before."""
+        """When `Connections` calls `expire`; ``math.inf`` = never."""
 
     def expire(self, now: float) -> None:
-        """The deadline has passed."""
+        """Called when the deadline has passed: refuse the request or close the connection."""
 
     @property
     def activity(self) -> Activity:
-        """What goes on at it."""
+        """What the connection does now."""
 
     @property
     def since(self) -> float:
-        """The lower, the sooner it makes room, of those with the same activity: when this began, or is to end."""
+        """The start or the deadline of the present activity. Of connections with the same activity, the one with the
+        lowest value is closed first."""
 
     def make_room(self) -> None:
-        """Close the connection, which is not busy, for another one."""
+        """Close the connection, which is not `Activity.BUSY`, so that a new one can be accepted."""
 
     def abort(self) -> None:
-        """Cut the connection at once, whatever has not been sent."""
+        """Cut the connection at once; bytes that are not sent yet are lost."""
 
 
 class Connections:
@@ -80,60 +82,72 @@ class Connections:
 
     def __init__(self, settings: HttpSettings) -> None:
         self.settings = settings
-        #: Who vouches for the certificates of its peers.
+        #: The certificate authorities of the server's peers.
         self.authorities = Authorities()
         self._limit = min(settings.max_connections, _descriptors())
-        #: In the order in which they came, with the address that each counts for.
+        #: The counted connections, oldest first, with the network that each counts for (`network_of`).
         self._addresses: dict[Connection, str] = {}
+        #: The number of counted connections of each network.
         self._counts: dict[str, int] = {}
-        #: Those that have no place any more, or got none, but are still open, with the time when each is cut.
+        #: Open connections that do not count, because they are being closed or were refused, with the time of the cut.
         self._leaving: dict[Connection, float] = {}
         self._most_leaving = min(MAX_LEAVING, max(8, self._limit // 4))
         self._checking = False
         timeouts = (settings.first_byte_timeout, settings.header_timeout, settings.idle_timeout)
         self._interval = min(CHECK_INTERVAL, min(*timeouts, settings.receive_timeout, settings.body_rate_window) / 4)
-        self._told: set[str] = set()
+        #: Reasons of refusals that have been logged.
+        self._logged: set[str] = set()
         if self._limit < settings.max_connections:
-            text = "http.max_connections: %d are taken instead of %d: the process may have no more open files"
+            text = "http.max_connections: %d are accepted instead of %d: the process may have no more open files"
             log.warning(text, self._limit, settings.max_connections)
 
     def __len__(self) -> int:
         return len(self._addresses)
 
     def admit(self, connection: Connection, host: str) -> str | None:
-        """Count a new connection. When all are taken, another one makes room for it: the one that is idle longest,
-        or else of the network with most connections the one whose header is unfinished for longest, or else, if that
-        network has more than the new one's, the exchange that is held for its response for longest, or the body. When
-        its own network has as many as it may, one of that network makes room, unless each sends a request or is being
-        answered. Who waits, is silent or slow keeps nobody out.
+        """Count a new connection, and close another one for it if the limit is reached.
+
+        At ``http.max_connections`` the connection to close is, in this order:
+
+        1. the one that is idle longest;
+        2. of the network with the most connections, the one whose header or handshake is incomplete longest;
+        3. of the network with the most connections, if that is more than the new connection's network has, the one
+           whose exchange is held longest, or else the one whose body or answer is transferred longest.
+
+        At ``http.max_connections_per_address`` it is the one with the lowest activity of the same network, unless all
+        of them transfer or process a request. So a connection that is silent, slow or waiting keeps no new one out.
 
         :param host: the peer's IP address.
-        :returns: why it is refused; ``None`` = it is taken, and `remove` must be called at its end.
+        :returns: the reason of the refusal; ``None`` = the connection counts, and the caller calls `remove` when it
+            ends.
         """
         address = network_of(host)
         count = self._counts.get(address, 0)
         if count >= self.settings.max_connections_per_address:
-            given_up = self._least_needed_of(address)
-            if given_up is None:
+            to_close = self._least_needed_of(address)
+            if to_close is None:
                 most = f"http.max_connections_per_address = {count}"
                 return self._log_refused(f"too many connections from one address ({most})")
         elif len(self._addresses) >= self._limit:
-            given_up = self._least_needed(count)
-            if given_up is None:
+            to_close = self._least_needed(count)
+            if to_close is None:
                 return self._log_refused(f"too many connections (http.max_connections = {self._limit})")
         else:
-            given_up = None
-        if given_up is not None:
-            self.leave(given_up)
-            given_up.make_room()
+            to_close = None
+        if to_close is not None:
+            self.leave(to_close)
+            to_close.make_room()
         self._addresses[connection] = address
         self._counts[address] = self._counts.get(address, 0) + 1
         self._check_later()
         return None
 
     def leave(self, connection: Connection) -> None:
-        """A connection that is being closed loses its place, or never had one. It has `LINGER` seconds for what is
-        still to be sent, less when many others leave. `remove` must be called at its end."""
+        """Stop counting a connection that is being closed or was refused, and cut it in `LINGER` seconds at the latest.
+
+        When more than `MAX_LEAVING` linger, the oldest of them is cut at once. The caller calls `remove` when the
+        connection ends.
+        """
         self.remove(connection)
         if len(self._leaving) >= self._most_leaving:
             first = next(iter(self._leaving))
@@ -143,7 +157,7 @@ class Connections:
         self._check_later()
 
     def remove(self, connection: Connection) -> None:
-        """A connection has ended; one that is not counted is ignored."""
+        """Forget a connection that has ended; does nothing for one that is not known."""
         self._leaving.pop(connection, None)
         address = self._addresses.pop(connection, None)
         if address is None:
@@ -153,31 +167,32 @@ class Connections:
             del self._counts[address]
 
     def _least_needed(self, count: int) -> Connection | None:
-        """Which connection makes room for one of a network that has this many."""
+        """The connection to close for a new one whose network has ``count`` connections; ``None`` = there is none."""
         ranks = {each: rank for each in self._addresses if (rank := self._rank(each, count)) is not None}
         return min(ranks, key=ranks.__getitem__, default=None)
 
     def _rank(self, connection: Connection, count: int) -> tuple[int, int, int, float] | None:
-        """The lowest makes room; ``None`` = this one does not."""
-        activity, of_network = connection.activity, self._counts[self._addresses[connection]]
+        """The sort key of a connection, the lowest is closed first; ``None`` = this one is not closed."""
+        activity, in_network = connection.activity, self._counts[self._addresses[connection]]
         if activity <= Activity.IDLE:
             return activity, 0, 0, connection.since
         if activity < Activity.HELD:
-            return activity, -of_network, 0, connection.since
-        if activity is Activity.BUSY or of_network <= count + 1:
+            return activity, -in_network, 0, connection.since
+        if activity is Activity.BUSY or in_network <= count + 1:
             return None
-        # Nobody loses an exchange to the slow bodies of a network that has more connections.
-        return Activity.HELD, -of_network, activity, connection.since
+        # The network's size comes before the activity: a network with slow bodies on many connections must not cost a
+        # smaller network its held exchanges.
+        return Activity.HELD, -in_network, activity, connection.since
 
     def _least_needed_of(self, network: str) -> Connection | None:
-        """Which connection makes room for another one of the same network."""
+        """The connection to close for a new one of the same network; ``None`` = all of them transfer or are busy."""
         own = ((each.activity, each.since, each) for each, its in self._addresses.items() if its == network)
         least = min(own, key=lambda each: each[:2], default=None)
         return None if least is None or least[0] >= Activity.TRANSFER else least[2]
 
     def _log_refused(self, reason: str) -> str:
-        if reason not in self._told:
-            self._told.add(reason)
+        if reason not in self._logged:
+            self._logged.add(reason)
             log.warning("connections are refused: %s; further ones are not logged", reason)
         return reason
 
@@ -202,7 +217,7 @@ class Connections:
 
 
 def _descriptors() -> int:
-    """How many connections the process has file descriptors for."""
+    """The number of connections that the process's file descriptor limit allows."""
     if sys.platform == "win32":
         return sys.maxsize
     import resource  # noqa: PLC0415 - Unix only
@@ -214,7 +229,8 @@ def _descriptors() -> int:
 
 
 def connections_of(server_state: ServerState) -> Connections:
-    """The connections of a server; those of one that is not Mercury's go by the settings of the process."""
+    """The `Connections` of a server. For a uvicorn that Mercury did not start they are made from the process's
+    settings."""
     connections: Connections | None = getattr(server_state, _CONNECTIONS, None)
     if connections is None:
         connections = Connections(load().http)
@@ -223,5 +239,5 @@ def connections_of(server_state: ServerState) -> Connections:
 
 
 def keep(server_state: ServerState, connections: Connections) -> None:
-    """Make a server's connections these."""
+    """Store the `Connections` in a server's state, for `connections_of`."""
     setattr(server_state, _CONNECTIONS, connections)

@@ -1,7 +1,7 @@
-"""The SOAP endpoint: an ASGI callable that turns HTTP requests into arrivals and answers into replies.
+"""The SOAP endpoint: an ASGI callable that passes HTTP requests to the engine and sends the engine's answers.
 
-FastAPI's layers around a route cost three times as much (docs/architecture.md): they are gone through only where an
-application has put something into them.
+It is plain ASGI because FastAPI's routing costs three times as much time (docs/architecture.md); requests go through
+FastAPI only where the application has added a middleware or a dependency.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from mercury.engine.ids import Ids
 from mercury.engine.refusal import refuse, with_status
 from mercury.engine.runtime.held_exchanges import HeldExchanges
 from mercury.engine.runtime.threads import Runtime
-from mercury.errors import Overloaded
+from mercury.errors import ConfigurationError, Overloaded
 from mercury.service.bodies import Bodies, RequestRefused
 from mercury.service.held import abort_of, held, unsent_of
 from mercury.service.identity import Authenticate, identify
+from mercury.service.publishing import TEXT_TYPE, Documents, Page, address_of, page, unwritten, wanted
 from mercury.service.shares import FREE, Share
 from mercury.storage.callers import network_of
 from mercury.wire.envelope import HttpMessage
 
 log = logging.getLogger("mercury.endpoint")
 
-#: Bytes up to which a message is decoded at once, in the event loop: another thread costs more than that.
+#: Messages of up to so many bytes are decoded in the event loop, because a change of threads costs more.
 SMALL = 64 * 1024
+
+#: The answer to a GET when too much is not read yet.
+_UNSENT = HttpMessage(b"Too much is being sent; ask again later.\n", TEXT_TYPE, status=503)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -35,42 +39,60 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Host(Protocol):
-    """What an endpoint needs of the process it stands in."""
+    """The process of an endpoint."""
 
     @property
     def ids(self) -> Ids: ...
 
     @property
     def running_runtime(self) -> Runtime | None:
-        """The runtime, while it runs."""
+        """The runtime; ``None`` = it is not running."""
 
     def refused_unstarted(self) -> None:
-        """A message came while nothing runs: log it."""
+        """Log that a message was refused because the runtime is not running."""
 
     @property
     def bodies(self) -> Bodies:
-        """Those of all requests to the process, and of their answers."""
+        """Counts the bodies of all requests to the process, and of their answers."""
 
     @property
     def authenticate(self) -> Authenticate | None:
-        """Says who sends a request; ``None`` = its TLS certificate does."""
+        """The hook that identifies a request's sender; ``None`` = the TLS certificate does."""
+
+    @property
+    def address(self) -> str | None:
+        """Where peers reach the process; ``None`` = as they say themselves."""
+
+    def documents(self, service: str) -> Documents:
+        """The WSDL and the schemas of a service that is hosted here."""
 
     @property
     def back_channel_wait(self) -> float:
-        """Seconds that an exchange is held open for its response."""
+        """The longest time, in seconds, that an exchange is held open for its response."""
 
 
 class Endpoint:
-    """Where messages for one service arrive, or (without one) responses to this process's own requests."""
+    """Receives the messages for one service.
+
+    :param service: the service's name; ``None`` = the endpoint for responses to this process's own requests.
+    """
 
     def __init__(self, host: Host, service: str | None) -> None:
         self._host = host
-        self._service = service
+        #: The name of the service; ``None`` = responses arrive here.
+        self.service = service
+        self._documents: Documents | None = None
+        #: It has been logged that there are none.
+        self._undescribed = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise TypeError(f"a SOAP endpoint speaks HTTP, not {scope['type']}")
         headers = _headers(scope)
+        number = wanted(scope.get("query_string", b"")) if scope["method"] == "GET" else None
+        if number is not None and self.service is not None:
+            await self._publish(number, scope, headers, send)
+            return
         if scope["method"] != "POST":
             await _send_text(send, 405, "This is a SOAP endpoint: messages are posted to it.\n", (("allow", "POST"),))
             return
@@ -86,20 +108,53 @@ class Endpoint:
         else:
             await _send(send, reply)
 
-    async def _send_large(self, scope: Scope, send: Send, reply: HttpMessage) -> None:
-        """Send an answer that counts until it is written; when there is no room, the request has to be repeated."""
+    def documents(self) -> Documents:
+        """The WSDL and the schemas of its service.
+
+        :raises ConfigurationError: there is none, or it cannot be described.
+        """
+        if self._documents is None:
+            self._documents = self._host.documents(self.service or "")
+        return self._documents
+
+    async def _publish(self, number: int, scope: Scope, headers: dict[str, str], send: Send) -> None:
+        """Answer a GET with the WSDL or a schema; only clients that may post may read it."""
+        challenge: str | None = None
+        try:
+            identify(scope, headers, self._host.authenticate)
+            answer = page(self.documents(), number, address_of(self._host.address, scope, headers))
+        except RequestRefused as refused:
+            answer = Page(refused.status, TEXT_TYPE, f"{refused.fault.reason}\n".encode())
+            challenge = refused.challenge
+        except ConfigurationError as error:
+            if not self._undescribed:
+                log.error("the WSDL of %s cannot be written: %s", self.service, error)
+            self._undescribed = True
+            answer = unwritten(error)
+        reply = HttpMessage(answer.body, answer.content_type, status=answer.status)
+        if len(reply.body) > FREE:
+            await self._send_large(scope, send, reply, _UNSENT)
+        else:
+            await _send(send, reply, challenge)
+
+    async def _send_large(self, scope: Scope, send: Send, reply: HttpMessage, unsent: HttpMessage = ACCEPTED) -> None:
+        """Send an answer whose bytes count against ``http.max_sending_bytes`` until the peer has read them.
+
+        :param unsent: the answer when the limit is reached: to a message 202 without a body, for the peer sends its
+            request again later.
+        """
         answers, now = self._host.bodies.answers, asyncio.get_running_loop().time()
         share = Share(network_of(_peer(scope)), now, abort_of(scope), unsent_of(scope))
-        # One that is larger than all may be goes out too, when there is room for half of them.
+        # An answer larger than the whole limit would never be sent: it counts for half of the limit.
         if not answers.grow(share, min(len(reply.body), answers.limit // 2), now):
             log.info(
                 "an answer of %d bytes is not sent: too many are not read yet (http.max_sending_bytes)", len(reply.body)
             )
-            await _send(send, ACCEPTED)
+            await _send(send, unsent)
             return
         try:
             await _send(send, reply, whole=False)
-            await send({"type": "http.response.body", "body": b""})  # is taken once the peer has read the rest
+            await send({"type": "http.response.body", "body": b""})  # returns when the peer has read nearly all of it
         finally:
             answers.drop(share)
 
@@ -130,13 +185,13 @@ class Endpoint:
             raise RequestRefused(503, "This endpoint is not running; send it again later.", busy=True)
         http = HttpMessage(body, headers.get("content-type", ""), headers.get("soapaction"))
         if len(body) <= SMALL:
-            envelope = runtime.decode(http, self._service)
+            envelope = runtime.decode(http, self.service)
         else:
-            envelope = await asyncio.to_thread(runtime.decode, http, self._service)
+            envelope = await asyncio.to_thread(runtime.decode, http, self.service)
         arrival = Arrival(
             http=http,
             envelope=envelope,
-            service=self._service,
+            service=self.service,
             url=f"{scope.get('scheme', 'http')}://{headers.get('host', '')}{scope.get('path', '')}",
             peer=_peer(scope),
             identity=identity,
@@ -155,7 +210,10 @@ async def _answer(runtime: Runtime, arrival: Arrival) -> Answer:
 
 
 async def _response(held_exchanges: HeldExchanges, held: HeldExchange, seconds: float) -> HttpMessage | None:
-    """Hold the exchange for its response (HTTP-05); ``None`` = it did not come in time, or cannot come soon."""
+    """Hold the exchange open for its response (HTTP-05).
+
+    :returns: the response; ``None`` = it did not come in ``seconds``, or the exchange cannot expect it soon.
+    """
     future = asyncio.wrap_future(held.response)
     patience = held_exchanges.patience(held)
     if patience is not None and patience < seconds:
@@ -178,7 +236,7 @@ def _let_go(runtime: Runtime, answer: Answer) -> None:
 def _resolve(
     loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value: object, unwanted: Callable[[], None]
 ) -> None:
-    """Set a future's result from another thread; a peer that has gone meanwhile needs none."""
+    """Set a future's result from another thread; call ``unwanted`` if the request was cancelled meanwhile."""
 
     def resolve() -> None:
         if future.done():
@@ -192,9 +250,10 @@ def _resolve(
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    """By name; what is there several times is joined (RFC 9110, 5.3).
+    """The headers by name in lower case; repeated headers are joined (RFC 9110, 5.3).
 
-    Some servers add the trailers of a request to its header: a peer must not replace by one what a proxy has said.
+    Some servers append the trailers of a request to its headers. Joining keeps the value that a proxy has set, which a
+    trailer would replace otherwise.
     """
     fields = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
     headers = dict(fields)

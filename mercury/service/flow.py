@@ -1,4 +1,4 @@
-"""What stands between uvicorn's requests and the transport of their connection."""
+"""Replacements for uvicorn's flow control and for the transport that its requests write to."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 
 class Flow(FlowControl):
-    """Nothing is read while a whole request waits for the answer to the one before it.
+    """Pauses reading while a complete request waits until the one before it is answered.
 
-    :param waiting: the requests that wait.
+    :param waiting: the complete requests that wait.
     """
 
     def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
@@ -24,7 +24,7 @@ class Flow(FlowControl):
 
 
 class Outlet:
-    """Where a cycle writes its answer: the transport, except that closing lets the peer read the answer."""
+    """The transport that a request writes its answer to. Its `close` lets the peer read the answer first."""
 
     __slots__ = ("close", "is_closing", "write")
 

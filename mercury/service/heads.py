@@ -1,4 +1,4 @@
-"""Heads of requests that two parties could read in two ways: they are refused (RFC 9112, 2.3, 3.2, 6.1)."""
+"""Refuses requests whose head a proxy and this server could read differently (RFC 9112, 2.3, 3.2, 6.1)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from mercury.service.status_access import host_in
 
-#: The versions of HTTP that are spoken.
+#: The versions of HTTP that the server accepts.
 VERSIONS = ("1.0", "1.1")
 _PORTS = {b"http": 80, b"https": 443}
 
 
 class Breach(Exception):
-    """A limit is passed, or a head is refused; raised in the parser's callbacks."""
+    """A request exceeds a limit, or its head is refused; raised in the parser's callbacks."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -23,9 +23,9 @@ class Breach(Exception):
 
 
 def objection(version: str, url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-    """The status and the reason with which a request is refused; ``None`` = it is taken.
+    """The HTTP status and the reason of a refusal; ``None`` = the request is accepted.
 
-    :param headers: names in small letters.
+    :param headers: names in lower case.
     """
     if version not in VERSIONS:
         return 505, f"this server speaks HTTP/1.1, not HTTP/{version}"
@@ -35,12 +35,12 @@ def objection(version: str, url: bytes, headers: Iterable[tuple[bytes, bytes]]) 
     if hosts and host_in(hosts[0].decode("latin-1")) is None:
         return 400, "the Host field of the request names no host"
     if not url.startswith((b"/", b"*")) and not _is_for(url, hosts):
-        return 400, "the URL of the request names another host than its Host field, or is none of http"
+        return 400, "the URL of the request names another host than its Host field, or is not an HTTP URL"
     return _coding(version, [value for name, value in headers if name == b"transfer-encoding"])
 
 
 def _is_for(url: bytes, hosts: list[bytes]) -> bool:
-    """Whether a URL in absolute form is one of http for the host of the Host field."""
+    """Whether a URL in absolute form is an http or https URL with the host of the Host field."""
     scheme, found, rest = url.partition(b"://")
     default = _PORTS.get(scheme.lower())
     if not found or default is None:
@@ -59,14 +59,15 @@ def _coding(version: str, values: list[bytes]) -> tuple[int, str] | None:
     if version == "1.0" or codings.count(b"chunked") != 1 or b"" in codings:
         return 400, "the length of the body is not clear from Transfer-Encoding"
     if codings != [b"chunked"]:
-        return 501, "of transfer codings only chunked is taken"
+        return 501, "the only transfer coding that this server accepts is chunked"
     return None
 
 
 def refusal(status: int, reason: str, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The answer to a request that the application is not asked about; the connection is closed behind it.
+    """The bytes of an answer that refuses a request before the application sees it. It announces that the connection
+    closes.
 
-    :param headers: what every answer has.
+    :param headers: the headers that every answer of the server has.
     """
     body = f"{reason}\n".encode()
     fields = [

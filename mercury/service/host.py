@@ -1,4 +1,4 @@
-"""FastAPI around the endpoints: routers, health, and a whole application for those who have none."""
+"""The FastAPI part: routers for endpoints, health and status, and a complete application."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ from mercury.service.store_query import StoreQuery
 
 log = logging.getLogger("mercury")
 
-#: Those that a SOAP endpoint answers, all but one with 405.
+#: HTTP methods that are routed to a SOAP endpoint; it answers all but POST with 405.
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
-#: Seconds that health and status wait for the store.
+#: Seconds that a request for health or status waits for the store.
 TIMEOUT = 3.0
-#: What is answered when the store fails.
+#: The text for clients when the store fails; the store's own error text goes to the log only.
 NO_ANSWER = "the store does not answer"
+
+#: On the function of a route: the endpoint that it leads to.
+_ENDPOINT = "soap_endpoint"
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 REFUSALS = MappingProxyType(
     {
-        Access.INVALID: "the Host header is no host",
+        Access.INVALID: "the Host header names no host",
         Access.UNAUTHORIZED: "the token of http.status_token is needed: Authorization: Bearer TOKEN",
         Access.FORBIDDEN: "the status is for this machine only",
     }
@@ -43,29 +46,33 @@ REFUSALS = MappingProxyType(
 
 
 class StatusSource(Protocol):
-    """What health and status need to know."""
+    """Source of the data for ``/healthz``, ``/readyz`` and the status of sequences."""
 
     def readiness(self) -> dict[str, str]:
-        """Each part and what is wrong with it; ``ok`` where nothing is."""
+        """Each part's name and its error; ``ok`` = the part works."""
 
     def lateness(self) -> list[str]:
-        """What waits for longer than it should; nothing = all is well."""
+        """A sentence for each thing that waits longer than the settings ``watch`` allow; empty = none does."""
 
     def metrics(self) -> dict[str, float]:
-        """What an operator watches, and what does not make the process unfit by itself."""
+        """Figures for monitoring. None of them makes the process not ready."""
 
     def sequences(self) -> list[SequenceStatus]:
-        """All sequences that are remembered."""
+        """The status of all sequences in the store.
+
+        :raises StorageError: the store fails.
+        """
 
     @property
     def status_token(self) -> str | None:
-        """What has to be known to see the status; ``None`` = this machine may see a part of it."""
+        """The bearer token for the status; ``None`` = requests from this machine get it, with masked identifiers."""
 
 
 class Exchange(Response):
-    """What a route answers with: the whole exchange, by the endpoint itself.
+    """The response of a route: the endpoint handles the request when FastAPI sends this response.
 
-    :param request: as FastAPI has given it to the dependencies of the route, one of which may have read its body.
+    :param request: the request object that FastAPI passed to the route's dependencies. If one of them has read the
+        body, the endpoint gets that body again.
     """
 
     def __init__(self, endpoint: Endpoint, request: Request) -> None:
@@ -87,28 +94,42 @@ class Exchange(Response):
 
 
 class SoapRouter(APIRouter):
-    """SOAP endpoints as routes of FastAPI's: whatever is included with dependencies is protected by them.
+    """SOAP endpoints as FastAPI routes, so that FastAPI's dependencies protect them.
 
-    They are solved before the body is read, and one that raises answers the request.
+    FastAPI runs the dependencies before the body is read; one that raises refuses the request.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        #: By their paths.
+        #: The endpoints by path.
         self.endpoints: dict[str, Endpoint] = {}
 
     def add(self, path: str, endpoint: Endpoint) -> None:
-        """Put an endpoint at a path, for every method: it says itself that messages are posted."""
+        """Route every HTTP method of a path to an endpoint, which answers 405 to all but POST."""
 
         async def exchange(request: Request) -> Response:
             return Exchange(endpoint, request)
 
         self.endpoints[path] = endpoint
+        exchange.__dict__[_ENDPOINT] = endpoint
         self.add_api_route(path, exchange, methods=list(METHODS), response_model=None, include_in_schema=False)
 
 
+def soap_endpoints(routes: Iterable[object]) -> list[Endpoint]:
+    """The SOAP endpoints among some routes, in routers that are included and applications that are mounted too."""
+    found: list[Endpoint] = []
+    for route in routes:
+        endpoint = getattr(getattr(route, "endpoint", None), _ENDPOINT, None)
+        if isinstance(endpoint, Endpoint):
+            found.append(endpoint)
+        # FastAPI copies the routes of a router that is included, or refers to it.
+        for inner in (getattr(route, "app", None), getattr(route, "original_router", None)):
+            found += soap_endpoints(getattr(inner, "routes", ()))
+    return found
+
+
 def service_router(host: Host, services: Iterable[Service]) -> SoapRouter:
-    """The endpoints of services, and the one for responses to this process's own requests."""
+    """A router with an endpoint for each service, and one for the responses to this process's own requests."""
     router = SoapRouter()
     for service in services:
         router.add(f"{paths.SERVICES}/{service.name}", Endpoint(host, service.name))
@@ -117,50 +138,51 @@ def service_router(host: Host, services: Iterable[Service]) -> SoapRouter:
 
 
 class Health:
-    """Whether a process can take messages, as ``/readyz`` says it to everybody: without what the store has answered.
+    """Whether a process can accept messages: the content of ``/readyz``.
 
-    That is for the log, once until it is ready again.
+    ``/readyz`` is open to everyone, so the store's error text is left out of it. The text is logged, once until the
+    store works again.
     """
 
-    def __init__(self, watched: StatusSource) -> None:
-        self._watched = watched
-        self._told = False
+    def __init__(self, source: StatusSource) -> None:
+        self._source = source
+        self._logged = False
 
     def check(self) -> tuple[int, dict[str, object]]:
-        """The HTTP status and what is said with it; it asks the store."""
-        parts = self._watched.readiness()
-        trouble = parts["store"]
-        if trouble != "ok":
+        """The HTTP status and the JSON body. Reads the store, and so may block."""
+        parts = self._source.readiness()
+        store_error = parts["store"]
+        if store_error != "ok":
             parts["store"] = NO_ANSWER
-            if not self._told:
-                log.warning("not ready: %s", trouble)
-        self._told = trouble != "ok"
+            if not self._logged:
+                log.warning("not ready: %s", store_error)
+        self._logged = store_error != "ok"
         ready = all(state == "ok" for state in parts.values())
-        late = self._watched.lateness() if ready else []
+        late = self._source.lateness() if ready else []
         status: dict[str, object] = {"status": "degraded" if late else "ok" if ready else "not ready", **parts}
-        status |= self._watched.metrics()
+        status |= self._source.metrics()
         if late:
-            status["degraded"] = late  # it can take messages all the same
+            status["degraded"] = late  # the HTTP status stays 200: the process accepts messages
         return (200 if ready else 503), status
 
 
-def status_router(watched: StatusSource, patience: float = TIMEOUT) -> APIRouter:
-    """``/healthz``: the process lives. ``/readyz``: it can take messages; 503 with the reasons when it cannot.
+def status_router(source: StatusSource, timeout: float = TIMEOUT) -> APIRouter:
+    """Routes for health and status.
 
-    Its status is ``degraded``, with 200, when something waits for longer than the settings ``watch`` allow.
+    - ``/healthz``: 200 while the process runs.
+    - ``/readyz``: 200 while the process can accept messages, otherwise 503 with the reasons. The status is
+      ``degraded``, with 200, when something waits longer than the settings ``watch`` allow.
+    - the status of all sequences: with ``http.status_token`` set, complete for requests that carry the token; without
+      it, with masked identifiers, for direct requests from this machine. 503 with the reason while the store fails.
 
-    The status of all sequences is given to this machine only, not through a proxy that can be recognised, and with
-    masked identifiers; when ``http.status_token`` is set, whole to those who send it. While the store fails it is 503
-    with the reason.
-
-    :param patience: seconds that a request waits for the store; then it is answered with 503.
+    :param timeout: seconds that a request waits for the store; after that the answer is 503.
     """
     router = APIRouter()
-    health = StoreQuery("mercury-health", Health(watched).check, patience)
-    found = StoreQuery("mercury-status", watched.sequences, patience)
+    health = StoreQuery("mercury-health", Health(source).check, timeout)
+    found = StoreQuery("mercury-status", source.sequences, timeout)
 
-    # None of these is in a thread of the server's pool: a store that does not answer would take them all, and the
-    # process would wait for them at its end.
+    # The queries do not use the server's thread pool: a store that does not answer would block all of its threads,
+    # and the process would wait for them when it ends.
 
     @router.get("/healthz")
     async def healthz() -> dict[str, str]:
@@ -177,7 +199,7 @@ def status_router(watched: StatusSource, patience: float = TIMEOUT) -> APIRouter
     @router.get(f"{paths.STATUS}/sequences")
     async def sequences(request: Request) -> JSONResponse:
         client = request.client.host if request.client is not None else None
-        granted = access(request.headers, client, watched.status_token, request.scope.get("http_version", "1.1"))
+        granted = access(request.headers, client, source.status_token, request.scope.get("http_version", "1.1"))
         if granted in REFUSALS:
             return JSONResponse({"error": REFUSALS[granted]}, granted.value)
         try:
@@ -198,20 +220,20 @@ def _shown(statuses: list[SequenceStatus], granted: Access) -> list[dict[str, ob
 
 
 class SoapApplication(FastAPI):
-    """FastAPI, whose SOAP endpoints are reached without the layers around its routes.
+    """A FastAPI application that calls its SOAP endpoints directly, without FastAPI's routing.
 
-    Those layers cost as much as Mercury's own part in a request. As soon as a middleware or a dependency is added, it
-    sees every request: then everything goes the long way.
+    Routing costs as much time as Mercury's own part of a request. When the application has a middleware or a
+    dependency, every request goes through FastAPI, so that they see it.
     """
 
     def __init__(self, endpoints: Mapping[str, Endpoint], **settings: Any) -> None:
         super().__init__(**settings)
-        #: The SOAP endpoints by their paths.
+        #: The SOAP endpoints by path.
         self._endpoints = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        straight = scope["type"] == "http" and not self.user_middleware and not self.router.dependencies
-        endpoint = self._endpoints.get(scope["path"]) if straight else None
+        direct = scope["type"] == "http" and not self.user_middleware and not self.router.dependencies
+        endpoint = self._endpoints.get(scope["path"]) if direct else None
         if endpoint is None:
             await super().__call__(scope, receive, send)
         else:
@@ -223,21 +245,21 @@ def application(
     routers: Iterable[APIRouter],
     lifespan: Lifespan,
 ) -> FastAPI:
-    """A FastAPI application that is nothing but these routers."""
+    """A FastAPI application with these routers only: no documentation pages, no redirects."""
     routers = list(routers)
     endpoints: dict[str, Endpoint] = {}
     for router in routers:
         if isinstance(router, SoapRouter) and not router.dependencies:
             endpoints |= router.endpoints
     app = SoapApplication(endpoints, title=title, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    app.router.redirect_slashes = False  # a redirect would name the host that the request names
+    app.router.redirect_slashes = False  # a redirect would repeat the Host header, which a client can forge
     for router in routers:
         app.include_router(router)
     return app
 
 
 def lifespan_of(start: Callable[[], None], stop: Callable[[], None]) -> Lifespan:
-    """A lifespan that starts and stops something synchronous, outside the event loop's thread."""
+    """A lifespan that calls ``start`` and ``stop`` in a thread, because they block."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

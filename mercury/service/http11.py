@@ -1,13 +1,12 @@
-"""HTTP/1.1 as Mercury's server speaks it: uvicorn's protocol, with limits, and deaf to offers of an upgrade.
+"""HTTP/1.1 for Mercury's server: uvicorn's protocol with limits, which ignores offers of an upgrade.
 
-For a server of one's own: ``uvicorn shop:app --http mercury.service.http11:Http11Protocol``.
+To use it with your own uvicorn: ``uvicorn shop:app --http mercury.service.http11:Http11Protocol``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,35 +22,28 @@ from mercury.service.flow import Flow, Outlet
 from mercury.service.heads import Breach, objection, refusal
 from mercury.service.held import EXTENSION, Holder
 from mercury.service.peer import tls_extension
+from mercury.service.reading import BodyPieces, Reading
 
-#: Seconds that a peer is given to read a refusal before the connection is cut.
+#: Seconds that a peer has to read a refusal before the connection is cut.
 LINGER = 2.0
-#: Bytes that are read and thrown away meanwhile.
+#: The most bytes that are read and discarded during that time.
 LINGER_BYTES = 4 * 1024 * 1024
-#: Seconds after the deadline for a body until the connection is refused here: an endpoint refuses it with a fault.
+#: Seconds after a body's deadline until this protocol refuses it. In that time the endpoint refuses it with a fault.
 GRACE = 1.0
 #: Requests that a connection may send ahead of their answers.
 MAX_PIPELINED = 8
 
 
-class Reading(enum.Enum):
-    """Which part of a request comes next."""
-
-    NOTHING = "nothing"
-    HEAD = "head"
-    BODY = "body"
-
-
 class Http11Protocol(HttpToolsProtocol):
     """One connection.
 
-    - A request that offers an upgrade is processed as if it did not (RFC 9110, 7.8). llhttp ends such a request behind
-      its header, so the header is given to a new parser without the offer, and the rest after it. This holds for
-      WebSocket too, whatever ``--ws`` says: a connection that is handed over is outside of every limit and of the
-      orderly stop. An application that has WebSockets serves them by another uvicorn.
+    - An Upgrade header is ignored (RFC 9110, 7.8). The parser llhttp ends such a request after its header, so the
+      header without Upgrade, and then the rest, are passed to a new parser. WebSocket is ignored too, whatever
+      ``--ws`` says, because an upgraded connection would be outside of all limits and of the orderly stop. An
+      application with WebSockets serves them with another uvicorn.
     - The request line, the header, the first byte, the body, the pause between two requests and the reading of an
       answer are limited by `HttpSettings`.
-    - What the TLS certificate of a peer says is in ``scope["extensions"]["tls"]`` (ASGI's TLS extension).
+    - The peer's TLS certificate is in ``scope["extensions"]["tls"]`` (ASGI's TLS extension).
     """
 
     def __init__(
@@ -66,31 +58,32 @@ class Http11Protocol(HttpToolsProtocol):
         self._settings = settings = self._connections.settings
         self._max_line, self._max_head = settings.max_request_line, settings.max_header_bytes
         self._max_fields = settings.max_header_fields
-        #: When what is being waited for must have come, and when what has been written must have been read.
+        #: When the next part of a request must have arrived, and when the peer must have read what was written.
         self._read_deadline = self._write_deadline = math.inf
-        #: Until when what was written last, and was much, may take to be sent.
+        #: When the last answer that filled the write buffer must have been sent.
         self._sent_by = 0.0
         self._reading = Reading.NOTHING
-        #: When the whole body must have come, and the bytes of it since its rate was checked.
+        #: When the whole body must have arrived, and the bytes of it since the last check of its rate.
         self._body_deadline = math.inf
         self._body_bytes = 0
-        #: Bytes of the header that is being read: of whole fields, and of what has not become one yet.
+        self._pieces = BodyPieces()
+        #: Bytes of the header that is being read: of complete fields, and after the last complete field.
         self._head_bytes = self._pending = 0
         self._fields = 0
         self._breach: Breach | None = None
         self._extensions: dict[str, Any] = {}
         self._outlet: Outlet | None = None
-        #: What the application answers now; `cycle` is the one that came last.
+        #: The request that the application processes now; `cycle` is the one that arrived last.
         self._running: RequestResponseCycle | None = None
-        #: Has the exchange answered at once that is held for its response, and since when it is held.
+        #: Answers the held exchange at once (`Holder.held`), ``None`` = none is held; and since when it is held.
         self._give_up: Callable[[], None] | None = None
         self._held_since = 0.0
-        #: Nothing comes any more: the connection is closed behind the answers that are owed.
+        #: The peer sends no more: the connection is closed after the outstanding answers.
         self._last = False
-        #: Refused, or closed: what comes is thrown away.
+        #: The connection was refused or is being closed: further bytes are discarded.
         self._ended = False
         self._discarded = 0
-        #: What has counted for the connection until now.
+        #: The TLS handshake that counted for the connection until now.
         self.before: Connection | None = None
 
     # --- the connection --------------------------------------------------------------------------------------------
@@ -105,7 +98,7 @@ class Http11Protocol(HttpToolsProtocol):
         if reason is not None:
             self._connections.leave(self)
             self._write_refusal(503, f"{reason}; try again later")
-            self._reading = Reading.BODY  # there may be a request: it is thrown away
+            self._reading = Reading.BODY  # a request may follow: it is discarded
             self.hang_up()
             return
         tls = tls_extension(transport, self._connections.authorities)
@@ -119,8 +112,8 @@ class Http11Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Whole requests are answered, but with TLS, which has no half; else the transport closes behind this once what
-        was written has been sent, which may be never."""
+        """Keep the connection open for the answers to complete requests, except with TLS, which cannot close half a
+        connection. Otherwise the transport closes after its write buffer is sent; the deadline bounds that."""
         if self._answering and self._reading is Reading.NOTHING and not self._ended and self.transport.can_write_eof():
             self._last = True
             return True
@@ -148,9 +141,9 @@ class Http11Protocol(HttpToolsProtocol):
         if self._give_up is not None:
             return Activity.HELD
         if self._answering:
-            # A body may be needed only for the last request: those before it are being processed.
-            mine = self._reading is Reading.BODY and self._running is self.cycle
-            return Activity.TRANSFER if mine else Activity.BUSY
+            # Only the last request can have an incomplete body: those before it are being processed.
+            incomplete = self._reading is Reading.BODY and self._running is self.cycle
+            return Activity.TRANSFER if incomplete else Activity.BUSY
         return Activity.IDLE if self._reading is Reading.NOTHING else Activity.BEGINNING
 
     @property
@@ -182,7 +175,7 @@ class Http11Protocol(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         super().shutdown()
-        if self.transport.is_closing():  # what is not read until then is not waited for
+        if self.transport.is_closing():  # the stop does not wait for a peer that does not read
             self._read_deadline = self._sent_by = self.loop.time() + LINGER
             self._write_deadline = min(self._write_deadline, self._sent_by)
 
@@ -191,16 +184,16 @@ class Http11Protocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def expire(self, now: float) -> None:
-        over, nothing = self._ended or self.transport.is_closing(), self._reading is Reading.NOTHING
-        quiet = over or (nothing and not self._answering)
+        closing, between = self._ended or self.transport.is_closing(), self._reading is Reading.NOTHING
+        only_writing = closing or (between and not self._answering)
         if self._write_deadline <= now:
             self.transport.abort()
-        elif quiet and now < self._sent_by and self.transport.get_write_buffer_size():
-            # An answer is on its way, however slow its reader is.
+        elif only_writing and now < self._sent_by and self.transport.get_write_buffer_size():
+            # The peer still reads an answer, and `_sent_by` bounds how slowly.
             self._read_deadline = min(self._sent_by, now + self._settings.idle_timeout)
-        elif over:
+        elif closing:
             self.transport.abort()
-        elif nothing:
+        elif between:
             self._read_deadline = math.inf
             if not self._answering:
                 self.hang_up()
@@ -213,24 +206,24 @@ class Http11Protocol(HttpToolsProtocol):
 
     def _body_expired(self, now: float) -> None:
         least = self._settings.min_body_rate * self._settings.body_rate_window
-        # What the application does not take cannot come.
-        comes = self.flow.read_paused or self._body_bytes >= least
+        # While reading is paused, the application is slow, not the peer.
+        fast_enough = self.flow.read_paused or self._body_bytes >= least
         if not self._answering:
             self.hang_up()
-        elif now < self._body_deadline and comes:
-            self._look_at_rate(now)
+        elif now < self._body_deadline and fast_enough:
+            self._start_rate_window(now)
         else:
             self._refuse(408, "the request took too long to arrive")
 
-    def _look_at_rate(self, now: float) -> None:
+    def _start_rate_window(self, now: float) -> None:
         self._body_bytes = 0
         self._read_deadline = min(self._body_deadline, now + self._settings.body_rate_window)
 
     def hang_up(self) -> None:
-        """Close the connection once what was written has been sent; it is cut when that takes long."""
+        """Close the connection after the write buffer is sent, and cut it after `LINGER` seconds."""
         self._ended = True
         if (self._reading is not Reading.NOTHING or self.flow.read_paused) and self.transport.can_write_eof():
-            # A connection that is closed with unread data is reset, and the peer may never see the answer.
+            # Closing a socket with unread data resets the connection, and the peer may lose the answer.
             self.pipeline.clear()
             self.flow.resume_reading()
             self.transport.write_eof()
@@ -260,11 +253,12 @@ class Http11Protocol(HttpToolsProtocol):
                 self._refuse_breach()
                 return
             break
+        self._pass_body()
         if self._head_bytes + self._pending > self._max_head and self._reading is not Reading.NOTHING:
             self._refuse(431, f"the header of the request has more than {self._max_head} bytes")
 
     def _read_head_again(self) -> bool:
-        """Give the header that was just read to a new parser without the offer of an upgrade; whether that worked."""
+        """Pass the header, without Upgrade, to a new parser; ``False`` = it refused it, and the refusal was sent."""
         version = self.parser.get_http_version().encode()
         lines = [self.parser.get_method(), b" ", self.url, b" HTTP/", version, b"\r\n"]
         for name, value in self.headers:
@@ -282,14 +276,14 @@ class Http11Protocol(HttpToolsProtocol):
 
     @property
     def _offered(self) -> bool:
-        """The header offers an upgrade: it is read again without the offer."""
+        """Whether the header has an Upgrade field, so that it is parsed again without it."""
         return bool(self.parser.should_upgrade())
 
     def _should_upgrade(self) -> bool:
-        """uvicorn's question whether WebSocket is spoken."""
+        """Overrides uvicorn's check for WebSocket."""
         return False
 
-    # --- what the parser calls -------------------------------------------------------------------------------------
+    # --- callbacks of the parser -----------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -304,14 +298,13 @@ class Http11Protocol(HttpToolsProtocol):
             self._exceeded(414, f"the request line has more than {self._max_line} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._pending = 0
-        self._head_bytes += len(name) + len(value) + 4
+        self._pending, self._head_bytes = 0, self._head_bytes + len(name) + len(value) + 4
         if self._head_bytes > self._max_head:
             self._exceeded(431, f"the header of the request has more than {self._max_head} bytes")
         self._fields += 1
         if self._fields > self._max_fields:
             self._exceeded(431, f"the header of the request has more than {self._max_fields} fields")
-        if self._reading is Reading.HEAD:  # a trailer says nothing that is used
+        if self._reading is Reading.HEAD:  # trailers are ignored
             name = name.lower()
             if name == b"expect" and value.lower() == b"100-continue":
                 self.expect_100_continue = True
@@ -319,7 +312,7 @@ class Http11Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if self.parser.get_method() == b"CONNECT":
-            self._exceeded(501, "this server is no proxy")
+            self._exceeded(501, "this server is not a proxy")
         refused = objection(self.parser.get_http_version(), self.url, self.headers)
         if refused is not None:
             self._exceeded(*refused)
@@ -329,21 +322,28 @@ class Http11Protocol(HttpToolsProtocol):
             self._exceeded(503, f"more than {MAX_PIPELINED} requests ahead of their answers")
         self._reading = Reading.BODY
         self._head_bytes = self._pending = self._fields = 0
+        self._pieces.begin()
         now = self.loop.time()
         self._body_deadline = now + self._settings.receive_timeout + GRACE
-        self._look_at_rate(now)
+        self._start_rate_window(now)
         super().on_headers_complete()
         if self.cycle is not None:
             self.cycle.transport = self._outlet  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
-        self._pending = 0
-        self._body_bytes += len(body)
-        super().on_body(body)
+        self._pending, self._body_bytes = 0, self._body_bytes + len(body)
+        if not self._pieces.add(body):
+            self._exceeded(400, "the body of the request has too many small chunks")
+
+    def _pass_body(self) -> None:
+        """Pass the chunks of one read to the application together."""
+        if body := self._pieces.take():
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self._offered:
             return
+        self._pass_body()
         self._reading = Reading.NOTHING
         self._pending = 0
         if self._answering:
@@ -360,16 +360,16 @@ class Http11Protocol(HttpToolsProtocol):
         self._running = cycle
         super()._start_asgi_task(cycle, partial(self._run, cycle, app))
 
-    async def _run(self, cycle: RequestResponseCycle, app: Any, *asked: Any) -> None:
-        """Run the application on one request. That the server ends meanwhile is no error of the application's."""
+    async def _run(self, cycle: RequestResponseCycle, app: Any, *arguments: Any) -> None:
+        """Run the application for one request. If the server stops meanwhile, the request is cut without an error."""
         try:
-            await app(*asked)
+            await app(*arguments)
         except asyncio.CancelledError:
             cycle.disconnected = True
             self.transport.abort()
 
     def _disconnect(self) -> None:
-        """Tell the application that nobody waits for its answer; what is pipelined behind it never begins."""
+        """Report the disconnect to the running request, and drop the pipelined ones."""
         self.pipeline.clear()
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
@@ -389,21 +389,21 @@ class Http11Protocol(HttpToolsProtocol):
             return
         elif self._reading is Reading.NOTHING:
             self._read_deadline = self.loop.time() + self._settings.idle_timeout
-        elif self._reading is Reading.BODY:  # nobody needs the rest any more
+        elif self._reading is Reading.BODY:  # the rest of an answered request is read only briefly
             self._read_deadline = self.loop.time() + LINGER
         self.flow.resume_reading()
 
     def _refuse(self, status: int, reason: str) -> None:
-        """Answer what is being received without the application, and close."""
+        """Refuse the request that is being received, and close the connection. The application does not answer it."""
         if self._answering:
-            mine = self._reading is Reading.BODY and not self.pipeline and not self.cycle.response_started
+            unanswered = self._reading is Reading.BODY and not self.pipeline and not self.cycle.response_started
             self._disconnect()
-            if not mine:  # another request is being answered: two answers must not mix
+            if not unanswered:  # another answer is being written: the refusal must not mix with it
                 self._ended = True
                 self.transport.abort()
                 return
         self._write_refusal(status, reason)
-        self._reading = Reading.BODY  # there may be more of it: it is thrown away
+        self._reading = Reading.BODY  # the rest of the request is discarded
         self.hang_up()
 
     def _refuse_breach(self) -> None:

@@ -1,6 +1,7 @@
-"""Who sends a request: what the application's hook says, or else the name in the peer's TLS certificate.
+"""Determines the identity of a request's sender: from the application's ``authenticate`` hook, or else from the peer's
+TLS certificate.
 
-The identity owns the sequences that are made under it (`mercury.engine.destination.ownership`).
+The identity owns the sequences that it creates (`mercury.engine.destination.ownership`).
 """
 
 from __future__ import annotations
@@ -20,61 +21,61 @@ log = logging.getLogger("mercury.endpoint")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """What an ``authenticate`` hook sees of a request: everything but its body."""
+    """The argument of an ``authenticate`` hook: a request without its body."""
 
-    #: The path of the URL it was posted to.
+    #: The path of the request's URL.
     path: str
-    #: The network address that the connection comes from: the client's, or that of a proxy in between. X-Forwarded-For
-    #: does not change it, unless the application's own uvicorn runs without ``--no-proxy-headers``.
+    #: The IP address of the connection's peer: the client, or a proxy in between. X-Forwarded-For does not change it,
+    #: unless the application's own uvicorn runs without ``--no-proxy-headers``.
     client: str
-    #: By name in small letters; what is there several times is joined by ``, ``. A server that is not Mercury's may add
+    #: The headers by name in lower case; repeated headers are joined by ``, ``. Servers other than Mercury's may add
     #: the trailers of a request (uvicorn with httptools does).
     headers: Mapping[str, str]
-    #: The identity that the client's verified TLS certificate gives it. That is the URI in its subject alternative name
-    #: (``URI:spiffe://...``), or else its subject (RFC 4514: ``CN=till,O=Shop``), or else its DNS name (``DNS:...``);
-    #: several URIs have commas between them. When ``tls.client_ca`` holds several certificates, the authority stands
-    #: behind it: ``CN=till,O=Shop;issuer=<CN=authority>``. ``None`` = it has shown none, or one without any name.
+    #: The identity in the client's verified TLS certificate: the URI in its subject alternative name
+    #: (``URI:spiffe://...``), or else its subject (RFC 4514: ``CN=till,O=Shop``), or else its DNS name (``DNS:...``).
+    #: Several URIs are joined by commas. When ``tls.client_ca`` holds several certificates, the authority is appended:
+    #: ``CN=till,O=Shop;issuer=<CN=authority>``. ``None`` = the client presented no certificate, or one without a name.
     certificate: str | None
-    #: The subject of that certificate (RFC 4514); it may be empty. ``None`` = it has shown none.
+    #: The subject of that certificate (RFC 4514); it may be empty. ``None`` = no certificate.
     subject: str | None = None
-    #: The authority in ``tls.client_ca`` that vouches for it, directly or through others: its subject (RFC 4514), and
-    #: when several there have the same one, ``;sha256=`` and the SHA-256 of its certificate, in hexadecimal.
-    #: A client's own certificate there vouches for itself: its subject, and always the SHA-256.
-    #: ``None`` = it has shown none, or a server that is not Mercury's does not say.
+    #: The authority in ``tls.client_ca`` at the end of the certificate's verified chain: its subject (RFC 4514). If
+    #: several authorities have that subject, or if the client's own certificate is in ``tls.client_ca``, ``;sha256=``
+    #: and the SHA-256 of the authority's certificate, in hexadecimal, are appended.
+    #: ``None`` = no certificate, or a server other than Mercury's, which does not supply it.
     issuer: str | None = None
-    #: Its subject alternative names as they come, as pairs of kind and value: ``("URI", "spiffe://...")``,
-    #: ``("DNS", ...)``, ``("email", ...)``, ``("IP Address", ...)``.
+    #: The subject alternative names in the certificate's order, as pairs of kind and value:
+    #: ``("URI", "spiffe://...")``, ``("DNS", ...)``, ``("email", ...)``, ``("IP Address", ...)``.
     alternative_names: tuple[tuple[str, str], ...] = ()
-    #: The SHA-256 of the certificate, 64 hexadecimal digits in small letters. ``None`` as with `issuer`.
+    #: The SHA-256 of the certificate, 64 hexadecimal digits in lower case. ``None`` as for `issuer`.
     fingerprint: str | None = None
 
 
-#: Returns who sent a request, a text that stays the same for as long as its sequences live, of 2,048 bytes of UTF-8 at
-#: most, or ``None`` = unknown.
-#: Raises `NotAuthenticated` to refuse it. It is called in the event loop and must not block.
+#: The application's hook. It returns the sender's identity, a text of at most 2,048 bytes of UTF-8 that stays the same
+#: as long as the sender's sequences exist; ``None`` = unknown. It raises `NotAuthenticated` to refuse the request.
+#: It is called in the event loop and must not block.
 Authenticate = Callable[[HttpRequest], str | None]
 
 
 def identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate: Authenticate | None) -> str | None:
-    """Who sent a request, before its body is read.
+    """The identity of a request's sender, determined before the body is read; ``None`` = unknown.
 
-    :param scope: ASGI's.
-    :raises RequestRefused: the hook refuses it (401), or failed (503: the peer sends it again); the identity is too
-        long to be kept (403). Without a hook: the certificate names nobody (403).
+    :param scope: the ASGI scope.
+    :raises RequestRefused: the hook refuses the request (401) or fails (503, so that the peer sends it again); the
+        identity is too long to be stored (403); or, without a hook, the certificate has no name (403).
     """
     identity = _identify(scope, headers, authenticate)
     try:
         storable(INDEXED_BYTES, identity=identity)
     except ConfigurationError as error:
         log.error("a request is refused: %s", error)
-        raise RequestRefused(403, "Who sends this has a name that cannot be kept here.") from error
+        raise RequestRefused(403, "The sender's identity is too long to be stored here.") from error
     return identity
 
 
 def _identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate: Authenticate | None) -> str | None:
     shown = certificate_in(scope)
     if authenticate is None:
-        if shown is not None and not shown.identity:  # as many as have such a certificate would be one
+        if shown is not None and not shown.identity:  # all peers with such certificates would have the same identity
             raise RequestRefused(403, "The client certificate names nobody.")
         return shown.identity if shown is not None else None
     client = scope.get("client")
@@ -91,7 +92,9 @@ def _identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate
     try:
         return authenticate(request)
     except NotAuthenticated as error:
-        raise RequestRefused(401, str(error) or "Who sends this is not known.", challenge=error.challenge) from error
+        raise RequestRefused(
+            401, str(error) or "The sender is not authenticated.", challenge=error.challenge
+        ) from error
     except Exception as error:
         log.exception("authenticate failed; the request is refused")
-        raise RequestRefused(503, "Who sends this could not be established; try again later.", busy=True) from error
+        raise RequestRefused(503, "The sender could not be authenticated now; try again later.", busy=True) from error

@@ -1,8 +1,8 @@
-"""Where things are found below a process's address."""
+"""The URL paths of a process's endpoints."""
 
-#: Services, each by its name.
+#: The services; each is below it, by its name.
 SERVICES = "/services"
-#: Responses, acknowledgements and faults for this process's own messages.
+#: The endpoint for responses, acknowledgements and faults to this process's own messages.
 RESPONSES = "/mercury/responses"
-#: What `mercury sequences` asks; answered to this machine only.
+#: The status, which `mercury sequences` reads.
 STATUS = "/mercury/status"

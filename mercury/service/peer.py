@@ -1,8 +1,8 @@
-"""Who is at the other end of a connection, as far as TLS says.
+"""Reads a peer's verified TLS client certificate and puts it into the ASGI scope.
 
-The server has verified the certificate of a peer against ``tls.client_ca``. What it says is in the scope of every
-request: ``scope["extensions"]["tls"]["client_cert_name"]`` is the identity, in the place that ASGI's TLS extension has
-for the name of a peer, and ``scope["extensions"]["mercury.tls"]`` is the whole `Certificate`.
+The server has verified the certificate against ``tls.client_ca``. In the scope of every request,
+``scope["extensions"]["tls"]["client_cert_name"]`` is the identity (the field that ASGI's TLS extension has for the
+peer's name), and ``scope["extensions"]["mercury.tls"]`` is the `Certificate`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mercury.service.authorities import Authorities, distinguished_name, escaped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What the verified certificate of a peer says."""
+    """The content of a peer's verified certificate."""
 
-    #: The identity: `name_in`, and if the server has several authorities, which of them vouches for it. Empty = it
-    #: names nobody.
+    #: The identity: `name_in`, and if the server has several authorities, also the one that issued the certificate.
+    #: Empty = the certificate has no name.
     identity: str
-    #: ``None`` = not known.
+    #: The subject (RFC 4514); ``None`` = not known.
     subject: str | None = None
-    #: The authority that vouches for it; ``None`` = not known.
+    #: The authority in ``tls.client_ca`` at the end of the verified chain; ``None`` = not known.
     issuer: str | None = None
     #: Kinds (``URI``, ``DNS``, ``email``, ``IP Address``, ...) and values, in the certificate's order.
     alternative_names: tuple[tuple[str, str], ...] = ()
@@ -34,7 +34,7 @@ class Certificate:
 
 
 def certificate_in(scope: Mapping[str, Any]) -> Certificate | None:
-    """What the peer has shown; ``None`` = nothing. Of another server than Mercury's only the name is known."""
+    """The peer's certificate; ``None`` = it presented none. A server other than Mercury's supplies only the name."""
     extensions = scope.get("extensions", {})
     found = extensions.get("mercury.tls")
     if isinstance(found, Certificate):
@@ -44,7 +44,7 @@ def certificate_in(scope: Mapping[str, Any]) -> Certificate | None:
 
 
 def tls_extension(transport: asyncio.Transport, authorities: Authorities) -> dict[str, Any] | None:
-    """The extensions of every scope of a connection; ``None`` for one without TLS."""
+    """The TLS extensions of the scopes of a connection; ``None`` = the connection has no TLS."""
     connection: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     if connection is None:
         return None
@@ -79,9 +79,10 @@ def _certificate(
 
 
 def vouched(name: str, issuer: str | None) -> str:
-    """A name that counts together with the authority that vouches for it: ``CN=till,O=Shop;issuer=<CN=authority>``.
+    """A name combined with the authority that issued it: ``CN=till,O=Shop;issuer=<CN=authority>``.
 
-    No name has a semicolon or an angle bracket without a backslash before it. Empty when either is missing.
+    The result is unambiguous: names have semicolons and angle brackets only after a backslash. Empty when the name or
+    the authority is missing.
     """
     return f"{name};issuer=<{issuer}>" if name and issuer is not None else ""
 
@@ -89,8 +90,8 @@ def vouched(name: str, issuer: str | None) -> str:
 def name_in(certificate: Mapping[str, Any]) -> str:
     """The name in a certificate: its URI (``URI:spiffe://...``), else its subject, else its DNS name (``DNS:...``).
 
-    When it has several URIs, all of them, as they come, with commas between them; and so the DNS names. It is empty
-    when it has none of these: then it names nobody. Special characters are written as RFC 4514 writes them.
+    Several URIs or DNS names are joined by commas, in the certificate's order. Special characters are escaped as in RFC
+    4514. Empty = the certificate has none of these.
     """
     return _alternatives(certificate, "URI") or distinguished_name(certificate) or _alternatives(certificate, "DNS")
 

@@ -1,4 +1,4 @@
-"""Serving with uvicorn: in a thread of the process, or as the process."""
+"""uvicorn with Mercury's HTTP protocol, in a thread of the process or in its main thread."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from mercury.service.http11 import Http11Protocol
 from mercury.service.tls_listener import Handshake, TlsListener
 from mercury.settings import HttpSettings
 
-#: Seconds to wait for a server to take connections.
+#: Seconds that a server has to start to accept connections.
 START_TIMEOUT = 10.0
-#: Seconds between two checks whether it has ended instead.
+#: Seconds between two checks whether the server's thread has ended instead.
 CHECK_INTERVAL = 0.05
 
 MAX_PORT = 65535
@@ -38,11 +38,11 @@ class Listening:
 
 
 def bind(host: str, port: int, *, tls: bool = False) -> Listening:
-    """Bind a socket at once, so that the URL is known before anything runs.
+    """Bind a socket before the server starts, so that the URL is known.
 
-    :param port: 0 = any that is free.
-    :param tls: whether https is spoken there.
-    :raises ConfigurationError: nothing can listen there.
+    :param port: 0 = any free port.
+    :param tls: whether the URL is https.
+    :raises ConfigurationError: the address cannot be bound.
     """
     if not 0 <= port <= MAX_PORT:
         raise ConfigurationError(f"nothing can listen at {host}:{port}: a port is between 0 and {MAX_PORT}")
@@ -59,9 +59,10 @@ def bind(host: str, port: int, *, tls: bool = False) -> Listening:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which also tells when it takes connections.
+    """uvicorn's server, which also reports when it accepts connections.
 
-    :param connections: the limits of its connections.
+    :param on_started: called once, when the server accepts connections.
+    :param connections: counts and limits the server's connections.
     """
 
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], None], connections: Connections) -> None:
@@ -72,15 +73,15 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         context = self.config.ssl
-        if context is None or not sockets or sys.platform == "win32":  # its event loop takes no sockets from others
+        if context is None or not sockets or sys.platform == "win32":  # Windows' event loop has no add_reader
             await super().startup(sockets)
         else:
             await super().startup([])
             for each in sockets:
-                self.servers.append(TlsListener(each, context, self._connections, self._speaker))  # type: ignore[arg-type]
+                self.servers.append(TlsListener(each, context, self._connections, self._protocol))  # type: ignore[arg-type]
         self._on_started()
 
-    def _speaker(self, handshake: Handshake) -> Http11Protocol:
+    def _protocol(self, handshake: Handshake) -> Http11Protocol:
         protocol = Http11Protocol(self.config, self.server_state, self.lifespan.state)
         protocol.before = handshake
         return protocol
@@ -92,11 +93,13 @@ def server_for(
     on_started: Callable[[], None] = lambda: None,
     tls: TlsSettings | None = None,
 ) -> Server:
-    """uvicorn around an application, with Mercury's protocol; logs go where the application's go.
+    """uvicorn for an application, with Mercury's HTTP protocol and the application's logging.
 
-    :param settings: its ``shutdown_deadline`` is for an orderly stop: half for the exchanges, half for the application.
-    :param tls: certificates; with ``server_cert`` it speaks https, with ``client_ca`` to peers with a certificate only.
-    :raises ConfigurationError: a certificate or key cannot be used.
+    :param settings: limits and timeouts. An orderly stop takes ``shutdown_deadline`` seconds at most: half for the open
+        exchanges, half for the application.
+    :param tls: certificates. With ``server_cert`` the server speaks https; with ``client_ca`` it accepts only peers
+        with a certificate of that authority.
+    :raises ConfigurationError: a certificate or key cannot be loaded.
     """
     tls = tls or TlsSettings()
     _check_certificates(tls)
@@ -110,7 +113,7 @@ def server_for(
         ssl_cert_reqs=ssl.CERT_NONE if tls.client_ca is None else ssl.CERT_REQUIRED,
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # any local process could name the address that it comes from
+        proxy_headers=False,  # with X-Forwarded-For any local process could claim another address
         timeout_graceful_shutdown=max(1, int(settings.shutdown_deadline / 2)),
     )
     return Server(config, on_started, Connections(settings))
@@ -118,7 +121,7 @@ def server_for(
 
 def _check_certificates(tls: TlsSettings) -> None:
     """
-    :raises ConfigurationError: one cannot be used; the text begins with its setting.
+    :raises ConfigurationError: a file cannot be loaded; the text begins with the setting's name.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
@@ -137,7 +140,7 @@ def _check_certificates(tls: TlsSettings) -> None:
 class BackgroundServer:
     """uvicorn in a thread of the process.
 
-    :raises ConfigurationError: nothing can listen there.
+    :raises ConfigurationError: the address cannot be bound.
     """
 
     def __init__(self, host: str, port: int, tls: TlsSettings) -> None:
@@ -148,23 +151,23 @@ class BackgroundServer:
         self._thread: threading.Thread | None = None
 
     def start(self, app: FastAPI, settings: HttpSettings) -> None:
-        """Start to serve, and wait until connections are taken.
+        """Start the server, and wait until it accepts connections.
 
-        :raises ConfigurationError: the application does not start.
+        :raises ConfigurationError: it does not within `START_TIMEOUT`, or the application's start fails.
         """
-        taken = threading.Event()  # uvicorn calls itself started before the listener of TLS is there
-        self._server = server = server_for(app, settings, taken.set, self._tls)
+        accepting = threading.Event()  # uvicorn's own flag is set before the TLS listener exists
+        self._server = server = server_for(app, settings, accepting.set, self._tls)
         self._thread = threading.Thread(
             target=server.run, kwargs={"sockets": [self._listening.socket]}, name="mercury-http", daemon=True
         )
         self._thread.start()
         give_up = time.monotonic() + START_TIMEOUT
-        while not taken.wait(CHECK_INTERVAL):
+        while not accepting.wait(CHECK_INTERVAL):
             if not self._thread.is_alive() or time.monotonic() > give_up:
                 raise ConfigurationError("the HTTP server did not start; its log says why")
 
     def stop(self) -> None:
-        """Stop in an orderly way and free the port."""
+        """Finish the open requests, within the shutdown deadline, and free the port."""
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join()

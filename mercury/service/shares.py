@@ -1,73 +1,84 @@
-"""Bytes that peers make the process hold: how many there may be, and whose make room when there are too many."""
+"""A limit for bytes that the process buffers for peers, shared fairly between networks.
+
+When the limit is reached, a slow transfer of the network that uses the most is cut for a new one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: Bytes of each body or answer that count for nobody: small messages are taken whatever the large ones use.
+#: The first bytes of each body or answer, which do not count: small messages are accepted however full the limit is.
 FREE = 64 * 1024
-#: What part of the limit a share has at most that may use all of it; larger ones leave a quarter to these.
-SMALL, KEPT = 64, 4
-#: A share of more than this part of the limit is nobody's by right.
+#: A share is small up to limit / SMALL. Large shares together leave limit / RESERVED to small ones.
+SMALL, RESERVED = 64, 4
+#: A share is huge above limit / HUGE: it may be cut even if it is its network's only one.
 HUGE = 16
-#: Seconds in which a transfer may begin fast whatever follows: buffers take the first bytes at once.
+#: The shortest time, in seconds, over which a speed is measured: socket buffers take the first bytes at once.
 BEGINNING = 1.0
 
 
 @dataclass(slots=True, eq=False)
 class Share:
-    """What one body or answer takes."""
+    """The counted bytes of one body or answer."""
 
-    #: Whom it counts for (`network_of`).
+    #: The network that it counts for (`network_of`).
     network: str
-    #: The event loop's time when it began.
+    #: The event loop's time when the transfer began.
     begun: float
-    #: Ends it at once, so that others have room; ``None`` = it cannot be ended.
+    #: Ends the transfer at once, so that others have room; ``None`` = it cannot be cut.
     cut: Callable[[], None] | None = None
-    #: Bytes of an answer that its peer has not taken yet.
+    #: Returns the bytes of an answer that its peer has not taken yet; ``None`` = this is a body.
     unsent: Callable[[], int] | None = None
     #: Bytes that count now.
     held: int = 0
-    #: It has been ended for others.
+    #: The transfer was cut for another one.
     lost: bool = False
 
     def speed(self, now: float) -> float:
-        """Bytes per second that have come or gone."""
+        """Bytes per second that have been received or sent."""
         left = self.unsent() if self.unsent is not None else 0
         return (self.held - left) / max(now - self.begun, BEGINNING)
 
 
 class Shares:
-    """All of them. Used in the event loop's thread only.
+    """All shares of one limit. Used in the event loop's thread only.
 
-    When there is no room, the network that has most makes some, as long as it keeps as much as the other one gets. If
-    there is none, the slowest of the huge shares does, if it is larger than what the other network has with its own
-    then. What is large leaves room for what is small. So one network alone may have nearly everything, a few that have
-    one large share each keep the small ones of others not out, and what is not huge stays if it is its network's only
-    one.
+    When a share cannot grow within the limit, another one is cut:
+
+    1. the slowest share of the network that has the most bytes, if that network still has as many bytes afterwards as
+       the growing one's network gets;
+    2. otherwise the slowest huge share, if it is larger than what the growing one's network gets.
+
+    Large shares together leave a part of the limit to small ones. So one network alone may use nearly the whole limit,
+    a few networks with one large share each do not keep out small ones, and a share that is not huge is never cut if
+    it is its network's only one.
 
     :param limit: bytes.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._small, self._huge, self._most_large = limit // SMALL, limit // HUGE, limit - limit // KEPT
-        #: All that counts, and of it the shares that are not small.
+        self._small, self._huge, self._most_large = limit // SMALL, limit // HUGE, limit - limit // RESERVED
+        #: Bytes of all shares, and of the shares that are not small.
         self._counted = self._large = 0
+        #: Bytes of each network's shares.
         self._networks: dict[str, int] = {}
         #: In the order in which they began to count.
         self._shares: dict[Share, None] = {}
 
     def may_have(self, network: str, size: int) -> bool:
-        """Whether a network can have so many bytes more; nobody makes room yet."""
+        """Whether ``size`` more bytes of a network could count, if necessary by a cut; nothing is cut here."""
         least = self._networks.get(network, 0) + size
         return not (self._is_full(0, size) or self._is_crowded(0, size)) or any(
             held > least for other, held in self._networks.items() if other != network
         )
 
     def grow(self, share: Share, size: int, now: float) -> bool:
-        """Make it count so many bytes, and others make room for it; ``False`` = nobody does, and it stays as it was."""
+        """Count ``size`` bytes for a share, and cut others if necessary.
+
+        :returns: ``False`` = the limit is reached and no other share can be cut; the share counts as before.
+        """
         more = size - share.held
         while (crowded := self._is_crowded(share.held, size)) or self._is_full(share.held, size):
             slowest = self._slowest(self._networks.get(share.network, 0) + more, self._small if crowded else 0, now)
@@ -81,7 +92,7 @@ class Shares:
         return True
 
     def drop(self, share: Share) -> None:
-        """It is needed no more; one that does not count is ignored."""
+        """Stop counting a share; does nothing if it does not count."""
         if share not in self._shares:
             return
         del self._shares[share]
@@ -99,30 +110,34 @@ class Shares:
         share.held = size
 
     def _of_large(self, size: int) -> int:
-        """The bytes of a share that count as those of a large one."""
+        """The size if it is a large share's, otherwise 0."""
         return size if size > self._small else 0
 
     def _is_full(self, held: int, size: int) -> bool:
-        """Whether there is no room for a share of this size that has some of it already."""
+        """Whether the limit does not allow a share that counts ``held`` bytes to count ``size``."""
         return self._counted + size - held > self.limit
 
     def _is_crowded(self, held: int, size: int) -> bool:
-        """Whether it is large, and would take with other large ones what is for small ones; a single one may."""
+        """Whether the size is a large share's and exceeds, with the other large ones, their part of the limit.
+
+        A single large share may exceed it.
+        """
         others = self._large - self._of_large(held)
         return size > self._small and others > 0 and others + size > self._most_large
 
     def _slowest(self, least: int, above: int, now: float) -> Share | None:
-        """Which one makes room for a network that has so many bytes then, of the shares above a size.
+        """The share to cut: the slowest of the network with the most bytes, or else the slowest huge one.
 
-        It is the slowest one of the network that has most; or else of the huge ones.
+        :param least: bytes that the growing share's network gets.
+        :param above: only shares with more bytes than this are cut.
         """
-        able: dict[Share, tuple[int, int, float]] = {}
+        candidates: dict[Share, tuple[int, int, float]] = {}
         for each in self._shares:
-            of_network = self._networks[each.network]
+            in_network = self._networks[each.network]
             if each.cut is None or each.held <= above:
                 continue
-            if of_network - each.held >= least:
-                able[each] = (0, -of_network, each.speed(now))
+            if in_network - each.held >= least:
+                candidates[each] = (0, -in_network, each.speed(now))
             elif each.held > max(self._huge, least):
-                able[each] = (1, 0, each.speed(now))
-        return min(able, key=able.__getitem__, default=None)
+                candidates[each] = (1, 0, each.speed(now))
+        return min(candidates, key=candidates.__getitem__, default=None)

@@ -1,4 +1,7 @@
-"""Who may see the status of sequences, and how much of it: an identifier is enough to end its sequence."""
+"""Decides which requests get the status of sequences, and whether identifiers are masked in it.
+
+Identifiers are masked because a peer that knows one can terminate the sequence.
+"""
 
 from __future__ import annotations
 
@@ -14,43 +17,46 @@ from mercury.engine.status import SequenceStatus
 #: Addresses of this machine.
 LOOPBACK = ("127.0.0.1", "::1")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@\s]*))(?::[0-9]*)?")
-#: Headers that proxies add, by name or by pattern: whichever is there, the request comes from elsewhere.
+#: Headers that proxies add, as patterns. A request with one of them came through a proxy.
 PROXY_HEADERS = (
     "*forwarded*", "*client-ip*", "*clientip*", "*connecting-ip*", "*real-ip*", "*remote-addr*", "*external-address*",
     "*proxy*", "via", "cdn-loop",
 )  # fmt: skip
-#: Characters at the end of an identifier that are shown when it is masked, at most a third of it.
+#: A masked identifier shows so many of its last characters, and at most a third of them.
 SHOWN = 12
 
 
 class Access(enum.Enum):
-    """What a request for the status gets."""
+    """The decision about a request for the status."""
 
-    #: The Host header is no host.
+    #: Refused: the Host header names no host.
     INVALID = 400
-    #: There is a token, and this is not it.
+    #: Refused: a token is set, and the request does not carry it.
     UNAUTHORIZED = 401
-    #: It does not come from this machine, or it comes through a proxy.
+    #: Refused: no token is set, and the request comes from another machine or through a proxy.
     FORBIDDEN = 403
-    #: It comes from this machine: identifiers are masked.
+    #: Granted, with masked identifiers: no token is set, and the request comes from this machine.
     MASKED = 200
-    #: It has the token.
+    #: Granted, complete: the request carries the token.
     WHOLE = 0
 
 
 def host_in(header: str) -> str | None:
-    """The host that a Host header names, in small letters; ``None`` = it names none (RFC 9110, 7.2)."""
+    """The host that a Host header names, in lower case; ``None`` = it names none (RFC 9110, 7.2)."""
     named = _HOST.fullmatch(header)
     return (named[1] or named[2]).lower() if named is not None else None
 
 
 def access(headers: Mapping[str, str], client: str | None, token: str | None, version: str = "1.1") -> Access:
-    """What a request gets. A proxy on this machine that adds nothing looks like a direct one: hence the token.
+    """Decide about a request for the status.
 
-    :param headers: the first of each name, in small letters.
-    :param client: the address that it comes from.
-    :param token: the setting ``http.status_token``: with it the status is given to any address, without it to none.
-    :param version: of HTTP. Some proxies speak 1.0 and add no header: who asks by 1.0 without the token gets nothing.
+    A request through a proxy on this machine that adds no header cannot be distinguished from a direct one; an operator
+    with such a proxy sets the token.
+
+    :param headers: the first header of each name; names in lower case.
+    :param client: the IP address of the connection's peer.
+    :param token: the setting ``http.status_token``. With it, a request from any address must carry the token.
+    :param version: the HTTP version. Without a token, HTTP/1.0 is refused: some proxies speak it and add no header.
     """
     host = host_in(headers.get("host", ""))
     if host is None:
@@ -66,7 +72,7 @@ def access(headers: Mapping[str, str], client: str | None, token: str | None, ve
 
 
 def masked(statuses: list[SequenceStatus]) -> list[SequenceStatus]:
-    """Without whole identifiers, wherever they stand."""
+    """Copies of the statuses with every identifier masked, also inside keys and error texts."""
     identifiers = sorted({each.identifier for each in statuses if each.identifier}, key=len, reverse=True)
 
     def mask(text: str) -> str:
@@ -86,7 +92,8 @@ def masked(statuses: list[SequenceStatus]) -> list[SequenceStatus]:
 
 
 def _masked_key(key: str) -> str:
-    """The key of a response sequence is made of its request sequence's identifier, which may be forgotten by now."""
+    """Mask the key of a response sequence. It contains the request sequence's identifier, which is not among the
+    statuses if that sequence has been deleted."""
     name, found, identifier = key.partition("response/")
     return f"response/{_masked(identifier)}" if found and not name and not identifier.startswith("...") else key
 

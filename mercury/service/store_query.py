@@ -1,4 +1,4 @@
-"""Questions that may never be answered: the store is asked in the thread of a blocking driver."""
+"""Store queries with a timeout: the database driver blocks, so each query runs in a thread of its own."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class StoreQuery(Generic[T]):
-    """What is asked of something that may block for ever: by one thread at a time, however many want to know.
+    """A query that may block for ever. One thread at a time runs it; all callers that wait share its result.
 
-    The thread is a daemon and none of a pool: it takes no thread from other requests, and the process can end while
-    the question is open.
+    The thread is a daemon outside of any pool: it takes no thread from other requests, and the process can end while
+    the query runs.
 
-    :param query: returns the answer, or raises; both are for everybody who waits for it.
-    :param timeout: seconds that somebody waits at most.
+    :param query: returns the result or raises; all waiting callers get the result or the exception.
+    :param timeout: the longest time, in seconds, that one caller waits.
     """
 
     def __init__(self, name: str, query: Callable[[], T], timeout: float) -> None:
@@ -29,9 +29,9 @@ class StoreQuery(Generic[T]):
         self._open: Future[T] | None = None
 
     async def answer(self) -> T:
-        """The answer to the question that is open already, or else to a new one.
+        """The result of the query that runs already, or else of a new one.
 
-        :raises TimeoutError: it does not come in time; the question stays open.
+        :raises TimeoutError: the timeout has passed; the query goes on.
         """
         answered = asyncio.wrap_future(self._pending())
         async with asyncio.timeout(self._timeout):

@@ -1,6 +1,7 @@
-"""Takes connections where TLS is spoken, so that a handshake counts as a connection before it is done.
+"""Accepts TLS connections and counts each against the connection limits from the start of its handshake.
 
-A server of asyncio's tells nobody of a connection until then, and a silent peer never finishes its handshake.
+asyncio's own server reports a connection only after the handshake. A peer that never finishes its handshake would
+hold a connection that no limit counts.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from mercury.service.connections import Activity, Connections
 
-#: Connections that the system keeps until they are taken.
+#: Length of the kernel's queue of connections that are not accepted yet.
 BACKLOG = 2048
-#: Seconds until connections are taken again when the process may have no more open files.
+#: Seconds without accepting after the process has reached its limit of open files.
 PAUSE = 1.0
 
-#: Makes what speaks HTTP once a handshake is done. It is given what counts for the connection until then.
-Speaker = Callable[["Handshake"], asyncio.Protocol]
+#: Makes the HTTP protocol of a connection after its handshake. The `Handshake` counted for the connection until then.
+ProtocolFactory = Callable[["Handshake"], asyncio.Protocol]
 
 
 class Handshake:
@@ -39,24 +40,24 @@ class Handshake:
         self.abort()
 
     def abort(self) -> None:
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the connection has ended already
             self.connection.shutdown(socket.SHUT_RDWR)
 
 
 class TlsListener:
-    """What uvicorn takes for one of its servers: it takes connections from the moment it is made.
+    """Stands in for `asyncio.Server` in uvicorn's list of servers. It accepts connections from its construction on.
 
-    :param sock: bound.
-    :param speaker: makes the protocol of a connection.
+    :param sock: a bound socket; this class makes it listen.
+    :param make_protocol: makes the HTTP protocol of a connection after its handshake.
     """
 
     def __init__(
-        self, sock: socket.socket, context: ssl.SSLContext, connections: Connections, speaker: Speaker
+        self, sock: socket.socket, context: ssl.SSLContext, connections: Connections, make_protocol: ProtocolFactory
     ) -> None:
         self._sock = sock
         self._context = context
         self._connections = connections
-        self._speaker = speaker
+        self._make_protocol = make_protocol
         self._loop = asyncio.get_running_loop()
         self._handshakes: dict[asyncio.Task[None], Handshake] = {}
         self._closed = False
@@ -65,7 +66,7 @@ class TlsListener:
         self._listen()
 
     def close(self) -> None:
-        """Take no more connections, and end the handshakes."""
+        """Accept no more connections, and abort the handshakes that are not finished."""
         self._closed = True
         self._loop.remove_reader(self._sock)
         for handshake in self._handshakes.values():
@@ -76,15 +77,15 @@ class TlsListener:
 
     def _listen(self) -> None:
         if not self._closed:
-            self._loop.add_reader(self._sock, self._take)
+            self._loop.add_reader(self._sock, self._accept)
 
-    def _take(self) -> None:
+    def _accept(self) -> None:
         for _ in range(BACKLOG):
             try:
                 connection, address = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError:  # no more open files
+            except OSError:  # the process has reached its limit of open files
                 self._loop.remove_reader(self._sock)
                 self._loop.call_later(PAUSE, self._listen)
                 return
@@ -92,19 +93,19 @@ class TlsListener:
             timeout = self._connections.settings.first_byte_timeout
             handshake = Handshake(connection, self._loop.time() + timeout)
             if self._connections.admit(handshake, address[0]) is not None:
-                connection.close()  # without TLS nothing can be said
+                connection.close()  # an HTTP answer is impossible before the handshake
                 continue
-            task = self._loop.create_task(self._shake(handshake))
+            task = self._loop.create_task(self._finish(handshake))
             self._handshakes[task] = handshake
             task.add_done_callback(self._handshakes.pop)
 
-    async def _shake(self, handshake: Handshake) -> None:
+    async def _finish(self, handshake: Handshake) -> None:
         try:
-            # `Connections` has the deadline.
+            # No timeout here: `Connections` aborts a handshake that passes its deadline.
             await self._loop.connect_accepted_socket(
-                lambda: self._speaker(handshake), handshake.connection, ssl=self._context
+                lambda: self._make_protocol(handshake), handshake.connection, ssl=self._context
             )
-        except OSError:  # a peer without TLS, or without the certificate that is asked for, or it is cut off
+        except OSError:  # the peer does not speak TLS, has no accepted certificate, or was aborted
             handshake.connection.close()
         finally:
             self._connections.remove(handshake)

@@ -72,7 +72,7 @@ def test_no_certificate_imitates_the_name_of_another_one_or_of_an_authority() ->
     assert vouched(name_in(named("till")), "CN=a") == "CN=till;issuer=<CN=a>"
 
 
-def test_certificate_that_names_nobody_or_whose_authority_is_not_known_is_no_identity() -> None:
+def test_certificate_without_a_name_or_a_known_authority_is_no_identity() -> None:
     assert (vouched("", "CN=a"), vouched("CN=till", None)) == ("", "")
     with pytest.raises(RequestRefused) as refused:
         identify(shown(""), {}, None)
@@ -81,7 +81,7 @@ def test_certificate_that_names_nobody_or_whose_authority_is_not_known_is_no_ide
     assert identify(shown("URI:spiffe://a/b"), {}, None) == "URI:spiffe://a/b"
 
 
-def test_hook_is_told_of_no_certificate_when_it_names_nobody() -> None:
+def test_hook_gets_no_certificate_when_it_has_no_name() -> None:
     seen: list[HttpRequest] = []
 
     def by_token(request: HttpRequest) -> str | None:

@@ -1,0 +1,132 @@
+"""What an endpoint says about itself: ``GET ?wsdl`` and ``GET ?xsd=1``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from mercury.errors import ConfigurationError
+from mercury.service.definition import Service
+from mercury.service.status_access import host_in
+from mercury.service.wsdl_first import GivenDocuments
+from mercury.statemachine.policy import DestinationPolicy
+from mercury.statemachine.retransmission import Backoff
+from mercury.wsdl.write import OperationDescription, describe, schemas, with_address
+
+#: The queries that ask for a document, whatever their case, as toolkits write them.
+_QUERY = re.compile(r"wsdl=?|xsd=([0-9]{1,4})", re.IGNORECASE)
+XML_TYPE = "text/xml; charset=utf-8"
+TEXT_TYPE = "text/plain; charset=utf-8"
+
+
+class Documents(Protocol):
+    """The WSDL of a service and its schemas."""
+
+    def wsdl(self, address: str) -> bytes:
+        """The WSDL, with this address at each of its ports."""
+
+    def schema(self, number: int, address: str) -> bytes | None:
+        """A schema by its number, from 1; what it imports is below ``address``. ``None`` = there are not so many."""
+
+
+class WrittenDocuments:
+    """The documents of a service that is made of typed functions.
+
+    :param policy: how its sequences are treated.
+    :param retransmission: what clients of WS-RM 1.0 are asked for.
+    :raises ConfigurationError: two of its operations have elements of the same name and of different classes.
+    """
+
+    def __init__(self, service: Service, policy: DestinationPolicy, retransmission: Backoff) -> None:
+        self._wsdl = describe(
+            service.name, service.namespace, _operations(service), service.policy or policy, retransmission
+        )
+        self._schemas = schemas(self._wsdl)
+
+    def wsdl(self, address: str) -> bytes:
+        return with_address(self._wsdl, address)
+
+    def schema(self, number: int, address: str) -> bytes | None:
+        del address  # one schema has everything
+        return self._schemas[number - 1] if 1 <= number <= len(self._schemas) else None
+
+
+def documents_of(service: Service, policy: DestinationPolicy, retransmission: Backoff) -> Documents:
+    """The documents of a service; parameters and errors are those of `WrittenDocuments`."""
+    if service.wsdl is not None:
+        return GivenDocuments(service.wsdl.contract, service.policy or policy, retransmission)
+    return WrittenDocuments(service, policy, retransmission)
+
+
+def _operations(service: Service) -> list[OperationDescription]:
+    return [
+        OperationDescription(
+            name=each.name,
+            element=each.element,
+            request=each.request,
+            action=each.action,
+            response_action=each.response_action,
+            response_element=f"{each.element}Response" if each.response is bytes else each.response.__name__,
+            response=each.response,
+        )
+        for each in service.operations
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer to a GET."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+def wanted(query: bytes) -> int | None:
+    """What the query of a GET asks for: 0 = the WSDL, n = the schema of that number, ``None`` = neither."""
+    found = _QUERY.fullmatch(query.decode("latin-1"))
+    if found is None:
+        return None
+    return int(found[1] or 0)
+
+
+def page(documents: Documents, number: int, address: str | None) -> Page:
+    """The answer to a GET for a document."""
+    if address is None:
+        return _text(400, "The Host header names no host, and the setting address is not set.")
+    try:
+        if number:
+            schema = documents.schema(number, address)
+            return _text(404, f"There is no schema {number}.") if schema is None else Page(200, XML_TYPE, schema)
+        return Page(200, XML_TYPE, documents.wsdl(address))
+    except ConfigurationError as error:
+        return _text(400, str(error))
+
+
+def unwritten(error: ConfigurationError) -> Page:
+    """The answer where a service cannot be described."""
+    return _text(500, f"This service has no WSDL: {error}")
+
+
+def _text(status: int, text: str) -> Page:
+    return Page(status, TEXT_TYPE, f"{text}\n".encode())
+
+
+def address_of(configured: str | None, scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> str | None:
+    """Where the endpoint of a request is reached: below the setting ``address``, else as the request has reached it.
+
+    :param headers: by names in small letters.
+    :returns: ``None`` = there is no such setting, and the Host header names no host.
+    """
+    root, path = scope.get("root_path", ""), scope["path"]
+    if root and not path.startswith(root):
+        path = root + path
+    if configured is None:
+        host = headers.get("host", "")
+        if not host_in(host):
+            return None
+        configured = f"{scope.get('scheme', 'http')}://{host}"
+    return configured + quote(path)

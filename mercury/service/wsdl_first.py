@@ -1,0 +1,102 @@
+"""Services made from a WSDL: requests and responses are validated by its schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from mercury.errors import ConfigurationError, PayloadError
+from mercury.statemachine.policy import DestinationPolicy
+from mercury.statemachine.retransmission import Backoff
+from mercury.wire.bodies import read_body, write_body
+from mercury.wire.envelope import Payload
+from mercury.wire.ns import local_of, namespace_of
+from mercury.wsdl.contract import WsdlContract, WsdlOperation
+from mercury.wsdl.document import document
+from mercury.wsdl.write import PLACE, placed, policy_reference, written_policy
+from mercury.wsdl.zeep_types import ZeepTypes
+
+
+class Parsed:
+    """Represents a body that zeep reads or writes, for the type hint ``Any``."""
+
+
+class WsdlFirst:
+    """The bodies of a service by its WSDL; errors are those of `WsdlContract`."""
+
+    def __init__(self, contract: WsdlContract) -> None:
+        self.contract = contract
+        self._zeep: ZeepTypes | None = None
+
+    def operation(self, name: str) -> WsdlOperation:
+        """An operation by its name, or by that of a function: ``place_order`` is ``PlaceOrder``.
+
+        :raises ConfigurationError: the WSDL has no operation of that name.
+        """
+        operations = self.contract.operations
+        alike = [each for each in operations.values() if _folded(each.name) == _folded(name)]
+        if name in operations:
+            return operations[name]
+        if len(alike) == 1:
+            return alike[0]
+        raise ConfigurationError(f"the WSDL has no operation {name!r}; it has {', '.join(operations) or 'none'}")
+
+    def reader(self, operation: WsdlOperation, kind: type[Any]) -> Callable[[Payload], Any]:
+        """Reads the bodies of requests; what it returns raises `PayloadError` for one that is not valid.
+
+        :raises ConfigurationError: zeep is needed and not installed.
+        """
+        element, types = operation.element, self._types() if kind is Parsed else None
+
+        def read(payload: Payload) -> Any:
+            root = self.contract.check(payload.xml, element)
+            return types.read(root) if types is not None else read_body(payload, kind, None, local_of(element))
+
+        return read
+
+    def writer(self, operation: WsdlOperation, kind: type[Any]) -> Callable[[Any], Payload]:
+        """Writes the bodies of responses; what it returns raises `PayloadError` for one that is not valid.
+
+        :raises ConfigurationError: zeep is needed and not installed.
+        """
+        element, types = operation.response_element or "", self._types() if kind is Parsed else None
+
+        def write(value: Any) -> Payload:
+            written = types.write(value, element) if types is not None else value
+            payload = write_body(written, namespace_of(element), local_of(element))
+            try:
+                self.contract.check(payload.xml, element)
+            except PayloadError as error:
+                raise PayloadError(f"the response of {operation.name} is not valid by its schema: {error}") from error
+            return payload
+
+        return write
+
+    def _types(self) -> ZeepTypes:
+        if self._zeep is None:
+            self._zeep = ZeepTypes(self.contract)
+        return self._zeep
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).casefold()
+
+
+class GivenDocuments:
+    """The WSDL that a service was made from, for publication.
+
+    If it has no policy, the policy of services of typed functions is added.
+    """
+
+    def __init__(self, contract: WsdlContract, policy: DestinationPolicy, retransmission: Backoff) -> None:
+        contract.add_policy(written_policy(policy, retransmission), policy_reference())
+        # Written once: a GET is answered in the event loop.
+        self._wsdl = contract.published(PLACE)
+        self._schemas = [document(each) for each in contract.schemas.published(PLACE)]
+
+    def wsdl(self, address: str) -> bytes:
+        return placed(self._wsdl, address)
+
+    def schema(self, number: int, address: str) -> bytes | None:
+        return placed(self._schemas[number - 1], address) if 1 <= number <= len(self._schemas) else None
