@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mercury.client.dead_letters import Redriven
     from mercury.client.results import Receipt, WaitResult
     from mercury.client.sender import Sender
+    from mercury.client.zeep.public import AsyncZeepTransport, ZeepTransport
     from mercury.contract import Contract, OneWay, TwoWay, operation
     from mercury.engine import events
     from mercury.engine.addresses import AddressPolicy
@@ -55,8 +56,7 @@ if TYPE_CHECKING:
     from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
     from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
     from mercury.storage.application import Ending, Outcome, Transaction
-    from mercury.storage.letters import LetterCount, LetterFilter
-    from mercury.storage.records import DeadLetter, Direction
+    from mercury.storage.letters import DeadLetter, Direction, LetterCount, LetterFilter
     from mercury.storage.xa.recovery import InDoubt, InDoubtBranch
     from mercury.wire.mapping import Attribute, Xml
     from mercury.wire.scan import Limits
@@ -67,6 +67,7 @@ _WHERE = {
     "AddressingVersion": "mercury.statemachine.protocol",
     "ApplicationFault": "mercury.errors",
     "AsyncTransaction": "mercury.client.asynchronous",
+    "AsyncZeepTransport": "mercury.client.zeep.public",
     "Attribute": "mercury.wire.mapping",
     "Authenticate": "mercury.service.identity",
     "Backoff": "mercury.statemachine.retransmission",
@@ -76,10 +77,10 @@ _WHERE = {
     "Conflict": "mercury.errors",
     "Contract": "mercury.contract",
     "DataError": "mercury.errors",
-    "DeadLetter": "mercury.storage.records",
+    "DeadLetter": "mercury.storage.letters",
     "DeliveryAssurance": "mercury.statemachine.policy",
     "DestinationPolicy": "mercury.statemachine.policy",
-    "Direction": "mercury.storage.records",
+    "Direction": "mercury.storage.letters",
     "Ending": "mercury.storage.application",
     "EngineSettings": "mercury.engine.settings",
     "Fault": "mercury.statemachine.faults",
@@ -132,6 +133,7 @@ _WHERE = {
     "WatchSettings": "mercury.engine.lateness",
     "XaSettings": "mercury.settings",
     "Xml": "mercury.wire.mapping",
+    "ZeepTransport": "mercury.client.zeep.public",
     "events": "mercury.engine",
     "operation": "mercury.contract",
 }
@@ -142,6 +144,7 @@ __all__ = [
     "AddressingVersion",
     "ApplicationFault",
     "AsyncTransaction",
+    "AsyncZeepTransport",
     "Attribute",
     "Authenticate",
     "Backoff",
@@ -207,6 +210,7 @@ __all__ = [
     "WatchSettings",
     "XaSettings",
     "Xml",
+    "ZeepTransport",
     "events",
     "operation",
 ]

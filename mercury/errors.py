@@ -122,10 +122,12 @@ class ApplicationFault(MercuryError):
     :param reason: text for people.
     :param code: a short name for programs, without blanks; it travels in the fault's detail.
     :param detail: XML of one element with more, or empty.
+    :param element: the whole Fault element, as it came from a peer; empty where a handler raises it.
     """
 
-    def __init__(self, reason: str, *, code: str = "", detail: bytes = b"") -> None:
+    def __init__(self, reason: str, *, code: str = "", detail: bytes = b"", element: bytes = b"") -> None:
         super().__init__(reason)
         self.reason = reason
         self.code = code
         self.detail = detail
+        self.element = element

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mercury.client import overview
 from mercury.client.asynchronous import Threads
+from mercury.client.current import CurrentTransaction
 from mercury.client.dead_letters import DeadLetters, Redriven
 from mercury.client.error_listener import Observable
 from mercury.client.futures import Futures
@@ -29,21 +30,21 @@ from mercury.engine.runtime.retention import RetentionWorker
 from mercury.engine.runtime.threads import Runtime
 from mercury.engine.runtime.transport import HttpTransport, Transport
 from mercury.engine.status import SequenceStatus
-from mercury.errors import MercuryError
+from mercury.errors import ConfigurationError, MercuryError
 from mercury.outgoing import Outgoing
 from mercury.service.bodies import Bodies
 from mercury.service.definition import Service, read_callback
 from mercury.settings import DEFAULT_STORE, Settings, check_address, masked, store_name
 from mercury.settings import load as load_settings
 from mercury.storage.api import StorageManager
-from mercury.storage.letters import EVERY_LETTER, LetterFilter
+from mercury.storage.letters import EVERY_LETTER, DeadLetter, LetterFilter
 from mercury.storage.opening import Resources, given_store, name_resources
-from mercury.storage.records import DeadLetter
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
 
     from mercury.service.identity import Authenticate
+    from mercury.service.publishing import Documents
     from mercury.service.serving import BackgroundServer
     from mercury.storage.xa.coordinator import Coordinator
     from mercury.storage.xa.recovery import InDoubt
@@ -119,7 +120,9 @@ class Mercury(Observable, Outgoing):
         self.futures = Futures(self.ids.new())
         self.observers.subscribe(self.futures.dead_lettered, DeadLettered)
         self.threads = Threads()
-        self._registry = Registry(default_policy=settings.destination)
+        #: Whose block callers are in: handlers are in that of the transaction that consumes their message.
+        self.current = CurrentTransaction()
+        self._registry = Registry(default_policy=settings.destination, inside=self.current.inside)
         self._registry.add_callback(self.futures.callback_name, self.futures.callback())
         self._services: list[Service] = []
         http, limit = settings.http, settings.engine.limits.max_bytes
@@ -352,6 +355,23 @@ class Mercury(Observable, Outgoing):
     @property
     def max_outbound_backlog(self) -> int:
         return self.settings.engine.max_outbound_backlog
+
+    @property
+    def address(self) -> str | None:
+        return self.settings.address
+
+    def documents(self, service: str) -> Documents:
+        """The WSDL of a service that is hosted here, and its schemas, as its endpoint publishes them.
+
+        :raises ConfigurationError: there is no such service, or two of its operations have elements of the same name
+            and of different classes.
+        """
+        from mercury.service.publishing import documents_of
+
+        found = next((each for each in self._services if each.name == service), None)
+        if found is None:
+            raise ConfigurationError(f"no service is named {service!r}")
+        return documents_of(found, self.settings.destination, self.settings.source.retransmission)
 
     @property
     def back_channel_wait(self) -> float:

@@ -30,6 +30,7 @@ from mercury.engine.settings import EngineSettings
 from mercury.errors import ConfigurationError
 from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
+from mercury.statemachine.protocol import RmVersion
 
 #: The file that is read when it exists and none is named.
 DEFAULT_FILE = "mercury.toml"
@@ -275,6 +276,8 @@ def _check(settings: list[Setting]) -> None:
         built: Settings = _build(Settings, {each.path: each.value for each in settings}, "")
         if not built.source.protocol.legal:
             raise ConfigurationError(f"source.protocol: these versions do not go together: {built.source.protocol}")
+        if built.source.make_connection and built.source.protocol.rm is not RmVersion.RM11:
+            raise ConfigurationError("source.make_connection: it goes with WS-RM 1.1 only")
     except ConfigurationError as error:
         path = str(error).partition(":")[0]
         origins = {each.origin for each in settings if each.path == path} - {"default"}

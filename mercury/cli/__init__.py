@@ -1,1 +1,1 @@
-"""The command line: thin, every command a few calls of what the other packages offer."""
+"""The command line. Each command is a thin layer over functions of the other packages."""

@@ -13,17 +13,19 @@ from mercury.errors import ConfigurationError
 if TYPE_CHECKING:
     from mercury.settings import Setting
 
-app = typer.Typer(help="Settings: environment variables over a TOML file over defaults.", no_args_is_help=True)
+app = typer.Typer(
+    help="Settings: environment variables override a TOML file, which overrides defaults.", no_args_is_help=True
+)
 
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", "-c", help="A TOML file; left out, MERCURY_CONFIG or ./mercury.toml.")
+    Path | None, typer.Option("--config", "-c", help="A TOML file; default: MERCURY_CONFIG or ./mercury.toml.")
 ]
 
 
 def check_store(setting: Setting) -> None:
-    """Whether the store's URL names a store that there is; nothing is opened.
+    """Check that the URL in the setting ``store`` is valid; nothing is opened.
 
-    :raises ConfigurationError: it names none.
+    :raises ConfigurationError: it is not the URL of a store.
     """
     from mercury.storage.opening import MEMORY, read_url
 
@@ -40,7 +42,7 @@ def check_store(setting: Setting) -> None:
 def show_settings(config: ConfigFile = None, output: Output = Format.TEXT) -> None:
     """Print every setting with its value, and where the value comes from. Passwords in URLs are masked.
 
-    What cannot be used is refused: exit code 2. Nothing is opened or connected to.
+    Exit code 2: a setting has an invalid value. No store is opened, and nothing is connected to.
     """
     from mercury.settings import explain, variable
 

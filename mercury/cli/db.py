@@ -13,14 +13,14 @@ from mercury.cli.stores import StoreUrl, store_url
 if TYPE_CHECKING:
     from mercury.storage.sql.versions import SchemaStatus
 
-app = typer.Typer(help="The schema of a store: its version, and the way to this Mercury's.", no_args_is_help=True)
+app = typer.Typer(help="The schema of a store: show its version, upgrade it to this Mercury's.", no_args_is_help=True)
 
 
 @app.command()
 def status(store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT) -> None:
-    """Say which version of the schema a store has, and what to do about it. Changes nothing.
+    """Print the version of a store's schema, and what to do about it. Changes nothing.
 
-    Exit code 1: this Mercury cannot work with it as it is.
+    Exit code 1: this Mercury cannot use the store with its present schema.
     """
     from mercury.storage.administration import Database
     from mercury.storage.sql.versions import HEAD
@@ -41,7 +41,7 @@ def status(store: StoreUrl = None, config: ConfigFile = None, output: Output = F
         ("id", store_id or "none"),
         ("schema", found.version or "none"),
         ("this Mercury needs", HEAD),
-        ("that is", _advice(found)),
+        ("status", _advice(found)),
     ]
     show(output, value, lambda: show_table(("property", "value"), rows, nothing=""))
     if not usable:
@@ -50,9 +50,9 @@ def status(store: StoreUrl = None, config: ConfigFile = None, output: Output = F
 
 @app.command()
 def upgrade(store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT) -> None:
-    """Bring the schema of a store up to date; an empty database gets it. Stop what uses the store before.
+    """Upgrade the schema of a store; in an empty database, create it. Stop all processes that use the store before.
 
-    Does nothing when it is up to date. A schema of a newer Mercury is refused.
+    Does nothing if the schema is up to date. Refuses a schema of a newer Mercury.
     """
     from mercury.storage.administration import Database
 
@@ -66,10 +66,10 @@ def upgrade(store: StoreUrl = None, config: ConfigFile = None, output: Output = 
 
 @app.command("renew-id")
 def renew_id(store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT) -> None:
-    """Give a store that is a copy of another one an id of its own, before anything runs on it.
+    """Give a new id to a store that was copied from another one. Run it on the copy, before any process uses the copy.
 
-    The id is part of the names of prepared transactions: with the same one, the copy and the original would decide
-    about each other's. What the original has prepared stays the original's business: run this on the copy only.
+    The id is part of the names of prepared transactions. With the same id, each of the two stores would commit or roll
+    back prepared transactions of the other. Transactions that the original has prepared keep the original's id.
     """
     from mercury.storage.administration import Database
 
@@ -81,9 +81,9 @@ def renew_id(store: StoreUrl = None, config: ConfigFile = None, output: Output =
 
 def _advice(found: SchemaStatus) -> str:
     if found.version is None:
-        return "empty; the first process that uses it makes the schema, or `mercury db upgrade`"
+        return "empty; the first process that uses it creates the schema, or `mercury db upgrade`"
     if found.unknown:
         return "of a newer Mercury than this one: upgrade Mercury"
     if not found.current:
-        return "old: stop what uses it, then run `mercury db upgrade`"
+        return "old: stop all processes that use the store, then run `mercury db upgrade`"
     return "up to date"

@@ -13,12 +13,12 @@ import typer
 from mercury.cli.output import UNUSABLE, Format, Output, fail
 from mercury.errors import ConfigurationError
 
-#: The program, and where it is below the folder that Python finds it in.
+#: The module of the demonstration, and its file relative to a folder on Python's path.
 PROGRAM, FILE = "samples.queued_transaction", "samples/queued_transaction/__main__.py"
 
 
 class Store(enum.Enum):
-    """What stores the messages."""
+    """Where Mercury stores the messages of the demonstration."""
 
     MEMORY = "memory"
     SQL = "sql"
@@ -27,35 +27,41 @@ class Store(enum.Enum):
 
 
 class Mode(enum.Enum):
-    """Whether the server answers."""
+    """Whether the server responds to each order."""
 
     IN_ONLY = "in-only"
     IN_OUT = "in-out"
 
 
 def demo(
-    store: Annotated[Store, typer.Option(help="Where the messages are; see above.")] = Store.XA,
-    mode: Annotated[Mode, typer.Option(help="in-out: the server answers each order.")] = Mode.IN_ONLY,
-    orders: Annotated[int, typer.Option(min=1, max=1_000_000, help="Rows of the client's table.")] = 500,
-    kills: Annotated[int, typer.Option(min=0, max=1000, help="How often client or server are killed.")] = 6,
-    loss: Annotated[float, typer.Option(min=0, max=0.9, help="Share of exchanges that vanish silently.")] = 0.1,
-    duplicate: Annotated[float, typer.Option(min=0, max=0.9, help="Share of requests that come twice.")] = 0.1,
-    seed: Annotated[int, typer.Option(help="Of rows, network and kills; kills are not exact in time.")] = 1,
-    compare: Annotated[bool, typer.Option("--compare", help="All four stores, one after the other.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave databases and logs for a look.")] = False,
-    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the report goes.")] = None,
+    store: Annotated[Store, typer.Option(help="Where Mercury's messages are stored; see above.")] = Store.XA,
+    mode: Annotated[Mode, typer.Option(help="in-out: the server responds to each order.")] = Mode.IN_ONLY,
+    orders: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of rows in the client's table.")] = 500,
+    kills: Annotated[
+        int, typer.Option(min=0, max=1000, help="Number of times that the client or the server is killed.")
+    ] = 6,
+    loss: Annotated[float, typer.Option(min=0, max=0.9, help="Share of HTTP exchanges that are lost.")] = 0.1,
+    duplicate: Annotated[
+        float, typer.Option(min=0, max=0.9, help="Share of HTTP requests that are delivered twice.")
+    ] = 0.1,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the rows, the network and the kills; the moment of a kill varies.")
+    ] = 1,
+    compare: Annotated[bool, typer.Option("--compare", help="Run with all four stores, one after the other.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the databases and logs.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder for the report.")] = None,
     client_postgres: Annotated[
-        str | None, typer.Option(metavar="URL", help="A PostgreSQL for the client; left out, an embedded one.")
+        str | None, typer.Option(metavar="URL", help="A PostgreSQL for the client; default: an embedded one.")
     ] = None,
     server_postgres: Annotated[
-        str | None, typer.Option(metavar="URL", help="A PostgreSQL for the server; left out, an embedded one.")
+        str | None, typer.Option(metavar="URL", help="A PostgreSQL for the server; default: an embedded one.")
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Move orders from one database to another while processes are killed and the network fails; prove the result.
 
-    A client and a server, each with its own database; between them a network that loses, repeats, delays and cuts.
-    At the end the reconciler compares both tables and writes a report. --store says where Mercury's messages are:
+    A client and a server have a database each. A proxy between them loses, repeats, delays and cuts requests. At the
+    end the reconciler compares both tables and writes a report. --store selects where Mercury stores its messages:
 
     \b
     memory   in the processes
@@ -63,11 +69,12 @@ def demo(
     same-db  in the application's database: one commit
     xa       in a database of their own: two-phase commit
 
-    Exit code 0: what came out is what this store guarantees. With memory and sql, orders are lost or repeated when a
-    process is killed; with same-db and xa each arrives exactly once. 1: it is not. 2: it could not run.
+    Exit code 0: the result is what the store guarantees. With memory and sql, orders may be lost or repeated when a
+    process is killed; with same-db and xa each arrives exactly once. 1: the result violates the guarantee. 2: the
+    demonstration could not run.
     """
     if loss + duplicate > 0.9:
-        fail(UNUSABLE, "--loss and --duplicate leave less than a tenth that simply gets through")
+        fail(UNUSABLE, "--loss and --duplicate together must leave a tenth of the requests undisturbed")
     for name, url in (("--client-postgres", client_postgres), ("--server-postgres", server_postgres)):
         if url is not None:
             _check(name, url)
@@ -88,12 +95,12 @@ def demo(
     arguments += [name for name, chosen in (("--compare", compare), ("--keep", keep)) if chosen]
     path = os.pathsep.join(filter(None, (str(_folder()), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
-    # In our place: signals and the terminal are its own.
+    # `execve` replaces this process, so that the program gets signals and the terminal directly.
     os.execve(sys.executable, [sys.executable, "-m", PROGRAM, *arguments], environment)  # noqa: S606  our own program
 
 
 def _folder() -> Path:
-    """Where the samples are: packed with Mercury, or beside it in its sources."""
+    """The folder of the samples: in the installed package, or beside it in the source tree."""
     package = Path(__file__).resolve().parents[1]
     found = [folder for folder in (package / "_samples", package.parent) if (folder / FILE).exists()]
     if not found:

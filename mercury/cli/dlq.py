@@ -22,8 +22,7 @@ from mercury.statemachine.effects import Certainty
 
 if TYPE_CHECKING:
     from mercury.client.dead_letters import DeadLetters
-    from mercury.storage.letters import LetterCount, LetterFilter
-    from mercury.storage.records import DeadLetter
+    from mercury.storage.letters import DeadLetter, LetterCount, LetterFilter
 
 app = typer.Typer(help="Dead letters: messages of a store that could not be delivered.", no_args_is_help=True)
 
@@ -32,29 +31,34 @@ UNITS = MappingProxyType({"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800})
 
 
 class Side(enum.Enum):
-    """On which side a message died."""
+    """Whether a dead letter was to be sent or was received."""
 
     OUTBOUND = "outbound"
     INBOUND = "inbound"
 
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Whole identifiers, as `list` prints them.")]
+Ids = Annotated[
+    list[str] | None, typer.Argument(metavar="[ID]...", help="Complete identifiers, as `list` prints them.")
+]
 OfDirection = Annotated[Side | None, typer.Option("--direction", help="outbound: sent here; inbound: received here.")]
 OfCertainty = Annotated[
     Certainty | None,
-    typer.Option("--certainty", help="Whether it is known that the message was not delivered."),
+    typer.Option("--certainty", help="Whether it is certain that the message was not delivered."),
 ]
 OfEndpoint = Annotated[
-    str | None, typer.Option("--endpoint", help="The URL it was sent to, or the service it was received for; whole.")
+    str | None, typer.Option("--endpoint", help="The complete URL it was sent to, or service it was received for.")
 ]
-OfKey = Annotated[str | None, typer.Option("--key", help="The internal key it was sent under; whole.")]
-OfCorrelation = Annotated[str | None, typer.Option("--correlation", help="What the application named it; whole.")]
-OfReason = Annotated[str | None, typer.Option("--reason", help="A part of the reason; small and capital are the same.")]
+OfKey = Annotated[str | None, typer.Option("--key", help="The complete key it was sent under.")]
+OfCorrelation = Annotated[
+    str | None, typer.Option("--correlation", help="The complete correlation that the application gave.")
+]
+OfReason = Annotated[str | None, typer.Option("--reason", help="A part of the reason, in upper or lower case.")]
 OlderThan = Annotated[
-    str | None, typer.Option("--older-than", metavar="TIME", help="Dead for longer: 90s, 30m, 12h, 7d, 4w.")
+    str | None,
+    typer.Option("--older-than", metavar="TIME", help="Dead letters older than this: 90s, 30m, 12h, 7d, 4w."),
 ]
-All = Annotated[bool, typer.Option("--all", help="Every dead letter there is.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before more than one is touched.")]
+All = Annotated[bool, typer.Option("--all", help="All dead letters.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation when more than one is selected.")]
 
 
 @app.command("list")
@@ -66,15 +70,17 @@ def list_letters(
     correlation: OfCorrelation = None,
     reason: OfReason = None,
     older_than: OlderThan = None,
-    count: Annotated[bool, typer.Option("--count", help="How many there are, alike ones together.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Show so many at most, the oldest.")] = 100,
+    count: Annotated[
+        bool, typer.Option("--count", help="Print counts, grouped by endpoint, key, certainty and reason.")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The largest number to show, the oldest first.")] = 100,
     store: StoreUrl = None,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """List the dead letters of a store, the oldest first, with what is known of each.
+    """List the dead letters of a store, the oldest first.
 
-    "not delivered" is known for sure; with "unknown" the other side may have the message, but nobody knows.
+    Certainty "not delivered": the other side does not have the message. "unknown": it may have it.
     """
     which = _filter(None, direction, certainty, endpoint, key, correlation, reason, older_than)
     with _letters(store, config) as letters:
@@ -91,12 +97,12 @@ def list_letters(
 
 @app.command("show")
 def show_letter(
-    identifier: Annotated[str, typer.Argument(metavar="ID", help="The whole identifier, as `list` prints it.")],
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="The complete identifier, as `list` prints it.")],
     store: StoreUrl = None,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show everything that is known of one dead letter, with its body."""
+    """Show all data of one dead letter, with its body."""
     which = _filter([identifier], None, None, None, None, None, None, None)
     with _letters(store, config) as letters:
         found = letters.find(which)
@@ -120,7 +126,7 @@ def redrive(
     everything: All = False,
     allow_duplicate: Annotated[
         bool,
-        typer.Option("--allow-duplicate", help="Also those that the other side may have, or may send again by itself."),
+        typer.Option("--allow-duplicate", help="Also messages that may arrive twice by it; see above."),
     ] = False,
     yes: Yes = False,
     store: StoreUrl = None,
@@ -129,12 +135,12 @@ def redrive(
 ) -> None:
     """Redrive dead letters: by identifier, by filter, or --all of them.
 
-    An outbound message is sent once more, with its MessageID, after what waits under its key. An inbound request is
-    given to its service once more; no response to it is sent. The processes that run on the store do both.
+    An outbound message is sent again with its MessageID, after the messages that wait under its key. An inbound request
+    is delivered to its service again; no response to it is sent. A process that runs on the store does both.
 
-    Refused is what may arrive twice by it, unless --allow-duplicate is given: a letter whose certainty is "unknown",
-    because the other side may have taken the message; and an inbound request whose sender was told that it failed.
-    Exit code 1: some were refused, or there was none.
+    Messages that may arrive twice by it are refused unless --allow-duplicate is given: a letter with certainty
+    "unknown", because the other side may have the message; and an inbound request whose sender got a fault for it.
+    Exit code 1: a letter was refused, or none was found.
     """
     from mercury.client.dead_letters import MAY_COME_AGAIN, MAY_HAVE_ARRIVED
 
@@ -150,12 +156,12 @@ def redrive(
         output,
         value,
         lambda: console().print(
-            f"{len(result.done)} redriven: the process that runs on this store sends what goes out", markup=False
+            f"{len(result.done)} redriven: a process that runs on this store sends or delivers them", markup=False
         ),
     )
     for letter, why in result.refused if output is Format.TEXT else ():
         hint = ", with --allow-duplicate" if why in (MAY_HAVE_ARRIVED, MAY_COME_AGAIN) else ""
-        notes().print(f"{letter.id} stays dead: {why}{hint}", markup=False)
+        notes().print(f"{letter.id} not redriven: {why}{hint}", markup=False)
     if result.refused or not result.done:
         raise typer.Exit(FAILED)
 
@@ -176,15 +182,15 @@ def discard(
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Throw dead letters away: by identifier, by filter, or --all of them. Nothing is left of them."""
+    """Delete dead letters for good: by identifier, by filter, or --all of them."""
     which = _filter(ids, direction, certainty, endpoint, key, correlation, reason, older_than)
     with _letters(store, config) as letters:
         _agree(letters, which, everything, yes, "discard")
-        gone = letters.discard(which)
-    show(output, {"discarded": gone}, lambda: console().print(f"{gone} discarded", markup=False))
+        count = letters.discard(which)
+    show(output, {"discarded": count}, lambda: console().print(f"{count} discarded", markup=False))
 
 
-# --- which ones ------------------------------------------------------------------------------------------------------
+# --- selection -------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -205,8 +211,7 @@ def _filter(
     reason: str | None,
     older_than: str | None,
 ) -> LetterFilter:
-    from mercury.storage.letters import LetterFilter
-    from mercury.storage.records import Direction
+    from mercury.storage.letters import Direction, LetterFilter
 
     return LetterFilter(
         ids=frozenset(ids) if ids else None,
@@ -223,14 +228,15 @@ def _filter(
 def _seconds(span: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", span.strip())
     if found is None:
-        fail(UNUSABLE, f"--older-than: {span!r} is no time span: 90s, 30m, 12h, 7d and 4w are")
+        fail(UNUSABLE, f"--older-than: {span!r} is not a time span such as 90s, 30m, 12h, 7d or 4w")
     return float(found[1]) * UNITS[found[2]]
 
 
 def _agree(letters: DeadLetters, which: LetterFilter, everything: bool, yes: bool, what: str) -> None:
-    """Make sure that so many are meant.
+    """Check the selection, and ask for confirmation if it has more than one letter.
 
-    :raises typer.Exit: none are, or somebody has to say yes first.
+    :raises typer.Exit: nothing is selected, an identifier is unknown, or the confirmation was refused or is not
+        possible because the input is not a terminal.
     """
     from mercury.storage.letters import EVERY_LETTER
 
@@ -240,18 +246,20 @@ def _agree(letters: DeadLetters, which: LetterFilter, everything: bool, yes: boo
     if which.ids is not None and number < len(which.ids):
         found = {letter.id for letter in letters.find(which)}
         missing = min(which.ids - found)
-        fail(FAILED, f"{len(which.ids) - number} of these are no dead letters, {missing} for one; nothing was done")
+        fail(
+            FAILED, f"{len(which.ids) - number} of these are not dead letters, for example {missing}; nothing was done"
+        )
     if not number:
         fail(FAILED, "no dead letter matches")
     if number == 1 or yes:
         return
     if not sys.stdin.isatty():
-        fail(UNUSABLE, f"{number} dead letters are meant: say --yes to {what} them all")
+        fail(UNUSABLE, f"{number} dead letters are selected: give --yes to {what} them all")
     if not typer.confirm(f"{what} {number} dead letters?", err=True):
         fail(FAILED, "nothing was done")
 
 
-# --- what is shown ---------------------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------------------------
 
 
 def _summary(letter: DeadLetter) -> dict[str, Any]:

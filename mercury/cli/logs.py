@@ -1,4 +1,4 @@
-"""Log lines that carry the sequence, the number and the MessageID."""
+"""Formats of log lines, with fields such as the sequence, the number and the MessageID."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mercury.cli.texts import printable
 if TYPE_CHECKING:
     from mercury.engine.log_settings import LogSettings
 
-#: What Mercury's own log calls give in ``extra``, in the order in which it is shown.
+#: The fields that Mercury's log calls pass in ``extra``, in the order in which they are printed.
 FIELDS = ("service", "endpoint", "key", "sequence", "number", "message_id", "attempt", "record", "fault")
 
 
@@ -22,12 +22,12 @@ def set_up_logs(settings: LogSettings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
-    # At INFO it tells how it makes a schema, line by line.
+    # At INFO, alembic logs each step of creating a schema.
     logging.getLogger("alembic").setLevel(max(root.level, logging.WARNING) if root.level > logging.DEBUG else 0)
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
-    """What a log call said beside its text."""
+    """The fields of a log call, without those that are not set."""
     found = ((name, getattr(record, name, None)) for name in FIELDS)
     return {name: value for name, value in found if value not in (None, "")}
 
@@ -35,8 +35,8 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
 class TextFormatter(logging.Formatter):
     """``time level logger: text (field=value ...)``, the time with its zone.
 
-    An entry is one line, and its trace: what peers sent is in texts and fields, and must neither make up entries nor
-    steer the terminal that shows them.
+    An entry is one line, followed by its traceback. Texts and fields may come from peers, so line breaks and control
+    characters are escaped: a peer can neither forge an entry nor control the terminal.
     """
 
     def __init__(self) -> None:

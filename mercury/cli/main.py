@@ -22,6 +22,7 @@ from mercury.cli import (
     simulate,
     status,
     tables,
+    wsdl,
     xa,
 )
 from mercury.cli.output import FAILED, UNUSABLE, notes
@@ -35,7 +36,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done; 1 tried, and it did not come out as it should; 2 could not be tried.",
+    epilog="Exit codes: 0 success; 1 the command ran and its result is a failure; 2 the command could not run.",
 )
 app.command()(serve.serve)
 app.command()(send.send)
@@ -50,6 +51,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(db.app, name="db")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(pg.app, name="pg")
+app.add_typer(wsdl.app, name="wsdl")
 app.add_typer(xa.app, name="xa")
 
 
@@ -71,7 +73,7 @@ def root(
 
 
 def run() -> None:
-    """The entry point: what is wrong with the input becomes one line and exit code 2; a store that fails, 1."""
+    """The entry point. An error becomes one line: exit code 2 for an invalid input, 1 for a store that fails."""
     try:
         app()
     except (ConfigurationError, PayloadError, StorageError) as error:

@@ -20,39 +20,41 @@ from mercury.cli.texts import ago, ahead, moment
 
 if TYPE_CHECKING:
     from mercury.client.waiting import WaitingMessages, Whole
-    from mercury.storage.records import Direction
+    from mercury.storage.letters import Direction
     from mercury.storage.waiting import WaitingMessage
 
 app = typer.Typer(
-    help="Messages of a store that wait: sent and not acknowledged, received and not handled.", no_args_is_help=True
+    help="Messages that wait in a store: sent and not acknowledged, or received and not handled.", no_args_is_help=True
 )
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="As `list` prints it: out-17, in-4.")]
-#: Seconds that `park` waits for a running process to do it, and between two polls.
+#: Seconds that `park` waits for a running process to park a message, and seconds between two polls.
 TIMEOUT, POLL_INTERVAL = 5.0, 0.1
 
 
 @app.command("list")
 def list_messages(
     direction: Annotated[
-        Side | None, typer.Option("--direction", help="outbound: sent here; inbound: received here. Left out: both.")
+        Side | None, typer.Option("--direction", help="outbound: sent here; inbound: received here. Default: both.")
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option("--endpoint", help="The URL it is sent to, or the service it was received for; whole.")
+        str | None, typer.Option("--endpoint", help="The complete URL it is sent to, or service it was received for.")
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", help="The internal key it is sent under; whole.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="So many of each direction at most.")] = 100,
-    after: Annotated[str | None, typer.Option("--after", metavar="ID", help="Only what came after this one.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="The complete key it is sent under.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The largest number of each direction.")] = 100,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="ID", help="Only messages stored after this one.")
+    ] = None,
     store: StoreUrl = None,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """List the messages that wait, the oldest first, with what each waits for. Works without a running process.
+    """List the messages that wait, the oldest first, with the state of each. Needs no running process.
 
-    "first" is the message that the rest of its sequence waits for: look at it with `show`, try it again at once with
-    `retry`, or take it out of the way with `park`.
+    "first" is the message that the others of its sequence wait for: inspect it with `show`, try it again at once with
+    `retry`, or make it a dead letter with `park`.
     """
-    from mercury.storage.records import Direction
+    from mercury.storage.letters import Direction
     from mercury.storage.waiting import WaitingFilter
 
     wanted = [Direction(direction.value)] if direction is not None else list(Direction)
@@ -79,7 +81,7 @@ def list_messages(
 def show_message(
     identifier: Id, store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT
 ) -> None:
-    """Show everything that is known of one message, with its body."""
+    """Show all data of one message, with its body."""
     direction, position = _read(identifier)
     with _messages(store, config) as messages:
         found = messages.whole(direction, position)
@@ -92,13 +94,13 @@ def show_message(
 
 @app.command()
 def park(identifier: Id, store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT) -> None:
-    """Take one message out of the way: it becomes a dead letter, and the rest goes on.
+    """Make one message a dead letter, so that the messages after it go on.
 
-    An inbound message is parked by the process that hosts its service, now or when it runs again; who waits for its
-    response gets a fault. The one that is handled at this moment is rolled back. It must be the first of its sequence.
-    An outbound message is parked as long as it has no number. `mercury dlq redrive` brings it back.
+    An inbound message must be the first of its sequence. The process that hosts its service parks it, now or when it
+    runs again; if it is handled at this moment, that is rolled back. The sender of a request gets a fault. An outbound
+    message can be parked until it has a number. `mercury dlq redrive` sends or delivers it again.
     """
-    from mercury.storage.records import Direction
+    from mercury.storage.letters import Direction
 
     direction, position = _read(identifier)
     with _messages(store, config) as messages:
@@ -111,14 +113,14 @@ def park(identifier: Id, store: StoreUrl = None, config: ConfigFile = None, outp
 
 @app.command()
 def retry(identifier: Id, store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT) -> None:
-    """Make one message due now, without waiting for its pause to end. The processes that run on the store try it."""
+    """Make one message due now, before its retry time. A process that runs on the store sends or delivers it."""
     direction, position = _read(identifier)
     with _messages(store, config) as messages:
         _try(messages.retry, direction, position)
     show(output, {"id": identifier, "due": True}, lambda: console().print(f"{identifier} is due now", markup=False))
 
 
-# --- within ----------------------------------------------------------------------------------------------------------
+# --- helpers ---------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -130,15 +132,15 @@ def _messages(store: str | None, config: Path | None) -> Iterator[WaitingMessage
 
 
 def _read(identifier: str) -> tuple[Direction, int]:
-    """What an id names.
+    """The direction and position of a message's id.
 
-    :raises typer.Exit: nothing.
+    :raises typer.Exit: the text is not an id.
     """
-    from mercury.storage.records import Direction
+    from mercury.storage.letters import Direction
 
     found = re.fullmatch(r"(in|out)-(\d{1,18})", identifier.strip())
     if found is None:
-        fail(UNUSABLE, f"{identifier!r} is no message: they are called out-17 or in-4, as `mercury messages list` says")
+        fail(UNUSABLE, f"{identifier!r} is not a message's id: out-17 and in-4 are, see `mercury messages list`")
     return Direction.INBOUND if found[1] == "in" else Direction.OUTBOUND, int(found[2])
 
 
@@ -152,7 +154,7 @@ def _try(change: Any, direction: Direction, position: int) -> None:
 
 
 def _is_gone(messages: WaitingMessages, direction: Direction, position: int) -> bool:
-    """Whether a running process has done it by now, or does within a moment."""
+    """Whether a running process parks the message within `TIMEOUT`."""
     from mercury.storage.waiting import WaitingFilter
 
     until = time.monotonic() + TIMEOUT

@@ -1,4 +1,4 @@
-"""How commands speak: text for people, JSON for programs, errors on stderr, exit codes that mean something."""
+"""Output of commands: text for people, JSON for programs, errors on stderr, exit codes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rich.table import Table
 
 from mercury.cli.texts import printable
 
-#: It was done.
+#: The command succeeded.
 OK = 0
-#: It was tried and did not come out as it should: not acknowledged, violations found, not ready.
+#: The command ran, and its result is a failure: not acknowledged, violations found, not ready.
 FAILED = 1
-#: It could not be tried: wrong options, settings, files or URLs.
+#: The command could not run: invalid options, settings, files or URLs.
 UNUSABLE = 2
 
 
 class Format(enum.Enum):
-    """What a command prints."""
+    """The format of a command's output."""
 
     TEXT = "text"
     JSON = "json"
@@ -34,7 +34,7 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="Text for people,
 
 
 class _Terminal(Console):
-    """A console on which texts from elsewhere are harmless: they are escaped before anything is made of them."""
+    """A console that escapes control characters in all texts, because texts may come from peers."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         safe = (printable(each, lines=True) if isinstance(each, str) else each for each in objects)
@@ -42,17 +42,17 @@ class _Terminal(Console):
 
 
 def console() -> Console:
-    """Where text for people goes."""
+    """The console of stdout, for text output."""
     return _Terminal(soft_wrap=True, highlight=False)
 
 
 def notes() -> Console:
-    """Where progress and errors go."""
+    """The console of stderr, for progress and errors."""
     return _Terminal(stderr=True, soft_wrap=True, highlight=False)
 
 
 def show_json(value: Any) -> None:
-    """Print one JSON value. What a terminal would obey is escaped as JSON has it."""
+    """Print one JSON value, with control characters escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     if printable(text, lines=True) != text:
         text = json.dumps(value, indent=2)
@@ -60,7 +60,7 @@ def show_json(value: Any) -> None:
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothing: str) -> None:
-    """Print rows under headings, or what to say when there are none. Cells may come from elsewhere: see `printable`."""
+    """Print rows under headings, or the text ``nothing`` if there are no rows. Cells are escaped; see `printable`."""
     found = list(rows)
     if not found:
         console().print(nothing)
@@ -70,12 +70,12 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothin
         table.add_column(heading, no_wrap=True)
     for row in found:
         table.add_row(*(escape(printable(cell)) for cell in row))
-    # A row stays a row, however narrow the terminal is: for grep, and so that what is copied is whole.
+    # Each row is one line, however narrow the terminal is, so that grep and copying get complete rows.
     Console(highlight=False, width=10_000).print(table)
 
 
 def fail(code: int, text: str) -> NoReturn:
-    """Say what is wrong and end.
+    """Print an error and end the command.
 
     :raises typer.Exit: always.
     """
@@ -84,7 +84,7 @@ def fail(code: int, text: str) -> NoReturn:
 
 
 def show(output: Format, value: Any, text: Callable[[], None]) -> None:
-    """Print ``value`` as JSON, or call what prints it as text."""
+    """Print ``value`` as JSON, or call ``text``, which prints it as text."""
     if output is Format.JSON:
         show_json(value)
     else:

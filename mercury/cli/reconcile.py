@@ -22,37 +22,45 @@ if TYPE_CHECKING:
 
 def reconcile(
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="A TOML file; options win over it. See docs/reconcile.md.")
+        Path | None, typer.Option("--config", "-c", help="A TOML file; options override it. See docs/reconcile.md.")
     ] = None,
     client: Annotated[str | None, typer.Option(metavar="URL", help="The client application's database.")] = None,
     client_table: Annotated[str | None, typer.Option(metavar="TABLE", help="Its table.")] = None,
     server: Annotated[str | None, typer.Option(metavar="URL", help="The server application's database.")] = None,
     server_table: Annotated[str | None, typer.Option(metavar="TABLE", help="Its table.")] = None,
-    key: Annotated[str | None, typer.Option(metavar="COLUMN[,COLUMN]", help="What identifies a row.")] = None,
-    compare: Annotated[str | None, typer.Option(metavar="COLUMN[,COLUMN]", help="What must be equal.")] = None,
-    order: Annotated[str | None, typer.Option(metavar="COLUMN", help="The client's order of sending.")] = None,
-    arrival: Annotated[str | None, typer.Option(metavar="COLUMN", help="The server's order of arrival.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="COLUMN[,COLUMN]", help="Columns that identify a row.")] = None,
+    compare: Annotated[str | None, typer.Option(metavar="COLUMN[,COLUMN]", help="Columns that must be equal.")] = None,
+    order: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The client's column with the order of sending.")
+    ] = None,
+    arrival: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The server's column with the order of arrival.")
+    ] = None,
     client_store: Annotated[str | None, typer.Option(metavar="URL", help="The client's Mercury store.")] = None,
     server_store: Annotated[str | None, typer.Option(metavar="URL", help="The server's Mercury store.")] = None,
     client_log: Annotated[
-        str | None, typer.Option(metavar="URL", help="The client's decision log; left out, xa.decision_log.")
+        str | None, typer.Option(metavar="URL", help="The client's decision log; default: xa.decision_log.")
     ] = None,
     server_log: Annotated[
-        str | None, typer.Option(metavar="URL", help="The server's decision log; left out, xa.decision_log.")
+        str | None, typer.Option(metavar="URL", help="The server's decision log; default: xa.decision_log.")
     ] = None,
     correlation: Annotated[
-        str | None, typer.Option(metavar="TEMPLATE", help="The correlation of a row's message, as order:{id}.")
+        str | None, typer.Option(metavar="TEMPLATE", help="Template of a message's correlation, as order:{id}.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where report and differences go.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder for the report and the differences.")
+    ] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Rows of each verdict that the report lists.")] = None,
-    complete: Annotated[bool, typer.Option("--complete", help="Rows still under way count as differences.")] = False,
-    master: Annotated[str | None, typer.Option(help="A Spark cluster; left out, this machine.")] = None,
+    complete: Annotated[
+        bool, typer.Option("--complete", help="Count rows that are still on their way as differences.")
+    ] = False,
+    master: Annotated[str | None, typer.Option(help="A Spark master's URL; default: this machine.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Compare a client's table with a server's, and say for every row what became of it.
+    """Compare a client's table with a server's, and give a verdict for every row.
 
-    Exit code 0: every row was delivered once, whole and in order, or is still on its way; 1: there are differences;
-    2: it could not run.
+    Exit code 0: every row was delivered once, unaltered and in order, or is still on its way; 1: there are differences;
+    2: the comparison could not run.
     """
     from mercury.reconcile import make_config, read_file
     from mercury.reconcile import reconcile as run
@@ -83,8 +91,8 @@ def reconcile(
 
 
 def _name_logs(values: dict[str, Any]) -> None:
-    """The decision log of the settings (``xa.decision_log``), for stores whose log is not named: what is in doubt by it
-    is not lost. It is asked for the decisions of these stores only, so that it does no harm where it is another one's.
+    """Use the setting ``xa.decision_log`` for stores whose decision log is not named, so that transactions in doubt do
+    not count as lost. Only the decisions of these stores are read from it, so a log of other stores does no harm.
     """
     from mercury.settings import load
 

@@ -30,7 +30,7 @@ def _rm(text: str) -> RmVersion:
     try:
         return RmVersion(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is none of 1.0, 1.1, 1.2") from None
+        raise typer.BadParameter(f"{text!r} is not one of 1.0, 1.1, 1.2") from None
 
 
 MEMORY = "memory:"
@@ -46,7 +46,7 @@ def send(
     wait: Annotated[bool, typer.Option(help="Wait until the message is acknowledged.")] = True,
     timeout: Annotated[float, typer.Option(min=0.1, help="How long to wait, in seconds.")] = 30.0,
     key: Annotated[str, typer.Option(help="Messages with the same URL and key share a sequence.")] = "cli",
-    correlation: Annotated[str | None, typer.Option(help="Kept with the message.")] = None,
+    correlation: Annotated[str | None, typer.Option(help="A name for the message, stored with it.")] = None,
     rm: Annotated[
         RmVersion | None,
         typer.Option(parser=_rm, metavar="[1.0|1.1|1.2]", help="The version of WS-ReliableMessaging (1.2 means 1.1)."),
@@ -58,22 +58,23 @@ def send(
 ) -> None:
     """Send one message reliably, and wait until it is acknowledged.
 
-    Acknowledged means that the other side has stored it, not that its handler understood it: an answer says that, and
-    with --request the response goes to standard output. Exit code 1: it was not acknowledged (or answered) in time,
-    or the answer is a fault; 2: it could not be sent at all.
+    Acknowledged means that the other side has stored the message, not that its handler has succeeded. A response shows
+    that: --request waits for it and prints it to standard output. Exit code 1: the message was not acknowledged (or
+    answered) in time, or the answer is a fault; 2: it could not be sent.
 
-    The message waits in memory unless a store is set: what was not acknowledged is lost when the command ends.
+    Without a configured store the message is in memory only: if it is not acknowledged when the command ends, it is
+    lost.
     """
     from mercury.facade import Mercury
     from mercury.settings import explain, load
 
-    # What becomes of the one message is said here; the library's own log would say it twice.
+    # This command prints the errors of its one message; the library's log would repeat them.
     logging.getLogger("mercury").setLevel(logging.CRITICAL)
     settings = load(config)
     chosen = settings.source.protocol
     protocol = Protocol(soap or chosen.soap, addressing or chosen.addressing, rm or chosen.rm)
     if any(each.path == "store" and each.origin == "default" for each in explain(config)):
-        # Nobody set one: a command leaves no file behind.
+        # No store is configured: the default store would leave a file behind.
         settings = dataclasses.replace(settings, store=MEMORY)
     if not wait and settings.store == MEMORY:
         fail(UNUSABLE, "--no-wait needs a durable store that a running process works on: set MERCURY_STORE to its URL")
@@ -103,26 +104,26 @@ def _read(body: str) -> bytes:
     try:
         return Path(body[1:]).read_bytes()
     except OSError as error:
-        fail(UNUSABLE, f"the body's file {body[1:]!r} cannot be read: {error.strerror}")
+        fail(UNUSABLE, f"the file of the body, {body[1:]!r}, cannot be read: {error.strerror}")
 
 
 def _acknowledged(mercury: Mercury, sender: Sender, receipt: Receipt, deadline: float) -> None:
-    """Wait until nothing of the key waits any more; print errors meanwhile."""
-    told = ""
+    """Wait until no message of the key waits any more, and print errors meanwhile."""
+    printed = ""
     while sender.pending:
-        told = _say_trouble(mercury, sender, told)
+        printed = _print_error(mercury, sender, printed)
         if time.monotonic() >= deadline:
             fail(FAILED, f"not acknowledged in time{_why(mercury, sender)}")
         time.sleep(POLL_INTERVAL)
     for letter in mercury.dead_letters():
-        if letter.message_id == receipt.message_id:  # another would be a response that nobody asked for
+        if letter.message_id == receipt.message_id:  # another dead letter would be an unsolicited response
             fail(FAILED, f"not delivered: {letter.reason}{_why(mercury, sender)}")
 
 
 def _answered(mercury: Mercury, sender: Sender, future: Future[bytes], deadline: float, output: Format) -> None:
-    told = ""
+    printed = ""
     while not future.done():
-        told = _say_trouble(mercury, sender, told)
+        printed = _print_error(mercury, sender, printed)
         if time.monotonic() >= deadline:
             fail(FAILED, f"not answered in time{_why(mercury, sender) or _no_answer(sender)}")
         time.sleep(POLL_INTERVAL)
@@ -140,13 +141,13 @@ def _answered(mercury: Mercury, sender: Sender, future: Future[bytes], deadline:
 
 
 def _end(sender: Sender, deadline: float) -> None:
-    """End the sequence politely, as long as there is time."""
+    """Terminate the sequence, and wait for that until the deadline."""
     sender.close()
     sender.wait(max(0.0, deadline - time.monotonic()))
 
 
 def _no_answer(sender: Sender) -> str:
-    """The other side has the message and does not answer: what that may mean."""
+    """Possible reasons for a message that is acknowledged and not answered; empty = it is not acknowledged."""
     if not any(status.ranges for status in sender.status()):
         return ""
     return (
@@ -155,16 +156,16 @@ def _no_answer(sender: Sender) -> str:
     )
 
 
-def _say_trouble(mercury: Mercury, sender: Sender, told: str) -> str:
+def _print_error(mercury: Mercury, sender: Sender, printed: str) -> str:
     """Print a new error once, while the message is retried."""
-    trouble = _why(mercury, sender)
-    if trouble and trouble != told:
-        notes().print(f"not through yet{escape(printable(trouble))}; trying again")
-    return trouble or told
+    error = _why(mercury, sender)
+    if error and error != printed:
+        notes().print(f"not through yet{escape(printable(error))}; trying again")
+    return error or printed
 
 
 def _why(mercury: Mercury, sender: Sender) -> str:
-    trouble = mercury.last_error(sender.endpoint)
+    last = mercury.last_error(sender.endpoint)
     errors = [status.last_error for status in sender.status() if status.last_error]
-    why = trouble or (errors[-1] if errors else "")
+    why = last or (errors[-1] if errors else "")
     return f": {why}" if why else ""

@@ -17,18 +17,19 @@ app = typer.Typer(help="Sequences of a running process on this machine, or of a 
 
 At = Annotated[str, typer.Option("--at", metavar="URL", help="The process, as http://host:port.")]
 OfStore = Annotated[
-    str | None, typer.Option("--store", metavar="URL", help="The store to look into, whether or not a process runs.")
+    str | None, typer.Option("--store", metavar="URL", help="Read this store instead; no process needs to run.")
 ]
 DEFAULT_AT = "http://127.0.0.1:8000"
-#: Sequences of a store that are read at once.
+#: The number of sequences that one query reads from a store.
 PAGE = 500
 
 
-#: What the states of docs/state-machines.md mean, for people.
+#: The states of docs/state-machines.md in words.
 EXPLAINED = MappingProxyType(
     {
-        "CREATING": "waits for the other side to make it",
-        "CREATING_LAST": "waits for the other side to make it",
+        "NEW": "nothing to send yet",
+        "CREATING": "waits for the other side to create it",
+        "CREATING_LAST": "waits for the other side to create it",
         "IDLE": "open, all acknowledged",
         "SENDING": "sending",
         "SENDING_LAST": "sending the rest",
@@ -44,7 +45,7 @@ EXPLAINED = MappingProxyType(
         "ENDED_INCOMPLETE": "ended, some are missing",
     }
 )
-#: Characters of an identifier that the short list shows: its last ones, which `show` takes.
+#: The short list shows the last so many characters of an identifier, which `show` accepts.
 SHORT = 12
 
 
@@ -52,36 +53,37 @@ SHORT = 12
 def list_sequences(
     at: At = DEFAULT_AT,
     wide: Annotated[
-        bool, typer.Option("--wide", "-w", help="Whole identifiers, and the states' own names and factors.")
+        bool,
+        typer.Option("--wide", "-w", help="Complete identifiers, and the states' names in docs/state-machines.md."),
     ] = False,
     store: OfStore = None,
     active: Annotated[
-        bool, typer.Option("--active", "-a", help="Only those that are not over: open, or with messages that wait.")
+        bool, typer.Option("--active", "-a", help="Only sequences that are open or have messages that wait.")
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """List the sequences that are remembered, on both sides: of a running process, or of a --store without one.
+    """List the sequences of a running process, or of a --store, on both sides: sources send, destinations receive.
 
-    A source sends, a destination receives. "numbers" are those that are acknowledged (source) or received
-    (destination); "waiting" are messages that are not acknowledged or not answered (source), or not yet consumed by
-    the application (destination). Ended ones are remembered for a day.
+    "numbers" are the message numbers that are acknowledged (source) or received (destination). "waiting" is the number
+    of messages that are not acknowledged or not answered (source), or not handled yet (destination). Sequences that
+    have ended are listed for a day.
     """
     found = _ask(at) if store is None else _read(store, active=active)
     if active:
         found = [each for each in found if _is_active(each)]
-    headings = ("side", "sequence", "endpoint or service", "key", "state", "numbers", "waiting", "heard", "trouble")
+    headings = ("side", "sequence", "endpoint or service", "key", "state", "numbers", "waiting", "heard", "error")
     rows = [_row(each, wide) for each in found]
     show(output, found, lambda: show_table(headings, rows, nothing="there are no sequences"))
 
 
 @app.command("show")
 def show_sequence(
-    identifier: Annotated[str, typer.Argument(help="The identifier, or an unmistakable part of it.")],
+    identifier: Annotated[str, typer.Argument(help="The identifier, or a part that no other one has.")],
     at: At = DEFAULT_AT,
     store: OfStore = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show everything that is known of one sequence."""
+    """Show all data of one sequence."""
     every = _ask(at) if store is None else _read(store, active=False)
     where = f"at {at}" if store is None else "of this store"
     found = [each for each in every if identifier in each["identifier"]]
@@ -89,7 +91,7 @@ def show_sequence(
     if not exact:
         fail(FAILED, f"no sequence {where} has the identifier {identifier}")
     if len(exact) > 1:
-        fail(UNUSABLE, f"{len(exact)} sequences {where} have {identifier} in their identifier; give more of it")
+        fail(UNUSABLE, f"{len(exact)} sequences {where} have {identifier} in their identifier; give a longer part")
     (one,) = exact
     show(output, one, lambda: show_table(("property", "value"), _properties(one), nothing=""))
 
@@ -128,14 +130,14 @@ def _is_active(status: dict[str, Any]) -> bool:
 
 
 def state_in_words(status: dict[str, Any]) -> str:
-    """What a state means, and that something waits all the same."""
+    """A state in words, with the number of messages that wait although the state alone does not show it."""
     words: str = EXPLAINED.get(status["state"].partition(" ")[0], status["state"])
     waiting = status["waiting"]
     if not waiting:
         return words
     if status["side"] == "destination":
         return f"{words}, {waiting} not handled yet"
-    # What waits at a source is not all sent: some has no number yet, or is acknowledged and not answered.
+    # IDLE counts numbered messages only: others wait for a number, or are acknowledged and not answered.
     return f"open, {waiting} not sent or not answered yet" if words == EXPLAINED["IDLE"] else words
 
 
@@ -162,9 +164,9 @@ def _ask(at: str) -> list[dict[str, Any]]:
     finally:
         connection.close()
     if reply.status == 401:
-        fail(FAILED, f"{at} gives its status to who has its token only; set MERCURY_HTTP_STATUS_TOKEN to it")
+        fail(FAILED, f"{at} gives its status only with its token; set MERCURY_HTTP_STATUS_TOKEN to it")
     if reply.status == 403:
-        fail(FAILED, f"{at} gives its status to its own machine only")
+        fail(FAILED, f"{at} gives its status only to requests from its own machine")
     if reply.status == 503:
         fail(FAILED, f"{at} answers with HTTP status 503: {_reason(body)}")
     if reply.status != 200:
@@ -177,7 +179,7 @@ def _ask(at: str) -> list[dict[str, Any]]:
 
 
 def _reason(body: bytes) -> str:
-    """Why the status cannot be given."""
+    """The reason in the body of a 503."""
     try:
         return str(json.loads(body)["error"])
     except (ValueError, TypeError, LookupError):

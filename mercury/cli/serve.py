@@ -24,30 +24,34 @@ log = logging.getLogger("mercury.cli")
 
 
 def serve(
-    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="A FastAPI application, or what makes one.")],
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:APP", help="A FastAPI application, or a function that returns one.")
+    ],
     host: Annotated[str | None, typer.Option(help="The interface to listen at.")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 = any that is free.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 = any free port.")] = None,
     tls_cert: Annotated[str | None, typer.Option(help="Serve https with this certificate and its chain (PEM).")] = None,
-    tls_key: Annotated[str | None, typer.Option(help="Its private key, unless it is in the same file.")] = None,
+    tls_key: Annotated[
+        str | None, typer.Option(help="The certificate's private key, unless it is in the same file.")
+    ] = None,
     tls_client_ca: Annotated[
-        str | None, typer.Option(help="Take only peers whose certificate comes from these authorities (PEM).")
+        str | None, typer.Option(help="Accept only peers with a certificate of these authorities (PEM).")
     ] = None,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Serve an application, until SIGTERM or Ctrl-C: then it finishes what is being done and ends.
+    """Serve an application until SIGTERM or Ctrl-C; then finish the open requests and end.
 
-    APP is what `Mercury.app(...)` makes, or any FastAPI application that includes `Mercury.router(...)`.
+    APP is the result of `Mercury.app(...)`, or any FastAPI application that includes `Mercury.router(...)`.
     """
     from mercury.settings import load
 
     settings = load(config)
     if config is not None:
-        # The application reads its settings by itself, maybe in a process or a folder of its own.
+        # The application loads its settings itself; it may change the folder before that.
         os.environ["MERCURY_CONFIG"] = str(config.absolute())
     set_up_logs(settings.log)
-    app = _load(target)
-    # A target that cannot be served is reported before anything that serves is loaded.
+    app = load_application(target, load_object(target))
+    # Imported here, so that an unusable target is reported before these slow imports.
     from mercury.service.serving import bind, server_for
 
     given = {"server_cert": tls_cert, "server_key": tls_key, "client_ca": tls_client_ca}
@@ -60,7 +64,9 @@ def serve(
 
     def tell() -> None:
         if output is Format.JSON:
-            typer.echo(json.dumps({"url": listening.url, "pid": os.getpid()}))  # one line: more lines have no end
+            typer.echo(
+                json.dumps({"url": listening.url, "pid": os.getpid()})
+            )  # one line, so that a reader knows where it ends
         else:
             console().print(f"serving {target} at {listening.url} (Ctrl-C ends it)")
         sys.stdout.flush()
@@ -68,25 +74,25 @@ def serve(
     server = server_for(app, settings.http, tell, tls)
 
     def end(*_: object) -> None:
-        """uvicorn ends in order at a signal and raises it once more; that is no death by signal."""
+        """After an orderly stop uvicorn raises the signal again; without this handler the process would die of it."""
         server.should_exit = True
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
-    with contextlib.suppress(SystemExit):  # the application did not start; the log says why
+    with contextlib.suppress(SystemExit):  # the application failed to start; the log has the reason
         server.run(sockets=[listening.socket])
     if not server.started:
         raise typer.Exit(FAILED)
 
 
-def _load(target: str) -> Any:
-    """The application that ``MODULE:APP`` names."""
+def load_object(target: str) -> Any:
+    """What ``MODULE:NAME`` names."""
     module_name, _, attribute = target.partition(":")
     if not module_name or not attribute:
         fail(UNUSABLE, f"{target!r} is not of the form MODULE:APP, for example shop.server:app")
     sys.path.insert(0, "")
     if module_name.startswith("."):
-        fail(UNUSABLE, f"{module_name!r} is not the whole name of a module")
+        fail(UNUSABLE, f"{module_name!r} is not the full name of a module")
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -99,6 +105,11 @@ def _load(target: str) -> Any:
         if not hasattr(found, part):
             fail(UNUSABLE, f"module {module_name!r} has no {attribute!r}")
         found = getattr(found, part)
+    return found
+
+
+def load_application(target: str, found: Any) -> Any:
+    """The application that a target is, or that it makes when it is called."""
     from starlette.applications import Starlette
 
     if isinstance(found, Starlette):
@@ -117,7 +128,7 @@ def _load(target: str) -> Any:
 
 
 def _failed(what: str, error: Exception) -> str:
-    """What to say of an application's own error; the whole trace is in the log at level DEBUG."""
+    """The text for an application's own error. The traceback is logged at level DEBUG."""
     log.debug(what, exc_info=error)
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if not isinstance(error, SyntaxError) else ""

@@ -14,17 +14,19 @@ if TYPE_CHECKING:
 
 
 def simulate(
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 100,
+    seeds: Annotated[int, typer.Option(min=1, help="The number of seeds to run.")] = 100,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
-    messages: Annotated[int, typer.Option(min=1, help="Messages of each seed, at least.")] = 100,
-    processes: Annotated[int | None, typer.Option(min=1, help="Left out: one for each processor.")] = None,
-    sqlite: Annotated[bool, typer.Option(help="Over SQLite files, with crashes at any statement.")] = False,
-    trace: Annotated[bool, typer.Option(help="Print everything that happens in the one seed.")] = False,
+    messages: Annotated[int, typer.Option(min=1, help="The smallest number of messages of each seed.")] = 100,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Number of processes; default: one for each processor.")
+    ] = None,
+    sqlite: Annotated[bool, typer.Option(help="Use SQLite files, with crashes at any statement.")] = False,
+    trace: Annotated[bool, typer.Option(help="Print every event of one seed.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Run the protocol under a virtual clock and a seeded bad network, with crashes, and look for violations.
+    """Run the protocol with a virtual clock, a faulty network and crashes, all by a seed, and check for violations.
 
-    Each seed is a world of two to five nodes with the real engine, machines, codecs and stores. The same
+    Each seed is a simulation of two to five nodes with the real engine, state machines, codecs and stores. The same
     seed replays the same trace.
     """
     from mercury.simulation.run import Summary, run_seed

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 def status(
     store: StoreUrl = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="So many endpoints and services, the latest.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="The largest number of endpoints and services, the latest first.")
+    ] = 50,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Say how a store is: what waits for whom and for how long, dead letters, what is in doubt.
+    """Print the state of a store: messages that wait, and for how long; dead letters; transactions in doubt.
 
-    Works whether or not a process runs on the store. Exit code 1: degraded, because something waits for longer than
-    the settings watch.unacknowledged, watch.unhandled or watch.in_doubt allow.
+    Needs no running process. Exit code 1: degraded, because a message or transaction waits longer than the settings
+    watch.unacknowledged, watch.unhandled or watch.in_doubt allow.
     """
     from mercury.engine.lateness import Ages, lateness
     from mercury.settings import load
@@ -76,7 +78,7 @@ def _letters(found: StoreStatus) -> str:
     if not found.letter_bytes:
         return str(found.dead_letters)
     size = max(1, found.letter_bytes // 1024**2)
-    return f"{found.dead_letters}; what peers have caused takes {size} MiB of their limits: look with mercury dlq list"
+    return f"{found.dead_letters}; those that peers caused use {size} MiB of their limits; see mercury dlq list"
 
 
 def _many(count: int, oldest: float | None, now: float) -> str:

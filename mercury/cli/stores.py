@@ -1,4 +1,4 @@
-"""Commands that work on a store itself, whether or not a process runs on it."""
+"""The --store option of commands that open a store directly, whether or not a process uses it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from mercury.storage.sql.store import SqlStore
 
 StoreUrl = Annotated[
-    str | None, typer.Option("--store", metavar="URL", help="The store; left out, the one that the settings name.")
+    str | None, typer.Option("--store", metavar="URL", help="The store; default: the one of the settings.")
 ]
 
 
 def store_url(store: str | None, config: Path | None) -> str:
-    """The URL of the store that is meant: the option's, or the settings'.
+    """The URL of the store: the option's, or the settings'.
 
-    :raises ConfigurationError: the settings cannot be used.
+    :raises ConfigurationError: the settings are invalid.
     """
     from mercury.settings import load
 
@@ -29,10 +29,10 @@ def store_url(store: str | None, config: Path | None) -> str:
 
 @contextlib.contextmanager
 def used_store(store: str | None, config: Path | None) -> Iterator[SqlStore]:
-    """The store that is meant, which somebody has used, opened for as long as the block.
+    """An existing store, open until the end of the block.
 
-    :raises ConfigurationError: it is none that can be looked at, or nobody has used it.
-    :raises StorageError: it does not answer.
+    :raises ConfigurationError: the URL is not that of a durable store, or the store does not exist yet.
+    :raises StorageError: the database does not answer.
     """
     from mercury.storage.administration import open_used_store
 

@@ -1,18 +1,18 @@
-"""Texts that came from elsewhere, made fit for a terminal and a log: one line, and nothing that the terminal obeys."""
+"""Makes texts from peers safe for a terminal and a log: one line, without control characters. Formats times."""
 
 from __future__ import annotations
 
 import datetime
 import unicodedata
 
-#: Besides the control characters: they turn the direction of what follows, or break the line (Unicode TR 36, UAX 9).
+#: Characters that change the text's direction or break the line, besides the control characters (UTR 36, UAX 9).
 _TURNING = frozenset("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
 
 
 def printable(text: str, *, lines: bool = False) -> str:
     """``text`` with line breaks, ESC, C0, C1 and bidirectional controls and lone surrogates escaped, as ``\\x1b``.
 
-    :param lines: line breaks and tabs may stay.
+    :param lines: keep line breaks and tabs.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -31,12 +31,12 @@ def _shown(character: str, lines: bool) -> str:
 
 
 def moment(at: float) -> str:
-    """A time as people read it, in UTC."""
+    """A time, in seconds since the epoch, as UTC text."""
     return datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(" ", "seconds")
 
 
 def span(seconds: float) -> str:
-    """A length of time in its two largest units."""
+    """A length of time, in seconds, as text in its two largest units."""
     left = max(0, round(seconds))
     for unit, size, name, smaller in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
         if left >= size:
@@ -45,10 +45,10 @@ def span(seconds: float) -> str:
 
 
 def ago(at: float, now: float) -> str:
-    """How long ago a time is."""
+    """The time since ``at``, as text."""
     return f"{span(now - at)} ago"
 
 
 def ahead(at: float, now: float) -> str:
-    """In how long a time comes."""
+    """The time until ``at``, as text."""
     return "now" if at <= now else f"in {span(at - now)}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mercury.storage.xa.operator import Overview
 
 app = typer.Typer(
-    help="Two-phase commits: what is in doubt, and how to finish it by hand. Needs no running process.",
+    help="Two-phase commits: list those in doubt, finish one by hand. Needs no running process.",
     no_args_is_help=True,
 )
 
@@ -30,11 +30,12 @@ Resources = Annotated[
         "--resource",
         "-r",
         metavar="NAME=URL",
-        help="A database that takes part, as Mercury(resources=...). Wins over the setting xa.resources.",
+        help="A participating database, as in Mercury(resources=...). Overrides the setting xa.resources.",
     ),
 ]
 Log = Annotated[
-    str | None, typer.Option("--decision-log", metavar="URL", help="Keeps the decisions. Left out, the settings'.")
+    str | None,
+    typer.Option("--decision-log", metavar="URL", help="The store of the decisions; default: the one of the settings."),
 ]
 Name = Annotated[str, typer.Argument(metavar="GTRID", help="The transaction, mercury:STORE:INCARNATION.NUMBER.")]
 
@@ -47,12 +48,12 @@ def list_transactions(
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """List what is prepared and not finished, what was finished by hand against its decision, and what is away.
+    """List transactions in doubt, transactions finished by hand against their decision, and unreachable databases.
 
-    A running process finishes what is in doubt by itself, within seconds. What stays here for longer waits for a
-    database that is away, or for you.
+    A running process finishes a transaction in doubt within seconds. One that remains here waits for an unreachable
+    database, or for an operator's decision.
 
-    Exit code 0: every database that is known to take part was asked; 1: one was not, and the output says which.
+    Exit code 0: every participating database was queried; 1: one could not be, and the output names it.
     """
     with _coordinator(store, resource, log, config) as coordinator:
         from mercury.storage.xa.operator import Operator
@@ -72,9 +73,9 @@ def show_transaction(
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what is decided on one transaction, and where it is still prepared. One that nobody knows is an error.
+    """Show the decision on one transaction, and the databases where it is still prepared. An unknown one is an error.
 
-    Exit code 0: every database that is known to take part was asked; 1: one was not, and the output says which.
+    Exit code 0: every participating database was queried; 1: one could not be, and the output names it.
     """
     with _coordinator(store, resource, log, config) as coordinator:
         from mercury.storage.xa.names import read_gtrid
@@ -100,17 +101,17 @@ def show_transaction(
 @app.command()
 def resolve(
     gtrid: Name,
-    verdict: Annotated[str, typer.Argument(metavar="commit|rollback", help="What is to become of it.")],
+    verdict: Annotated[str, typer.Argument(metavar="commit|rollback", help="Commit or roll back the transaction.")],
     store: StoreUrl = None,
     resource: Resources = None,
     log: Log = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Commit what nobody has decided to commit: parts of it may be lost.")
+        bool, typer.Option("--force", help="Commit without a decision to commit: parts of the transaction may be lost.")
     ] = False,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Finish one transaction in every database that answers, as recovery does: never against its decision."""
+    """Finish one transaction in every reachable database, as recovery does, and never against its decision."""
     from mercury.storage.xa.decisions import Verdict
     from mercury.storage.xa.names import read_gtrid
 
@@ -124,7 +125,7 @@ def resolve(
         finished = Operator(coordinator).resolve(wanted, decided, force=force)
     value = {"gtrid": str(wanted), "decision": decided.value, "finished": finished}
     done = "committed" if decided is Verdict.COMMIT else "rolled back"
-    text = "\n".join(f"{done}: {gid}" for gid in finished) or f"nothing was left to be {done}"
+    text = "\n".join(f"{done}: {gid}" for gid in finished) or f"no branch was left to be {done}"
     show(output, value, lambda: console().print(text, markup=False))
 
 
@@ -132,7 +133,7 @@ def resolve(
 def _coordinator(
     store: str | None, resources: list[str] | None, log: str | None, config: Path | None
 ) -> Iterator[Coordinator]:
-    """The databases that are named, opened for as long as the block."""
+    """A coordinator for the named databases, open until the end of the block."""
     from mercury.settings import load
     from mercury.storage.opening import name_resources
 
@@ -183,7 +184,7 @@ def _show_overview(found: Overview) -> None:
     asked = ", ".join(found.queried) or "no database"
     show_table(("transaction", "prepared in", "for", "decided"), rows, nothing=f"nothing is prepared in {asked}")
     if rows:
-        console().print(f"\nasked: {asked}", markup=False)
+        console().print(f"\nqueried: {asked}", markup=False)
     if not found.away and not set(found.queried) - {STORE_BRANCH}:
         console().print(
             "\nonly the store was queried: name the other databases by --resource NAME=URL, or in the setting "
@@ -196,7 +197,7 @@ def _show_overview(found: Overview) -> None:
         hands = [(each.gid, each.decided, each.found, _time(each.found_at)) for each in found.heuristics]
         show_table(headings, hands, nothing="")
     for name, why in found.away:
-        console().print(f"\nnot asked: {name}: {why}", markup=False)
+        console().print(f"\nnot queried: {name}: {why}", markup=False)
 
 
 def _decided(decision: Decision | None) -> str | None:

@@ -1,1 +1,1 @@
-"""What an application calls to send."""
+"""The API by which an application sends."""

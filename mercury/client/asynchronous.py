@@ -1,15 +1,15 @@
-"""Calls from an event loop. The engine stays as it is: its functions run in threads, and a coroutine waits for them.
+"""Calls from an event loop: functions of the engine run in threads, and coroutines await them.
 
-Nothing here blocks the event loop. What runs where:
+Nothing here blocks the event loop. Which thread runs what:
 
 - A single `Sender.asend` or `Sender.arequest`: its transaction, from beginning to commit, in a thread of `Threads`.
-- A transaction of Mercury's (`Mercury.atransaction`): all its steps in one thread that belongs to it alone, so that
-  transactions that wait for each other's locks never wait for each other's threads too.
+- A transaction of Mercury (`Mercury.atransaction`): all its steps in a thread of this transaction only. If transactions
+  shared threads, one that waits for a lock could keep the thread that its holder needs.
 - A transaction of the application's ``AsyncSession``: in the event loop's thread, by the ``run_sync`` of the session,
-  which awaits its asynchronous driver at every statement.
+  which awaits the asynchronous driver at every statement.
 
-A thread cannot be interrupted. So a cancelled await asks it to roll back, and waits until it has ended: after the
-``CancelledError`` nothing goes on behind it.
+A thread cannot be interrupted. A cancelled await therefore requests a rollback, waits until the thread's work has
+ended, and then raises ``CancelledError``: no work continues in the background.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from mercury.client.current import CurrentTransaction, Entered
 from mercury.errors import CapabilityError, StorageError
 from mercury.storage.api import StorageManager
 from mercury.storage.application import Outcome, Transaction
@@ -31,21 +32,21 @@ from mercury.storage.joining import AsyncWork
 T = TypeVar("T")
 P = ParamSpec("P")
 
-#: Single sends and requests that wait for the store at once; more wait for a thread.
+#: The number of threads for single sends and requests; further calls wait for a thread.
 AT_ONCE = 8
 
 
 class _Cancelled(Exception):
-    """Rolls a transaction back whose await was cancelled."""
+    """Rolls back a transaction whose await was cancelled."""
 
 
 async def result_of(called: Future[T], cancel: Callable[[], object] | None = None) -> T:
-    """Wait for what a thread was given to do.
+    """Await the result of a call in a thread.
 
-    When the await is cancelled, the end is waited for all the same, and then the cancellation goes on.
+    If the await is cancelled, it still waits for the end of the call, and then raises ``CancelledError``.
 
-    :param cancel: called in the event loop when the await is cancelled, so that the end comes soon. Left out, what was
-        given is always done to its end; else it is not begun any more.
+    :param cancel: called in the event loop when the await is cancelled, to shorten the call; then a call that has not
+        begun is dropped. ``None`` = the call always runs to its end.
     """
     waiting = asyncio.wrap_future(called)
     try:
@@ -60,18 +61,18 @@ async def result_of(called: Future[T], cancel: Callable[[], object] | None = Non
 
 
 async def _ended(waiting: asyncio.Future[Any]) -> None:
-    """Wait for the end of a future, however often this is cancelled; its error is known then, and of no interest."""
+    """Wait for the end of a future, through any number of cancellations; its error is ignored."""
     while not waiting.done():
         try:
             await asyncio.wait((waiting,))
         except asyncio.CancelledError:
-            continue  # the first cancellation goes on afterwards
+            continue  # `result_of` raises the first cancellation afterwards
     if not waiting.cancelled():
         waiting.exception()
 
 
 class Threads:
-    """The threads in which single calls of an event loop wait for the store. They start when they are first needed."""
+    """The threads in which single calls of an event loop wait for the store. They start at their first use."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._executor = ThreadPoolExecutor(at_once, thread_name_prefix="mercury-async")
@@ -86,9 +87,9 @@ class Threads:
         return await result_of(self._begin(function), lambda: None)
 
     async def in_transaction(self, store: StorageManager, function: Callable[[Transaction], T]) -> T:
-        """Call a function within a transaction of its own, in one of the threads.
+        """Call a function in a new transaction, in one of the threads.
 
-        An await that is cancelled before the commit rolls it back; one that is cancelled later does not undo it.
+        A cancellation before the commit rolls back; a later one does not undo the commit.
 
         :raises StorageError: the store failed, or Mercury was stopped.
         """
@@ -104,7 +105,7 @@ class Threads:
         return await result_of(self._begin(work), cancelled.set)
 
     def stop(self) -> None:
-        """Let go of the threads. What is being done in them is finished."""
+        """Release the threads; calls that are running are finished."""
         with self._mutex:
             self._stopped = True
         self._executor.shutdown(wait=True)
@@ -117,7 +118,7 @@ class Threads:
 
 
 class _Place(Protocol):
-    """Where the steps of a transaction run."""
+    """The thread in which the steps of a transaction run."""
 
     async def run(self, function: Callable[[], T]) -> T: ...
 
@@ -138,7 +139,7 @@ class _OwnThread:
 
 
 class _InSession:
-    """The event loop's thread, where a session of the application's awaits its driver."""
+    """The event loop's thread, where a session of the application awaits its driver."""
 
     def __init__(self, work: AsyncWork) -> None:
         self._work = work
@@ -147,7 +148,7 @@ class _InSession:
         return await self._work.run_sync(lambda _sync: function())
 
     def close(self) -> None:
-        """It is the application's."""
+        """No effect: the thread is the application's."""
 
 
 class AsyncTransaction:
@@ -157,16 +158,20 @@ class AsyncTransaction:
     cancellation included. A cancellation that arrives while the commit is made does not undo it: `outcome` says so.
     """
 
-    def __init__(self, begin: Callable[[], AbstractContextManager[Transaction]], place: _Place) -> None:
+    def __init__(
+        self, begin: Callable[[], AbstractContextManager[Transaction]], place: _Place, current: CurrentTransaction
+    ) -> None:
         self._begin = begin
         self._place = place
+        self._current = current
+        self._entered: Entered | None = None
         self._manager: AbstractContextManager[Transaction] | None = None
         self._tx: Transaction | None = None
         self._ended = False
 
     @property
     def outcome(self) -> Outcome:
-        """How it ended; to be asked after the block. Of one that the application has begun it stays open."""
+        """How it ended. Read it after the block; of a joined transaction, which the application ends, it stays open."""
         return self._tx.outcome if self._tx is not None else Outcome()
 
     async def run_sync(
@@ -174,25 +179,26 @@ class AsyncTransaction:
     ) -> T:
         """Call an ordinary function within the transaction: ``await tx.run_sync(save, order)``.
 
-        It may use ``tx.connection()`` and ``tx.session()``, and blocks no event loop. An await that is cancelled ends
-        when the function has ended.
+        The function may use ``tx.connection()`` and ``tx.session()``, and does not block the event loop. A cancelled
+        await ends when the function has ended.
 
-        :param function: is called with the `Transaction`, then with the other arguments.
-        :raises StorageError: the block is left, or was not entered.
+        :param function: called with the `Transaction` and then the other arguments.
+        :raises StorageError: the call is outside the block.
         """
         tx = self._tx
         if tx is None or self._ended:
             raise StorageError("the transaction is open only within its 'async with' block")
-        return await self._place.run(lambda: function(tx, *args, **kwargs))
+        return await self._place.run(partial(self._current.within, tx, lambda: function(tx, *args, **kwargs)))
 
     async def __aenter__(self) -> AsyncTransaction:
         if self._manager is not None:
-            raise StorageError("the transaction is over, or open already: make a new one")
+            raise StorageError("the transaction has ended, or is open already: make a new one")
         try:
             await self._place.run(self._enter)
         except BaseException:
             await self._leave(StorageError("not entered"))
             raise
+        self._entered = self._current.enter(self)
         return self
 
     def _enter(self) -> None:
@@ -203,9 +209,11 @@ class AsyncTransaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._entered is not None:
+            self._current.leave(*self._entered)
         if error is None:
             try:
-                await asyncio.sleep(0)  # a cancellation that has not arrived yet comes before the commit
+                await asyncio.sleep(0)  # let a pending cancellation arrive before the commit
             except asyncio.CancelledError as cancelled:
                 await self._leave(cancelled)
                 raise
@@ -222,16 +230,17 @@ class AsyncTransaction:
             self._place.close()
 
 
-def begin(store: StorageManager, work: AsyncWork | None) -> AsyncTransaction:
-    """A transaction for an event loop: a new one, or the one that the application has begun.
+def begin(store: StorageManager, work: AsyncWork | None, current: CurrentTransaction) -> AsyncTransaction:
+    """A transaction for an event loop: a new one, or one that joins the application's.
 
-    :raises CapabilityError: ``work`` is no ``AsyncSession`` or ``AsyncConnection``; nothing was written.
+    :param current: records which tasks are in the block of the transaction.
+    :raises CapabilityError: ``work`` is not an ``AsyncSession`` or ``AsyncConnection``; nothing was written.
     """
     if work is None:
-        return AsyncTransaction(store.transaction, _OwnThread())
+        return AsyncTransaction(store.transaction, _OwnThread(), current)
     if not hasattr(work, "run_sync"):
         raise CapabilityError(
             f"a SQLAlchemy AsyncSession or AsyncConnection can be joined, not {type(work).__name__}; an ordinary "
             "Session is joined by mercury.transaction(session)"
         )
-    return AsyncTransaction(partial(store.join, work), _InSession(work))
+    return AsyncTransaction(partial(store.join, work), _InSession(work), current)

@@ -1,4 +1,4 @@
-"""How many more messages may wait under a key."""
+"""The limit on the messages that wait under a key."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from mercury.errors import Overloaded
 from mercury.storage.api import Transaction
 from mercury.storage.records import SequenceKey
 
-#: Messages sent between two counts of those that wait, at most.
+#: The most messages sent between two counts of the backlog.
 BACKLOG_COUNT_INTERVAL = 1000
 
 
 class BacklogLimit:
-    """Refuses messages of a key while too many wait.
+    """Refuses messages of a key while its backlog is at the limit.
 
-    :param most: messages that may wait.
+    :param most: the limit, in messages.
     """
 
     def __init__(self, key: SequenceKey, most: int) -> None:
         self._key = key
         self._most = most
-        #: Messages that may be sent before those that wait are counted again.
+        #: The messages that may still be sent before the next count.
         self._left = 0
 
     def take(self, tx: Transaction) -> None:
-        """Count what waits, the more often the less room there is: to count costs more than to send.
+        """Take room for one message. Counts the backlog, more often the less room there is: a count costs more than a
+        send.
 
-        :raises Overloaded: there is no room for another one.
+        :raises Overloaded: the backlog is at the limit.
         """
         if self._left > 0:
             self._left -= 1

@@ -1,9 +1,9 @@
-"""Dead letters: listed, redriven, or discarded."""
+"""Lists, redrives and discards dead letters."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from mercury.statemachine.effects import Certainty
@@ -11,28 +11,35 @@ from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance
 from mercury.storage.api import StorageManager, Transaction
-from mercury.storage.letters import LetterCount, LetterFilter, redriven_inbound, redriven_outbound
-from mercury.storage.records import Channel, DeadLetter, Direction, InvokerRecord
+from mercury.storage.letters import (
+    DeadLetter,
+    Direction,
+    LetterCount,
+    LetterFilter,
+    redriven_inbound,
+    redriven_outbound,
+)
+from mercury.storage.records import Channel, InvokerRecord
 
 log = logging.getLogger("mercury.client")
 
-#: Letters that one transaction takes.
+#: The number of dead letters in one transaction.
 BATCH = 100
 #: The sequence name of the buffer that an inbound letter is redriven to.
 REDRIVEN = "urn:mercury:redriven:"
 
-#: Why letters stay dead unless duplicates are allowed.
+#: Reasons for not redriving a dead letter unless duplicates are allowed.
 MAY_HAVE_ARRIVED = "the other side may have it already: it is redriven only where it may arrive twice"
 MAY_COME_AGAIN = "its sender was told that it failed, and may send the same anew: it is redriven only where that may be"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redriven:
-    """What came of an attempt to redrive dead letters."""
+    """The result of an attempt to redrive dead letters."""
 
-    #: Those that are redriven, in the order in which they go.
+    #: The redriven letters, in the order in which they are sent.
     done: tuple[DeadLetter, ...] = ()
-    #: Those that stay dead, each with the reason.
+    #: The letters that stay dead letters, each with the reason.
     refused: tuple[tuple[DeadLetter, str], ...] = ()
 
 
@@ -47,7 +54,7 @@ class DeadLetters:
         self._clock = clock
 
     def find(self, which: LetterFilter, limit: int | None = None) -> list[DeadLetter]:
-        """Those that a filter means, the oldest first; at most ``limit``.
+        """The dead letters that a filter takes, the oldest first; at most ``limit``.
 
         :raises StorageError: the store failed.
         """
@@ -55,7 +62,7 @@ class DeadLetters:
             return tx.dead_letters.find(which, limit)
 
     def count(self, which: LetterFilter) -> list[LetterCount]:
-        """How many a filter means, alike ones together, the most first.
+        """The numbers of dead letters that a filter takes, grouped, the highest number first.
 
         :raises StorageError: the store failed.
         """
@@ -63,9 +70,9 @@ class DeadLetters:
             return tx.dead_letters.count(which)
 
     def discard(self, which: LetterFilter) -> int:
-        """Throw away those that a filter means. Returns how many they were; nothing is left of them.
+        """Delete the dead letters that a filter takes. Returns their number.
 
-        :raises StorageError: the store failed; a part of them may be gone.
+        :raises StorageError: the store failed; a part of them may be deleted.
         """
         gone = 0
         while True:
@@ -77,14 +84,14 @@ class DeadLetters:
             gone += sum(letter is not None for letter in taken)
 
     def redrive(self, which: LetterFilter, *, allow_duplicate: bool = False) -> Redriven:
-        """Redrive those that a filter means. Each dead letter is removed in the transaction that redrives it.
+        """Redrive the dead letters that a filter takes. Each is deleted in the transaction that redrives it.
 
-        An outbound one is handed over once more, with its MessageID, behind what was sent under its key by now; those
-        that died together go in the order of their numbers. An inbound request is given to its service once more, in
-        no order with others and without a response: its sequence may be long gone.
+        An outbound message is handed over again, with its MessageID, after the messages that its key has by now;
+        messages that were dead-lettered together keep the order of their numbers. An inbound request is delivered to
+        its service again, without order and without a response, because its sequence may have ended.
 
-        :param allow_duplicate: also those that may have arrived before, or that may come again by themselves.
-        :raises StorageError: the store failed; a part of them may be redriven, the others stay dead letters.
+        :param allow_duplicate: redrive also messages that may have been delivered, or that their sender may send again.
+        :raises StorageError: the store failed; a part may be redriven, the others stay dead letters.
         """
         letters = sorted(self.find(which), key=_order)
         done: list[DeadLetter] = []
@@ -102,8 +109,8 @@ class DeadLetters:
     ) -> None:
         now = self._clock()
         with self._store.transaction() as tx:
-            tx.rms.prefetch(message_ids=[letter.message_id for letter in letters if letter.message_id])
-            why = {letter.id: _refusal(tx, letter, allow_duplicate) for letter in letters}
+            waiting = tx.rms.rows([letter.message_id for letter in letters if letter.message_id])
+            why = {letter.id: _refusal(tx, letter, waiting, allow_duplicate) for letter in letters}
             living = [letter for letter in letters if why[letter.id] is None]
             taken = [letter for letter in living if tx.dead_letters.delete(letter.id) is not None]
             for letter in taken:
@@ -118,12 +125,15 @@ class DeadLetters:
 
 
 def _order(letter: DeadLetter) -> tuple[float, bool, int]:
-    """What died together goes by number; what had none comes after it."""
+    """The sort key: messages that were dead-lettered together by number, those without a number last."""
     return letter.dead_at, letter.number is None, letter.number or 0
 
 
-def _refusal(tx: Transaction, letter: DeadLetter, allow_duplicate: bool) -> str | None:
-    """Why a letter cannot be redriven; ``None`` = it can."""
+def _refusal(tx: Transaction, letter: DeadLetter, waiting: Collection[str], allow_duplicate: bool) -> str | None:
+    """Why a letter cannot be redriven; ``None`` = it can.
+
+    :param waiting: the MessageIDs of the letters whose message waits already.
+    """
     if letter.damaged:
         return "what the store kept of it is damaged"
     if letter.certainty is Certainty.UNKNOWN and not allow_duplicate:
@@ -134,7 +144,7 @@ def _refusal(tx: Transaction, letter: DeadLetter, allow_duplicate: bool) -> str 
         return None if letter.endpoint else "it is a response, and the request that it answers waits no longer"
     if letter.channel is None or letter.message_id is None:
         return "it is not known how it was sent"
-    if tx.rms.row(letter.message_id) is not None:
+    if letter.message_id in waiting:
         return "a message with its MessageID is waiting already"
     if letter.channel.back_channel and not _fetched(tx, letter.channel):
         return "it is a response, and its client has ended the sequence that it would fetch it from"
@@ -148,7 +158,7 @@ def _fetched(tx: Transaction, channel: Channel) -> bool:
 
 
 def _deliver(tx: Transaction, letter: DeadLetter, now: float) -> None:
-    """A buffer of its own, which ends with it: nothing of its sequence is touched."""
+    """Put the message into a new buffer, which ends with it; its old sequence does not change."""
     message = redriven_inbound(letter, f"{REDRIVEN}{letter.id}", now)
     machine = InvokerBuffer(
         in_order=True, assurance=DeliveryAssurance.EXACTLY_ONCE, behavior=IncompleteSequenceBehavior.NO_DISCARD

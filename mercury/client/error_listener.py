@@ -1,4 +1,4 @@
-"""How an application watches what happens: observers of events, and of errors among them."""
+"""Observers of events, and error callbacks, for the application."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mercury.engine.observers import Observer, Observers
 if TYPE_CHECKING:
     from mercury.storage.xa.recovery import InDoubtBranch
 
-#: Is called with failed sequences, refused messages and dead letters; see `Observable.on_error`.
+#: Called with failed sequences, refused messages and dead letters; see `Observable.on_error`.
 ErrorCallback: TypeAlias = Callable[[SequenceFailed | MessageRefused | DeadLettered], None]
 
 A = TypeVar("A", bound=Event)
@@ -20,9 +20,9 @@ C = TypeVar("C", bound=Event)
 
 
 class Observable:
-    """The part of `Mercury` that its observers see.
+    """The methods of `Mercury` for observers.
 
-    :param observers: are called with all events.
+    :param observers: called with all events.
     """
 
     def __init__(self, observers: Iterable[Observer]) -> None:
@@ -47,15 +47,15 @@ class Observable:
     def subscribe(self, observer: Callable[[Any], None], /, *kinds: type[Event]) -> Callable[[], None]:
         """Call an observer with each event of these kinds (`mercury.events`); without kinds, with all.
 
-        It is called after the commit that made the event true, in the thread of Mercury's that has committed. Several
-        threads may call it at once. It must not block: sending, receiving or handling waits for it. Its first error is
-        logged with its name; its errors change nothing for the message or for other observers.
+        It is called after the commit of the event, in the thread of Mercury that has committed. Several threads may
+        call it at the same time. It must not block: sending, receiving or handling waits for it. The first exception of
+        an observer is logged with its name; exceptions do not affect the message or other observers.
 
         Each commit emits an event once, in the process that committed. If the process is killed between the commit and
         the call, the event is lost.
 
         :returns: ends the subscription.
-        :raises ConfigurationError: a kind is no kind of event.
+        :raises ConfigurationError: a kind is not a class of events.
         """
         return self.observers.subscribe(observer, *kinds)
 
@@ -68,6 +68,6 @@ class Observable:
         return function
 
     def emit_in_doubt(self, branch: InDoubtBranch, now: float) -> None:
-        """Recovery found a branch that it could not finish."""
+        """Emit that recovery has found a branch in doubt."""
         event = BranchInDoubt(at=now, gid=branch.gid, resource=branch.resource, since=branch.since, why=branch.why)
         self.observers.emit_now(event)

@@ -1,4 +1,4 @@
-"""Who waits in this process for a response, by the MessageID of the request."""
+"""Futures for responses in this process, by the MessageID of the request."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 from mercury.engine.application import FUTURE, Callback, MessageContext
 from mercury.engine.events import DeadLettered
 from mercury.errors import MercuryError, PayloadError, SequenceFailed
-from mercury.storage.records import Direction
+from mercury.storage.letters import Direction
 from mercury.wire.bodies import read_body
 from mercury.wire.envelope import Payload
 from mercury.wire.mapping import check_type
 
 
 class _ResponseFuture(Future[Any]):
-    """A future whose `TimeoutError` says what is known. Where nothing runs, nobody waits for the time-out."""
+    """A future whose `TimeoutError` has the state of the request. It fails immediately if no engine runs."""
 
     def __init__(self, message_id: str, state: Callable[[], str], idle: Callable[[], str | None]) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class _ResponseFuture(Future[Any]):
             yield
         except TimeoutError:
             if self.done():
-                raise  # it is what the future was given
+                raise  # the time-out is the result of the future
             raise TimeoutError(self.explain(timeout, "; still waiting for it")) from None
 
     def refuse_idle(self) -> None:
@@ -53,7 +53,7 @@ class _ResponseFuture(Future[Any]):
             raise MercuryError(f"no response to {self.message_id} can come: {idle}")
 
     def explain(self, timeout: float | None, more: str = "") -> str:
-        """What is said when the time is over; asks the store."""
+        """The text of the `TimeoutError`; reads the state from the store."""
         state = self._state_of_request()
         text = f"no response to {self.message_id} within {timeout or 0:g} s{more}"
         return f"{text}: {state}" if state else text
@@ -65,8 +65,8 @@ async def awaited(
     """The result of a future that `Futures.expect` has made, for an event loop.
 
     :param call: calls a function that asks the store, outside the event loop.
-    :raises TimeoutError: it did not come in time; says what is known.
-    :raises MercuryError: nothing here can bring it.
+    :raises TimeoutError: no response came in time; the text has the state of the request.
+    :raises MercuryError: no response can come, because no engine runs in this process.
     """
     assert isinstance(future, _ResponseFuture)
     future.refuse_idle()
@@ -79,6 +79,16 @@ async def awaited(
     return waiting.result()
 
 
+@dataclass(frozen=True, slots=True)
+class RawResponse:
+    """An unparsed response; the result of a future whose ``response`` is this type."""
+
+    #: The element in the Body; empty for an empty Body.
+    xml: bytes
+    #: Header blocks other than those of WS-Addressing and WS-ReliableMessaging, each standalone XML.
+    headers: tuple[bytes, ...] = ()
+
+
 @dataclass(slots=True)
 class _Expected:
     future: Future[Any]
@@ -89,7 +99,7 @@ class _Expected:
 class Futures:
     """Futures for responses. Safe to be used by many threads.
 
-    :param owner: names this process and no other.
+    :param owner: a unique name of this process.
     """
 
     def __init__(self, owner: str) -> None:
@@ -108,10 +118,10 @@ class Futures:
         """A future for the response to a request, and the callback name to store with the request.
 
         :param state: returns how far the request has come, for the text of a timeout.
-        :param idle: tells why nothing here can bring a response; ``None`` = something can.
+        :param idle: returns why no response can come, if no engine runs; ``None`` = one can come.
         :raises ConfigurationError: ``wanted`` is neither ``bytes`` nor a dataclass that can be read.
         """
-        if wanted is not bytes:
+        if wanted not in (bytes, RawResponse):
             check_type(wanted)
         future: Future[Any] = _ResponseFuture(message_id, state, idle)
         with self._mutex:
@@ -123,7 +133,7 @@ class Futures:
             self._expected.pop(message_id, None)
 
     def forget_futures(self, futures: Iterable[Future[Any]]) -> None:
-        """Nobody waits for these any more."""
+        """Drop futures that are not awaited any more."""
         for future in futures:
             if isinstance(future, _ResponseFuture):
                 self.forget(future.message_id)
@@ -132,16 +142,16 @@ class Futures:
         """The callback to register under `callback_name`."""
 
         def consume(context: MessageContext, response: Payload | MercuryError) -> None:
-            # The future learns of it when the consumption is committed, not before.
-            context.transaction.after_commit(lambda: self._resolve(context.relates_to or "", response))
+            # The future is resolved after the commit that consumes the response, not before.
+            context.transaction.after_commit(lambda: self._resolve(context, response))
 
         return consume
 
     def dead_lettered(self, event: DeadLettered) -> None:
-        """Messages became dead letters: no response to one comes any more, and one that is a response never does.
+        """Fail the futures of requests that became dead letters, or whose responses did.
 
-        A peer that was told that its response is not taken may send another one. What died of a service's messages,
-        and of the responses to them, says nothing of our requests: its peer has chosen MessageID and RelatesTo.
+        A disowned response does not count: its peer may send another one. Dead letters of a service's requests and of
+        the responses to them do not count either: the peer chooses their MessageID and RelatesTo.
         """
         for letter in event.letters:
             if letter.direction is Direction.OUTBOUND:
@@ -156,20 +166,22 @@ class Futures:
             expected.future.set_exception(SequenceFailed(f"no response will come: {reason}"))
 
     def abandon(self, reason: str) -> None:
-        """Nobody will resolve what is open: this process ends."""
+        """Fail all open futures: this process ends."""
         with self._mutex:
             expected, self._expected = self._expected, {}
         for each in expected.values():
             if each.future.set_running_or_notify_cancel():
                 each.future.set_exception(SequenceFailed(reason))
 
-    def _resolve(self, message_id: str, response: Payload | MercuryError) -> None:
+    def _resolve(self, context: MessageContext, response: Payload | MercuryError) -> None:
         with self._mutex:
-            expected = self._expected.pop(message_id, None)
+            expected = self._expected.pop(context.relates_to or "", None)
         if expected is None or not expected.future.set_running_or_notify_cancel():
             return
         if isinstance(response, MercuryError):
             expected.future.set_exception(response)
+        elif expected.wanted is RawResponse:
+            expected.future.set_result(RawResponse(response.xml, context.headers))
         else:
             try:
                 expected.future.set_result(read_body(response, expected.wanted, expected.namespace))

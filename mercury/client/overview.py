@@ -1,4 +1,4 @@
-"""One process as a whole: its sequences, what would be lost with its store, and what it lacks when nothing runs."""
+"""The state of one process: readiness, sequences, late messages, and what a store in memory loses at its end."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ MOUNTED = (
     "In a FastAPI application: FastAPI(lifespan=mercury.lifespan), or `async with mercury.lifespan(app): yield` in its "
     "own lifespan. An application that is mounted into another one gets no lifespan: the outer one needs it"
 )
-#: More than there are; a database's integers have an end.
+#: A limit above any real number of keys that fits an integer of the database.
 ALL = 2**31 - 1
-#: What the log says of a message that comes while nothing runs.
+#: The log line for a message that arrives while the engine does not run.
 UNSTARTED = (NOT_STARTED, MOUNTED)
 
 
 class Watch:
-    """What health and status show of one process: whether it can take messages, and what waits for too long.
+    """Health and status of one process: whether it can take messages, and which messages wait for too long.
 
     :param clock: seconds since the epoch.
     :param running: whether the threads run.
-    :param coordinator: of two-phase commits; ``None`` = no ``resources`` are named.
-    :param status_token: who knows it may see the status over HTTP.
+    :param coordinator: of two-phase commits; ``None`` = Mercury has no ``resources``.
+    :param status_token: the token that HTTP requests for the status must carry.
     """
 
     def __init__(
@@ -56,29 +56,29 @@ class Watch:
         self.status_token = status_token
 
     def in_doubt(self) -> InDoubt | None:
-        """What two-phase commits have left to recovery, as of its last look."""
+        """The branches in doubt as of the last run of recovery."""
         return self._coordinator.recovery.in_doubt() if self._coordinator is not None else None
 
     def readiness(self) -> dict[str, str]:
-        """Each part and what is wrong with it; ``ok`` where nothing is."""
+        """Each part of the process with its error, or ``ok``."""
         return readiness(self._store, self._running())
 
     def lateness(self) -> list[str]:
-        """What waits for longer than the settings ``watch`` allow, in words; nothing = all is well."""
+        """Texts about work that waits longer than the settings ``watch`` allow; empty = none."""
         return late(self._store, self.in_doubt(), self._settings, self._clock())
 
     def metrics(self) -> dict[str, float]:
-        """What an operator watches, `InDoubt.metrics`; empty when no ``resources`` are named."""
+        """`InDoubt.metrics`, for operators; empty without ``resources``."""
         left = self.in_doubt()
         return left.metrics(self._clock()) if left is not None else {}
 
     def sequences(self) -> list[SequenceStatus]:
-        """All sequences that are remembered, on both sides."""
+        """All sequences in the store, source and destination, tombstones included."""
         return sequences(self._store)
 
 
 def readiness(store: StorageManager, running: bool) -> dict[str, str]:
-    """Each part of a process and what is wrong with it; ``ok`` where nothing is."""
+    """Each part of a process with its error, or ``ok``."""
     try:
         with store.transaction() as tx:
             tx.rmd.open_count()
@@ -89,19 +89,19 @@ def readiness(store: StorageManager, running: bool) -> dict[str, str]:
 
 
 def late(store: StorageManager, in_doubt: InDoubt | None, settings: WatchSettings, now: float) -> list[str]:
-    """What waits in a store for longer than it should, in words; nothing = all is well."""
+    """Texts about work in a store that waits for too long; empty = none."""
     doubtful = now - in_doubt.oldest(now) if in_doubt is not None and len(in_doubt) else None
     try:
         with store.transaction() as tx:
             found = Ages(tx.rms.oldest_unacknowledged(), tx.invoker.oldest(), doubtful)
     except StorageError as error:
-        log.info("what waits cannot be read: %s", error)  # not for everybody who asks
+        log.info("the waiting messages cannot be read: %s", error)  # the error text is not for HTTP clients
         return ["the store does not answer"]
     return lateness(found, settings, now)
 
 
 def sequences(store: StorageManager) -> list[SequenceStatus]:
-    """All sequences that are remembered, on both sides.
+    """All sequences in the store, source and destination, tombstones included.
 
     :raises StorageError: the store failed.
     """
@@ -111,11 +111,11 @@ def sequences(store: StorageManager) -> list[SequenceStatus]:
 
 
 def waiting_by_key(store: StorageManager) -> dict[SequenceKey, int]:
-    """How many messages to each endpoint, by key, are not acknowledged or not answered; only where there are any.
+    """The numbers of messages that are not acknowledged or not answered, by key; only keys that have any.
 
     :raises StorageError: the store failed.
     """
-    new = store.due_rms(math.inf, ALL)  # keys whose messages no sequence has numbered yet
+    new = store.due_rms(math.inf, ALL)  # keys with messages that have no number yet
     with store.transaction() as tx:
         keys = {record.channel.key for record in tx.rms.all() if record.machine.alive} | set(new)
         found = {key: tx.rms.backlog(key) for key in keys}
@@ -123,7 +123,7 @@ def waiting_by_key(store: StorageManager) -> dict[SequenceKey, int]:
 
 
 def log_losses(store: StorageManager) -> None:
-    """Say how many messages end with a store that is about to end."""
+    """Log how many messages are lost with a store in memory that is about to end."""
     sent = sum(waiting_by_key(store).values())
     received = sum(status.waiting for status in sequences(store) if status.side == "destination")
     if sent or received:

@@ -1,4 +1,4 @@
-"""What an application gets back from a `Sender`."""
+"""Results of a `Sender`'s methods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mercury.storage.letters import LetterCount
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A message is stored: from the commit on it will arrive, whatever happens."""
+    """A stored message: after the commit it is sent until it is acknowledged or becomes a dead letter."""
 
     #: wsa:MessageID, the same at every transmission.
     message_id: str
@@ -19,20 +19,20 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitResult:
-    """What came of `Sender.wait`: true when everything has arrived."""
+    """The result of `Sender.wait`: true if all messages have arrived."""
 
-    #: Nothing waits any more: what was sent is acknowledged (requests: answered), or a dead letter.
+    #: No message waits any more: each is acknowledged (requests: answered) or a dead letter.
     settled: bool
-    #: Messages that still wait.
+    #: The number of messages that still wait.
     left: int = 0
-    #: What keeps them from arriving, as far as is known.
+    #: The last known error that keeps them from arriving.
     last_error: str = ""
-    #: Messages that became dead letters since the sender was made, alike ones together.
+    #: Numbers of messages that became dead letters since the sender was made, grouped.
     letters: tuple[LetterCount, ...] = ()
 
     @property
     def dead(self) -> int:
-        """How many messages became dead letters since the sender was made."""
+        """The number of messages that became dead letters since the sender was made."""
         return sum(each.count for each in self.letters)
 
     def __bool__(self) -> bool:

@@ -19,24 +19,24 @@ from mercury.statemachine.bounds import INDEXED_BYTES, KEY_BYTES, storable
 from mercury.statemachine.waiting import waits_for
 from mercury.storage.application import Transaction
 from mercury.storage.joining import part_of
-from mercury.storage.letters import LetterFilter
-from mercury.storage.records import Channel, Direction, OutboundKind, OutboundMessage
+from mercury.storage.letters import Direction, LetterFilter
+from mercury.storage.records import Channel, OutboundKind, OutboundMessage
 from mercury.wire.bodies import write_body
 from mercury.wire.mapping import element_name
 from mercury.wire.payload import check_payload
 
 T = TypeVar("T")
 
-#: Seconds between two checks whether everything is done.
+#: Seconds between two checks in `wait`.
 POLL_INTERVAL = 0.01
 
 
 class Sender:
     """Sends to one endpoint under one internal key; made by `Mercury.to`.
 
-    Messages of one key are delivered in the order in which they were sent, as far as one thread or transaction sent
-    them. Every method returns when its work is stored, whether or not the peer is up; with ``tx`` it is stored when
-    that transaction commits.
+    Messages of one key that one thread or one transaction sends are delivered in the order of the calls. Every method
+    returns when its work is stored, also while the peer is down; with ``tx`` the work is stored when that transaction
+    commits.
     """
 
     def __init__(self, surroundings: SenderPort, channel: Channel, namespace: str) -> None:
@@ -45,7 +45,7 @@ class Sender:
         self._port = surroundings
         self._channel = channel
         self._namespace = namespace
-        #: What dies from now on is this sender's business.
+        #: `wait` counts dead letters from this time on.
         self._made_at = surroundings.clock()
         self._backlog_limit = BacklogLimit(channel.key, surroundings.max_outbound_backlog)
 
@@ -71,16 +71,16 @@ class Sender:
         """Send a one-way message.
 
         :param body: a dataclass, or XML of one element as bytes or text.
-        :param tx: the transaction to send in: what `Mercury.transaction` gives, or a handler's; left out, a new one.
-        :param operation: the operation's name; left out, the dataclass's.
-        :param action: wsa:Action; left out, ``<namespace>/<operation>``.
-        :param correlation: kept with the message wherever it lives, for the application's own bookkeeping;
-            2,048 bytes of UTF-8 at most.
-        :param last: no message of this sequence comes after it; a later one starts a new sequence.
-        :param headers: header blocks to send along, each XML of one element.
-        :raises PayloadError: the body cannot be written.
-        :raises ConfigurationError: there is no way to know the action, or the correlation is too long.
-        :raises Overloaded: too many messages of this key wait already; nothing was stored.
+        :param tx: the transaction to send in: from `Mercury.transaction`, or a handler's; by default a new one.
+        :param operation: the operation's name; by default that of the dataclass.
+        :param action: wsa:Action; by default ``<namespace>/<operation>``.
+        :param correlation: a text for the application's bookkeeping, stored with the message until its retention
+            ends; at most 2,048 bytes of UTF-8.
+        :param last: this is the last message of its sequence; a later message starts a new sequence.
+        :param headers: additional header blocks, each XML of one element.
+        :raises PayloadError: the body cannot be written as XML.
+        :raises ConfigurationError: the action is unknown, or the correlation is too long.
+        :raises Overloaded: the backlog of this key is at its limit; nothing was stored.
         """
         row = self._row(body, operation, action, correlation, headers)
         row.last = last
@@ -124,12 +124,12 @@ class Sender:
     ) -> Future[Any]:
         """Send a request and wait for its response in this process.
 
-        The future does not outlive the process; where the response matters after a restart, use
-        `request_with_callback`. Parameters and errors are those of `send`.
+        The future ends with the process; if the response is needed after a restart, use `request_with_callback`.
+        Other parameters and errors as for `send`.
 
-        :param response: the dataclass to read the response into; left out, the future's result is its XML.
-        :returns: a future; its result is the response, its exception an `ApplicationFault` that came instead, or
-            `SequenceFailed` when there will be none. The text of its `TimeoutError` says how far the request has come.
+        :param response: the dataclass to read the response into; by default the future's result is its XML.
+        :returns: a future. Its result is the response; its exception is an `ApplicationFault` from the peer, or
+            `SequenceFailed` if no response will come. The text of its `TimeoutError` has the state of the request.
         """
         row = self._row(body, operation, action, correlation, headers)
         row.expects_response = True
@@ -160,9 +160,9 @@ class Sender:
     ) -> Receipt:
         """Send a request whose response a registered callback consumes, even after a restart.
 
-        Parameters and errors are those of `send`.
+        Other parameters and errors as for `send`.
 
-        :param callback: the name it is registered by.
+        :param callback: the name under which the callback is registered.
         :raises ConfigurationError: no callback of that name is registered.
         """
         if not self._port.has_callback(callback):
@@ -187,11 +187,11 @@ class Sender:
         last: bool = False,
         headers: Iterable[bytes] = (),
     ) -> Receipt:
-        """Send a one-way message from an event loop, which is not blocked. Parameters and errors are those of `send`.
+        """Send a one-way message from an event loop without blocking it. Other parameters and errors as for `send`.
 
-        An await that is cancelled before the commit rolls it back; afterwards the message is sent all the same.
+        A cancellation before the commit rolls back; after the commit the message is sent in spite of it.
 
-        :param tx: what `Mercury.atransaction` gives; left out, a transaction of its own.
+        :param tx: the transaction to send in, from `Mercury.atransaction`; by default a new one.
         """
         send = partial(
             self.send, body, operation=operation, action=action, correlation=correlation, last=last, headers=headers
@@ -236,15 +236,15 @@ class Sender:
         correlation: str | None = None,
         headers: Iterable[bytes] = (),
     ) -> Any:
-        """Send a request from an event loop and wait for its response. Other parameters and errors as of `request`.
+        """Send a request from an event loop and await its response. Other parameters and errors as for `request`.
 
-        It has a transaction of its own, for the response comes after the commit. Within another transaction:
-        ``future = await tx.run_sync(lambda tx: sender.request(..., tx=tx))``, and after it
-        ``await asyncio.wrap_future(future)``. An await that is cancelled after the commit does not take the request
-        back; its response is consumed and given to nobody.
+        The request has a separate transaction, because the response can come only after the commit. Within another
+        transaction call ``future = await tx.run_sync(lambda tx: sender.request(..., tx=tx))``, and after its commit
+        ``await asyncio.wrap_future(future)``. A cancellation after the commit does not undo the request; its response
+        is consumed and dropped.
 
-        :param timeout: seconds to wait for the response once the request is stored; left out, as long as it takes.
-        :raises TimeoutError: none came; its text says how far the request has come.
+        :param timeout: seconds to wait for the response after the request is stored; ``None`` = no limit.
+        :raises TimeoutError: no response came in time; the text has the state of the request.
         :raises ApplicationFault: the handler refused the request.
         :raises SequenceFailed: no response will come.
         """
@@ -268,15 +268,15 @@ class Sender:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def close(self, *, tx: Transaction | None = None) -> None:
-        """Send no more on this sequence: it ends once everything has arrived. A later message starts a new one."""
+        """End the sequence when all its messages have arrived. A later message starts a new sequence."""
         self._end(OutboundKind.END, tx)
 
     def terminate(self, *, tx: Transaction | None = None) -> None:
-        """End the sequence without waiting: what is not acknowledged by then becomes dead letters."""
+        """End the sequence without waiting: unacknowledged messages become dead letters."""
         self._end(OutboundKind.ABANDON, tx)
 
     def status(self) -> list[SequenceStatus]:
-        """The sequences of this key that are remembered, oldest first."""
+        """The sequences of this key, oldest first, tombstones included."""
         store = self._port.store
         with store.transaction() as tx:
             backlog = tx.rms.backlog(self._channel.key)
@@ -284,17 +284,17 @@ class Sender:
 
     @property
     def pending(self) -> int:
-        """Messages of this key that are not acknowledged, or whose response is not consumed yet."""
+        """The number of messages of this key that are not acknowledged, or whose response is not consumed yet."""
         with self._port.store.transaction() as tx:
             return tx.rms.backlog(self._channel.key)
 
     @property
     def last_error(self) -> str | None:
-        """What keeps the messages of this key from arriving, as far as is known; ``None`` = nothing is.
+        """The last known error that keeps the messages of this key from arriving; ``None`` = none is known.
 
-        Why the last exchange with the endpoint failed, or else what it answered last to what still waits, why the
-        last sequence failed, or what has been waited for too long. For people: what is retried may be over by
-        the next attempt.
+        It is the error of the last exchange with the endpoint, or else the last fault about waiting messages, the
+        reason why the last sequence failed, or a text about work that waits for too long. For people: the next attempt
+        may succeed.
         """
         found = self._port.why_not_running or self._port.last_error(self.endpoint)
         if found is not None:
@@ -315,15 +315,14 @@ class Sender:
         return waits_for(record.machine, record.channel.policy, self._port.clock())
 
     def wait(self, timeout: float | None = None) -> WaitResult:
-        """Wait until nothing of this key waits any more: acknowledged (requests: answered), or a dead letter.
+        """Wait until each message of this key is acknowledged (requests: answered) or a dead letter.
 
-        After `close` the end is waited for too, so that the peer need not keep the sequence open.
+        After `close` it waits for the end of the sequence too, so that the peer need not keep the sequence open.
 
-        :param timeout: seconds; left out, for as long as it takes.
-        :returns: true when everything has arrived. False when the time is over (``settled`` is false), or when
-            messages of this key became dead letters since this sender was made (``dead`` counts them). Its text says
-            which, and why.
-        :raises MercuryError: something waits, and nothing here can send it: Mercury was not started, or was stopped.
+        :param timeout: seconds; ``None`` = no limit.
+        :returns: true if all messages have arrived. False after the time-out (``settled`` is false), or if messages of
+            this key became dead letters since this sender was made (``dead`` counts them). Its text has the reasons.
+        :raises MercuryError: messages wait, but Mercury was not started, or was stopped.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while not self._at_rest():
@@ -352,7 +351,7 @@ class Sender:
         return not any(machine.alive and machine.last_message is not None for machine in machines)
 
     def _state_of(self, message_id: str) -> str:
-        """How far a request has come, for people."""
+        """The state of a request, for people."""
         last_error = self.last_error
         if last_error is not None:
             return last_error

@@ -1,4 +1,4 @@
-"""What a sender needs of its process."""
+"""The interface of `Mercury` that senders use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mercury.storage.api import StorageManager
 
 
 class SenderPort(Protocol):
-    """What a sender needs of its process."""
+    """The interface of `Mercury` that senders use."""
 
     @property
     def store(self) -> StorageManager: ...
@@ -25,7 +25,7 @@ class SenderPort(Protocol):
 
     @property
     def threads(self) -> Threads:
-        """Where the calls of an event loop wait for the store."""
+        """The threads in which calls of an event loop wait for the store."""
 
     @property
     def clock(self) -> Callable[[], float]: ...
@@ -37,7 +37,7 @@ class SenderPort(Protocol):
 
     @property
     def why_not_running(self) -> str | None:
-        """Why nothing is sent, and what to do about it; ``None`` = it is."""
+        """Why the engine does not run, and what to do about it; ``None`` = it runs."""
 
     def last_error(self, url: str) -> str | None:
-        """Why the last exchange with an endpoint failed; ``None`` when it did not."""
+        """The error of the last exchange with an endpoint; ``None`` = it succeeded."""

@@ -1,4 +1,4 @@
-"""Messages that wait: listed, retried at once, or parked. Works beside running processes."""
+"""Lists waiting messages, makes them due now, or parks them. Works while processes run on the store."""
 
 from __future__ import annotations
 
@@ -10,31 +10,25 @@ from mercury.engine.ids import Ids, RandomIds
 from mercury.errors import Conflict, MercuryError
 from mercury.statemachine.effects import Certainty
 from mercury.storage.api import Transaction
-from mercury.storage.letters import PARKED, outbound_letter
-from mercury.storage.records import (
-    Direction,
-    InboundMessage,
-    InvokerRecord,
-    OutboundMessage,
-    RmsRecord,
-)
+from mercury.storage.letters import PARKED, Direction, outbound_letter
+from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmsRecord
 from mercury.storage.sql.overview import StoreOverview
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.waiting import WaitingFilter, WaitingMessage
 
 log = logging.getLogger("mercury.client")
 
-#: How often a change is tried that a running process was quicker than.
+#: Attempts of a change that conflicts with running processes.
 TRIES = 20
 
 
 class NotPossible(MercuryError):
-    """What was asked for cannot be done to this message; the text says why."""
+    """The operation is not possible for this message; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A message that waits, with its body."""
+    """A waiting message with its body."""
 
     seen: WaitingMessage
     message: OutboundMessage | InboundMessage
@@ -43,8 +37,8 @@ class Whole:
 class WaitingMessages:
     """The messages of a SQL store that are not done.
 
-    Changes are made under the locks of the rows that they change, or on the condition that nobody has changed them
-    meanwhile: a process that runs on the store gives up what it was about to do, and reads again.
+    Changes lock the rows that they change, or are conditional on the version that was read. A process that runs on the
+    store and conflicts with a change rolls back and reads again.
 
     :param clock: seconds since the epoch.
     """
@@ -55,7 +49,7 @@ class WaitingMessages:
         self._ids = ids or RandomIds()
 
     def find(self, direction: Direction, which: WaitingFilter, limit: int) -> list[WaitingMessage]:
-        """A page of those that a filter means, in the order in which they came.
+        """A page of the waiting messages that a filter takes, in order of insertion.
 
         :raises StorageError: the store failed.
         """
@@ -64,7 +58,7 @@ class WaitingMessages:
             return (looking.outbound if direction is Direction.OUTBOUND else looking.inbound)(which, limit)
 
     def whole(self, direction: Direction, position: int) -> Whole | None:
-        """One of them with its body; ``None`` = it does not wait any more.
+        """One waiting message with its body; ``None`` = it does not wait any more.
 
         :raises StorageError: the store failed.
         """
@@ -79,9 +73,9 @@ class WaitingMessages:
         return Whole(found[0], message) if found and message is not None else None
 
     def retry(self, direction: Direction, position: int) -> None:
-        """Make one due now, without a pause; what it waits for besides stays as it is.
+        """Make a message due now. Other conditions that it waits for do not change.
 
-        :raises NotPossible: it does not wait any more, or it is not its turn.
+        :raises NotPossible: the message does not wait any more, or is not the next one.
         :raises StorageError: the store failed; nothing is changed.
         """
         if direction is Direction.OUTBOUND:
@@ -90,12 +84,13 @@ class WaitingMessages:
             self._first(position, None)
 
     def park(self, direction: Direction, position: int) -> None:
-        """Take one out of the way, so that the rest goes on.
+        """Park a message, so that the messages behind it are processed.
 
-        An outbound one without a number becomes a dead letter here and now. An inbound one becomes one as soon as a
-        process that hosts its service reads it, also between two tries; its client gets a fault.
+        An outbound message without a number becomes a dead letter immediately. An inbound message becomes a dead letter
+        as soon as a process with its service reads it, also between two attempts; its client gets a fault.
 
-        :raises NotPossible: it does not wait any more, it is not its turn, or its number cannot be left out.
+        :raises NotPossible: the message does not wait any more, is not the next one, or has a number that the receiver
+            waits for.
         :raises StorageError: the store failed; nothing is changed.
         """
         if direction is Direction.OUTBOUND:
@@ -139,7 +134,7 @@ class WaitingMessages:
 
     @staticmethod
     def _locked(tx: Transaction, message: OutboundMessage) -> tuple[OutboundMessage, RmsRecord | None]:
-        """The row as it is now, and its sequence; the key is locked."""
+        """Lock the key; returns the current row and its sequence."""
         key = message.channel.key
         tx.rms.lock([key])
         row = tx.rms.row(message.message_id)
@@ -152,7 +147,7 @@ class WaitingMessages:
     # --- inbound ---------------------------------------------------------------------------------------------------
 
     def _first(self, position: int, parked: str | None) -> None:
-        """Change the buffer in which a message is the next one."""
+        """Change the buffer of a message that must be the next one in it."""
         for left in range(TRIES, 0, -1):
             try:
                 self._mark(position, parked)

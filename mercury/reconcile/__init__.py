@@ -1,6 +1,6 @@
-"""The reconciler: compares a client's table with a server's, and says for every row what became of it.
+"""The reconciler: compares a client's table with a server's, and gives a verdict for every row.
 
-PySpark is imported only when something is compared.
+PySpark is imported only when `reconcile` is called.
 """
 
 from __future__ import annotations

@@ -13,16 +13,17 @@ WIDTH, HEIGHT = 520, 210
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 14, 30
 INNER_WIDTH, INNER_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
-#: Edges of the latency's bins are powers of ten with so many in a decade.
+#: The number of the latency's bins in a decade, of equal width on the logarithmic scale.
 PER_DECADE = 8
-#: Steps between ticks of time, seconds.
+#: Possible steps between ticks of the time axis, in seconds.
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 
 
 def delivery(timeline: Timeline, moments: Sequence[tuple[float, str]] = ()) -> str:
-    """Rows sent and rows arrived up to each moment: what lies between the lines is on its way.
+    """The plot of the rows sent and of the rows arrived up to each moment. The distance between the
+    lines is the number of rows on their way.
 
-    :param moments: what happened meanwhile, in seconds since the epoch and in words: a line each.
+    :param moments: events that get a vertical line, each a time in seconds since the epoch and a label.
     """
     bins = sorted(timeline.sent.keys() | timeline.arrived.keys())
     if not bins:
@@ -58,8 +59,8 @@ def delivery(timeline: Timeline, moments: Sequence[tuple[float, str]] = ()) -> s
 
 
 def latency(found: Latency) -> str:
-    """How long rows took from sent to arrived, on a logarithmic scale."""
-    # Clocks of two machines differ: what arrived before it was sent stands in the first bin.
+    """The histogram of the time from sent to arrived, on a logarithmic scale."""
+    # The clocks of two machines differ: rows that arrived before they were sent count in the first bin.
     counts: dict[int, int] = {}
     for seconds in found.seconds:
         number = math.floor(math.log10(max(seconds, 1e-4)) * PER_DECADE)
@@ -83,7 +84,7 @@ def latency(found: Latency) -> str:
         at = math.log10(max(found.quantile(share), 1e-4)) * PER_DECADE
         x = LEFT + (at - first) * step
         parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{TOP + INNER_HEIGHT}"/>')
-        # The first stands left of its line, the second right of its own: they may be close.
+        # p50 is left of its line and p95 right of its own, so that they do not overlap when the lines are close.
         left = x > WIDTH * 0.85 or (name == "p50" and x > LEFT + 30)
         offset, anchor = (-4, "end") if left else (4, "start")
         text = f'<text class="marked" x="{x + offset:.1f}" y="{TOP + 10}" text-anchor="{anchor}">{name}</text>'
@@ -100,7 +101,7 @@ def _decades(first: int, last: int) -> list[float]:
 
 
 def duration(seconds: float) -> str:
-    """A time for people, with two significant digits."""
+    """A duration as text, with a unit and two significant digits."""
     for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min")):
         if abs(seconds) < limit:
             return f"{_short(seconds * factor)} {unit}"
@@ -114,7 +115,7 @@ def _short(value: float) -> str:
 def _cumulated(bins: Iterable[tuple[int, int]], first: int) -> list[tuple[int, int]]:
     total, curve = 0, [(first, 0)]
     for number, count in sorted(bins):
-        # Level until the bin begins, then up to its end.
+        # The curve is level up to the bin's beginning and rises up to its end.
         curve.append((number, total))
         total += count
         curve.append((number + 1, total))

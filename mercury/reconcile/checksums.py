@@ -1,4 +1,4 @@
-"""The first pass: a count and a checksum for each key range of each side, from slices that are read side by side."""
+"""The first pass: a row count and a checksum for each key range of each side, from slices that are read in parallel."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mercury.reconcile.kinds import Field, canonical, microseconds
 from mercury.reconcile.plan import Plan, Side, Slice, key_of
 from mercury.reconcile.source import connected, stream, translating
 
-#: Above every range: the key is null, or is no integer where integers are expected.
+#: Stands for no key range: the key is null or, with integer ranges, not an integer.
 NO_RANGE = -(2**62)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one task of the first pass does: the checksums of a slice, or the look whether rows arrived in order."""
+    """One task of the first pass: the checksums of a slice, or the count of rows that were overtaken."""
 
     side: int
     slice: Slice | None
@@ -29,7 +29,7 @@ class Job:
 
 @dataclass(slots=True)
 class Sums:
-    """What the first pass found on one side."""
+    """The first pass's result for one side."""
 
     rows: int = 0
     #: Key range -> rows, sum of the rows' hashes.
@@ -51,7 +51,8 @@ class FirstPass:
 
     client: Sums = field(default_factory=Sums)
     server: Sums = field(default_factory=Sums)
-    #: Rows on the server that arrived before one that was sent earlier; ``None`` = the server alone cannot tell.
+    #: Rows on the server that arrived before one that was sent earlier; ``None`` = the server's table has no order
+    #: column.
     overtaken: int | None = None
 
     def differing(self) -> list[int]:
@@ -61,7 +62,7 @@ class FirstPass:
 
 
 def jobs(plan: Plan) -> list[Job]:
-    """The tasks of the first pass, the two sides in turn so that both databases work all the time."""
+    """The tasks of the first pass, alternating between the sides so that both databases work all the time."""
     sides = [[Job(number, each) for each in side.slices] for number, side in enumerate(plan.sides)]
     found = [Job(1, None)] if order.server_can_tell(plan) else []
     for index in range(max(map(len, sides))):
@@ -70,21 +71,21 @@ def jobs(plan: Plan) -> list[Job]:
 
 
 def run(plan: Plan, job: Job) -> Sums | int:
-    """Do one task. Called by Spark.
+    """Run one task. Called by Spark.
 
-    :raises StorageError: the database refuses.
+    :raises StorageError: the database fails.
     """
     side = plan.sides[job.side]
     with connected(side.place.url, side.place.snapshot) as connection, translating(side.place.table):
         if job.slice is None:
             return order.overtaken(connection, plan)
         if plan.pushed_down:
-            return _asked(connection, plan, side, job.slice)
-        return _computed(connection, plan, side, job.slice)
+            return _by_database(connection, plan, side, job.slice)
+        return _by_task(connection, plan, side, job.slice)
 
 
-def _asked(connection: sa.Connection, plan: Plan, side: Side, part: Slice) -> Sums:
-    """Let the database compute."""
+def _by_database(connection: sa.Connection, plan: Plan, side: Side, part: Slice) -> Sums:
+    """The checksums of a slice, computed by the database."""
     sums = Sums()
     where = [*side.place.conditions(), *part.conditions(side.key[0].name)]
     rows = (
@@ -108,8 +109,8 @@ def _asked(connection: sa.Connection, plan: Plan, side: Side, part: Slice) -> Su
     return sums
 
 
-def _computed(connection: sa.Connection, plan: Plan, side: Side, part: Slice) -> Sums:
-    """Read the rows, and compute here what every database would compute differently."""
+def _by_task(connection: sa.Connection, plan: Plan, side: Side, part: Slice) -> Sums:
+    """The checksums of a slice, computed here from its rows, because the two databases would compute different ones."""
     fields = (*side.key, *side.compare)
     names = list(dict.fromkeys([each.name for each in fields] + ([side.time.name] if side.time else [])))
     columns: list[sa.ColumnElement[Any]] = [sa.column(name) for name in names]
@@ -135,7 +136,8 @@ def _computed(connection: sa.Connection, plan: Plan, side: Side, part: Slice) ->
 
 
 def row_hash(row: dict[str, Any], fields: Iterable[Field]) -> int:
-    """64 bits of a row's canonical texts, lengths included so that no two rows are written the same."""
+    """A 64-bit hash of a row's canonical texts. Their lengths are hashed too, so that different rows have different
+    input."""
     digest = hashlib.blake2b(digest_size=8)
     for each in fields:
         text = canonical(row[each.name], each)

@@ -1,4 +1,4 @@
-"""What is compared with what. Made from a TOML file by `mercury.reconcile.reading`, or in Python."""
+"""The configuration of a reconciliation, made from a TOML file by `mercury.reconcile.reading`, or in Python."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from mercury.reconcile.kinds import Kind
 class Table:
     """An application's table."""
 
-    #: As SQLAlchemy wants it.
+    #: An SQLAlchemy URL.
     url: str = field(repr=False)
     #: ``table`` or ``schema.table``.
     name: str
-    #: SQL that a row must fulfil to take part.
+    #: An SQL condition; rows that do not fulfil it are left out. ``None`` = all rows.
     where: str | None = None
-    #: On the client the column that gives the order of sending, on the server that of arrival.
+    #: The column with the order of sending (client) or of arrival (server); ``None`` = order is not compared.
     order: str | None = None
-    #: When a row was sent, or arrived: for the plots.
+    #: The column with the time of sending or of arrival, for the plots; ``None`` = no plots.
     time: str | None = None
     time_zone: str = "UTC"
 
@@ -33,7 +33,7 @@ class Column:
 
     client: str
     server: str
-    #: Left out: what the two databases say.
+    #: How the values are compared; ``None`` = by the types of the two columns.
     kind: Kind | None = None
     scale: int | None = None
     client_zone: str = "UTC"
@@ -43,10 +43,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """The way back: a row for each request that was answered."""
+    """The client's table of responses, with a row for each request that was answered."""
 
     table: Table
-    #: The table's names for the key columns, in their order.
+    #: The names of the key columns in this table, in the order of `Config.key`.
     key: tuple[str, ...]
     #: Pairs of a column of the server's table (``client``) and one of this table (``server``).
     compare: tuple[Column, ...] = ()
@@ -54,15 +54,15 @@ class Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """How Spark is used. Everything has a bound, whatever the size of the tables."""
+    """The settings of Spark. Each is bounded, whatever the size of the tables."""
 
-    #: Where to run; ``local[*]`` = all processors of this machine.
+    #: The master's URL; ``local[*]`` = all processors of this machine.
     master: str = "local[*]"
-    #: Memory of the driver, which in local mode is all there is.
+    #: The memory of the driver, which in local mode is the only process.
     memory: str = "1g"
-    #: Slices of each table that are read side by side; left out: by size and processors.
+    #: The number of slices of each table that are read in parallel; ``None`` = by the table's size and the processors.
     slices: int | None = None
-    #: Key ranges with a checksum of their own; left out: one for each thousand rows, up to 65,536.
+    #: The number of key ranges with a checksum of their own; ``None`` = one for 200 rows, at most 65,536.
     ranges: int | None = None
 
 
@@ -70,31 +70,33 @@ class SparkSettings:
 class Config:
     """One reconciliation.
 
-    :raises ConfigurationError: what can be seen without a database is wrong.
+    :raises ConfigurationError: a setting is out of range, or settings contradict each other. The databases are not
+        opened here.
     """
 
     client: Table
     server: Table
     key: tuple[Column, ...]
     compare: tuple[Column, ...]
-    #: Columns of the client within which order counts: what it gave as the key of its messages. Empty: over all rows.
+    #: The client's columns that made the key of its messages: order is compared among rows with equal values in them.
+    #: Empty = order is compared over all rows.
     within: tuple[str, ...] = ()
-    #: A column of the client that is null or false until the row was handed over.
+    #: A column of the client that is null or false until the row's message was handed over to Mercury.
     handed_over: str | None = None
-    #: How the correlation of a row's message is made of the client's columns, ``order:{id}``.
+    #: The template that makes the correlation of a row's message from the client's columns, as ``order:{id}``.
     correlation: str | None = None
-    #: The stores in between; ``memory:`` = a store that is gone with its process.
+    #: The URLs of the two Mercury stores in between; ``memory:`` = a store that was lost with its process.
     client_store: str | None = field(default=None, repr=False)
     server_store: str | None = field(default=None, repr=False)
-    #: The decision logs of the two stores (``xa.decision_log``), where two-phase commits have one of their own.
+    #: The URLs of the two stores' decision logs (``xa.decision_log``); ``None`` = the store itself.
     client_log: str | None = field(default=None, repr=False)
     server_log: str | None = field(default=None, repr=False)
     response: Response | None = None
-    #: Where the report and the differences go; left out, they are not written.
+    #: The folder for the report and the differences; ``None`` = they are not written.
     out: Path | None = None
-    #: Rows of each verdict that the report lists; all are in the Parquet file.
+    #: The most rows of each verdict that the report lists; the Parquet file has all of them.
     listed: int = 200
-    #: Rows still under way count as differences.
+    #: Whether rows that are still on their way count as differences.
     complete: bool = False
     spark: SparkSettings = field(default_factory=SparkSettings)
 
@@ -105,7 +107,7 @@ class Config:
             raise ConfigurationError("order needs a column on both sides: the client's order, the server's arrival")
         if self.within and not self.client.order:
             raise ConfigurationError(
-                "within says where order counts: it needs the client's order, the server's arrival"
+                "within limits the comparison of order: it needs the client's order, the server's arrival"
             )
         if self.response is not None and len(self.response.key) != len(self.key):
             raise ConfigurationError(f"the response's key has {len(self.response.key)} columns, not {len(self.key)}")
@@ -114,23 +116,25 @@ class Config:
         self.correlation_columns()
 
     def correlation_columns(self) -> tuple[str, ...]:
-        """The client's columns that the correlation is made of.
+        """The client's columns in the correlation's template.
 
-        :raises ConfigurationError: it is no template.
+        :raises ConfigurationError: the template is not valid.
         """
         if self.correlation is None:
             return ()
         try:
             parsed = list(string.Formatter().parse(self.correlation))
         except ValueError as error:
-            raise ConfigurationError(f"correlation {self.correlation!r} is no template: {error}") from error
+            raise ConfigurationError(f"correlation {self.correlation!r} is not a template: {error}") from error
         names = tuple(name for _, name, _, _ in parsed if name is not None)
         if not names or any(not name.isidentifier() for name in names) or any(spec for _, _, spec, _ in parsed):
-            raise ConfigurationError(f"correlation {self.correlation!r}: columns stand in it by name, as order:{{id}}")
+            raise ConfigurationError(
+                f"correlation {self.correlation!r}: it names columns in braces, as in order:{{id}}"
+            )
         return names
 
     def way_back(self) -> Config | None:
-        """The comparison of what the server got with the responses that the client has, as a config of its own."""
+        """The config that compares the server's table with the client's table of responses."""
         if self.response is None:
             return None
         key = tuple(
@@ -159,4 +163,4 @@ class Config:
 
 def _bounded(name: str, value: int | None, low: int, high: int) -> None:
     if value is not None and not low <= value <= high:
-        raise ConfigurationError(f"{name} is {value}: it lies between {low} and {high}")
+        raise ConfigurationError(f"{name} is {value}: it must be between {low} and {high}")

@@ -1,4 +1,4 @@
-"""From judged keys to differences: their places, what came too late to count, and the Parquet file."""
+"""Makes differences of judged keys: finds missing rows, drops rows newer than the snapshot, writes the files."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from mercury.reconcile.result import Difference, Result
 from mercury.reconcile.source import connected, translating
 from mercury.reconcile.verdicts import Judged, Key, Verdict
 
-#: Keys that are worked on at a time.
+#: Keys that are looked up in the stores with one query.
 BATCH = 500
-#: Rows of displaced runs that are held back to find their places.
+#: The most rows of displaced runs that are kept in memory to find their positions.
 HELD = 100_000
 
 
@@ -36,10 +36,10 @@ def sort_out(
     runs: Sequence[Run],
     known_now: Callable[[Sequence[Key]], Collection[Key]],
 ) -> Iterator[Difference | None]:
-    """The differences one by one; ``None`` for a key that came to the client after its snapshot.
+    """The differences one by one; ``None`` for a key that was added to the client's table after its snapshot.
 
-    :param known_now: which of these keys the client has at present.
-    :raises StorageError: a database refuses.
+    :param known_now: returns those of the given keys that the client's table has at present.
+    :raises StorageError: a database fails.
     """
     judged = iter(judged)
     held = _Held(runs)
@@ -55,12 +55,12 @@ def sort_out(
             if not held.take(each):
                 place = _place(each, found, plan) if each.verdict is Verdict.MISSING else None
                 yield _difference(each, place, plan, held.place(each, 0))
-    for each, offset in held.given_back():
+    for each, offset in held.released():
         yield _difference(each, None, plan, held.place(each, offset))
 
 
 class _Held:
-    """Rows of displaced runs that have several: their places are known when all have come."""
+    """Keeps the rows of displaced runs with several rows: their positions are known when all have been read."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._runs = runs
@@ -68,21 +68,21 @@ class _Held:
         self._few = sum(run.length for run in runs if run.length > 1) <= HELD
 
     def take(self, judged: Judged) -> bool:
-        """Keep a row until all have come. Says whether it did."""
+        """Keep a row if it belongs to such a run. Returns whether it was kept."""
         long = judged.run is not None and self._runs[judged.run].length > 1
         if not (long and self._few and judged.server_count):
             return False
         self._rows[judged.run or 0].append(judged)
         return True
 
-    def given_back(self) -> Iterator[tuple[Judged, int]]:
-        """The rows that were kept, with their place in their run from 0."""
+    def released(self) -> Iterator[tuple[Judged, int]]:
+        """The rows that were kept, with their index in their run."""
         for rows in self._rows.values():
             ordered = sorted(rows, key=lambda each: (each.order or Decimal(0), str(each.key)))
             yield from ((each, offset) for offset, each in enumerate(ordered))
 
     def place(self, judged: Judged, offset: int) -> tuple[int, int] | None:
-        """A row's places in the order of sending and in that of arrival; ``None`` = not looked for."""
+        """A row's positions in the order of sending and of arrival; ``None`` = they were not determined."""
         if judged.verdict is not Verdict.OUT_OF_ORDER or judged.run is None:
             return None
         run = self._runs[judged.run]
@@ -124,9 +124,10 @@ def _difference(judged: Judged, place: Found | None, plan: Plan, position: tuple
 
 
 def client_now(plan: Plan) -> Callable[[Sequence[Key]], Collection[Key]]:
-    """Which keys the client has at present: asked when they arrived and its snapshot did not have them.
+    """Returns those of the given keys that the client's table has at present.
 
-    The server was read after the client, so a row that was committed and delivered in between looks unexpected.
+    It is called for keys that only the server has. The server was read after the client, so a row that was committed
+    and delivered in between looks unexpected.
     """
     side = plan.client
     columns: list[sa.ColumnElement[Any]] = [sa.column(field.name) for field in side.key]
@@ -145,7 +146,10 @@ def client_now(plan: Plan) -> Callable[[Sequence[Key]], Collection[Key]]:
 
 
 def _among(field: Field, texts: Sequence[str]) -> sa.ColumnElement[bool] | None:
-    """The rows whose first key column has one of these canonical texts; ``None`` = SQL cannot say it for this kind."""
+    """The condition for rows whose first key column has one of these canonical texts.
+
+    ``None`` = SQL has no such condition for the column's kind.
+    """
     column: sa.ColumnElement[Any] = sa.column(field.name)
     match field.kind:
         case Kind.INTEGER:
@@ -162,7 +166,7 @@ def _among(field: Field, texts: Sequence[str]) -> sa.ColumnElement[bool] | None:
 
 
 class Writer:
-    """Writes differences to a Parquet and a CSV file as they come, and counts them into a result."""
+    """Writes differences to a Parquet and a CSV file as they are found, and counts them in a result."""
 
     def __init__(self, result: Result, listed: int, sink: Any, lines: Any = None) -> None:
         self._result, self._limit, self._sink, self._lines = result, listed, sink, lines
@@ -199,7 +203,7 @@ class Writer:
 
 @contextlib.contextmanager
 def writer(result: Result, listed: int, file: Path | None) -> Iterator[Writer]:
-    """A writer that has written everything when the block ends."""
+    """A writer; at the end of the block everything is written."""
     if file is None:
         yield Writer(result, listed, None)
         return
@@ -224,20 +228,23 @@ PLAIN = (
 
 
 def _line(each: Difference, columns: Sequence[str]) -> list[Any]:
-    """A line of the CSV file; what is null is empty."""
+    """A line of the CSV file; null is written as an empty field."""
     row = _row(each, columns)
     row["altered"] = " ".join(each.altered)
     values = [(side or {}).get(name) for side in (each.client, each.server) for name in columns]
     return [_harmless(value) for value in (*(row[name] for name in PLAIN), *values)]
 
 
-#: What a spreadsheet takes for the beginning of a formula, and a number, which it does not.
+#: The first characters of texts that a spreadsheet runs as a formula; and numbers, which begin with some of them too.
 FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def _harmless(value: Any) -> Any:
-    """A text that a spreadsheet does not run: a peer may have written it. The Parquet file has it as it is."""
+    """A value that a spreadsheet does not run as a formula, because its text may come from a peer.
+
+    The Parquet file has the value unchanged.
+    """
     if isinstance(value, str) and FORMULA.match(value) and not NUMBER.fullmatch(value):
         return f"'{value}"
     return value

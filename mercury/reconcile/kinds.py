@@ -1,4 +1,4 @@
-"""One text for one value, whichever database it came from.
+"""The canonical text of a value, the same from every database.
 
 Two values are equal when their canonical texts are. What does not fit its kind keeps its own text, so that it differs
 from everything but the same text, and nothing is raised in the middle of a table.
@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)
 
-#: Wide enough for any database's decimals.
+#: Digits of precision, more than any database's decimals have.
 _WIDE = 1000
 
 
@@ -43,11 +43,11 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A column as one side has it."""
+    """A column of one side, and how its values are compared."""
 
     name: str
     kind: Kind
-    #: DECIMAL and FLOAT: digits after the point; TIMESTAMP: digits of a second.
+    #: DECIMAL and FLOAT: digits after the point; TIMESTAMP: digits of a second's fraction; ``None`` = all.
     scale: int | None = None
     zone: str = "UTC"
     #: TEXT: blanks at the end do not count (CHAR columns).
@@ -55,7 +55,7 @@ class Field:
 
 
 def canonical(value: Any, field: Field) -> str | None:
-    """The text by which a value is compared; ``None`` for null."""
+    """The text by which a value is compared; ``None`` = null."""
     if value is None:
         return None
     try:
@@ -87,9 +87,9 @@ def canonical(value: Any, field: Field) -> str | None:
 
 
 def boolean(value: Any) -> bool:
-    """What a database without booleans means: numbers, and the usual words.
+    """The truth value of a number or of a usual word, for databases without a boolean type.
 
-    :raises ValueError: none of these.
+    :raises ValueError: the value is neither.
     """
     if isinstance(value, str):
         word = value.strip().lower()
@@ -102,14 +102,17 @@ def boolean(value: Any) -> bool:
 
 
 def decimal(value: Any) -> Decimal:
-    """:raises InvalidOperation: not a number."""
+    """A value as a decimal number.
+
+    :raises InvalidOperation: it is not a number.
+    """
     return Decimal(repr(value)) if isinstance(value, float) else Decimal(str(value).strip())
 
 
 def microseconds(value: Any, field: Field) -> int:
     """A point in time as microseconds since the epoch, rounded to the field's digits.
 
-    :raises ValueError: not a time.
+    :raises ValueError: the value is not a time.
     """
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         count = int((decimal(value) * 1_000_000).to_integral_value(ROUND_HALF_UP))
@@ -125,13 +128,13 @@ def microseconds(value: Any, field: Field) -> int:
 
 
 def instant_text(count: int) -> str:
-    """Microseconds since the epoch as a UTC time, with only the digits that are needed."""
+    """Microseconds since the epoch as a UTC time, without trailing zeros in the fraction."""
     text = (EPOCH + count * MICROSECOND).isoformat().removesuffix("+00:00")
     return (text.rstrip("0") if "." in text else text) + "Z"
 
 
 def sortable(value: Any, field: Field) -> Decimal | None:
-    """A number that orders values of a number's or a time's column; ``None`` for null and for what is neither."""
+    """A number by which values of a number or time column are sorted; ``None`` = null, or neither number nor time."""
     if value is None:
         return None
     try:
@@ -146,7 +149,11 @@ def sortable(value: Any, field: Field) -> Decimal | None:
 
 
 def common(client: Kind | None, server: Kind | None) -> Kind:
-    """The kind by which two columns of these kinds are compared; ``None`` = the database does not say."""
+    """The kind by which two columns are compared.
+
+    :param client: the kind of the client's column; ``None`` = its type is not known.
+    :param server: the kind of the server's column, likewise.
+    """
     found = {kind for kind in (client, server) if kind is not None}
     if len(found) <= 1:
         return found.pop() if found else Kind.TEXT
@@ -156,7 +163,7 @@ def common(client: Kind | None, server: Kind | None) -> Kind:
     return Kind.TEXT
 
 
-#: The first of a row stands for any two of its row.
+#: Two different kinds of one row are compared as the row's first kind.
 _WIDER: tuple[tuple[Kind, tuple[Kind, ...]], ...] = (
     (Kind.DECIMAL, (Kind.INTEGER,)),
     (Kind.DECIMAL, (Kind.FLOAT, Kind.INTEGER)),

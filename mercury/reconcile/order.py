@@ -1,9 +1,9 @@
-"""Which rows are out of order: the fewest that would have to move for the rest to stand in the order of sending.
+"""Finds the rows out of order: the smallest set of rows without which the others are in the order of sending.
 
-Both orders are cut into runs: rows that follow each other in the order of sending and in the order of arrival. What
-holds for the place of one row of a run holds for all of it, so the heaviest ascending chain of runs is exact for rows
-too, and there are only as many runs as something is displaced. What is not in the chain is out of order. Where two
-answers are as good, the row that came late is named, not the one that came early.
+Rows that follow each other both in the order of sending and in the order of arrival form a run. All rows of a run are
+in order or none is, so it is enough to find the chain of runs, ascending in both orders, with the most rows. The runs
+outside of the chain are out of order. The number of runs grows only with the number of displacements. If two chains
+have the same number of rows, the late row counts as out of order, not the early one.
 
 When the server has the order column too (it is part of the key or compared), the server computes the runs; otherwise
 Spark joins the two order columns by key.
@@ -25,10 +25,10 @@ from mercury.reconcile.kinds import Field, canonical, sortable
 if TYPE_CHECKING:
     from mercury.reconcile.plan import Plan, Side
 
-#: Canonical values of the columns within which order counts.
+#: Canonical values of the columns `Config.within`: order is compared among rows with the same values.
 Group = tuple[str | None, ...]
 
-#: More runs than this are not attributed to rows: nothing that could be called an order is left.
+#: With more runs than this, rows out of order are counted but not listed.
 MAX_RUNS = 100_000
 
 
@@ -40,14 +40,14 @@ class Run:
     #: The order column of the first row and of the last.
     low: Decimal
     high: Decimal
-    #: The places of the first row in the order of sending and in that of arrival, from 1.
+    #: The positions of the first row in the order of sending and in the order of arrival, from 1.
     sent: int
     arrived: int
     length: int
 
 
 def displaced(runs: Iterable[Run]) -> list[Run]:
-    """The runs that are out of order. Their places are then those among the rows that are in order, and their own."""
+    """The runs that are out of order. Their positions are counted among the rows in order and the row itself."""
     groups: dict[Group, list[Run]] = defaultdict(list)
     for run in runs:
         groups[run.group].append(run)
@@ -56,7 +56,7 @@ def displaced(runs: Iterable[Run]) -> list[Run]:
 
 def _outside_the_chain(runs: Sequence[Run]) -> list[Run]:
     arrivals = sorted(run.arrived for run in runs)
-    #: A tree of prefix maxima: (weight, index) of the heaviest chain that ends at or before a place of arrival.
+    #: A tree of prefix maxima: (rows, index of the last run) of the longest chain up to each position of arrival.
     best: list[tuple[int, int]] = [(0, -1)] * (len(runs) + 1)
     before: list[int] = []
     for index, run in enumerate(runs):
@@ -83,7 +83,7 @@ def _outside_the_chain(runs: Sequence[Run]) -> list[Run]:
 
 
 def _placed(runs: Sequence[Run], kept: set[int]) -> list[Run]:
-    """The runs outside the chain, with their places among the rows of the chain: what they overtook, or the reverse."""
+    """The runs outside the chain, with their positions among the rows of the chain."""
     places = []
     for by in (lambda index: runs[index].sent, lambda index: runs[index].arrived):
         passed, found = 0, {}
@@ -98,7 +98,7 @@ def _placed(runs: Sequence[Run], kept: set[int]) -> list[Run]:
 
 
 class Displacements:
-    """Looks rows up among displaced runs. Sent to Spark's tasks."""
+    """Finds the displaced run of a row. Sent to Spark's tasks."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = sorted(runs, key=lambda run: run.low)
@@ -109,7 +109,7 @@ class Displacements:
             numbers.append(index)
 
     def find(self, group: Group, at: Decimal | None) -> int | None:
-        """The index of the displaced run that a row belongs to."""
+        """The index of a row's displaced run; ``None`` = the row is in order."""
         if at is None or group not in self._groups:
             return None
         lows, numbers = self._groups[group]
@@ -117,11 +117,11 @@ class Displacements:
         return numbers[number] if number >= 0 and at <= self.runs[numbers[number]].high else None
 
 
-# --- asked of the server ---------------------------------------------------------------------------------------------
+# --- queries on the server -------------------------------------------------------------------------------------------
 
 
 def counterparts(plan: Plan) -> tuple[Field, tuple[Field, ...]] | None:
-    """The server's columns for the client's order and groups, when it has them all."""
+    """The server's columns for the client's order and groups; ``None`` = the server does not have all of them."""
     side = plan.client
     if side.order is None:
         return None
@@ -135,14 +135,14 @@ def counterparts(plan: Plan) -> tuple[Field, tuple[Field, ...]] | None:
 
 
 def server_can_tell(plan: Plan) -> bool:
-    """Whether the server's table alone shows if rows arrived in the order of sending."""
+    """Whether the server's table has the client's order, so that the server can compute the runs alone."""
     return counterparts(plan) is not None
 
 
 def overtaken(connection: sa.Connection, plan: Plan) -> int:
-    """How many rows of the server arrived right after one that was sent later: 0 = all is in order.
+    """The number of the server's rows that arrived directly after one that was sent later; 0 = all rows are in order.
 
-    Repeated rows count too: it is only a first look, and the cheapest there is.
+    Repeated rows count too: this is only a cheap first check.
     """
     rows = _arrivals(plan).subquery()
     groups = [rows.c[name] for name in _group_names(plan)]
@@ -157,7 +157,8 @@ def overtaken(connection: sa.Connection, plan: Plan) -> int:
 def server_runs(connection: sa.Connection, plan: Plan) -> list[Run] | None:
     """The runs of the server's rows; ``None`` = more than `MAX_RUNS`.
 
-    Only their first and last rows come here. A repeated row is a run like any other: its key gets another verdict.
+    The server returns only the first and last row of each run. A repeated row is a run too; its key gets
+    the verdict duplicated anyway.
     """
     found = counterparts(plan)
     assert found is not None
@@ -191,10 +192,10 @@ def server_runs(connection: sa.Connection, plan: Plan) -> list[Run] | None:
 
 
 def _between_edges(edges: list[Any], order: Field) -> Iterator[Run]:
-    """From the first and last rows of runs to the runs.
+    """The runs, from their first and last rows.
 
-    :param edges: group, value of the order column, place in the order of sending and in that of arrival, and the places
-        of sending of the rows that arrived before and after.
+    :param edges: for each row its group, the value of its order column, its positions in the orders of sending and of
+        arrival, and the sending positions of the rows that arrived before and after it.
     """
     first: Any = None
     for group, value, sent, arrived, before, after in sorted(edges, key=lambda edge: (repr(edge[0]), edge[2])):
@@ -229,5 +230,5 @@ def _arrivals(plan: Plan) -> sa.Select[Any]:
 
 
 def group_of(side: Side, row: dict[str, Any]) -> Group:
-    """The canonical values within which a row's order counts."""
+    """A row's canonical values of the columns `Config.within`."""
     return tuple(canonical(row[field.name], field) for field in side.within)

@@ -1,4 +1,4 @@
-"""Where a message that is missing at the server is now, by the stores in between."""
+"""Where a row that is missing on the server is now: the result of a search in the stores in between."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MEMORY = "memory:"
 
 
 class Where(enum.Enum):
-    """The places of a missing row. The values are what programs read."""
+    """The places of a missing row. The values appear in the files and the JSON output."""
 
-    #: The application says so itself; see `Config.handed_over`.
+    #: Not handed over to Mercury yet, according to the column `Config.handed_over`.
     NOT_HANDED_OVER = "not_handed_over"
     #: Stored at the source, not transmitted yet.
     WAITING_IN_RMS = "waiting_in_rms"
@@ -24,17 +24,17 @@ class Where(enum.Enum):
     IN_FLIGHT = "in_flight"
     #: Stored at the destination, not consumed by the application yet.
     IN_INVOKER_BUFFER = "in_invoker_buffer"
-    #: Given up by one of the sides.
+    #: A dead letter on one of the sides.
     DEAD_LETTER = "dead_letter"
-    #: Nowhere, while a two-phase commit of the destination is not finished: its rows cannot be seen yet.
+    #: Not found, while a two-phase commit is not finished, whose rows are not visible yet.
     IN_DOUBT = "in_doubt"
-    #: Nowhere.
+    #: Not found in any place.
     LOST = "lost"
-    #: No store was named, or rows have no correlation.
+    #: Not searched: no store was named, or the config has no correlation.
     UNKNOWN = "unknown"
 
 
-#: The row is still on its way: it will arrive without anybody doing anything.
+#: The places of rows that are still on their way: they arrive without intervention.
 UNDER_WAY = frozenset(
     {Where.NOT_HANDED_OVER, Where.WAITING_IN_RMS, Where.IN_FLIGHT, Where.IN_INVOKER_BUFFER, Where.IN_DOUBT}
 )
@@ -42,32 +42,32 @@ UNDER_WAY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A place, and what is known beside it."""
+    """A place, with its reason."""
 
     where: Where
-    #: The reason of a dead letter, or for an unknown place.
+    #: Why the message is a dead letter, or why the place is unknown; otherwise empty.
     reason: str = ""
 
 
 class Places(Protocol):
-    """The stores between two applications, at one moment."""
+    """A search in the stores between two applications."""
 
     def of(self, correlations: Sequence[str], /) -> Mapping[str, Found]:
-        """Where the messages of these correlations are. One that is left out is nowhere.
+        """The places of the messages of these correlations. A correlation that is not in the result was not found.
 
-        :raises StorageError: a store refuses.
+        :raises StorageError: a store fails.
         """
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a reader should know about the stores."""
+        """Remarks about the stores for the report."""
 
     def consistency(self) -> Consistency:
-        """What is known about the moment."""
+        """Whether the stores were read in one snapshot each."""
 
 
 class NoPlaces:
-    """No stores were named: nothing can be said."""
+    """The result when no stores were named: every place is unknown."""
 
     notes: Sequence[str] = ()
 
@@ -79,7 +79,7 @@ class NoPlaces:
 
 
 class NothingLeft:
-    """Stores that are gone with their processes: what has not arrived is lost."""
+    """The result for stores in memory that were lost with their processes: a row that has not arrived is lost."""
 
     notes: Sequence[str] = ()
 

@@ -1,4 +1,4 @@
-"""How two tables are compared: kinds, key ranges, slices. Made once in the driver, sent to every task."""
+"""The plan of a comparison: kinds, key ranges, slices. The driver makes it once and sends it to every task."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ import sqlalchemy as sa
 from mercury.reconcile.kinds import Field, Kind, canonical
 from mercury.reconcile.source import Native, Place
 
-#: Key ranges beyond this many do not pay: their checksums would be more than the rows they save.
+#: The most key ranges. With more, transferring the checksums would cost more than reading the rows saves.
 MAX_RANGES = 65_536
-#: Rows in a key range, if there are enough ranges.
+#: The number of rows in a key range, unless `MAX_RANGES` makes it larger.
 RANGE_ROWS = 200
-#: An integer key is sparse when fewer than one of so many numbers is used.
+#: An integer key is sparse if less than one in so many numbers between the least and the greatest is used.
 SPARSE = 1000
-#: Rows in a slice, if there are enough slices.
+#: The number of rows in a slice, unless `MAX_SLICES` makes it larger.
 SLICE_ROWS = 250_000
 MAX_SLICES = 256
-#: Checksums that slices may return to the driver altogether.
+#: The most checksums that all slices together return to the driver.
 MAX_CHECKSUMS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """How keys are put into ranges: the same on both sides.
+    """The assignment of keys to key ranges, the same on both sides.
 
-    A single integer key is cut into ranges of equal width, which a database finds by its index, with one more range
-    (-1) for all keys below and one (``count``) for all above: a strange key far away does not make them wide. Every
-    other key is put into ranges of its hash, because texts have no order that two databases agree on; and so is an
-    integer key that is so sparse that ranges of equal width would be either empty or full.
+    A single integer key is divided into ranges of equal width, which a database finds by its index. Two more ranges, -1
+    and ``count``, hold all keys below and above, so that a single key far away does not widen the others. All other
+    keys are divided by their hash, because two databases may sort texts differently; so is an integer key that is so
+    sparse that ranges of equal width would be either empty or full.
     """
 
     count: int
-    #: Of an integer key: where the first range begins, and how wide each is.
+    #: For an integer key: the first key of the first range, and the width of each range; ``None`` = divided by hash.
     low: int | None = None
     width: int = 1
 
     def of(self, key: tuple[str | None, ...]) -> int | None:
-        """The range of a canonical key, computed here. ``None``: an integer key that is null or no integer."""
+        """The range of a canonical key; ``None`` = with integer ranges, the key is null or not an integer."""
         if self.low is None:
             digest = hashlib.blake2b(key_text(key).encode(), digest_size=8).digest()
             return int.from_bytes(digest, "big") % self.count
@@ -53,11 +53,11 @@ class Ranges:
 
     @property
     def end(self) -> int:
-        """The integer key behind the last range of full width."""
+        """The first integer key after the last range of full width."""
         return (self.low or 0) + self.count * self.width
 
     def bounds(self, first: int, last: int) -> tuple[int | None, int | None]:
-        """The integer keys of the ranges from ``first`` to ``last``: from, and up to but not including."""
+        """The integer keys of the ranges ``first`` to ``last``: the first key, and the first key after them."""
         low = self.low or 0
         return (
             None if first < 0 else low + first * self.width,
@@ -67,13 +67,14 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of a side's table that one task reads. Slices of one side cover its table once; sides need not agree."""
+    """A part of a side's table that one task reads. The slices of one side cover its table once; the two sides may be
+    sliced differently."""
 
     #: ``all``, ``ctid`` (blocks of a PostgreSQL table) or ``key`` (values of the first key column).
     by: str = "all"
     low: Any = None
     high: Any = None
-    #: Rows whose first key column is null belong here too.
+    #: Whether this slice includes the rows whose first key column is null.
     nulls: bool = False
 
     def conditions(self, first_key: str) -> list[sa.ColumnElement[bool]]:
@@ -90,7 +91,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side of the comparison, as a task needs it."""
+    """One side of the comparison, with all that a task needs."""
 
     place: Place
     key: tuple[Field, ...]
@@ -108,7 +109,7 @@ class Side:
         return dict(self.natives)[name]
 
     def columns(self) -> list[str]:
-        """Every column that is read row by row, once."""
+        """The names of the columns that are read, each once."""
         fields = [*self.key, *self.compare, *self.within, *self.correlation_fields]
         fields += [field for field in (self.order, self.time) if field is not None]
         names = [field.name for field in fields] + ([self.handed_over] if self.handed_over else [])
@@ -122,11 +123,11 @@ class Plan:
     client: Side
     server: Side
     ranges: Ranges
-    #: Checksums are computed by the two databases; otherwise by Spark's tasks.
+    #: Whether the two databases compute the checksums; otherwise Spark's tasks do.
     pushed_down: bool
-    #: Why they are not.
+    #: Why the databases do not; empty = they do.
     reason: str = ""
-    #: Seconds: width of a bin of the plots of sent and arrived.
+    #: The width of a bin of the plots over time, in seconds.
     bin_width: int = 1
 
     @property
@@ -135,7 +136,7 @@ class Plan:
 
 
 def key_text(key: tuple[str | None, ...]) -> str:
-    """A key as one text, unmistakable also when it has several columns."""
+    """A key as one text, different for different keys also when they have several columns."""
     if len(key) == 1 and key[0] is not None:
         return key[0]
     return json.dumps(key, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""From the config and two open sources to the `Plan`."""
+"""Makes the `Plan` from the config and two open sources."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from mercury.reconcile.source import Native, Source, translating
 
 #: Bins of the plots over time.
 BINS = 60
-#: Kinds that have an order.
+#: The kinds that an order column may have.
 ORDERED = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
 
 
 def make_plan(config: Config, client: Source, server: Source, processors: int) -> tuple[Plan, int, int]:
-    """The plan, and the rows that each side has.
+    """The plan, and the number of rows of each side.
 
-    :raises ConfigurationError: a table or a column is not there, or cannot be used for what it should.
-    :raises StorageError: a database refuses.
+    :raises ConfigurationError: a table or a column does not exist, or a column has an unsuitable type.
+    :raises StorageError: a database fails.
     """
     pairs = (*config.key, *config.compare)
     ours = _natives(client, config.client, [pair.client for pair in pairs], _extra(config))
     theirs = _natives(server, config.server, [pair.server for pair in pairs], [])
     fields = [_fields(pair, ours[pair.client], theirs[pair.server]) for pair in pairs]
     split = len(config.key)
-    extra = {name: _worked_alone(name, ours[name], fields, config) for name in _extra(config)}
+    extra = {name: _client_field(name, ours[name], fields, config) for name in _extra(config)}
     sides = [
         _side(source, table, natives, [pair[index] for pair in fields], split)
         for index, (source, table, natives) in enumerate(
@@ -80,9 +80,9 @@ def make_plan(config: Config, client: Source, server: Source, processors: int) -
 
 
 def check(config: Config, client: Source, server: Source) -> None:
-    """Look whether there is what the config names, before anything is started that takes long.
+    """Check that the config's tables and columns exist, before Spark is started.
 
-    :raises ConfigurationError: a table or a column is not there.
+    :raises ConfigurationError: a table or a column does not exist.
     """
     pairs = (*config.key, *config.compare)
     _natives(client, config.client, [pair.client for pair in pairs], _extra(config))
@@ -90,7 +90,7 @@ def check(config: Config, client: Source, server: Source) -> None:
 
 
 def _extra(config: Config) -> list[str]:
-    """The client's columns that are neither key nor compared, but read."""
+    """The client's columns that are read although they are neither key nor compared."""
     names = [*config.within, *config.correlation_columns()]
     return list(dict.fromkeys(names + ([config.handed_over] if config.handed_over else [])))
 
@@ -106,8 +106,8 @@ def _fields(pair: Column, ours: Native, theirs: Native) -> tuple[Field, Field]:
     return first, replace(first, name=pair.server, zone=pair.server_zone)
 
 
-def _worked_alone(name: str, native: Native, fields: Sequence[tuple[Field, Field]], config: Config) -> Field:
-    """A column of the client that the server may not have: as it is compared, if it is."""
+def _client_field(name: str, native: Native, fields: Sequence[tuple[Field, Field]], config: Config) -> Field:
+    """The field of a client's column that the server may not have; if it is compared, the same field."""
     known = {ours.name: ours for ours, _ in fields}
     return known.get(name) or Field(name=name, kind=native.kind or Kind.TEXT, zone=config.client.time_zone)
 
@@ -121,7 +121,7 @@ def _side(source: Source, table: Table, natives: dict[str, Native], fields: Sequ
         )
         if order.kind not in ORDERED:
             raise ConfigurationError(
-                f"{table.name}.{table.order} is {order.kind.value}: an order is a number or a time"
+                f"{table.name}.{table.order} is {order.kind.value}: an order column must be a number or a time"
             )
     time = None
     if table.time is not None:
@@ -138,13 +138,13 @@ def _side(source: Source, table: Table, natives: dict[str, Native], fields: Sequ
 
 
 def _time_obstacle(side: Side) -> str:
-    """Why the database cannot count the rows over time itself; empty when it can."""
+    """Why the database cannot count the rows over time; empty = it can."""
     if side.time is None or side.native(side.time.name).kind is Kind.TIMESTAMP:
         return ""
     return f"{side.time.name} is {side.native(side.time.name).text}, not a time"
 
 
-#: Rows, the least and the greatest integer key, the first and the last second.
+#: The number of rows, (least, greatest) integer key, (first, last) second; the pairs may be empty.
 Survey = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
@@ -179,11 +179,11 @@ def _ranges(config: Config, surveys: Sequence[Survey], count: int, slices: int, 
     number = config.spark.ranges or max(1, min(MAX_RANGES, count // RANGE_ROWS))
     spans = [(max(keys) - min(keys) + 1, min(keys)) for _, keys, _ in surveys if keys]
     if integers and spans:
-        # The narrower side: on the other one a strange key may lie far away.
+        # The side with the narrower span: on the other one a single key may be far away from the rest.
         span, low = min(spans)
         if span < SPARSE * count and abs(low) < 2**62:
             return Ranges(number, low, -(-span // number))
-    # A slice can have a row of every hash.
+    # Each slice can have rows of every range of hashes, so it may return a checksum for each.
     return Ranges(max(1, min(number, MAX_CHECKSUMS // slices)))
 
 
@@ -192,15 +192,15 @@ def _bin_width(seconds: Sequence[int]) -> int:
 
 
 def cut(source: Source, side: Side, number: int, survey: Survey) -> tuple[Slice, ...]:
-    """A side's table in about ``number`` slices, by what the database finds without reading the others.
+    """A side's table in about ``number`` slices, each of which the database can read without reading the others.
 
-    :raises StorageError: the database refuses.
+    :raises StorageError: the database fails.
     """
     if number == 1:
         return (Slice(),)
     if blocks := source.blocks():
         edges = [blocks * index // number for index in range(number)]
-        # The last is open: the table may have grown since it was measured.
+        # The last slice has no end: the table may have grown since its size was read.
         return tuple(Slice("ctid", low, high) for low, high in zip(edges, [*edges[1:], 2**32 - 1], strict=True))
     if survey[1]:
         low, high = min(survey[1]), max(survey[1])
@@ -212,7 +212,7 @@ def cut(source: Source, side: Side, number: int, survey: Survey) -> tuple[Slice,
 
 
 def _quantiles(source: Source, side: Side, number: int, count: int) -> list[Any]:
-    """Values of the first key column that cut the table into parts, in this database's own order of them."""
+    """Values of the first key column that divide the table into parts, in the database's own sort order."""
     column: sa.ColumnElement[Any] = sa.column(side.key[0].name)
     found: list[Any] = []
     for index in range(1, number):

@@ -1,4 +1,4 @@
-"""The progress of a Spark job."""
+"""Reports the progress of Spark jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Called with what is being done, the tasks that are done, and all tasks.
+#: Called with the name of the step, the number of finished tasks, and the number of all tasks.
 Progress = Callable[[str, int, int], None]
 
 #: Seconds between two polls of Spark's tasks.
@@ -18,12 +18,12 @@ POLL_INTERVAL = 0.2
 
 
 def silent(_what: str, _done: int, _total: int) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 @contextlib.contextmanager
 def watched(spark: SparkSession, what: str, progress: Progress) -> Iterator[None]:
-    """Tell ``progress`` how far the jobs of the block are."""
+    """Report the progress of the Spark jobs that the block runs."""
     progress(what, 0, 0)
     if progress is silent:
         yield

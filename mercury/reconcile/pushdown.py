@@ -1,9 +1,9 @@
 """Checksums that PostgreSQL computes.
 
-Each column is cast to the one type of its kind, the row's hash is taken over those, and hashed once more: the hash of
-a record is linear in its columns', and a sum of linear hashes would not see two rows that swapped a value. Two servers
-give the same hashes when they answer the same to `PROBE`; when they do not, or a column could make a cast fail in
-the middle of the table, the tasks compute the checksums themselves.
+Each column is cast to one type for its kind, and the record of these is hashed. That hash is hashed again, because the
+hash of a record is linear in the hashes of its columns: sums of linear hashes are equal when two rows have swapped a
+value. Two servers compute the same hashes if they answer the same to `PROBE`. If they do not, or if a cast could fail
+for a value of the table, the tasks compute the checksums.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mercury.reconcile.kinds import Field, Kind
 from mercury.reconcile.plan import Ranges, Side
 from mercury.reconcile.source import Native, Source
 
-#: hash_record_extended came with 14.
+#: PostgreSQL 14 introduced hash_record_extended.
 MIN_VERSION = 140000
 SEED = 7
 
@@ -27,7 +27,7 @@ PROBE = (
     "'00000000-0000-0000-0000-000000000001'::uuid, '\\x00ff'::bytea, '{\"a\": [1, 2]}'::jsonb), 0), 7)"
 )
 
-#: The native kinds that a cast to a kind never fails for.
+#: For each kind, the native kinds whose cast to it never fails.
 _SAFE: tuple[tuple[Kind, tuple[Kind, ...]], ...] = (
     (Kind.INTEGER, (Kind.INTEGER,)),
     (Kind.DECIMAL, (Kind.DECIMAL, Kind.INTEGER, Kind.FLOAT)),
@@ -43,7 +43,7 @@ _SAFE: tuple[tuple[Kind, tuple[Kind, ...]], ...] = (
 
 
 def obstacle(client: Source, server: Source, fields: list[tuple[Field, Native, Field, Native]]) -> str:
-    """Why the databases cannot compute comparable checksums; empty when they can."""
+    """Why the databases cannot compute comparable checksums; empty = they can."""
     for source in (client, server):
         if not source.is_postgres:
             return f"{source.dialect} has no hash that another database has too"
@@ -70,13 +70,13 @@ def obstacle(client: Source, server: Source, fields: list[tuple[Field, Native, F
 
 
 def value(field: Field, native: Native) -> sa.ColumnElement[Any]:
-    """A column as the type by which its kind is hashed."""
+    """A column, cast to the type by which its kind is hashed."""
     column: sa.ColumnElement[Any] = sa.column(field.name)
     match field.kind:
         case Kind.INTEGER:
             return sa.cast(column, sa.BigInteger)
         case Kind.DECIMAL:
-            # A float becomes a numeric by its shortest text: the direct cast keeps fifteen digits.
+            # A float is cast to numeric by its shortest text, because the direct cast keeps only fifteen digits.
             number = sa.cast(sa.cast(column, sa.Text), sa.Numeric) if native.kind is Kind.FLOAT else column
             number = sa.cast(number, sa.Numeric)
             return number if field.scale is None else sa.func.round(number, field.scale)
@@ -96,13 +96,13 @@ def value(field: Field, native: Native) -> sa.ColumnElement[Any]:
 
 
 def row_hash(side: Side, fields: tuple[Field, ...]) -> sa.ColumnElement[int]:
-    """A signed number of 64 bits that two rows share only when these columns are equal."""
+    """A signed 64-bit hash of these columns of a row."""
     values = [value(field, side.native(field.name)) for field in fields]
     return sa.func.hashint8extended(sa.func.hash_record_extended(sa.func.row(*values), 0), SEED)
 
 
 def range_of(side: Side, ranges: Ranges) -> sa.ColumnElement[int]:
-    """The number of a row's key range; see `Ranges`."""
+    """The expression for the number of a row's key range; see `Ranges`."""
     if ranges.low is not None:
         key = sa.cast(sa.column(side.key[0].name), sa.BigInteger)
         return sa.case(

@@ -1,4 +1,4 @@
-"""The TOML file of a reconciliation."""
+"""Reads the TOML file of a reconciliation."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ _NAMES = MappingProxyType(
 
 
 def read_file(file: Path, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The sections of a file, ``${NAME}`` in URLs replaced from the environment.
+    """The sections of a file, with ``${NAME}`` in URLs replaced from the environment.
 
-    :raises ConfigurationError: it cannot be read, or says what there is not.
+    :raises ConfigurationError: the file cannot be read, or has an unknown setting or a setting of a wrong type.
     """
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -80,9 +80,9 @@ def read_file(file: Path, environment: Mapping[str, str] | None = None) -> dict[
 
 
 def make_config(values: Mapping[str, Any]) -> Config:
-    """The config that these sections describe.
+    """The config from the sections of a file.
 
-    :raises ConfigurationError: something is missing or wrong; the text names it.
+    :raises ConfigurationError: a setting is missing or wrong; the text names it.
     """
     client, server = values.get("client", {}), values.get("server", {})
     compare, pairs = values.get("compare", {}), values.get("columns", {})

@@ -1,6 +1,6 @@
-"""The report: one HTML file that needs nothing else, for people who want to see what became of their rows.
+"""The report: one HTML file that loads no other file.
 
-`report.html.j2` is the page; here is what it is given.
+`report.html.j2` is the template of the page; this module computes its variables.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from mercury.reconcile.places import Where
 from mercury.reconcile.result import Difference, Result
 from mercury.reconcile.verdicts import Verdict, common_start
 
-#: Characters of a value that a cell shows.
+#: The most characters of a value that a cell shows.
 SHOWN = 90
-#: Columns whose values stand in a row that has nothing else to show.
+#: The most columns whose values a missing, repeated or unexpected row shows.
 COLUMNS = 8
 
-#: In the order in which a message passes them.
+#: The places in the order in which a message passes them, with their names on the page.
 _WAY = (
     (Where.NOT_HANDED_OVER, "not yet handed over"),
     (Where.WAITING_IN_RMS, "waiting in the RMS"),
@@ -35,13 +35,13 @@ _WAY = (
 _ASIDE = ((Where.DEAD_LETTER, "given up: dead letters"), (Where.LOST, "lost"), (Where.UNKNOWN, "at an unknown place"))
 _PLACE = dict((*_WAY, (Where.DEAD_LETTER, "dead letter"), *_ASIDE[1:]))
 
-#: In the order of the page.
+#: The sentence for each verdict, in the order of the page.
 _EXPLAINED = {
     Verdict.MISSING: "On the client, and not (or not as often) on the server.",
     Verdict.DUPLICATED: "More often on the server than on the client.",
     Verdict.ALTERED: "Delivered, with another value in a compared column.",
     Verdict.UNEXPECTED: "On the server, and not on the client.",
-    Verdict.OUT_OF_ORDER: "Delivered whole, but overtaken: the fewest rows that would have to move.",
+    Verdict.OUT_OF_ORDER: "Delivered unaltered, but not in order. Without these rows the others are in order.",
 }
 
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -75,7 +75,7 @@ def page(result: Result) -> str:
 
 
 def environment() -> Environment:
-    """What the template is rendered with: everything is escaped, and a name that is not there is an error."""
+    """The template's environment: every value is escaped, and an undefined name is an error."""
     environment = Environment(
         loader=PackageLoader("mercury.reconcile", "."),
         autoescape=True,
@@ -103,7 +103,7 @@ def environment() -> Environment:
 
 
 def _finalize(value: object) -> object:
-    """What is markup stays; every other text is shown as `visible` has it, and then escaped."""
+    """Leave markup as it is; pass every other text through `visible`, to be escaped after that."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -112,7 +112,7 @@ def _directions(result: Result) -> list[Result]:
 
 
 def _sentence(result: Result) -> str:
-    """What was found, in one sentence or two."""
+    """The result in one or two sentences."""
     directions = _directions(result)
     rows, waiting = f"{result.client.rows:,} rows", sum(each.under_way for each in directions)
     wrong = sum(each.differing + each.disordered for each in directions) - waiting
@@ -120,20 +120,20 @@ def _sentence(result: Result) -> str:
         return f"{wrong:,} {'key' if wrong == 1 else 'keys'} of {rows} did not arrive as they should."
     if waiting:
         return f"Nothing is wrong with {rows}; {waiting:,} {'is' if waiting == 1 else 'are'} still on the way."
-    whole = "whole and in order" if result.ordered else "and whole"
+    whole = "unaltered and in order" if result.ordered else "and unaltered"
     back = f" All {result.response.client.rows:,} answers came back." if result.response is not None else ""
     return f"All {rows} are on the server, exactly once, {whole}.{back}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Direction:
-    """What the page shows of one direction."""
+    """The page's data for one direction."""
 
     result: Result
 
     @property
     def tiles(self) -> list[tuple[str, int, str]]:
-        """Style, count and name of each."""
+        """The style, count and name of each figure at the top."""
         result = self.result
         tiles = [
             ("good", result.delivered, "delivered"),
@@ -149,22 +149,22 @@ class _Direction:
 
     @property
     def delivery(self) -> Markup:
-        """The plot, or nothing."""
+        """The plot of rows over time; empty = the config names no times."""
         timeline = self.result.timeline
         return _plot(charts.delivery(timeline, self.result.moments) if timeline is not None else "")
 
     @property
     def latency(self) -> Markup:
-        """The plot, or nothing."""
+        """The plot of rows over time; empty = the config names no times."""
         return _plot(charts.latency(self.result.latency) if self.result.latency is not None else "")
 
     def listed(self, verdict: Verdict) -> list[Difference]:
-        """The rows that the page shows, by key."""
+        """The rows of a verdict that the page shows, sorted by key."""
         return sorted(self.result.listed.get(verdict, []), key=lambda each: (len(each.key), each.key))
 
     @property
     def elsewhere(self) -> str:
-        """Where the rows are that it does not show."""
+        """Where to find the rows that the page does not show."""
         differences = self.result.differences
         return f"in {differences.name}" if differences is not None else "not listed"
 
@@ -177,13 +177,13 @@ def _plot(svg: str) -> Markup:
 
 
 def changes(each: Difference) -> list[tuple[str, Markup, Markup]]:
-    """Name and both values of each column that differs."""
+    """The name and both values of each column that differs."""
     ours, theirs = each.client or {}, each.server or {}
     return [(name, *contrast(ours.get(name), theirs.get(name))) for name in each.altered]
 
 
 def contrast(ours: str | None, theirs: str | None) -> tuple[Markup, Markup]:
-    """Two values as HTML, what differs marked, with the text around it if they are long."""
+    """Two values as HTML, with the differing part marked; long values are cut to the text around it."""
     if ours is None or theirs is None or ours == theirs:
         return _value(ours), _value(theirs)
     ahead = common_start(ours, theirs)
@@ -214,7 +214,7 @@ def _shortened(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Characters that cannot be seen, or that turn the text around them, as their numbers."""
+    """A text whose invisible characters and direction marks are replaced by their code points."""
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -235,7 +235,7 @@ def _method(directions: Sequence[Result]) -> list[tuple[str, str]]:
         )
         lines.append(("compared", ", ".join(each.columns) or "the key only"))
         if each.newer:
-            lines.append(("newer", f"{each.newer:,} rows came to the client after its snapshot and are not counted"))
+            lines.append(("newer", f"{each.newer:,} rows that came after the client's snapshot are not counted"))
     names = [
         each.differences.with_suffix(end).name
         for each in directions

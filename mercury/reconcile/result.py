@@ -1,4 +1,4 @@
-"""What a reconciliation found."""
+"""The result of a reconciliation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mercury.reconcile.verdicts import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A key that was not simply delivered."""
+    """A key with another verdict than delivered."""
 
     key: str
     verdict: Verdict
@@ -24,21 +24,21 @@ class Difference:
     server_count: int
     #: The client's names of the columns that differ.
     altered: tuple[str, ...] = ()
-    #: Canonical texts by the client's names of the columns; ``None`` = the side has no such key.
+    #: The client's canonical values by the client's column names; ``None`` = the client has no such key.
     client: Mapping[str, str | None] | None = None
     server: Mapping[str, str | None] | None = None
-    #: Of a missing row.
+    #: The place of a missing row; ``None`` = the row is not missing.
     where: Where | None = None
     reason: str = ""
     correlation: str | None = None
-    #: Of a row out of order: its place in the order of sending and in that of arrival, from 1, among the rows in order.
+    #: For a row out of order: its positions by sending and by arrival among the rows in order, from 1.
     expected_position: int | None = None
     position: int | None = None
 
 
 @dataclass(slots=True)
 class Side:
-    """One side as it was read."""
+    """One side, as the report names it."""
 
     name: str
     table: str
@@ -49,9 +49,9 @@ class Side:
 
 @dataclass(slots=True)
 class Timeline:
-    """Rows over time: sent by the client's clock, arrived by the server's."""
+    """The number of rows over time: sent by the client's clock, arrived by the server's."""
 
-    #: Seconds.
+    #: The width of a bin in seconds.
     width: int
     #: Bin (seconds since the epoch, divided by the width) -> rows.
     sent: Counter[int] = field(default_factory=Counter)
@@ -60,11 +60,11 @@ class Timeline:
 
 @dataclass(slots=True)
 class Latency:
-    """Seconds from sent to arrived, of delivered rows."""
+    """The times from sent to arrived of delivered rows."""
 
-    #: Ascending.
+    #: In seconds, ascending.
     seconds: list[float]
-    #: All rows were sampled, not those of some key ranges.
+    #: Whether all rows were measured; otherwise those of some key ranges.
     all_rows: bool
 
     def quantile(self, share: float) -> float:
@@ -73,7 +73,7 @@ class Latency:
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """One direction compared. Counts of differences are keys; those of rows say so."""
+    """The result of comparing one direction. Counts of differences are numbers of keys."""
 
     title: str
     client: Side
@@ -82,36 +82,36 @@ class Result:
     delivered: int = 0
     counts: Counter[Verdict] = field(default_factory=Counter)
     missing: Counter[Where] = field(default_factory=Counter)
-    #: The first rows of each verdict; all of them are in `differences`.
+    #: The first differences of each verdict, for the report; the files have all of them.
     listed: dict[Verdict, list[Difference]] = field(default_factory=dict)
     #: The Parquet file with every difference.
     differences: Path | None = None
-    #: Rows that came to the client after its snapshot and arrived before the server's.
+    #: Rows that were added to the client's table after its snapshot and arrived before the server's snapshot.
     newer: int = 0
     notes: list[str] = field(default_factory=list)
     timeline: Timeline | None = None
     latency: Latency | None = None
-    #: What happened while rows were on their way, to be marked: seconds since the epoch, and words.
+    #: Events to mark in the plots, each a time in seconds since the epoch and a label.
     moments: tuple[tuple[float, str], ...] = ()
     started_at: datetime.datetime
     seconds: float = 0.0
     #: Key ranges that were compared by checksum, and those that were read row by row.
     ranges: int = 0
     ranges_read: int = 0
-    #: Why checksums were not computed by the databases; empty when they were.
+    #: Why Spark's tasks computed the checksums; empty = the databases did.
     computed_here: str = ""
     report: Path | None = None
     response: Result | None = None
-    #: Rows under way count as differences.
+    #: Whether rows that are still on their way count as differences.
     complete: bool = False
-    #: The order of arrival was compared.
+    #: Whether the order of arrival was compared.
     ordered: bool = False
-    #: Not zero: so many rows at least are out of order, too many to be named one by one.
+    #: At least so many rows are out of order, too many to list; 0 = they are listed.
     disordered: int = 0
 
     @property
     def under_way(self) -> int:
-        """Keys that are missing now and will arrive without anybody doing anything."""
+        """The number of missing keys that are still on their way."""
         return sum(count for where, count in self.missing.items() if where in UNDER_WAY)
 
     @property
@@ -120,22 +120,22 @@ class Result:
 
     @property
     def differing(self) -> int:
-        """Keys that were not simply delivered."""
+        """The number of keys with another verdict than delivered."""
         return sum(self.counts.values())
 
     @property
     def reconciled(self) -> bool:
-        """Every key was delivered once, whole and in order, or is still on its way; both ways."""
+        """Whether every key was delivered once, unaltered and in order, or is still on its way, in both directions."""
         wrong = self.disordered + self.differing - (0 if self.complete else self.under_way)
         return not wrong and (self.response is None or self.response.reconciled)
 
     @property
     def consistent(self) -> bool:
-        """Each side was read as it was at one moment."""
+        """Whether each side was read as one state of its database."""
         return Consistency.NONE not in (self.client.consistency, self.server.consistency)
 
     def as_json(self) -> dict[str, Any]:
-        """What ``mercury reconcile --output json`` prints."""
+        """The output of ``mercury reconcile --output json``."""
         value: dict[str, Any] = {
             "reconciled": self.reconciled,
             "client_rows": self.client.rows,

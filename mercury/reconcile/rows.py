@@ -1,4 +1,4 @@
-"""The second pass: the rows of chosen key ranges, as canonical texts."""
+"""The second pass: reads the rows of chosen key ranges, as canonical texts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mercury.reconcile.plan import Plan, Ranges, Side, Slice, key_of
 from mercury.reconcile.source import connected, stream, translating
 from mercury.reconcile.verdicts import Judged, Key, Row, Verdict, judged
 
-#: Key ranges that are held in memory at a time, of both sides.
+#: The number of key ranges, of both sides, that one task has in memory at a time.
 RANGES_PER_QUERY = 5
-#: Displaced runs of one row and of several that one statement names.
+#: The most displaced runs of one row, and of several rows, in the conditions of one statement.
 MAX_SINGLE, MAX_LONGER = 5000, 20
 MICRO = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What one task of the second pass reads: a slice of one side, or some key ranges of both."""
+    """The work of one task of the second pass: a slice of one side, or some key ranges of both."""
 
     side: int = 0
     slice: Slice | None = None
@@ -36,34 +36,34 @@ class Portion:
 
 @dataclass(frozen=True)
 class Request:
-    """Which rows are wanted."""
+    """The rows that the second pass reads."""
 
     plan: Plan
-    #: The key ranges; ``None`` = all.
+    #: The key ranges to read; ``None`` = all.
     ranges: frozenset[int] | None = None
-    #: Ranges whose rows are wanted even where both sides agree.
+    #: Of these, the ranges whose delivered keys are reported too.
     whole: frozenset[int] = frozenset()
     displaced: order.Displacements = field(default_factory=lambda: order.Displacements(()))
 
     @property
     def together(self) -> bool:
-        """One task reads a key range of both sides: the databases find it by their indexes."""
+        """Whether one task reads a key range of both sides, because the databases find the range by their indexes."""
         return self.ranges is not None and self.plan.ranges.low is not None and NO_RANGE not in self.ranges
 
     def portions(self, parallel: int) -> list[Portion]:
-        """The tasks: key ranges of both sides, or else the slices of each side."""
+        """The tasks: some key ranges of both sides each, or else one slice of one side each."""
         if not self.together:
             return [Portion(number, each) for number, side in enumerate(self.plan.sides) for each in side.slices]
         wanted = sorted(self.ranges or ())
-        # In turn: faults stand together, and so would the work.
+        # Neighbouring ranges go to different tasks: differences often cluster, and so would the work.
         tasks = max(1, min(parallel, -(-len(wanted) // 4)))
         return [Portion(ranges=tuple(wanted[index::tasks])) for index in range(tasks)]
 
 
 def of_slice(request: Request, portion: Portion) -> Iterator[Row]:
-    """The wanted rows of a slice of one side. Called by Spark.
+    """The requested rows of a slice of one side. Called by Spark.
 
-    :raises StorageError: the database refuses.
+    :raises StorageError: the database fails.
     """
     plan, side = request.plan, request.plan.sides[portion.side]
     assert portion.slice is not None
@@ -75,17 +75,17 @@ def of_slice(request: Request, portion: Portion) -> Iterator[Row]:
         where = [*where, pushdown.range_of(side, plan.ranges) == wanted]
     with connected(side.place.url, side.place.snapshot) as connection, translating(side.place.table):
         for row in _read(connection, request, portion.side, where):
-            # Ranges of texts that PostgreSQL hashed are not what is computed here.
+            # PostgreSQL's hash ranges differ from those of `range_of`, so a query by its ranges is not filtered again.
             if asked or request.ranges is None or range_of(plan.ranges, row.key) in request.ranges:
                 yield row
 
 
 def judged_ranges(request: Request, portion: Portion) -> Iterator[Judged]:
-    """The verdicts of some key ranges, a few of these at a time. Called by Spark.
+    """The verdicts of some key ranges, `RANGES_PER_QUERY` at a time. Called by Spark.
 
-    What was simply delivered is left out, but in the ranges of `Request.whole`.
+    Delivered keys are left out, except in the ranges of `Request.whole`.
 
-    :raises StorageError: a database refuses.
+    :raises StorageError: a database fails.
     """
     ranges = request.plan.ranges
     client, server = (side.place for side in request.plan.sides)
@@ -114,7 +114,7 @@ def _between(key: sa.ColumnElement[Any], low: int | None, high: int | None) -> s
 
 
 def stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Ascending numbers as (first, last) of neighbours."""
+    """Groups of consecutive numbers as (first, last), from ascending numbers."""
     start = 0
     for index in range(1, len(numbers) + 1):
         if index == len(numbers) or numbers[index] != numbers[index - 1] + 1:
@@ -123,15 +123,15 @@ def stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def range_of(ranges: Ranges, key: tuple[str | None, ...]) -> int:
-    """The range of a key, `NO_RANGE` included."""
+    """The range of a key; `NO_RANGE` if it has none."""
     number = ranges.of(key)
     return NO_RANGE if number is None else number
 
 
 def displaced_ranges(plan: Plan, displaced: order.Displacements, part: Slice) -> set[int]:
-    """The key ranges of the client's rows in a slice that are out of order. Called by Spark.
+    """The key ranges of those of the client's rows in a slice that are out of order. Called by Spark.
 
-    :raises StorageError: the database refuses.
+    :raises StorageError: the database fails.
     """
     side = plan.client
     assert side.order is not None
@@ -156,7 +156,8 @@ def displaced_ranges(plan: Plan, displaced: order.Displacements, part: Slice) ->
 
 
 def _near(field: Field, displaced: order.Displacements) -> list[sa.ColumnElement[bool]]:
-    """What the database can leave out of a look for displaced rows: all but them when they are few and numbered."""
+    """Conditions that select the displaced rows, if the runs are few and their order column is a number; otherwise
+    none."""
     single = [int(run.low) for run in displaced.runs if run.low == run.high]
     longer = [run for run in displaced.runs if run.low != run.high]
     if field.kind is not Kind.INTEGER or len(single) > MAX_SINGLE or len(longer) > MAX_LONGER:
@@ -184,7 +185,7 @@ def _read(
                 side=number,
                 key=key_of(side, row),
                 values=tuple(canonical(row[each.name], each) for each in side.compare),
-                # As wide as the column is in Spark: six digits after the point are a microsecond.
+                # Spark's column has six digits after the point, a microsecond.
                 order=None if at is None else at.quantize(MICRO, context=Context(prec=38)),
                 group=group,
                 time=_time(side, row),
@@ -210,7 +211,7 @@ def _handed_over(side: Side, row: dict[str, Any]) -> bool | None:
     try:
         return value is not None and boolean(value)
     except ValueError:
-        return True  # a time, most likely
+        return True  # any other value that is not null, such as a time
 
 
 def _correlation(side: Side, row: dict[str, Any]) -> str | None:

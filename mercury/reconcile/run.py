@@ -1,8 +1,9 @@
 """One reconciliation from the config to the result.
 
 Sources are read in the order in which messages travel: the client's table, its store, the server's store, the
-server's table. What has left one place by the time it is read has reached the next one when that is, so
-nothing that is on its way counts as lost. Rows that came meanwhile and arrived are found by a second read.
+server's table. A message that has already left one place is in a later one when that is read, so no message on its
+way counts as lost. Rows that were added to the client's table and delivered during the run are found by a second read
+of the client's table.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from mercury.reconcile.source import Consistency, Source, held, shown, translati
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Rows whose latency is sampled, about.
+#: The approximate number of rows whose latency is measured.
 SAMPLE = 20_000
 
 
@@ -40,13 +41,14 @@ def reconcile(
 ) -> Result:
     """Compare the client's table with the server's, and the responses if the config has them.
 
-    :param spark: a session to be used; left out, the active one, or one of the config's that ends with this call.
-    :param progress: called with the progress.
-    :param moments: what happened while the rows were on their way, to be marked in the report: seconds since the epoch,
-        and words.
-    :returns: what was found. With `Config.out` the differences are files there, Parquet and CSV, and the report is
-        written.
-    :raises ConfigurationError: a table, a column, PySpark or Java is missing, or something in the config does not fit.
+    :param spark: the Spark session to use; by default the active one, or else one that is made from the config and
+        stopped at the end of this call.
+    :param progress: called when a step begins and as its tasks finish.
+    :param moments: events to mark in the report's plots, each a time in seconds since the epoch and a label.
+    :returns: the verdicts, counted and listed. With `Config.out` the differences (Parquet and CSV) and the report are
+        written to that folder.
+    :raises ConfigurationError: a table, a column, PySpark or Java is missing, or settings of the config contradict each
+        other or the databases.
     :raises StorageError: a database cannot be read.
     """
     from mercury.reconcile.report import write_report
@@ -55,7 +57,7 @@ def reconcile(
         try:
             config.out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigurationError(f"{config.out} cannot be made: {error.strerror}") from error
+            raise ConfigurationError(f"the folder {config.out} cannot be created: {error.strerror}") from error
     with contextlib.ExitStack() as stack:
         if spark is None:
             _check(config)
@@ -76,7 +78,7 @@ def reconcile(
 
 
 def _check(config: Config) -> None:
-    """Say what cannot work before Spark is started, which takes some seconds."""
+    """Check the config against the databases before Spark is started, which takes some seconds."""
     for each in (config, config.way_back()):
         if each is not None:
             with (
@@ -88,7 +90,7 @@ def _check(config: Config) -> None:
 
 
 def _between(config: Config, *, back: bool) -> contextlib.AbstractContextManager[places.Places]:
-    """The stores between the two tables, with their decision logs, in the direction of the messages."""
+    """The stores between the two tables, with their decision logs: source and destination of the messages."""
     pair, logs = (config.client_store, config.server_store), (config.client_log, config.server_log)
     if back:
         pair, logs = pair[::-1], logs[::-1]
@@ -100,7 +102,7 @@ def _direction(config: Config, spark: SparkSession, progress: Progress, title: s
     client, server = config.client, config.server
     began = datetime.datetime.now(datetime.UTC)
     started = time.perf_counter()
-    progress("looking at the tables", 0, 0)
+    progress("reading the tables' sizes", 0, 0)
     with contextlib.ExitStack() as stack:
         ours = stack.enter_context(held(client.url, client.name, client.where))
         between = stack.enter_context(_between(config, back=back))
@@ -161,7 +163,7 @@ def _compare(
         found = _counted(jobs.verdicts(spark, request), result, latencies)
         _write(config, plan, between, displaced, result, found)
     if latencies:
-        # What was on the way is known of every row when every range was wanted as a whole.
+        # Every row's latency is known only if the sample covers all key ranges.
         result.latency = Latency(sorted(each / 1e6 for each in latencies), len(sample) >= len(first.client.ranges))
 
 
@@ -174,7 +176,7 @@ def _displaced(
     first: checksums.FirstPass,
     result: Result,
 ) -> order.Displacements:
-    """The runs that are out of order, if order counts."""
+    """The displaced runs, if the config compares the order."""
     if plan.client.order is None or first.overtaken == 0:
         return order.Displacements(())
     if first.overtaken is None:
@@ -189,19 +191,19 @@ def _displaced(
         result.disordered = first.overtaken or 1
         result.notes.append(
             f"at least {result.disordered:,} rows are out of order, in more than {order.MAX_RUNS:,} places: "
-            "too many to be named one by one"
+            "too many to list"
         )
         return order.Displacements(())
     return order.Displacements(order.displaced(runs))
 
 
 def _light(side: Any) -> Any:
-    """A side with nothing to read but key and order."""
+    """A copy of a side that reads only the key and the order."""
     return replace(side, compare=(), time=None, handed_over=None, correlation=None, correlation_fields=())
 
 
 def _sample(plan: Plan, first: checksums.FirstPass) -> set[int]:
-    """Key ranges, evenly chosen, whose rows show the latency."""
+    """Evenly spaced key ranges; the latency of their rows is measured."""
     if plan.client.time is None or plan.server.time is None:
         return set()
     numbers = sorted(first.client.ranges)
@@ -212,7 +214,7 @@ def _sample(plan: Plan, first: checksums.FirstPass) -> set[int]:
 
 
 def _counted(found: Iterator[verdicts.Judged], result: Result, latencies: list[int]) -> Iterator[verdicts.Judged]:
-    """Only what was not simply delivered goes on; what was shows how long it took."""
+    """Yield the keys that are not plainly delivered; count the delivered ones and collect their latencies."""
     for judged in found:
         arrived = judged.verdict in (verdicts.Verdict.DELIVERED, verdicts.Verdict.OUT_OF_ORDER)
         if arrived and judged.latency is not None and len(latencies) < SAMPLE * 5:
@@ -245,15 +247,15 @@ def _note_consistency(result: Result, between: places.Places) -> None:
     for side in (result.client, result.server):
         if side.consistency is Consistency.NONE:
             result.notes.append(
-                f"{side.table} was not read at one moment: rows that changed meanwhile may look different than they are"
+                f"{side.table} was not read in one snapshot: rows that changed meanwhile may have a wrong verdict"
             )
     if between.consistency() is Consistency.NONE:
-        result.notes.append("the stores in between were not read at one moment: places may be a little old")
+        result.notes.append("the stores in between were not read in one snapshot: places may be slightly out of date")
 
 
 @contextlib.contextmanager
 def _spark_errors() -> Iterator[None]:
-    """What failed in a task comes as a Java error with a Python traceback in it: say what it was."""
+    """Translate a task's failure, which Spark raises as a Java error that contains a Python traceback."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -268,7 +270,7 @@ def _spark_errors() -> Iterator[None]:
 
 
 def _last_line(text: str) -> str:
-    """The line of a traceback that says what happened."""
+    """The last line of a traceback, which has the exception's type and text."""
     named = [line for line in text.splitlines() if "Error: " in line or "Exception: " in line]
     return (named or text.splitlines() or ["it failed"])[-1 if not named else 0].strip()
 

@@ -1,4 +1,5 @@
-"""A Spark session of our own: quiet, on this machine unless a cluster is named, with the running interpreter."""
+"""Makes a Spark session: without console output, on this machine unless a cluster is named, with the running
+interpreter."""
 
 from __future__ import annotations
 
@@ -19,15 +20,16 @@ from mercury.reconcile.config import SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: How much of Spark's log an error shows.
+#: The number of characters of Spark's log that an error text shows.
 TAIL = 600
 
 
 @contextlib.contextmanager
 def session(settings: SparkSettings, *, log: Path | None = None) -> Iterator[SparkSession]:
-    """A session that ends with the block. One that this process has already is used, and left as it is.
+    """A session that is stopped at the end of the block. If the process has an active one, that is used and not
+    stopped.
 
-    :param log: where Spark writes what it would write to stderr; left out, it is dropped.
+    :param log: the file for Spark's stderr; ``None`` = it is discarded.
     :raises ConfigurationError: PySpark or a Java is missing, or Spark does not start.
     """
     try:
@@ -56,7 +58,7 @@ def session(settings: SparkSettings, *, log: Path | None = None) -> Iterator[Spa
 
 @contextlib.contextmanager
 def _held_back() -> Iterator[None]:
-    """What would interrupt the block comes after it: a JVM that is just starting would be left behind."""
+    """Delay signals until the end of the block: an interrupt while the JVM starts would leave it running."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -101,12 +103,12 @@ def _settings(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.driver.memory": settings.memory,
-        # Few rows come this far; a task each would cost more than it does.
+        # Few rows are shuffled; more partitions would cost more time than they save.
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.worker.reuse": "true",
-        # Databases and Python do the work: this JVM should start fast and take the memory that it needs, no more.
+        # The databases and Python do most of the work: the JVM should start fast and use little memory.
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     }
     if settings.master.startswith("local"):
@@ -140,7 +142,7 @@ def _written(log: Path | None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _stderr(log: Path) -> Iterator[None]:
-    """What is started in the block writes its stderr to a file for as long as it lives: the JVM and its workers."""
+    """Redirect the stderr of processes that start in the block (the JVM and its workers) to a file."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

@@ -1,8 +1,8 @@
-"""Reading an application's table through SQLAlchemy, in the driver and in Spark's tasks.
+"""Reads an application's table through SQLAlchemy, in the driver and in Spark's tasks.
 
-One consistent read of a PostgreSQL database by many connections needs a snapshot that one of them exports and keeps
-open; the others take it over. A SQLite file is watched instead: its change counter says afterwards whether somebody
-wrote while it was read. Elsewhere every statement sees its own moment, and the report says so.
+With PostgreSQL, one connection exports a snapshot and keeps it open, and all others import it, so that they read one
+state. With SQLite, the file's change counter shows afterwards whether another connection wrote during the read. With
+other databases each statement sees a state of its own, and the report says so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 from mercury.errors import ConfigurationError, StorageError
 from mercury.reconcile.kinds import Kind
 
-#: Rows that one read takes from the server at a time.
+#: Rows that one fetch takes from the database.
 CHUNK = 1000
 
 #: SQLAlchemy's name for PostgreSQL.
@@ -34,7 +34,7 @@ BLOCKS = sa.text(
     "where oid = to_regclass(:name) and relkind in ('r', 'm') and not relhassubclass"
 )
 
-#: From the most special to the most general.
+#: SQLAlchemy's types and their kinds; subclasses come before their base classes.
 _KINDS: tuple[tuple[type[sa.types.TypeEngine[Any]], Kind], ...] = (
     (sa.Uuid, Kind.UUID),
     (sa.Boolean, Kind.BOOLEAN),
@@ -51,24 +51,24 @@ _KINDS: tuple[tuple[type[sa.types.TypeEngine[Any]], Kind], ...] = (
 
 
 class Consistency(enum.Enum):
-    """What is known about the moment of a read."""
+    """Whether everything that was read is one state of the database."""
 
-    #: One moment for all that was read.
+    #: Everything was read in one snapshot.
     SNAPSHOT = "one snapshot"
-    #: Nobody wrote meanwhile, which is as good.
+    #: No other connection wrote during the read, so it is one state too.
     UNCHANGED = "nothing was written meanwhile"
-    #: Somebody wrote, or may have.
-    NONE = "not one moment"
+    #: Another connection wrote, or may have written, during the read.
+    NONE = "no common snapshot"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A table in a database, as a task can open it."""
+    """A table in a database, with what a task needs to open it."""
 
     url: str
     table: str
     where: str | None = None
-    #: PostgreSQL's name of the snapshot that is to be used.
+    #: PostgreSQL's name of the exported snapshot; ``None`` = none.
     snapshot: str | None = None
 
     def from_clause(self) -> sa.TableClause:
@@ -86,13 +86,14 @@ class Native:
     kind: Kind | None
     #: The database's own name of the type.
     text: str
-    #: TIMESTAMP: with a time zone.
+    #: Whether a TIMESTAMP has a time zone.
     zoned: bool = False
 
 
 @contextlib.contextmanager
 def translating(what: str) -> Iterator[None]:
-    """What a database refuses becomes a `StorageError` that names it, without statement and parameters."""
+    """Translate a database's error into a `StorageError` that begins with ``what``, without statement and
+    parameters."""
     try:
         yield
     except DBAPIError as error:
@@ -107,7 +108,7 @@ def translating(what: str) -> Iterator[None]:
 def shown(url: str) -> str:
     """A URL without its password.
 
-    :raises ConfigurationError: it is none.
+    :raises ConfigurationError: the text is not a URL.
     """
     try:
         return sa.make_url(url).render_as_string(hide_password=True)
@@ -120,7 +121,7 @@ def _is_postgres(url: str) -> bool:
 
 
 def prepared(url: str) -> list[str]:
-    """The gids of the transactions that are prepared in a database at this moment: only PostgreSQL prepares any.
+    """The gids of the transactions that are prepared in a database at this moment; none except with PostgreSQL.
 
     :raises StorageError: the database cannot be reached.
     """
@@ -132,10 +133,11 @@ def prepared(url: str) -> list[str]:
 
 @contextlib.contextmanager
 def connected(url: str, snapshot: str | None = None) -> Iterator[sa.Connection]:
-    """A connection in one read-only transaction, at a snapshot where there is one.
+    """A connection in one read-only transaction.
 
-    :raises StorageError: the database refuses.
-    :raises ConfigurationError: the URL names no database that can be reached from here.
+    :param snapshot: PostgreSQL's name of a snapshot to import.
+    :raises StorageError: the database fails.
+    :raises ConfigurationError: the URL is not valid, or its driver is missing.
     """
     _refuse_missing_file(url)
     with translating(shown(url)):
@@ -149,7 +151,7 @@ def connected(url: str, snapshot: str | None = None) -> Iterator[sa.Connection]:
                     )
                     if snapshot is not None:
                         connection.execute(sa.text(f"set transaction snapshot '{snapshot}'"))
-                    # The exporting session waits while others work; nothing here may depend on the session's zone.
+                    # The exporting session is idle while the tasks read. The results must not depend on its time zone.
                     connection.execute(sa.text("set local idle_in_transaction_session_timeout = 0"))
                     connection.execute(sa.text("set local time zone 'UTC'"))
                 yield connection
@@ -158,7 +160,7 @@ def connected(url: str, snapshot: str | None = None) -> Iterator[sa.Connection]:
 
 
 def _read_infinity(connection: sa.Connection) -> None:
-    """PostgreSQL has dates that Python has not: `infinity`, and years before 1 or after 9999. They stay texts."""
+    """Load dates that Python cannot represent (`infinity`, years before 1 or after 9999) as texts."""
     from psycopg import DataError, abc
     from psycopg.types import datetime as types
 
@@ -181,13 +183,17 @@ def _read_infinity(connection: sa.Connection) -> None:
 
 
 def _with_driver(url: str) -> sa.URL:
-    """PostgreSQL without a driver means the one that Mercury brings."""
+    """The URL; for PostgreSQL without a driver, with the driver that Mercury installs."""
     parsed = sa.make_url(url)
     return parsed.set(drivername="postgresql+psycopg") if parsed.drivername == POSTGRES else parsed
 
 
 def _refuse_missing_file(url: str) -> None:
-    """SQLite makes a file that is not there; a database in memory is nobody else's."""
+    """Refuse a SQLite file that does not exist, which SQLite would create, and a database in memory.
+
+    :raises ConfigurationError: the database is in memory.
+    :raises StorageError: the file does not exist.
+    """
     shown(url)
     parsed = sa.make_url(url)
     if parsed.get_backend_name() != "sqlite":
@@ -199,13 +205,13 @@ def _refuse_missing_file(url: str) -> None:
 
 
 def stream(connection: sa.Connection, statement: sa.Select[Any]) -> Iterator[Sequence[Sequence[Any]]]:
-    """The rows of a statement in chunks, without ever holding all of them."""
+    """The rows of a statement in chunks of `CHUNK`, so that memory stays bounded."""
     result = connection.execution_options(stream_results=True, yield_per=CHUNK).execute(statement)
     yield from result.partitions()
 
 
 class Source:
-    """One database of an application, held at one moment as well as it can be, while the reconciliation runs."""
+    """One database of an application, read in one snapshot where the database can do that."""
 
     def __init__(self, connection: sa.Connection, place: Place) -> None:
         self.connection = connection
@@ -222,9 +228,10 @@ class Source:
         return self.dialect == POSTGRES
 
     def blocks(self) -> int:
-        """The blocks of an ordinary table of PostgreSQL's; 0 for every other (views, partitioned and foreign tables).
+        """The number of blocks of an ordinary PostgreSQL table; 0 for views, partitioned and foreign tables, and for
+        other databases.
 
-        :raises StorageError: the database refuses.
+        :raises StorageError: the database fails.
         """
         if not self.is_postgres:
             return 0
@@ -235,9 +242,9 @@ class Source:
             return int(self.connection.execute(BLOCKS, {"name": quoted}).scalar() or 0)
 
     def natives(self, columns: Sequence[str]) -> dict[str, Native]:
-        """What the database says about these columns.
+        """The database's descriptions of these columns.
 
-        :raises ConfigurationError: there is no such table, or no such column.
+        :raises ConfigurationError: the table or a column does not exist.
         """
         schema, _, name = self.place.table.rpartition(".")
         inspector = sa.inspect(self.connection)
@@ -255,13 +262,13 @@ class Source:
         return {column: _native(found[column], self.connection.dialect) for column in columns}
 
     def one(self, *expressions: sa.ColumnElement[Any]) -> Sequence[Any]:
-        """One row of aggregates over the rows that take part."""
+        """One row of aggregates over the rows that fulfil the table's condition."""
         query = sa.select(*expressions).select_from(self.place.from_clause()).where(*self.place.conditions())
         with translating(self.place.table):
             return self.connection.execute(query).one()
 
     def consistency(self) -> Consistency:
-        """What is known now about the moment of everything that was read so far."""
+        """Whether everything that was read so far is one state of the database."""
         if self.place.snapshot is not None:
             return Consistency.SNAPSHOT
         if self._change is not None and self._change == self._change_counter():
@@ -269,7 +276,8 @@ class Source:
         return Consistency.NONE
 
     def _change_counter(self) -> int | None:
-        """SQLite: changes when another connection commits. Asked outside a transaction, or it would stand still."""
+        """SQLite's counter of commits by other connections. It is read outside a transaction, because it does not
+        change inside one."""
         if self.dialect != "sqlite":
             return None
         self.connection.rollback()
@@ -280,7 +288,7 @@ class Source:
 
 @contextlib.contextmanager
 def held(url: str, table: str, where: str | None) -> Iterator[Source]:
-    """A source at the present moment, until the block ends.
+    """A source whose snapshot is taken now and kept until the block ends.
 
     :raises StorageError: the database cannot be reached.
     """

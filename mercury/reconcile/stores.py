@@ -1,8 +1,8 @@
-"""Where messages are, asked of Mercury's own tables in SQL.
+"""Finds where messages are by SQL queries on Mercury's own tables.
 
-A correlation leads to the MessageID at the source: in its buffer while the message waits, among what is kept about
-settled ones afterwards. The MessageID leads on: to the destination's buffer before the application, and to dead
-letters.
+The application's correlation gives the MessageID at the source: from the RMS's buffer while the message waits, from the
+retained correlations of settled messages afterwards. The MessageID then finds the message in the destination's
+InvokerBuffer and among the dead letters.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ from mercury.storage.sql.schema import (
 )
 from mercury.storage.xa.names import STORE_BRANCH, prefix, read_gid
 
-#: Values that one statement asks for: every database takes as many.
+#: Values in the `in` list of one statement, within every database's limit.
 BATCH = 500
 
 
 @contextlib.contextmanager
 def opened_store(url: str | None) -> Iterator[Source]:
-    """A store at the present moment.
+    """A store, read in a snapshot that is taken now.
 
-    :raises ConfigurationError: the database is no store.
+    :raises ConfigurationError: the database is not a Mercury store.
     :raises StorageError: it cannot be reached.
     """
     assert url is not None
     with held(url, STORE.name, None) as source:
         with translating(shown(url)):
             if not sa.inspect(source.connection).has_table(STORE.name):
-                raise ConfigurationError(f"{shown(url)} is no store of Mercury: it has no table {STORE.name}")
+                raise ConfigurationError(f"{shown(url)} is not a Mercury store: it has no table {STORE.name}")
         yield source
 
 
 class SqlPlaces:
     """The places of messages between two stores.
 
-    :param source: the store that sends, as it is held; ``None`` = it is gone, or not known.
-    :param destination: the store that receives.
-    :param complete: both are known, so that what is in neither is lost.
+    :param source: the sending store; ``None`` = it was lost with its process, or is not known.
+    :param destination: the receiving store; ``None`` as for ``source``.
+    :param complete: both stores are known, so that a message in neither of them is lost.
     :param responses: the messages are responses; they are found by the requests they answer.
-    :param source_log: the decision log of the store that sends, where it has one of its own.
-    :param destination_log: that of the store that receives.
-    :param gids: the prepared transactions of the databases around it, as `prepared` finds them.
+    :param source_log: the decision log of the sending store; ``None`` = the store itself.
+    :param destination_log: the decision log of the receiving store; ``None`` = the store itself.
+    :param gids: the gids of the transactions that are prepared in the databases concerned (see `prepared`).
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class SqlPlaces:
         gids = frozenset(gids)
         at_destination = _unfinished(destination, destination_log, gids)
         at_source = _unfinished(source, source_log, gids)
-        #: A row may be nowhere because it waits for one of them, or because the message that is about it does.
+        #: While a two-phase commit is not finished, a row may be invisible because it, or its message, belongs to it.
         self._in_doubt = bool(at_destination) or any(STORE_BRANCH in branches for branches in at_source)
         notes = []
         if at_destination:
-            notes.append(f"{len(at_destination)} two-phase commits at the destination are not finished")
+            notes.append(f"{len(at_destination)} unfinished two-phase commits at the destination")
         if at_source:
             notes.append(
-                f"{len(at_source)} two-phase commits at the source are not finished: what they sent may look unexpected"
+                f"{len(at_source)} unfinished two-phase commits at the source: their rows may count as unexpected"
             )
         self.notes: Sequence[str] = tuple(notes)
 
@@ -121,7 +121,7 @@ class SqlPlaces:
         return found
 
     def _requests(self, correlations: list[str]) -> dict[str, str]:
-        """MessageID -> correlation of the applications' requests, from the store of who sent them."""
+        """MessageID -> correlation of the applications' requests, from the store that sent the requests."""
         store = self._destination if self._responses else self._source
         found: dict[str, str] = {}
         for table in (RMS_MESSAGE, RMS_KEPT):
@@ -130,7 +130,7 @@ class SqlPlaces:
         return found
 
     def _sent(self, correlations: list[str], requests: Mapping[str, str]) -> dict[str, Where]:
-        """What stands in the source's buffer and is not acknowledged."""
+        """Correlations with a message in the source's buffer that is not acknowledged."""
         name = RMS_MESSAGE.c.relates_to if self._responses else RMS_MESSAGE.c.correlation
         keys = list(requests) if self._responses else correlations
         found: dict[str, Where] = {}
@@ -140,13 +140,13 @@ class SqlPlaces:
             )
             for key, attempts in _rows(self._source, query):
                 correlation = requests[key] if self._responses else key
-                # Of several messages of a correlation the one that is nearer counts.
+                # If a correlation has several messages, a transmitted one counts before one that still waits.
                 if attempts or correlation not in found:
                     found[correlation] = Where.IN_FLIGHT if attempts else Where.WAITING_IN_RMS
         return found
 
     def _arrived(self, correlations: list[str], requests: Mapping[str, str]) -> set[str]:
-        """What stands in the destination's buffer before the application."""
+        """Correlations with a message in the destination's InvokerBuffer."""
         name = INVOKER_MESSAGE.c.relates_to if self._responses else INVOKER_MESSAGE.c.message_id
         message = INVOKER_MESSAGE.c.kind == InboundKind.MESSAGE.value
         found: set[str] = set()
@@ -184,17 +184,17 @@ def opened(
     destination_log: str | None = None,
     tables: Sequence[str] = (),
 ) -> Iterator[Places]:
-    """The places of messages between two stores, at the present moment, until the block ends.
+    """The places of messages between two stores, in snapshots that are taken now and kept until the block ends.
 
-    :param source: the URL of the store that sends; ``memory:`` = gone with its process; ``None`` = not known.
-    :param destination: that of the store that receives.
+    :param source: the URL of the sending store; ``memory:`` = it was lost with its process; ``None`` = not known.
+    :param destination: the URL of the receiving store, likewise.
     :param responses: the messages are responses to requests that went the other way.
-    :param source_log: the URL of the decision log of the store that sends, where it has one of its own.
-    :param destination_log: that of the store that receives.
-    :param tables: the URLs of the applications' databases: a transaction that is prepared there is not finished,
+    :param source_log: the URL of the sending store's decision log; ``None`` = the store itself.
+    :param destination_log: the URL of the receiving store's decision log; ``None`` = the store itself.
+    :param tables: the URLs of the applications' databases. A transaction that is prepared there is not finished,
         whichever log decides it.
     :raises StorageError: a store, a log or a database cannot be reached.
-    :raises ConfigurationError: a URL names no store.
+    :raises ConfigurationError: a URL is not that of a Mercury store.
     """
     if source is None and destination is None:
         yield NoPlaces()
@@ -203,10 +203,10 @@ def opened(
         yield NothingLeft() if source == destination == MEMORY else NoPlaces()
         return
     with contextlib.ExitStack() as stack:
-        # The source first: what has left it by then has reached the destination when that is read.
+        # The source first: a message that is not in it any more has reached the destination before that is read.
         first = stack.enter_context(opened_store(source)) if source not in (None, MEMORY) else None
         second = stack.enter_context(opened_store(destination)) if destination not in (None, MEMORY) else None
-        # The logs after the stores and before the table: what is finished there by then is seen in the table.
+        # The logs after the stores and before the table: the rows of a commit that is finished then are visible there.
         logs = [
             stack.enter_context(opened_store(log)) if log is not None and store is not None else None
             for log, store in ((source_log, first), (destination_log, second))
@@ -236,8 +236,8 @@ def prepared(urls: Iterable[str | None]) -> Iterator[str]:
 def _unfinished(store: Source | None, log: Source | None, gids: frozenset[str]) -> list[set[str]]:
     """The databases of each two-phase commit that is not finished.
 
-    It is decided, in the store or in its log, and not known to be finished; or it is prepared in a database, and
-    nobody named the log that decides it.
+    A commit is not finished if the store or its log has its decision and not its end, or if it is prepared in a
+    database and the log that decides it was not named.
     """
     query = sa.select(DECISION.c.gtrid, DECISION.c.branches).where(DECISION.c.outcome == "commit")
     found: dict[str, set[str]] = {gtrid: set(json.loads(branches)) for gtrid, branches in _rows(store, query)}

@@ -1,7 +1,7 @@
-"""One verdict for every key, by counting: rows that share a key are never paired.
+"""Gives one verdict for every key, by counts: rows with the same key are never paired.
 
-A key that both sides have once is compared column by column. Where a side has it several times, the counts decide
-first; with equal counts the values of each column are compared as multisets, with others as what occurs at all.
+A key that both sides have once is compared column by column. If a side has it several times, the counts decide first.
+With equal counts, the values of each column are compared as multisets; with different counts, as sets.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from itertools import groupby
 Key = tuple[str | None, ...]
 Values = tuple[str | None, ...]
 
-#: Characters of a value that are kept, and how many of them before the first difference.
+#: The most characters of a value that are stored, and how many of them precede the first difference.
 KEPT, LEAD = 4000, 200
 
 
 class Verdict(enum.Enum):
-    """What became of a key. The first that fits, in this order."""
+    """The verdict on a key: the first that applies, in this order."""
 
     #: On the server, and not on the client.
     UNEXPECTED = "unexpected"
@@ -29,9 +29,9 @@ class Verdict(enum.Enum):
     MISSING = "missing"
     #: More often on the server than on the client.
     DUPLICATED = "duplicated"
-    #: As often, with another value in a compared column.
+    #: Equally often on both sides, with another value in a compared column.
     ALTERED = "altered"
-    #: Arrived whole, but not at its place.
+    #: Delivered unaltered, but not in the order of sending.
     OUT_OF_ORDER = "out of order"
     DELIVERED = "delivered"
 
@@ -44,15 +44,15 @@ class Row:
     side: int
     key: Key
     values: Values
-    #: The order of sending, or of arrival.
+    #: The value of the order column; ``None`` = there is none.
     order: Decimal | None = None
-    #: Canonical values of the columns within which the order counts.
+    #: Canonical values of the columns `Config.within`.
     group: Key = ()
-    #: Microseconds since the epoch.
+    #: When the row was sent or arrived, in microseconds since the epoch.
     time: int | None = None
     handed_over: bool | None = None
     correlation: str | None = None
-    #: The displaced run that it belongs to; the client's rows only.
+    #: The index of the client row's displaced run; ``None`` = it is in order, or a server's row.
     run: int | None = None
 
 
@@ -72,17 +72,17 @@ class Judged:
     correlation: str | None = None
     run: int | None = None
     order: Decimal | None = None
-    #: Microseconds from sent to arrived.
+    #: Microseconds from sent to arrived; ``None`` = not known.
     latency: int | None = None
 
 
 @dataclass(slots=True)
 class _Column:
-    """What one side has in a column, whatever the number of its rows."""
+    """A summary, of fixed size, of one side's values in a column."""
 
-    #: Sum of hashes: the same for the same values in any order.
+    #: The sum of the values' hashes, which does not depend on their order.
     total: int = 0
-    #: Null comes before every text.
+    #: The least value, as (is not null, text): null sorts before every text.
     least: tuple[bool, str] | None = None
     greatest: tuple[bool, str] | None = None
 
@@ -101,7 +101,7 @@ class _Column:
 
 @dataclass(slots=True)
 class _Side:
-    """The rows of one side that share a key. Takes no more memory for more rows."""
+    """A summary, of fixed size, of one side's rows with the same key."""
 
     count: int = 0
     columns: list[_Column] = field(default_factory=list)
@@ -114,7 +114,7 @@ class _Side:
             self.columns = [_Column() for _ in row.values]
         for column, value in zip(self.columns, row.values, strict=True):
             column.add(value)
-        # Of several rows, one that differs from the other side's says more.
+        # Show a row that differs from the other side's, if there is one.
         if self.values is None or self.values == other:
             self.values = row.values
         if row.time is not None and (self.time is None or row.time < self.time):
@@ -124,7 +124,7 @@ class _Side:
 def judged(rows: Iterable[Row]) -> Iterator[Judged]:
     """A verdict for each key.
 
-    :param rows: those of a key stand together, the client's first.
+    :param rows: sorted so that the rows of a key are consecutive, the client's first.
     """
     for key, group in groupby(rows, key=lambda row: row.key):
         yield _judge(key, group)
@@ -146,7 +146,7 @@ def _judge(key: Key, rows: Iterable[Row]) -> Judged:
         altered = tuple(index for index, (ours, theirs) in pairs if ours.differs(theirs, as_often=as_often))
     known = client.time is not None and server.time is not None
     verdict = _verdict(client.count, server.count, altered, None if first is None else first.run)
-    # Of what was delivered only the time is asked for.
+    # Values are reported for differences only.
     ours, theirs = (None, None) if verdict is Verdict.DELIVERED else shortened(client.values, server.values)
     return Judged(
         key=key,
@@ -165,7 +165,8 @@ def _judge(key: Key, rows: Iterable[Row]) -> Judged:
 
 
 def shortened(client: Values | None, server: Values | None) -> tuple[Values | None, Values | None]:
-    """Values as they are kept: long ones from a little before the first difference, with what tells them apart."""
+    """The values as they are stored: long ones are cut to `KEPT` characters from a little before the first
+    difference."""
     if client is None or server is None:
         return _cut(client), _cut(server)
     from_here = [
@@ -176,7 +177,7 @@ def shortened(client: Values | None, server: Values | None) -> tuple[Values | No
 
 
 def common_start(one: str, other: str) -> int:
-    """How many characters two texts have in common at their beginning."""
+    """The length of the common prefix of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((index for index, (mine, its) in pairs if mine != its), min(len(one), len(other)))
 

@@ -1,5 +1,4 @@
-"""A virtual clock and a seeded network around the real engine, machines, codecs and store.
+"""Runs the real engine, state machines, codecs and stores with a virtual clock, a simulated network and crashes.
 
-Nothing of the protocol is simulated: only time, chance, the wire and the crashes are. The same seed replays the same
-trace.
+The protocol itself is not simulated. All random choices come from a seed; the same seed replays the same trace.
 """

@@ -1,4 +1,4 @@
-"""The applications of a simulation: what they do commits with the transaction that does it."""
+"""The applications of a simulation: their writes to a ledger commit or roll back with the message's transaction."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mercury.wire.envelope import Payload
 
 SERVICE = "ledger"
 ONE_WAY, TWO_WAY = "urn:simulation:Note", "urn:simulation:Ask"
-#: Every so many requests the handler refuses on purpose.
+#: The handler answers every request whose number is a multiple of this with a fault.
 REFUSES_EVERY = 13
 
 
 def body(key: str, number: int) -> bytes:
-    """The body of a message: its key and number, and text that is awkward to carry."""
+    """The body of a message: its key, its number, and text with characters that XML must escape."""
     text = "ä&amp;\t]]&gt;" * (number % 5)
     return f'<e:entry xmlns:e="urn:e" key="{key}" n="{number}"><e:t>{text}</e:t></e:entry>'.encode()
 
@@ -34,7 +34,7 @@ def refuses(number: int) -> bool:
 
 @dataclass(slots=True)
 class Ledger:
-    """What the applications of one node have committed: it survives a crash of the node."""
+    """The committed writes of one node's applications, which survive a crash of the node."""
 
     #: key -> how many messages of it were sent.
     sent: dict[str, int] = field(default_factory=dict)
@@ -42,8 +42,8 @@ class Ledger:
     handled: dict[str, list[bytes]] = field(default_factory=dict)
     #: key -> number of the request -> the responses that were consumed for it.
     answers: dict[str, dict[int, list[str]]] = field(default_factory=dict)
-    #: What the application's observers were told of failures.
-    told: list[str] = field(default_factory=list)
+    #: The failures that the application's observers received.
+    reported: list[str] = field(default_factory=list)
 
 
 class SimulatedApplication:
@@ -54,7 +54,7 @@ class SimulatedApplication:
         self._ledger = ledger
         self._chance = chance
         self.healed = healed
-        #: Is called in each handler and callback.
+        #: Called in each handler and callback.
         self.handling: Callable[[], None] = _nothing
         self.registry = Registry(default_policy=scenario.destination)
         self.observers = Observers()
@@ -68,19 +68,19 @@ class SimulatedApplication:
         self.registry.add_callback("answer", self._answer)
 
     def _note(self, context: MessageContext, payload: Payload) -> Payload | None:
-        self._stumble()
+        self._fail_by_chance()
         self._write(context.transaction, payload.xml)
         return None
 
     def _ask(self, context: MessageContext, payload: Payload) -> Payload:
-        self._stumble()
+        self._fail_by_chance()
         self._write(context.transaction, payload.xml)
         if refuses(number_of(payload.xml)):
-            raise ApplicationFault("no", code="Refused")  # what was written must be undone with it
+            raise ApplicationFault("no", code="Refused")  # the write above must be rolled back
         return Payload(b"<answer>" + payload.xml + b"</answer>")
 
     def _answer(self, context: MessageContext, response: Payload | MercuryError) -> None:
-        self._stumble()
+        self._fail_by_chance()
         key, _, number = (context.correlation or "").rpartition("/")
         text = response.xml.decode() if isinstance(response, Payload) else f"fault {getattr(response, 'code', '')}"
         ledger = self._ledger.answers.setdefault(key, {})
@@ -90,27 +90,27 @@ class SimulatedApplication:
         handled = self._ledger.handled.setdefault(_key(xml), [])
         tx.after_commit(lambda: handled.append(xml))
 
-    def _stumble(self) -> None:
+    def _fail_by_chance(self) -> None:
         self.handling()
         if not self.healed and self._chance.random() < self._faults.handler_fails:
-            raise RuntimeError("a handler stumbled")
+            raise RuntimeError("a handler failed")
 
     # --- observing -------------------------------------------------------------------------------------------------
 
     def _failed(self, event: SequenceFailed) -> None:
         text = f"failed {event.endpoint} {event.key}: {event.reason}, {event.dead_letters} dead letters"
-        self._ledger.told.append(text)
+        self._ledger.reported.append(text)
 
     def _dead_lettered(self, event: DeadLettered) -> None:
-        self._ledger.told += (f"dead letter {letter.message_id}: {letter.reason}" for letter in event.letters)
+        self._ledger.reported += (f"dead letter {letter.message_id}: {letter.reason}" for letter in event.letters)
 
 
 def _nothing() -> None:
-    """Nothing happens."""
+    """Do nothing."""
 
 
 def expected_handled(flow: Flow, sent: int) -> list[bytes]:
-    """What the server's ledger must hold when everything of a flow has arrived."""
+    """The bodies that the server's ledger must have when all messages of a flow have been delivered."""
     numbers = range(1, sent + 1)
     return [body(flow.key, number) for number in numbers if not (flow.in_out and refuses(number))]
 

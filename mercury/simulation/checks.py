@@ -1,4 +1,4 @@
-"""Invariants, checked while the simulation runs, and what must have happened at the end."""
+"""Checks invariants while the simulation runs, and the result at its end."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mercury.simulation.variation import Variation, misplaced
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.tables import InvokerState
-from mercury.storage.records import Direction
+from mercury.storage.letters import Direction
 from mercury.wire.envelope import HttpMessage
 
 
 class NodeView(Protocol):
-    """A node as the checks see it."""
+    """The parts of a node that the checks read."""
 
     host: str
     ledger: Ledger
@@ -26,7 +26,7 @@ class NodeView(Protocol):
 
 
 class Checks:
-    """Collects violations. None is expected."""
+    """Collects violations of the invariants."""
 
     def __init__(self, variation: Variation = Variation.NONE) -> None:
         self._variation = variation
@@ -39,7 +39,7 @@ class Checks:
     # --- while it runs ---------------------------------------------------------------------------------------------
 
     def posted(self, node: NodeView, outgoing: Outgoing) -> None:
-        """Nothing leaves before it is committed."""
+        """Check that a posted message was committed before it was posted."""
         envelope = outgoing.envelope
         for acknowledgement in envelope.acknowledgements:
             self._acknowledged(node, acknowledgement.identifier, acknowledgement.ranges)
@@ -47,7 +47,8 @@ class Checks:
             self._sent(node, envelope.sequence.identifier, envelope.sequence.message_number, envelope.message_id)
 
     def replied(self, node: NodeView, http: HttpMessage) -> None:
-        """The same for a reply, of which there are only the bytes: read by a reader that knows nothing of ours."""
+        """Check the same for a reply. Its bytes are parsed here without Mercury's decoder, so that a defect in it
+        shows."""
         if b"Sequence" not in http.body:
             return
         header = ElementTree.fromstring(http.body)[0]  # noqa: S314  this process has written it
@@ -80,7 +81,7 @@ class Checks:
             self.violated(f"{node.host} sends number {number} of {identifier}, not committed")
 
     def step(self, flow: Flow, server: NodeView) -> None:
-        """In order, without holes, without repeats, unaltered, as promised: at every moment, not only at the end."""
+        """Check after each event that a flow's messages were handled as its delivery assurance promises."""
         handled = server.ledger.handled.get(flow.key, [])
         expected = expected_handled(flow, flow.messages)
         wrong = misplaced(self._variation, handled, expected)
@@ -116,7 +117,7 @@ class Checks:
                 self.violated(f"{flow.key}: request {number} should have {kind} once, has {got}")
 
     def _lost_on_purpose(self, flow: Flow, client: NodeView, server: NodeView, sent: int) -> None:
-        """At most once: what was not handled is a dead letter, and each request is answered, if only with a fault."""
+        """Check AtMostOnce: an unhandled message is a dead letter, and each request has a response or a fault."""
         lost = {letter.message_id for letter in server.store.letters() if letter.direction is Direction.INBOUND}
         unread = {letter.relates_to for letter in client.store.letters() if letter.direction is Direction.INBOUND}
         handled = set(server.ledger.handled.get(flow.key, []))
@@ -125,9 +126,9 @@ class Checks:
             name = f"urn:{flow.key}:{number}"
             done = body(flow.key, number) in handled
             if done and name in lost:
-                self.violated(f"{name} was handled, and its dead letter says that it was not")
+                self.violated(f"{name} was handled, but its dead letter says that it was not delivered")
             if not done and name not in lost and not (flow.in_out and refuses(number)):
-                self.violated(f"{name} was lost silently")
+                self.violated(f"{name} was lost without a dead letter")
             if not flow.in_out:
                 continue
             answer = "fault Failed" if name in lost else expected_answer(flow, number)
@@ -136,7 +137,7 @@ class Checks:
                 self.violated(f"{flow.key}: request {number} should have {answer[:60]!r} once, has {got}")
 
     def _accounted(self, flow: Flow, client: NodeView, handled: list[bytes], expected: list[bytes]) -> None:
-        """Each message was delivered, or is a dead letter that tells the truth about it: none is lost silently."""
+        """Check that each message was delivered, or is a dead letter with the right certainty."""
         letters: dict[str, Certainty] = {}
         for letter in client.store.letters():
             if letter.direction is Direction.OUTBOUND and letter.message_id is not None:
@@ -148,12 +149,13 @@ class Checks:
             name = f"urn:{flow.key}:{number_of(xml)}"
             certainty = letters.get(name)
             if certainty is None and xml not in arrived:
-                self.violated(f"{name} was lost silently")
+                self.violated(f"{name} was lost without a dead letter")
             if certainty is Certainty.NOT_DELIVERED and xml in arrived:
-                self.violated(f"{name} was delivered, and its dead letter says that it was not")
+                self.violated(f"{name} was delivered, but its dead letter says that it was not")
 
     def bytes_counted(self, node: NodeView) -> None:
-        """The counters of what waits for the application agree with the rows: else a buffer is full for ever."""
+        """Check the InvokerBuffers' byte counters against their rows: a wrong counter would keep a buffer full for
+        ever."""
         received = {record.identifier: record.received_bytes for record in node.store.destinations()}
         for buffer, _ in node.store.buffers():
             if buffer.sequence in received:
@@ -164,7 +166,7 @@ class Checks:
     def everything_ended(self, node: NodeView) -> None:
         self.bytes_counted(node)
         if self._variation.gives_up:
-            return  # nobody tells a destination of the end of a sequence that failed
+            return  # a destination learns nothing of the end of a failed sequence
         for record in node.store.destinations():
             if not record.machine.tombstone:
                 self.violated(f"{node.host}: destination sequence {record.identifier} did not end: {record.machine}")

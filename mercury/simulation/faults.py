@@ -1,4 +1,4 @@
-"""A store that crashes or fails around commits, by chance."""
+"""A store that crashes the process before or after commits, or fails commits, by chance."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from mercury.storage.api import StorageManager, Transaction
 
 
 class SimulatedCrash(BaseException):
-    """The process is gone. Not an `Exception`: nothing may handle it."""
+    """The simulated process has crashed. It is not an `Exception`, so that no code handles it."""
 
 
 class FaultyStore(WrappedStore):
-    """A store, with crashes before and after commits and commits that fail."""
+    """Wraps a store: crashes before and after commits, and lets commits fail."""
 
     def __init__(self, inner: StorageManager, faults: NodeFaults, chance: Random, interruptions: Interruptions) -> None:
         super().__init__(inner)
         self._interruptions = interruptions
         self._faults = faults
         self._chance = chance
-        #: Cleared when the world heals.
+        #: Whether faults occur; false in the healed phase.
         self.faulty = True
-        #: Events the tables rule out, locks out of order: found by the code itself, and swallowed by nobody.
+        #: Errors by which Mercury's code reports its own defects, such as an event that no table row allows.
         self.defects: list[str] = []
 
     def heal(self) -> None:
-        """Nothing fails any more."""
+        """Stop all faults."""
         self.faulty = self._interruptions.on = False
 
     def leave(self, inner: AbstractContextManager[Transaction], error: BaseException | None) -> None:
-        """The end of a transaction, and what may go wrong around it."""
+        """End a transaction, and perhaps crash or fail."""
         if isinstance(error, AssertionError):
             self.defects.append(f"{type(error).__name__}: {error}")
-        mishap: BaseException | None = None
+        failure: BaseException | None = None
         if error is None and self._happens(self._faults.crash_before_commit):
-            mishap = SimulatedCrash()
+            failure = SimulatedCrash()
         elif error is None and self._happens(self._faults.commit_fails):
-            mishap = TransientStorageError("the commit failed")
-        super().leave(inner, error or mishap)
-        if mishap is not None:
-            raise mishap
+            failure = TransientStorageError("the commit failed")
+        super().leave(inner, error or failure)
+        if failure is not None:
+            raise failure
         if error is None and self._happens(self._faults.crash_after_commit):
             raise SimulatedCrash
 

@@ -1,4 +1,4 @@
-"""Who sends what to whom in a simulated world."""
+"""The flows of messages in a simulation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mercury.statemachine.retransmission import RetransmissionPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """The messages of one internal key."""
+    """The messages that one node sends to another under one key."""
 
     client: int
     server: int
@@ -21,16 +21,16 @@ class Flow:
     policy: SourcePolicy
     listening: bool
     in_out: bool
-    #: Mean virtual seconds between sends.
-    pace: float
-    #: After how many messages the application ends the sequence, to go on with a successor.
+    #: The mean time between sends, in virtual seconds.
+    send_interval: float
+    #: After so many messages each the application ends the sequence and goes on with a successor.
     ends_after: tuple[int, ...] = ()
-    #: These ends abandon what is not acknowledged.
+    #: Whether these ends abandon messages that are not acknowledged.
     abandons: bool = False
 
 
 def flows_of(chance: Random, nodes: int, messages: int) -> tuple[Flow, ...]:
-    """One to four flows between these nodes, with ``messages`` messages or a few more, all together."""
+    """One to four flows between these nodes, with at least ``messages`` messages in total."""
     count = chance.choice((1, 2, 2, 3, 4))
     flows = []
     for index in range(count):
@@ -44,8 +44,8 @@ def flows_of(chance: Random, nodes: int, messages: int) -> tuple[Flow, ...]:
             idle_timeout=chance.choice((None, 2.0, 30.0)),
             offer=True,
             close=chance.random() < 0.5,
-            # More than fit into the time of the faults: who gives up saying the end leaves it to the destination to
-            # notice the silence, after days, and a sequence whose end was forgotten would look the same.
+            # More attempts than the faulty phase has time for. If a source gave up terminating, its destination would
+            # end the sequence by inactivity, after days, and the checks could not tell that from a forgotten sequence.
             end_attempts=200,
         )
         listening = chance.random() < 0.5
@@ -61,7 +61,7 @@ def flows_of(chance: Random, nodes: int, messages: int) -> tuple[Flow, ...]:
                 policy=policy,
                 listening=listening,
                 in_out=in_out,
-                pace=chance.choice((0.005, 0.05, 0.3)),
+                send_interval=chance.choice((0.005, 0.05, 0.3)),
                 ends_after=ends,
             )
         )

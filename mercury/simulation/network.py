@@ -1,4 +1,4 @@
-"""The network between nodes: HTTP exchanges that get lost, doubled, late, or cut off."""
+"""The network between nodes: it loses, duplicates, delays and cuts HTTP exchanges."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ OnError = Callable[[str], None]
 
 
 class Reachable(Protocol):
-    """A node as the network sees it."""
+    """A node that can receive requests."""
 
     up: bool
 
     def arrives(self, http: HttpMessage, path: str, reply: OnReply) -> None:
-        """A request has come in; ``reply`` is called once, or never."""
+        """Handle a request; ``reply`` is called once or never."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Exchange:
 
 
 class Network:
-    """Carries requests and replies. `heal` ends all faults."""
+    """Transports requests and replies, with faults until `heal` is called."""
 
     def __init__(self, world: World, faults: NetworkFaults) -> None:
         self._world = world
@@ -50,17 +50,16 @@ class Network:
         self._nodes: dict[str, list[Reachable]] = {}
         self._cut: set[frozenset[str]] = set()
         self.healed = False
-        #: Requests put on the wire, repetitions included.
+        #: The number of requests sent, including retransmissions.
         self.requests = 0
-        #: By path and bytes: what the decoder made of a request. It is a function of them, so that of a request that
-        #: comes again with the same bytes, doubled or repeated, is known.
+        #: Decoded requests by path and bytes. A duplicate with the same bytes is not decoded again.
         self._read: dict[tuple[str, HttpMessage], Envelope | Undecodable] = {}
 
     def join(self, host: str, node: Reachable) -> None:
         self._nodes.setdefault(host, []).append(node)
 
     def plan_partitions(self, horizon: float) -> None:
-        """Cut pairs off at random times within ``horizon`` seconds."""
+        """Plan partitions of pairs of nodes at random times within ``horizon`` virtual seconds."""
         hosts = sorted(self._nodes)
         for _ in range(self._faults.partitions):
             pair = frozenset(self._world.random.sample(hosts, 2))
@@ -70,12 +69,12 @@ class Network:
             self._world.after(start + length, lambda pair=pair: self._cut.discard(pair))  # type: ignore[misc]
 
     def heal(self) -> None:
-        """From now on every message arrives, soon, once."""
+        """End all faults: from now on every message arrives once, with a short delay."""
         self.healed = True
         self._cut.clear()
 
     def post(self, source: str, url: str, http: HttpMessage, on_reply: OnReply, on_error: OnError) -> None:
-        """One HTTP exchange. Exactly one of the two is called, at some later time."""
+        """Start an HTTP exchange. Later either ``on_reply`` or ``on_error`` is called, once."""
         host, _, path = url.removeprefix("http://").partition("/")
         exchange = _Exchange(on_reply, on_error)
         self._world.after(self._faults.timeout, lambda: exchange.error("timed out"))
@@ -88,7 +87,7 @@ class Network:
     def read(
         self, http: HttpMessage, path: str, decode: Callable[[], Envelope | Undecodable]
     ) -> Envelope | Undecodable:
-        """What a request to this path says: decoded once for the same bytes."""
+        """The decoded request; requests with the same bytes are decoded once."""
         about = (path, http)
         found = self._read.get(about)
         if found is None:
@@ -127,8 +126,8 @@ class Network:
 
 
 def _ignore_reply(_reply: HttpMessage) -> None:
-    """Nobody waits for the reply to a doubled request."""
+    """The reply to a duplicated request is discarded."""
 
 
 def _ignore_error(_error: str) -> None:
-    """Nor for its failure."""
+    """The error of a duplicated request is discarded."""

@@ -1,4 +1,4 @@
-"""One node: the real engine over a store that survives crashes, driven by events."""
+"""One node: the real engine with a store that survives crashes, driven by the simulation's events."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from mercury.storage.records import Channel, OutboundKind, OutboundMessage, Sequ
 from mercury.wire.encode import encode
 from mercury.wire.envelope import HttpMessage
 
-#: Where all nodes come from, as behind one router: what one of them leaves waiting counts against the others.
+#: The address that all nodes' requests come from, as behind one router: they share the limits for one peer.
 PEER = "192.0.2.1"
 TOPICS = tuple(Topic)
-#: Seconds for which a process keeps what it works on when nothing is heard of it.
+#: The lease of a claim, in seconds.
 LEASE = 5.0
-#: Chance that a process is stopped in a handler, where several share a store.
+#: The probability that a process is stopped in a handler, if several processes share a store.
 STOPPED_IN_A_HANDLER = 0.02
-#: Seconds between two checks of the clock, where clocks are set.
+#: Seconds between two polls, in the variation that sets clocks.
 CLOCK_POLL_INTERVAL = 1.0
 
 
@@ -49,8 +49,8 @@ class Worker(Protocol):
 
 
 @dataclass(slots=True)
-class _Life:
-    """What a crash takes away."""
+class _Run:
+    """The volatile state of a process, which a crash loses."""
 
     engine: Engine
     store: FaultyStore
@@ -58,11 +58,11 @@ class _Life:
     workers: dict[Topic, Worker]
     arrivals: list[tuple[Arrival, OnReply | None]] = field(default_factory=list)
     held_exchanges: HeldExchanges = field(default_factory=HeldExchanges)
-    #: Which workers a commit has called for.
-    called: set[Topic] = field(default_factory=set)
-    #: When the workers had something due after their last turn.
+    #: The topics whose workers a commit has woken.
+    woken: set[Topic] = field(default_factory=set)
+    #: When each worker's next work was due, after its last run.
     due: dict[Topic, float] = field(default_factory=dict)
-    #: When, by world time, the workers poll.
+    #: The simulation time of the next poll.
     poll_at: float = 0.0
     work_at: float | None = None
     receiving: bool = False
@@ -71,7 +71,7 @@ class _Life:
 class Node:
     """A process at a host of the simulated network.
 
-    :param ledger: what the application commits, when several processes run it.
+    :param ledger: the application's ledger, shared by several processes of one node.
     """
 
     def __init__(
@@ -96,38 +96,38 @@ class Node:
         self._checks = checks
         self._chance = Random(world.random.getrandbits(64))  # noqa: S311  replayable on purpose
         self._healed = False
-        self._life: _Life | None = None
-        #: By how much its clock is wrong, in seconds.
-        self._wrong_by = 0.0
-        #: Until when, by world time, it is stopped: it does nothing, and loses nothing.
+        self._run: _Run | None = None
+        #: The error of the node's clock, in seconds.
+        self._clock_error = 0.0
+        #: The simulation time until which the process is stopped: it does nothing, and keeps its state.
         self._stopped_until = 0.0
         network.join(self.host, self)
 
-    # --- its clock -------------------------------------------------------------------------------------------------
+    # --- clock -----------------------------------------------------------------------------------------------------
 
     @property
     def _now(self) -> float:
-        """What its clock shows."""
-        return self._world.now + self._wrong_by
+        """The time by the node's clock."""
+        return self._world.now + self._clock_error
 
     @property
     def _poll(self) -> float | None:
-        """Seconds after which its workers poll."""
+        """The interval of the workers' polls in seconds; ``None`` = they do not poll."""
         return CLOCK_POLL_INTERVAL if self._scenario.variation is Variation.CLOCK else self.store.poll
 
     def plan_clock_steps(self, horizon: float) -> None:
-        """Set the clock back and forth at random times within ``horizon`` seconds."""
+        """Plan steps of the clock at random times within ``horizon`` virtual seconds."""
         for _ in range(4):
             by = self._chance.choice((-3600.0, -60.0, -5.0, 5.0, 60.0, 3600.0))
             self._world.after(self._chance.uniform(0.0, horizon), lambda by=by: self._set_clock(by))  # type: ignore[misc]
 
     def _set_clock(self, by: float) -> None:
-        self._wrong_by += by
+        self._clock_error += by
         self._world.log(f"{self.host} sets its clock by {by:g} s")
         self._plan_work(0.0)
 
     def plan_stops(self, horizon: float) -> None:
-        """Stop it at random times within ``horizon`` seconds, often for longer than its leases last."""
+        """Plan stops of the process at random times within ``horizon`` virtual seconds, often longer than a lease."""
         for _ in range(3):
             length = self._chance.uniform(0.0, 4 * LEASE)
             self._world.after(self._chance.uniform(0.0, horizon), lambda length=length: self._stop(length))  # type: ignore[misc]
@@ -137,7 +137,7 @@ class Node:
         self._world.log(f"{self.host} is stopped for {length:g} s")
 
     def _handling(self) -> None:
-        """It may be stopped inside a transaction; what the others do meanwhile decides whether it may still commit."""
+        """Perhaps stop the process inside a handler's transaction, while the other processes go on."""
         shares = isinstance(self.store, SharedMemoryNodeStore) and not self._healed  # a file would stay locked
         if shares and not self._world.within and self._chance.random() < STOPPED_IN_A_HANDLER:
             length = self._chance.uniform(0.0, 4 * LEASE)
@@ -145,16 +145,16 @@ class Node:
             self._world.run_within(self._world.now + length)
 
     def _is_stopped(self, afterwards: Callable[[], None]) -> bool:
-        """Whether it is stopped now; then ``afterwards`` is done when it goes on."""
+        """Whether the process is stopped now; if so, ``afterwards`` is called when it resumes."""
         if self._world.now >= self._stopped_until:
             return False
         self._world.at(self._stopped_until, afterwards)
         return True
 
-    # --- life and death --------------------------------------------------------------------------------------------
+    # --- start and crash -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin with what is committed, or begin again."""
+        """Start, or restart after a crash, with the committed state."""
         interruptions = Interruptions(self._chance, self._scenario.node.crash_at_statement, SimulatedCrash)
         try:
             inner = self.store.open(interruptions)
@@ -187,28 +187,28 @@ class Node:
             Topic.RMD: engine.destination,
             Topic.INVOKER: engine.invocation,
         }
-        life = _Life(engine, store, application, workers, called=set(Topic))
-        store.listen(lambda topics: self._committed(life, topics))
-        engine.invocation.answer = life.held_exchanges.release
-        self._life = life
+        run = _Run(engine, store, application, workers, woken=set(Topic))
+        store.listen(lambda topics: self._committed(run, topics))
+        engine.invocation.answer = run.held_exchanges.release
+        self._run = run
         self.up = True
         self._world.log(f"{self.host} starts")
         self._plan_work(0.0)
 
     def crash(self) -> None:
-        """Everything but committed state is gone; the node comes back after a while."""
+        """Lose all state that is not committed, and plan a restart."""
         if not self.up:
             return
         self.crashes += 1
         self.up = False
-        self._life = None
+        self._run = None
         self._world.log(f"{self.host} crashes")
         downtime = 0.1 if self._healed else self._world.random.uniform(0.05, self._scenario.node.downtime)
         self._world.after(downtime, self.start)
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing is open any more: a cheap test, before every record is checked."""
+        """Whether all sequences have ended: a cheap test before every record is checked."""
         store = self.store
         return (
             all(record.machine.tombstone for record in store.destinations())
@@ -218,16 +218,16 @@ class Node:
 
     def heal(self) -> None:
         self._healed = True
-        if self._life is not None:
-            self._life.store.heal()
-            self._life.application.healed = True
+        if self._run is not None:
+            self._run.store.heal()
+            self._run.application.healed = True
 
     # --- the application sends -------------------------------------------------------------------------------------
 
     def send(self, flow: Flow) -> None:
-        """Send the next message of a flow, if the node is up; the ledger and the message commit together."""
-        life = self._life
-        if life is None or self._world.now < self._stopped_until:
+        """Send the next message of a flow if the process runs; the ledger and the message commit together."""
+        run = self._run
+        if run is None or self._world.now < self._stopped_until:
             return
         number = self.ledger.sent.get(flow.key, 0) + 1
         channel = self._channel(flow)
@@ -248,7 +248,7 @@ class Node:
             kind = OutboundKind.ABANDON if abandons else OutboundKind.END
             rows.append(OutboundMessage(message_id=end_id, channel=channel, kind=kind))
         try:
-            with life.store.transaction() as tx:
+            with run.store.transaction() as tx:
                 for each in rows:
                     tx.rms.append(each)
                 tx.after_commit(lambda: self.ledger.sent.__setitem__(flow.key, number))
@@ -262,123 +262,123 @@ class Node:
         endpoint = f"http://node{flow.server}/{SERVICE}"
         return Channel(key=SequenceKey(endpoint, flow.key), policy=flow.policy, reply_to=back)
 
-    # --- the network brings ----------------------------------------------------------------------------------------
+    # --- requests arrive -------------------------------------------------------------------------------------------
 
     def arrives(self, http: HttpMessage, path: str, reply: OnReply) -> None:
-        life = self._life
-        if life is None:
+        run = self._run
+        if run is None:
             return
         service = SERVICE if path == SERVICE else None
-        envelope = self._network.read(http, path, lambda: life.engine.decode(http, service))
+        envelope = self._network.read(http, path, lambda: run.engine.decode(http, service))
         url = f"http://{self.host}/{path}"
         self._enqueue(Arrival(http=http, service=service, url=url, peer=PEER, envelope=envelope), reply)
 
     def _enqueue(self, arrival: Arrival, reply: OnReply | None) -> None:
-        life = self._life
-        if life is None:
+        run = self._run
+        if run is None:
             return
-        life.arrivals.append((arrival, reply))
-        if not life.receiving:
-            life.receiving = True
+        run.arrivals.append((arrival, reply))
+        if not run.receiving:
+            run.receiving = True
             waits = self._world.random.random() < self._scenario.batching
-            self._world.after(self._world.random.uniform(0, 0.2) if waits else 0.0, lambda: self._receive(life))
+            self._world.after(self._world.random.uniform(0, 0.2) if waits else 0.0, lambda: self._receive(run))
 
-    def _receive(self, life: _Life) -> None:
-        """What the committer does: everything that waits, in one transaction."""
-        if life is not self._life or self._is_stopped(lambda: self._receive(life)):
+    def _receive(self, run: _Run) -> None:
+        """Handle all waiting arrivals in one transaction, as the engine's group commit does."""
+        if run is not self._run or self._is_stopped(lambda: self._receive(run)):
             return
-        waiting, life.arrivals, life.receiving = life.arrivals, [], False
+        waiting, run.arrivals, run.receiving = run.arrivals, [], False
         try:
-            answers = life.engine.receive([arrival for arrival, _ in waiting], self._now)
+            answers = run.engine.receive([arrival for arrival, _ in waiting], self._now)
         except SimulatedCrash:
             self.crash()
             return
         for (_, reply), answer in zip(waiting, answers, strict=True):
             self._checks.replied(self, answer.http)
-            self._post(life, list(answer.posts))
+            self._post(run, list(answer.posts))
             if reply is not None:
-                self._reply(life, answer, reply)
+                self._reply(run, answer, reply)
 
-    def _reply(self, life: _Life, answer: Answer, reply: OnReply) -> None:
+    def _reply(self, run: _Run, answer: Answer, reply: OnReply) -> None:
         if answer.waiting is None:
             reply(answer.http)
             return
-        held = life.held_exchanges.hold(answer.waiting)
-        held.response.add_done_callback(lambda found: self._respond(life, found.result(), reply))
-        self._world.after(self._scenario.back_channel_wait, lambda: self._give_up(life, held, answer.http, reply))
+        held = run.held_exchanges.hold(answer.waiting)
+        held.response.add_done_callback(lambda found: self._respond(run, found.result(), reply))
+        self._world.after(self._scenario.back_channel_wait, lambda: self._give_up(run, held, answer.http, reply))
 
-    def _respond(self, life: _Life, response: HttpMessage | None, reply: OnReply) -> None:
-        if life is self._life and response is not None:
+    def _respond(self, run: _Run, response: HttpMessage | None, reply: OnReply) -> None:
+        if run is self._run and response is not None:
             self._checks.replied(self, response)
             reply(response)
 
-    def _give_up(self, life: _Life, held: HeldExchange, http: HttpMessage, reply: OnReply) -> None:
-        """The response did not come in time."""
-        if life is self._life and not held.response.done():
-            life.held_exchanges.let_go(held)
+    def _give_up(self, run: _Run, held: HeldExchange, http: HttpMessage, reply: OnReply) -> None:
+        """Answer a held exchange without its response, which did not come in time."""
+        if run is self._run and not held.response.done():
+            run.held_exchanges.let_go(held)
             reply(http)
 
     # --- the workers -----------------------------------------------------------------------------------------------
 
-    def _committed(self, life: _Life, topics: frozenset[Topic]) -> None:
-        if life is self._life:
-            life.called |= topics
+    def _committed(self, run: _Run, topics: frozenset[Topic]) -> None:
+        if run is self._run:
+            run.woken |= topics
             self._plan_work(self._world.random.uniform(0, 0.002))
 
     def _plan_work(self, delay: float) -> None:
-        life, at = self._life, self._world.now + delay
-        if life is None or (life.work_at is not None and life.work_at <= at):
+        run, at = self._run, self._world.now + delay
+        if run is None or (run.work_at is not None and run.work_at <= at):
             return
-        life.work_at = at
-        self._world.at(at, lambda: self._work(life, at))
+        run.work_at = at
+        self._world.at(at, lambda: self._work(run, at))
 
-    def _work(self, life: _Life, at: float) -> None:
-        """A turn of every worker that was called or has something due, in an order that chance decides."""
-        if life is not self._life or life.work_at != at or self._is_stopped(lambda: self._work(life, at)):
+    def _work(self, run: _Run, at: float) -> None:
+        """Run every worker that was woken or has something due, in a random order."""
+        if run is not self._run or run.work_at != at or self._is_stopped(lambda: self._work(run, at)):
             return
-        life.work_at = None
+        run.work_at = None
         try:
-            self._turn(life)
+            self._turn(run)
         except SimulatedCrash:
             self.crash()
 
-    def _turn(self, life: _Life) -> None:
+    def _turn(self, run: _Run) -> None:
         now = self._now
-        called, life.called = life.called, set()
-        # What became due since by a commit was called for by it.
-        topics = [topic for topic in TOPICS if topic in called or life.due.get(topic, 0.0) <= now]
-        if self.store.poll is not None and self._world.now >= life.poll_at:
-            topics, life.poll_at = list(TOPICS), self._world.now + self.store.poll
+        woken, run.woken = run.woken, set()
+        # A commit wakes the workers for everything that it makes due.
+        topics = [topic for topic in TOPICS if topic in woken or run.due.get(topic, 0.0) <= now]
+        if self.store.poll is not None and self._world.now >= run.poll_at:
+            topics, run.poll_at = list(TOPICS), self._world.now + self.store.poll
         self._chance.shuffle(topics)
         try:
             if self._poll is not None:
-                life.engine.clock.run_once(now)
+                run.engine.clock.run_once(now)
             for topic in topics:
-                step = life.workers[topic].run_once(now)
-                self._post(life, step.posts)
-                life.held_exchanges.release(step.responses)
+                step = run.workers[topic].run_once(now)
+                self._post(run, step.posts)
+                run.held_exchanges.release(step.responses)
             if self._scenario.variation is Variation.SEVERAL:
-                HeldWorker(life.engine, life.held_exchanges).run_once(now)
+                HeldWorker(run.engine, run.held_exchanges).run_once(now)
         except TransientStorageError:
-            life.called |= set(topics)
-            life.due = {}
+            run.woken |= set(topics)
+            run.due = {}
             self._plan_work(0.01)
             return
-        life.due = {topic: self._due_at(life, topic) for topic in TOPICS}
-        earliest = min(life.due.values())
+        run.due = {topic: self._due_at(run, topic) for topic in TOPICS}
+        earliest = min(run.due.values())
         if self._poll is not None:
             earliest = min(earliest, now + self._poll)
-        if earliest < math.inf and self._life is life:
+        if earliest < math.inf and self._run is run:
             self._plan_work(max(0.01, earliest - now))
 
-    def _due_at(self, life: _Life, topic: Topic) -> float:
-        # Where claims outlive a process, what another one has claimed is none of this one's business until it polls.
-        due = life.store.next_due(topic) if self.store.poll is None else life.workers[topic].next_due()
+    def _due_at(self, run: _Run, topic: Topic) -> float:
+        # If claims outlive a process, a worker sees rows that another process has claimed only at its next poll.
+        due = run.store.next_due(topic) if self.store.poll is None else run.workers[topic].next_due()
         return math.inf if due is None else due
 
     # --- posting ---------------------------------------------------------------------------------------------------
 
-    def _post(self, life: _Life, posts: list[Outgoing]) -> None:
+    def _post(self, run: _Run, posts: list[Outgoing]) -> None:
         for outgoing in posts:
             self._checks.posted(self, outgoing)
             self._world.log(f"{self.host} posts {outgoing.purpose.value} {outgoing.number or ''} to {outgoing.url}")
@@ -386,26 +386,26 @@ class Node:
                 self.host,
                 outgoing.url,
                 encode(outgoing.envelope),
-                lambda http, outgoing=outgoing: self._answered(life, outgoing, http),  # type: ignore[misc]
-                lambda error, outgoing=outgoing: self._failed(life, outgoing, error),  # type: ignore[misc]
+                lambda http, outgoing=outgoing: self._answered(run, outgoing, http),  # type: ignore[misc]
+                lambda error, outgoing=outgoing: self._failed(run, outgoing, error),  # type: ignore[misc]
             )
 
-    def _answered(self, life: _Life, outgoing: Outgoing, http: HttpMessage) -> None:
-        if life is not self._life or self._is_stopped(lambda: self._answered(life, outgoing, http)):
+    def _answered(self, run: _Run, outgoing: Outgoing, http: HttpMessage) -> None:
+        if run is not self._run or self._is_stopped(lambda: self._answered(run, outgoing, http)):
             return
         self._world.log(f"{self.host} is answered {http.status}, {len(http.body)} bytes")
         try:
-            arrival = life.engine.answered(outgoing, http, self._now)
+            arrival = run.engine.answered(outgoing, http, self._now)
         except SimulatedCrash:
             self.crash()
             return
         if arrival is not None:
             self._enqueue(arrival, None)
 
-    def _failed(self, life: _Life, outgoing: Outgoing, error: str) -> None:
-        if life is not self._life or self._is_stopped(lambda: self._failed(life, outgoing, error)):
+    def _failed(self, run: _Run, outgoing: Outgoing, error: str) -> None:
+        if run is not self._run or self._is_stopped(lambda: self._failed(run, outgoing, error)):
             return
         try:
-            life.engine.failed(outgoing, error, self._now)
+            run.engine.failed(outgoing, error, self._now)
         except SimulatedCrash:
             self.crash()

@@ -1,4 +1,4 @@
-"""Running seeds: a safety phase with faults, then a healed phase in which everything must end."""
+"""Runs seeds: a phase with faults, then a healed phase in which all messages must arrive and all sequences end."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from mercury.simulation.variation import Variation
 from mercury.simulation.world import EPOCH, World
 from mercury.storage.memory import MemoryStore
 
-#: Virtual seconds: how long faults go on at most, and how long the healed world may take.
+#: The longest duration of the faulty and of the healed phase, in virtual seconds.
 FAULTY_PHASE, HEALED_PHASE = 400.0, 3000.0
-#: At each node, where there are several.
+#: The number of processes of each node in the variation with several.
 PROCESSES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedReport:
-    """What one seed showed."""
+    """The result of one seed."""
 
     seed: int
     messages: int
-    #: Requests put on the wire.
+    #: The number of requests sent.
     requests: int
     crashes: int
     virtual_seconds: float
     events: int
     violations: tuple[str, ...]
-    #: The same for the same trace.
+    #: A digest of the trace.
     digest: str
-    #: Seconds of CPU it took.
+    #: CPU time, in seconds.
     cpu_seconds: float = field(default=0.0, compare=False)
 
 
 class Simulation:
     """One seed.
 
-    :param tell: gets every line of the trace.
-    :param folder: over SQLite files in this folder; left out, over the in-memory store.
-    :param stop_early: end at the first violation: enough for who wants to know whether there is one.
+    :param tell: called with every line of the trace.
+    :param folder: the stores are SQLite files in this folder; ``None`` = they are in memory.
+    :param stop_early: end at the first violation.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class Simulation:
         self.world.tell = tell
         self.checks = Checks(scenario.variation)
         self.network = Network(self.world, scenario.network)
-        #: The processes of each node. What is committed is the same for all of them.
+        #: The processes of each node, which share its committed state.
         self.processes = [self._processes(number, folder) for number in range(scenario.nodes)]
         #: The first process of each.
         self.nodes = [processes[0] for processes in self.processes]
 
     def _processes(self, number: int, folder: Path | None) -> list[Node]:
-        # A lock that a stopped process holds is not waited for: nothing happens meanwhile.
+        # No waiting for locks: virtual time stands still meanwhile, so a stopped process would never release one.
         ledger, committed = Ledger(), MemoryStore(lock_timeout=0.0)
         several = self.scenario.variation is Variation.SEVERAL
 
@@ -134,8 +134,8 @@ class Simulation:
             client = clients[0] if len(clients) == 1 else self.world.random.choice(clients)
             client.send(flow)
             if client.ledger.sent.get(flow.key, 0) < flow.messages:
-                pace = 0.001 if self.network.healed else flow.pace
-                self.world.after(self.world.random.expovariate(1 / pace), again)
+                interval = 0.001 if self.network.healed else flow.send_interval
+                self.world.after(self.world.random.expovariate(1 / interval), again)
 
         self.world.after(0.0, again)
 
@@ -156,7 +156,7 @@ class Simulation:
     def _quiet(self) -> bool:
         """Whether nothing is left to do, so that the healed phase may be cut short."""
         if self.scenario.variation.gives_up:
-            return False  # what was given up must not turn up late
+            return False  # a message that was given up must not arrive late
         if not self._all_sent():
             return False
         if not all(node.up for node in self._everybody) or not all(node.has_ended for node in self.nodes):
@@ -167,7 +167,7 @@ class Simulation:
         return not probe.violations
 
     @property
-    def _tells_nothing(self) -> bool:
+    def _expects_no_report(self) -> bool:
         variation = self.scenario.variation
         return not variation.gives_up and not variation.leaves_letters
 
@@ -180,8 +180,8 @@ class Simulation:
             self.checks.everything_arrived(flow, self.nodes[flow.client], self.nodes[flow.server])
         for node in self.nodes:
             self.checks.everything_ended(node)
-            for told in node.ledger.told if self._tells_nothing else ():
-                self.checks.violated(f"{node.host} was told: {told}")
+            for reported in node.ledger.reported if self._expects_no_report else ():
+                self.checks.violated(f"{node.host}: the application's observers received: {reported}")
 
     def _report(self) -> SeedReport:
         return SeedReport(
@@ -199,7 +199,7 @@ class Simulation:
 
 def _healed_phase(variation: Variation) -> float:
     if variation.gives_up:
-        return 200.0  # nobody tells the end of what was given up, so there is nothing to wait for
+        return 200.0  # sequences that were given up are not terminated, so a long phase would wait for nothing
     return HEALED_PHASE
 
 
@@ -211,10 +211,10 @@ def run_seed(
     stop_early: bool = False,
     sqlite: bool = False,
 ) -> SeedReport:
-    """Run one seed, over the in-memory store or over SQLite files. See `Simulation` for the parameters."""
+    """Run one seed with stores in memory or in SQLite files. See `Simulation` for the parameters."""
     logger = logging.getLogger("mercury")
     before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)  # the faults are meant; their reports would drown everything
+    logger.setLevel(logging.CRITICAL + 1)  # the planned faults would fill the log
     try:
         scenario = scenario_of(seed, messages=messages, statements=sqlite)
         with TemporaryDirectory(prefix="mercury-simulation-") as folder:
@@ -228,7 +228,7 @@ def run_seed(
 
 
 def _collect_rarely() -> None:
-    """A seed makes many objects and few cycles: looking for those took a tenth of its time."""
+    """Collect cycles rarely: a seed makes many objects and few cycles, and collection took a tenth of its time."""
     gc.set_threshold(100_000, 50, 100)
 
 
@@ -240,7 +240,7 @@ def _run_seed(arguments: tuple[int, int, bool]) -> SeedReport:
 def run_seeds(
     seeds: Iterable[int], *, messages: int = 100, processes: int | None = None, sqlite: bool = False
 ) -> Iterator[SeedReport]:
-    """Run many seeds, as many at once as there are processors; reports come in the order of the seeds."""
+    """Run many seeds in parallel processes; the reports come in the order of the seeds."""
     processes = processes or len(os.sched_getaffinity(0))
     work = [(seed, messages, sqlite) for seed in seeds]
     if processes == 1 or len(work) == 1:
@@ -257,7 +257,7 @@ def run_seeds(
 
 @dataclass(slots=True)
 class Summary:
-    """Many seeds together."""
+    """The sums over many seeds."""
 
     seeds: int = 0
     messages: int = 0
@@ -265,7 +265,7 @@ class Summary:
     crashes: int = 0
     virtual_seconds: float = 0.0
     violations: int = 0
-    #: Seconds of CPU, of all processes.
+    #: CPU time of all processes, in seconds.
     cpu_seconds: float = 0.0
     _started: float = 0.0
 

@@ -1,4 +1,4 @@
-"""What one seed stands for: who talks to whom in which dialect, and what goes wrong on the way."""
+"""The scenario of a seed: nodes, flows, protocol versions, policies and faults."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from mercury.statemachine.retransmission import Backoff
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFaults:
-    """How bad the network is while it is bad. Chances are per exchange, times virtual seconds."""
+    """The faults of the network. Probabilities are per exchange, times are virtual seconds."""
 
     lose_request: float = 0.0
     lose_reply: float = 0.0
     duplicate: float = 0.0
-    #: Mean of the exponential delay of each direction.
+    #: The mean of the exponential delay of each direction.
     delay: float = 0.01
-    #: Chance that a message is late, and by up to how much: this is what reorders.
+    #: The probability of a long delay, which reorders messages, and its maximum.
     late: float = 0.0
     lateness: float = 1.0
-    #: Times at which a pair of nodes is cut off from each other, and for how long at most.
+    #: The number of partitions of a pair of nodes, and their longest duration.
     partitions: int = 0
     partition_length: float = 20.0
-    #: A sender waits so long for a reply.
+    #: The timeout of an exchange.
     timeout: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFaults:
-    """What goes wrong in the nodes."""
+    """The faults of the nodes."""
 
-    #: Chance per commit of a crash just before it, and just after it.
+    #: The probabilities, for each commit, of a crash before it and of a crash after it.
     crash_before_commit: float = 0.0
     crash_after_commit: float = 0.0
-    #: Chance per statement of a crash before it, over a store that has statements.
+    #: The probability, for each SQL statement, of a crash before it.
     crash_at_statement: float = 0.0
-    #: Chance that a commit fails without a crash.
+    #: The probability that a commit fails without a crash.
     commit_fails: float = 0.0
-    #: How long a node stays down at most.
+    #: The longest time until a crashed node restarts, in virtual seconds.
     downtime: float = 10.0
-    #: Chance that a handler or callback raises an error it does not mean.
+    #: The probability that a handler or callback raises an unexpected error.
     handler_fails: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Everything that is decided by the seed before anything happens."""
+    """Everything that a seed determines before the simulation starts."""
 
     seed: int
     nodes: int
@@ -57,26 +57,27 @@ class Scenario:
     network: NetworkFaults
     node: NodeFaults
     destination: DestinationPolicy
-    #: Chance that several arrivals wait together for one commit.
+    #: The probability that several arrivals are committed together.
     batching: float
     back_channel_wait: float
-    #: Bytes of one peer's messages, and of all, that may wait for the application of a node.
+    #: The most bytes of one peer's messages, and of all, in the InvokerBuffers of a node.
     max_backlog_bytes_per_peer: int = 512 * 1024**2
     max_backlog_bytes: int = 4 * 1024**3
     variation: Variation = Variation.NONE
     lines: list[str] = field(default_factory=list)
 
     def describe(self) -> list[str]:
-        """The whole scenario, for a person who replays a seed."""
+        """The scenario as lines of text, for the trace."""
         shown = [f"seed {self.seed}, {self.nodes} nodes, variation: {self.variation.value}"]
         shown += [str(self.network), str(self.node), str(self.destination)]
         return shown + [str(flow) for flow in self.flows]
 
 
 def scenario_of(seed: int, *, messages: int = 100, statements: bool = False) -> Scenario:
-    """The scenario of a seed. At least ``messages`` messages are sent in it, all flows together.
+    """The scenario of a seed.
 
-    :param statements: the stores have statements to crash at.
+    :param messages: the least number of messages of all flows together.
+    :param statements: the stores execute SQL statements, so that a crash before one can be simulated.
     """
     chance = Random(seed)  # noqa: S311  replayable on purpose
     nodes = chance.choice((2, 2, 2, 3, 3, 4, 5))
@@ -88,19 +89,19 @@ def scenario_of(seed: int, *, messages: int = 100, statements: bool = False) -> 
         commit_fails=chance.choice((0.0, 0.01, 0.05)),
         downtime=chance.uniform(0.5, 20.0),
         handler_fails=chance.choice((0.0, 0.02, 0.1)),
-        # By a chance of its own: the rest of a seed is the same over every store.
+        # Drawn from a random generator of its own, so that the rest of a seed is the same with every store.
         crash_at_statement=Random(-seed - 1).choice((0.0, 0.0002, 0.001)) if statements else 0.0,  # noqa: S311
     )
     variation = variation_of(seed)
-    options = Random(-seed - 2)  # noqa: S311  of their own: the rest of a seed is as in the default world
+    options = Random(-seed - 2)  # noqa: S311  a generator of its own: the rest of a seed is as without the variation
     flows = tuple(varied_flow(variation, flow, options) for flow in flows_of(chance, nodes, messages))
     bounds = Random(-seed - 3)  # noqa: S311  likewise
     few = bounds.choice((1_000, 10_000, 64 * 1024**2))
     peer, every = bounds.choice((3_000, 30_000, 512 * 1024**2)), bounds.choice((5_000, 4 * 1024**3))
     kept = any(flow.in_out and not flow.listening and not flow.policy.offer for flow in flows)
     if variation.leaves_letters or variation.gives_up or kept:
-        # Letters fill the limits, and no operator looks at them; of replies that nobody acknowledges the older half is
-        # given up above a limit, whether they were fetched or not.
+        # These variations make dead letters and unacknowledged replies, which no operator removes. With small limits
+        # the node would refuse messages, or give up the older half of the replies.
         few, peer, every = 64 * 1024**2, 512 * 1024**2, 4 * 1024**3
     destination = replace(varied_destination(variation, _destination(chance), options), max_backlog_bytes=few)
     return Scenario(
@@ -140,7 +141,7 @@ def _destination(chance: Random) -> DestinationPolicy:
         max_ranges=chance.choice((2, 8, 512)),
         max_backlog=chance.choice((3, 20, 10_000)),
         redelivery=Backoff(base=0.2, cap=2.0),
-        # Longer than anything can be on its way here, and than a whole run.
+        # Longer than a message can be delayed, and longer than a whole run.
         tombstone=100_000.0,
         inactivity_timeout=50_000.0,
     )

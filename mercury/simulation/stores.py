@@ -1,4 +1,4 @@
-"""What survives a simulated crash: one store a node, in memory or in a SQLite file, and what is committed in it."""
+"""The stores of simulated nodes, in memory or in SQLite files: their committed state survives a simulated crash."""
 
 from __future__ import annotations
 
@@ -10,41 +10,42 @@ from typing import Protocol
 
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage.api import StorageManager
+from mercury.storage.letters import DeadLetter
 from mercury.storage.memory import MemoryStore
-from mercury.storage.records import DeadLetter, InvokerRecord, RmdRecord, RmsRecord
+from mercury.storage.records import InvokerRecord, RmdRecord, RmsRecord
 
 
 class NodeStore(Protocol):
-    """A node's store, and the questions that the checks ask about what is committed in it."""
+    """A node's store, with queries of its committed state for the checks."""
 
-    #: Virtual seconds after which a node polls: claims of its earlier lives run out.
+    #: The interval of a node's polls, in virtual seconds, by which it finds claims that have expired; ``None`` = none.
     poll: float | None
 
     def open(self, interrupt: Callable[[], None]) -> StorageManager:
-        """What a process finds that starts now.
+        """The store for a process that starts now.
 
-        :param interrupt: is called before each statement of a store that has some; it may raise a crash.
+        :param interrupt: called before each SQL statement, if the store executes any; it may raise a crash.
         """
 
     def received(self, identifier: str) -> RangeSet: ...
 
     def number_of(self, message_id: str) -> int | None:
-        """The number of an outbound row; ``None`` also when there is no such row."""
+        """The message number of an outbound row; ``None`` = it has none yet, or there is no such row."""
 
     def source(self, identifier: str) -> RmsRecord | None: ...
 
     def destinations(self) -> Iterable[RmdRecord]: ...
 
     def buffers(self) -> Iterable[tuple[InvokerRecord, int]]:
-        """Each with the number of messages in it."""
+        """Each InvokerBuffer with the number of messages in it."""
 
     def bytes_in(self, sequence: str) -> int:
-        """What the messages in a buffer take, row by row."""
+        """The sum of the bytes of the messages in a buffer."""
 
     def sources(self) -> Iterable[RmsRecord]: ...
 
     def rows(self) -> list[str]:
-        """MessageIDs of outbound rows."""
+        """The MessageIDs of the outbound rows."""
 
     def letters(self) -> Iterable[DeadLetter]: ...
 
@@ -52,7 +53,7 @@ class NodeStore(Protocol):
 
 
 class MemoryNodeStore:
-    """Committed state that is handed from one life of the node to the next, without the claims."""
+    """Committed state in memory. A restart keeps it, and drops the claims."""
 
     poll: float | None = None
 
@@ -99,9 +100,9 @@ class MemoryNodeStore:
 
 
 class SharedMemoryNodeStore(MemoryNodeStore):
-    """The same for one of several processes, which lasts: what another process has claimed stays with it.
+    """Committed state in memory that several processes share. A restart keeps the claims, as other processes have some.
 
-    :param store: is closed by nobody.
+    :param store: the shared store; it is not closed.
     """
 
     poll: float | None = 1.0
@@ -115,88 +116,88 @@ class SharedMemoryNodeStore(MemoryNodeStore):
 
 
 class SqliteNodeStore:
-    """A SQLite file. It need not be flushed: what crashes here is a process that exists in name only.
+    """A SQLite file. It is not flushed to disk, because only simulated processes crash.
 
-    :param clock: virtual time.
+    :param clock: returns the virtual time.
     """
 
     poll: float | None = 1.0
 
     def __init__(self, file: Path, clock: Callable[[], float]) -> None:
-        # SQLAlchemy is only loaded for who simulates over it.
+        # SQLAlchemy is loaded only for simulations with SQLite.
         from mercury.storage.sql.simulated import SimulatedStore  # noqa: PLC0415
 
         self._open = partial(SimulatedStore, file, clock)
-        #: Checks are not interrupted.
-        self._eye = self._open(_never)
-        self._store = self._eye
+        #: A store for the checks, whose statements do not crash.
+        self._reader = self._open(_never)
+        self._store = self._reader
 
     def open(self, interrupt: Callable[[], None]) -> StorageManager:
-        if self._store is not self._eye:
+        if self._store is not self._reader:
             self._store.close()
         self._store = self._open(interrupt)
         return self._store
 
     def received(self, identifier: str) -> RangeSet:
-        with self._eye.transaction() as tx:
+        with self._reader.transaction() as tx:
             record = tx.rmd.read(identifier)
         return record.machine.received if record is not None else RangeSet()
 
     def number_of(self, message_id: str) -> int | None:
-        with self._eye.transaction() as tx:
+        with self._reader.transaction() as tx:
             row = tx.rms.row(message_id)
         return row.number if row is not None else None
 
     def source(self, identifier: str) -> RmsRecord | None:
-        with self._eye.transaction() as tx:
+        with self._reader.transaction() as tx:
             key = tx.rms.key_of(identifier=identifier)
             records = tx.rms.peek(key) if key is not None else []
         return next((record for record in records if record.machine.identifier == identifier), None)
 
     def destinations(self) -> Iterable[RmdRecord]:
-        with self._eye.transaction() as tx:
+        with self._reader.transaction() as tx:
             return tx.rmd.all()
 
     def buffers(self) -> Iterable[tuple[InvokerRecord, int]]:
-        with self._eye.transaction() as tx:
+        with self._reader.transaction() as tx:
             return [(record, tx.invoker.numbers(record.sequence).count) for record in tx.invoker.all()]
 
     def bytes_in(self, sequence: str) -> int:
-        with self._eye.transaction() as tx:
+        with self._reader.transaction() as tx:
             rows = tx.invoker.messages(sequence, list(tx.invoker.numbers(sequence).numbers()))
         return sum(row.size for row in rows.values())
 
     def sources(self) -> Iterable[RmsRecord]:
-        with self._eye.transaction() as tx:
+        with self._reader.transaction() as tx:
             return tx.rms.all()
 
     def rows(self) -> list[str]:
-        return self._eye.message_ids()
+        return self._reader.message_ids()
 
     def letters(self) -> Iterable[DeadLetter]:
-        with self._eye.transaction() as tx:
+        with self._reader.transaction() as tx:
             return tx.dead_letters.all()
 
     def close(self) -> None:
-        for store in {self._store, self._eye}:
+        for store in {self._store, self._reader}:
             store.close()
 
 
 def _never() -> None:
-    """Nothing happens."""
+    """Do nothing."""
 
 
 class Interruptions:
-    """Crashes before a statement, by chance.
+    """Crashes before SQL statements, by chance.
 
-    :param likely: chance of each statement.
+    :param likely: the probability for each statement.
     """
 
     def __init__(self, chance: Random, likely: float, crash: Callable[[], BaseException]) -> None:
         self._chance = chance
         self._likely = likely
         self._crash = crash
-        #: Cleared when the world heals.
+        #: Whether crashes occur; false in the healed phase.
         self.on = True
 
     def __call__(self) -> None:

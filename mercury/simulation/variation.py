@@ -1,4 +1,4 @@
-"""What a world has that the default one has not, and what holds in it then."""
+"""Variations of the default scenario, and the invariants that hold in each."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from mercury.simulation.flows import Flow
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy
 
-#: One seed in so many is varied; the others keep the default world.
+#: One seed in so many has a variation; the others have the default scenario.
 VARIED_EVERY = 3
-#: Of so many seeds this one has several processes on one store. It is none of those that are varied otherwise.
+#: One seed in SEVERAL_EVERY has several processes on one store: the one with this remainder, which no other variation
+#: has.
 SEVERAL_EVERY, SEVERAL_AT = 30, 28
 #: Virtual seconds after which a destination ends a sequence that its source gave up.
 SILENCE = 80.0
 
 
 class Variation(enum.Enum):
-    """One thing that is different in a world."""
+    """A difference from the default scenario."""
 
     NONE = "none"
     AT_LEAST_ONCE = "at least once"
@@ -32,19 +33,19 @@ class Variation(enum.Enum):
     RETRY_LIMIT = "retry limit"
     EXPIRY = "expiry"
     ABANDONMENT = "abandonment"
-    #: The clocks of the nodes are set back and forth, each for itself.
+    #: The clock of each node is set back and forth.
     CLOCK = "clock steps"
-    #: Two processes work on the store of each node; one that crashes or is stopped loses its work to the other.
+    #: Two processes share the store of each node; if one crashes or is stopped, the other takes over its claims.
     SEVERAL = "several processes on one store"
 
     @property
     def gives_up(self) -> bool:
-        """Messages may become dead letters at their source."""
+        """Whether messages may become dead letters at their source."""
         return self in (Variation.RETRY_LIMIT, Variation.EXPIRY, Variation.ABANDONMENT)
 
     @property
     def leaves_letters(self) -> bool:
-        """What a handler lost is a dead letter."""
+        """Whether a message whose handler failed becomes a dead letter."""
         return self is Variation.AT_MOST_ONCE
 
 
@@ -53,7 +54,7 @@ _IN_TURN = tuple(variation for variation in VARIED if variation is not Variation
 
 
 def variation_of(seed: int) -> Variation:
-    """Every third seed takes its turn through the variations; a few others have several processes on one store."""
+    """The variation of a seed: every third seed has the next one; a few others have several processes on one store."""
     if seed % SEVERAL_EVERY == SEVERAL_AT:
         return Variation.SEVERAL
     if seed % VARIED_EVERY != VARIED_EVERY - 1:
@@ -62,7 +63,7 @@ def variation_of(seed: int) -> Variation:
 
 
 def varied_destination(variation: Variation, policy: DestinationPolicy, chance: Random) -> DestinationPolicy:
-    """The policy of the destinations in such a world."""
+    """The policy of the destinations in a variation."""
     match variation:
         case Variation.AT_LEAST_ONCE:
             return replace(policy, assurance=DeliveryAssurance.AT_LEAST_ONCE)
@@ -72,20 +73,20 @@ def varied_destination(variation: Variation, policy: DestinationPolicy, chance: 
             return replace(policy, in_order=False)
         case Variation.INCOMPLETE:
             behavior = chance.choice(tuple(IncompleteSequenceBehavior))
-            # What delivers nothing before the end takes all of it, and acknowledges before it delivers.
+            # DiscardEntireSequence delivers nothing before the sequence has ended, so it must buffer all of it.
             whole = behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
             at = AcknowledgeAt.ACCEPTANCE if whole else policy.acknowledge_at
             backlog = 10_000 if whole else policy.max_backlog
             return replace(policy, incomplete_behavior=behavior, acknowledge_at=at, max_backlog=backlog)
         case _ if variation.gives_up:
-            # What is accepted behind a gap that never closes is delivered, or not, when the silence is noticed.
+            # Messages after a gap that never closes are delivered or discarded at the inactivity timeout.
             return replace(policy, inactivity_timeout=SILENCE)
         case _:
             return policy
 
 
 def varied_flow(variation: Variation, flow: Flow, chance: Random) -> Flow:
-    """One of the flows in such a world."""
+    """A flow in a variation."""
     policy = flow.policy
     match variation:
         case Variation.NO_OFFER:
@@ -103,7 +104,7 @@ def varied_flow(variation: Variation, flow: Flow, chance: Random) -> Flow:
 
 
 def misplaced(variation: Variation, handled: Sequence[bytes], expected: Sequence[bytes]) -> str | None:
-    """What is wrong with what a server has handled so far of a flow; ``None`` when nothing is."""
+    """The violation in the messages of a flow that a server has handled so far; ``None`` = there is none."""
     if variation is Variation.AT_LEAST_ONCE:
         handled = list(dict.fromkeys(handled))
     if len(set(handled)) != len(handled):
@@ -119,5 +120,5 @@ def misplaced(variation: Variation, handled: Sequence[bytes], expected: Sequence
     may_miss = variation is Variation.UNORDERED or variation is Variation.AT_MOST_ONCE or variation.gives_up
     if not may_miss and found != list(range(len(found))):
         missing = next(place for place, number in enumerate(found) if place != number)
-        return f"at place {missing + 1} the server has {handled[missing][:60]!r}"
+        return f"message {missing + 1} at the server is {handled[missing][:60]!r}"
     return None

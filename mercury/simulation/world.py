@@ -1,4 +1,4 @@
-"""Virtual time: events in order, one after the other."""
+"""Virtual time: runs planned events in the order of their times."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import itertools
 from collections.abc import Callable
 from random import Random
 
-#: When the world begins: any moment does, as long as it is always the same.
+#: The virtual time at the start, in seconds since the epoch. Its value does not matter; it must be constant.
 EPOCH = 1_000_000_000.0
 
 
 class SeededIds:
-    """`Ids` that a seed replays."""
+    """`Ids` from a seeded random generator."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
@@ -26,18 +26,18 @@ class SeededIds:
 
 
 class World:
-    """The clock, the order of events, and the trace of what happened."""
+    """The clock, the planned events, and the trace of a simulation."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311  chance has to be replayed, not unpredictable
         self.now = EPOCH
         self.events = 0
-        #: Events happen in the middle of one.
+        #: Whether `run_within` runs: other events run inside one event.
         self.within = False
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._trace = hashlib.sha256()
-        #: Set to get every line of the trace.
+        #: Called with every line of the trace; ``None`` = the lines are only hashed.
         self.tell: Callable[[str], None] | None = None
 
     @property
@@ -46,14 +46,14 @@ class World:
         return self.now - EPOCH
 
     def at(self, when: float, action: Callable[[], None]) -> None:
-        """Do something at a time; of two at the same time the one planned first comes first."""
+        """Plan an action; actions at the same time run in the order in which they were planned."""
         heapq.heappush(self._queue, (max(when, self.now), next(self._order), action))
 
     def after(self, delay: float, action: Callable[[], None]) -> None:
         self.at(self.now + delay, action)
 
     def run(self, until: float, enough: Callable[[], bool] | None = None) -> None:
-        """Let events happen until a time, until none is left, or until it is ``enough``."""
+        """Run events until a time, until none is left, or until ``enough`` returns true."""
         while self._queue and self._queue[0][0] <= until:
             self.now, _, action = heapq.heappop(self._queue)
             self.events += 1
@@ -64,7 +64,7 @@ class World:
             self.now = max(self.now, until)
 
     def run_within(self, until: float) -> None:
-        """Let events happen in the middle of one."""
+        """Run events inside a running event, until a time."""
         self.within = True
         try:
             self.run(until)
@@ -79,5 +79,5 @@ class World:
             self.tell(stamped)
 
     def digest(self) -> str:
-        """The same for the same trace."""
+        """A digest of the trace so far."""
         return self._trace.hexdigest()

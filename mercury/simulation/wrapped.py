@@ -1,4 +1,4 @@
-"""A store that stands before another one, and decides how its transactions end."""
+"""A wrapper around a store that controls how its transactions end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mercury.storage.records import SequenceKey
 
 
 class _WrappedTransaction:
-    """Enters the real transaction, and leaves it the way the wrapping store has it."""
+    """Enters the inner store's transaction, and leaves it through `WrappedStore.leave`."""
 
     def __init__(self, store: WrappedStore, inner: AbstractContextManager[Transaction]) -> None:
         self._store = store
@@ -27,16 +27,16 @@ class _WrappedTransaction:
 
 
 class WrappedStore:
-    """`StorageManager` that does everything as the store behind it does; a subclass says what `leave` adds.
+    """A `StorageManager` that passes every call to an inner store; subclasses override `leave`.
 
-    It counts as durable: what survives a crash here is what the store behind it has committed.
+    It counts as durable: the inner store's committed state survives a simulated crash.
     """
 
     capabilities = Capabilities(durable=True)
 
     def __init__(self, inner: StorageManager) -> None:
         self.inner = inner
-        #: Transactions that are open now.
+        #: The number of open transactions.
         self.open = 0
 
     def transaction(self) -> AbstractContextManager[Transaction]:
@@ -46,9 +46,9 @@ class WrappedStore:
         return self.inner.join(work)
 
     def leave(self, inner: AbstractContextManager[Transaction], error: BaseException | None) -> None:
-        """The end of a transaction.
+        """End a transaction.
 
-        :param error: what the block was left with; ``None`` = normally.
+        :param error: the exception that left the block; ``None`` = none did.
         """
         inner.__exit__(type(error) if error else None, error, None)
 

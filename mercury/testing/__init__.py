@@ -1,11 +1,11 @@
-"""For tests of what is built on Mercury, for stores of your own, and for Mercury's own tests.
+"""Tools for tests of applications that use Mercury, of stores, and of Mercury itself.
 
-`Pair` is a client and a server in one thread, joined by a `Wire` that loses, repeats and holds back what it is told to,
-by a `FakeClock` that stands still until the test lets time pass: no socket, no thread, no sleep. `SimulatedStore` fails
-or crashes at a commit. `postgres_server` is a PostgreSQL for a test run. docs/testing.md shows how they are used.
-`StoreContract` has the tests that every store must pass; docs/stores.md.
+`Pair` is a client and a server in one thread, without sockets and without sleeping. They are joined by a `Wire`, which
+loses, repeats and holds messages as the test says, and they use a `FakeClock`, which the test advances.
+`SimulatedStore` fails or crashes at a commit. `postgres_server` is a PostgreSQL for a test run. docs/testing.md shows
+how to use them. `StoreContract` has the tests that every store must pass; see docs/stores.md.
 
-The names are loaded when they are first used: only `StoreContract` needs pytest.
+Each name is imported when it is first used, because only `StoreContract` needs pytest.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ START = 1_767_225_600.0
 
 
 class FakeClock:
-    """Seconds since the epoch that pass when a test says so: for whatever takes ``clock=time.time``.
+    """A clock that only the test advances, for parameters such as ``clock=time.time``.
 
-    :param start: what it shows at first.
+    :param start: its first time, in seconds since the epoch.
     """
 
     def __init__(self, start: float = START) -> None:
         self.start = start
-        #: What it shows. It may be set, back too.
+        #: The time in seconds since the epoch. A test may set it, also back.
         self.now = start
 
     def __call__(self) -> float:
@@ -26,5 +26,6 @@ class FakeClock:
         return round(self.now - self.start, 6)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. Nobody is woken: in a `Pair` use `Pair.advance`, which does what becomes due."""
+        """Add to the time. No work is done: in a `Pair` use `Pair.advance`, which also does the work that becomes
+        due."""
         self.now += seconds

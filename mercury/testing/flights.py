@@ -1,4 +1,4 @@
-"""One HTTP message on its way, with a name for people."""
+"""HTTP messages in transit on the wire of a test, and their names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mercury.wire.envelope import Envelope, HttpMessage, Payload, Undecodable
 
 
 class Reachable(Protocol):
-    """A process as the wire sees it; see `Process`."""
+    """The interface of a process that the wire uses; see `Process`."""
 
     engine: Engine
     up: bool
@@ -37,7 +37,7 @@ class Reachable(Protocol):
 
 @dataclass(slots=True)
 class Exchange:
-    """A post whose answer a process waits for. A crash of the process leaves nobody who waits."""
+    """A posted message whose HTTP reply a process waits for. After a crash the process no longer waits."""
 
     process: Reachable
     engine: Engine
@@ -47,32 +47,33 @@ class Exchange:
 
 @dataclass(slots=True)
 class Flight:
-    """One HTTP message on its way: a request, or the reply to one."""
+    """One HTTP message in transit: a request, or the reply to one."""
 
     http: HttpMessage
-    #: Where the request goes, or what the reply answers.
+    #: The URL of the request.
     url: str = ""
-    #: ``None`` = nobody waits for the reply.
+    #: The exchange that it belongs to; ``None`` = no process waits for the reply.
     exchange: Exchange | None = None
     is_reply: bool = False
-    #: See `name_of`.
+    #: Its name, see `name_of`.
     name: str = ""
 
     @property
     def envelope(self) -> Envelope:
-        """What it says.
+        """The decoded message.
 
-        :raises Undecodable: nothing that Mercury understands.
+        :raises Undecodable: Mercury cannot decode it.
         """
         return decode(self.http.body, self.http.content_type, self.http.soap_action)
 
 
 def name_of(http: HttpMessage) -> str:
-    """What is in an HTTP message, for people.
+    """A name for an HTTP message by its content.
 
-    ``message 3`` and ``response 3`` have the number in their sequence; others are named after their body
-    (``CreateSequence``, ``TerminateSequenceResponse``), ``acknowledgement``, ``fault UnknownSequence``, ``accepted``
-    (2xx without a body), ``status 503``; ``bare message`` is one outside any sequence.
+    ``message 3`` and ``response 3`` have the number in their sequence; other messages are named after their body
+    (``CreateSequence``, ``TerminateSequenceResponse``), ``acknowledgement``, ``AckRequested`` when they travel alone,
+    ``fault UnknownSequence``, ``accepted`` (2xx without a body), ``status 503``; ``bare message`` is one outside any
+    sequence.
     """
     if not http.body:
         return "accepted" if http.status < 300 else f"status {http.status}"
@@ -85,7 +86,9 @@ def name_of(http: HttpMessage) -> str:
             return f"fault {code.value}"
         case Payload():
             if envelope.sequence is None:
-                return "acknowledgement" if envelope.acknowledgements else "bare message"
+                if envelope.acknowledgements and not envelope.body.xml:
+                    return "acknowledgement"
+                return "AckRequested" if envelope.ack_requests and not envelope.body.xml else "bare message"
             if not envelope.body.xml and envelope.action.endswith("/LastMessage"):
                 return "LastMessage"
             kind = "message" if envelope.relates_to is None else "response"

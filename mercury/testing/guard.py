@@ -1,4 +1,4 @@
-"""What is done when a test run is killed: nothing that it started stays."""
+"""Cleans up after a test run that was killed, by a child process that notices the end of its parent."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-#: Where the child finds Mercury.
+#: The folder from which the child imports Mercury.
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Nothing else has the other end of its input, so that this returns when the tests' process is gone.
-WAIT = "import sys; told = sys.stdin.read().split()\n"
+#: Only the tests' process has the other end of the child's input, so `read` returns when that process has ended.
+WAIT = "import sys; words = sys.stdin.read().split()\n"
 
 
 @contextlib.contextmanager
 def guard(code: str, *arguments: str) -> Iterator[Callable[[str], None]]:
-    """Run Python code if this process ends before the block does, in whatever way (kill -9 too).
+    """Run Python code if this process ends before the block does, also by SIGKILL.
 
-    Yields what tells the code words, which it finds in its list ``told``.
+    Yields a function that passes words to the code, which finds them in its list ``words``.
 
-    :param arguments: its ``sys.argv[1:]``.
+    :param code: run in a child process.
+    :param arguments: the child's ``sys.argv[1:]``.
     """
     with subprocess.Popen(  # noqa: S603  our own code
         [sys.executable, "-c", WAIT + code, *arguments],

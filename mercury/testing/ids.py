@@ -1,18 +1,18 @@
-"""Identifiers that count."""
+"""Identifiers that are the same in each run of a test."""
 
 from __future__ import annotations
 
 
 class CountedIds:
-    """`Ids` that count: ``urn:client:1``, ``urn:client:2`` and so on, so that a test is the same each time.
+    """`Ids` that count: ``urn:client:1``, ``urn:client:2`` and so on.
 
-    :param name: tells the identifiers of one process from those of another.
+    :param name: a part of each identifier; each process needs another one.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._count = 0
-        #: What `chance` returns: 0 = pauses have no jitter.
+        #: The result of `chance`; 0 = retry times have no jitter.
         self.luck = 0.0
 
     def new(self) -> str:

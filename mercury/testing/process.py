@@ -1,4 +1,4 @@
-"""One process on the wire: an engine that works when it is told to."""
+"""A process on the wire of a test: an engine whose workers run when the wire calls them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mercury.wire.envelope import HttpMessage
 
 
 class Process(ABC):
-    """An engine on a wire, in place of the threads, the HTTP server and the HTTP client of a real process.
+    """An engine on a wire. It replaces the threads, the HTTP server and the HTTP client of a real process.
 
-    :param host: in the URLs of what it serves.
+    :param host: the host name in its URLs.
     """
 
-    #: Of this life; what a crash takes away is replaced.
+    #: The engine since the last start.
     engine: Engine
 
     def __init__(self, host: str, wire: Wire) -> None:
@@ -31,38 +31,38 @@ class Process(ABC):
         self._wire = wire
         wire.processes[host] = self
 
-    # --- what a subclass says --------------------------------------------------------------------------------------
+    # --- to be overridden ------------------------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def due_in(self) -> StorageManager:
-        """The store that knows what is due."""
+        """The store that is queried for due work."""
 
     @abstractmethod
     def start(self) -> None:
-        """Begin with what is committed, or begin again: a new engine, and `up`."""
+        """Start or restart with the committed state: make a new engine, and set `up`."""
 
     def stop(self) -> None:
-        """It is gone, and what is not committed with it; it stays down until `start`."""
+        """Stop without saving: state that is not committed is lost. The process is down until `start`."""
         self.up = False
         self._wire.break_off(self)
 
-    def posted(self, outgoing: Outgoing) -> None:  # noqa: B027  for those who look
-        """It posts this: the transaction that decided upon it is committed."""
+    def posted(self, outgoing: Outgoing) -> None:  # noqa: B027  for checks
+        """Called before a message is posted; the transaction that decided to post it is committed."""
 
     def replied(self, http: HttpMessage) -> None:  # noqa: B027
-        """It replies this."""
+        """Called before an HTTP reply is sent."""
 
     # --- work ------------------------------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """Everything but committed state is gone; the process is back at once."""
+        """Lose all state that is not committed, and restart at once."""
         self.crashes += 1
         self.stop()
         self.start()
 
     def turn(self) -> bool:
-        """A turn of each worker that has something due. Returns whether anything was done."""
+        """Run once each worker that has due work. Returns whether any work was done."""
         if not self.up:
             return False
         worked, now, due_in = False, self._wire.clock.now, self.due_in
@@ -86,20 +86,20 @@ class Process(ABC):
         return worked
 
     def next_due(self) -> float | None:
-        """When it has something to do next; ``None`` = never."""
+        """The time of its next due work, in seconds since the epoch; ``None`` = there is none."""
         times = [self.due_in.next_due(topic) for topic in Topic]
         return min((at for at in times if at is not None), default=None)
 
     # --- the wire --------------------------------------------------------------------------------------------------
 
     def post(self, posts: list[Outgoing]) -> None:
-        """Put on the wire what the engine wants posted."""
+        """Put the engine's messages on the wire."""
         for outgoing in posts:
             self.posted(outgoing)
             self._wire.launch(Flight(encode(outgoing.envelope), outgoing.url, Exchange(self, self.engine, outgoing)))
 
     def receive(self, arrivals: list[Arrival]) -> list[Answer] | None:
-        """What arrives together is handled together; ``None`` = the process crashed over it."""
+        """Handle arrivals in one transaction; ``None`` = the process crashed meanwhile."""
         try:
             return self.engine.receive(arrivals, self._wire.clock.now)
         except Crash:
@@ -107,7 +107,7 @@ class Process(ABC):
             return None
 
     def respond(self, waiting: PendingResponse) -> HttpMessage | None:
-        """The response that an exchange waits for, if it is there by now."""
+        """The response that a held exchange waits for; ``None`` = it does not exist yet."""
         try:
             return self.engine.respond(waiting, self._wire.clock.now)
         except TransientStorageError:
@@ -117,7 +117,7 @@ class Process(ABC):
             return None
 
     def answered(self, outgoing: Outgoing, http: HttpMessage) -> None:
-        """What it posted was replied to."""
+        """Called when a posted message has got an HTTP reply."""
         try:
             arrival = self.engine.answered(outgoing, http, self._wire.clock.now)
         except Crash:
@@ -129,7 +129,7 @@ class Process(ABC):
                 self.post(list(answers[0].posts))
 
     def failed(self, outgoing: Outgoing, error: str) -> None:
-        """What it posted was not replied to."""
+        """Called when the exchange of a posted message has failed."""
         try:
             self.engine.failed(outgoing, error, self._wire.clock.now)
         except Crash:

@@ -1,4 +1,4 @@
-"""The network of a test: HTTP messages in a list, and what happens to them on their way."""
+"""The network of a test: a list of HTTP messages in transit, and rules that lose, repeat, hold or alter them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mercury.testing.clock import FakeClock
 from mercury.testing.flights import Exchange, Flight, Reachable, name_of
 from mercury.wire.envelope import HttpMessage
 
-#: Turns at one moment after which it is said that there is no end.
+#: After so many turns without time passing, `Wire.run` raises, because the work has no end.
 TURNS = 2000
 
 
@@ -27,7 +27,7 @@ class _Rule:
 
 @dataclass(slots=True)
 class Parked:
-    """A reply that is held back for a response."""
+    """An exchange that is held open for its response."""
 
     process: Reachable
     waiting: PendingResponse
@@ -35,50 +35,50 @@ class Parked:
 
 
 class Wire:
-    """Carries HTTP messages between processes, in the order in which they were posted.
+    """Transports HTTP messages between processes, in the order in which they were posted.
 
-    `lose`, `repeat`, `hold` and `alter` say by name what happens to messages to come; `name_of` says which names there
-    are, and ``*`` at the end of one stands for anything: ``message *``. The rule that was made first is used first, and
-    each as many times as it says. `at_random` is for tests with many messages.
+    `lose`, `repeat`, `hold` and `alter` make rules for future messages with a name. `name_of` lists the names; ``*`` at
+    the end of a name matches any text: ``message *``. The oldest rule that matches applies, as many times as it says.
+    `at_random` is for tests with many messages.
 
-    Work is done by `run` and `advance` in the calling thread; no thread or socket takes part.
+    `run` and `advance` do all work in the calling thread, without sockets.
     """
 
     def __init__(self, clock: FakeClock | None = None) -> None:
         self.clock = clock or FakeClock()
-        #: By the host in URLs.
+        #: The processes by the host name in their URLs.
         self.processes: dict[str, Reachable] = {}
-        #: What is on its way.
+        #: The messages in transit.
         self.flights: list[Flight] = []
-        #: What `hold` took out of it.
+        #: The messages that `hold` has taken out of transit.
         self.held: list[Flight] = []
-        #: Replies that wait for a response.
+        #: Exchanges that are held open for their responses.
         self.parked: list[Parked] = []
-        #: Whether a server holds an exchange open for its response, or looks just once (HTTP-05).
+        #: Whether a server holds an exchange open for its response, or answers at once if there is none (HTTP-05).
         self.patient = True
-        #: Names of everything that was posted or replied, in order, whatever happened to it then.
+        #: The names of all messages that were posted or replied, in order, including lost ones.
         self.seen: list[str] = []
-        #: The same as (seconds since the clock's start, name).
+        #: The same with times: (seconds since the clock's start, name).
         self.times: list[tuple[float, str]] = []
         self._rules: list[_Rule] = []
         self._by_chance: Callable[[Flight], Callable[[Flight], None] | None] = lambda _flight: None
 
-    # --- what happens to messages ----------------------------------------------------------------------------------
+    # --- rules -----------------------------------------------------------------------------------------------------
 
     def lose(self, name: str, times: int = 1) -> None:
-        """The next messages of this name do not arrive; who posted one learns that the exchange failed."""
+        """Lose the next messages of this name; their exchanges fail."""
         self._rules.append(_Rule(name, self._lost, times))
 
     def repeat(self, name: str, times: int = 1) -> None:
-        """The next messages of this name arrive twice; the reply to the second one reaches nobody."""
+        """Deliver the next messages of this name twice; the reply to the second copy is discarded."""
         self._rules.append(_Rule(name, self._doubled, times))
 
     def hold(self, name: str, times: int = 1) -> None:
-        """The next messages of this name wait for `release`: those behind them overtake them."""
+        """Hold the next messages of this name until `release`, so that later ones overtake them."""
         self._rules.append(_Rule(name, self.held.append, times))
 
     def release(self, *, backwards: bool = False) -> None:
-        """What was held goes on its way, behind everything else.
+        """Put the held messages into transit, after all others.
 
         :param backwards: in reverse order.
         """
@@ -86,7 +86,7 @@ class Wire:
         self.flights += reversed(held) if backwards else held
 
     def alter(self, name: str, change: Callable[[HttpMessage], HttpMessage], times: int = 1) -> None:
-        """The next messages of this name arrive as ``change`` makes them."""
+        """Replace the next messages of this name by the result of ``change``."""
 
         def altered(flight: Flight) -> None:
             flight.http = change(flight.http)
@@ -95,11 +95,11 @@ class Wire:
         self._rules.append(_Rule(name, altered, times))
 
     def at_random(self, seed: int, *, lose: float = 0.0, repeat: float = 0.0, overtake: float = 0.0) -> None:
-        """From now on chance decides about each message for which there is no rule; the same seed decides the same.
+        """From now on lose, repeat or reorder messages without a rule at random; the same seed gives the same choices.
 
-        :param lose: share of messages that do not arrive, replies among them.
-        :param repeat: share that arrives twice.
-        :param overtake: share that is put before everything that is on its way already.
+        :param lose: the share of messages, requests and replies, that are lost.
+        :param repeat: the share that is delivered twice.
+        :param overtake: the share that is put before all messages in transit.
         """
         chance = Random(seed)  # noqa: S311  chance has to be replayed, not unpredictable
 
@@ -114,7 +114,7 @@ class Wire:
         self._by_chance = decide
 
     def forget_rules(self) -> None:
-        """From now on everything arrives, once and in order; what is held stays held."""
+        """Remove all rules: from now on every message arrives once and in order. Held messages stay held."""
         self._rules.clear()
         self._by_chance = lambda _flight: None
 
@@ -129,7 +129,7 @@ class Wire:
         self.flights.insert(0, flight)
 
     def launch(self, flight: Flight) -> None:
-        """Put a message on its way, or let happen to it what the rules say."""
+        """Put a message into transit, or apply the first matching rule to it."""
         flight.name = name_of(flight.http)
         self.seen.append(flight.name)
         self.times.append((self.clock.elapsed, flight.name))
@@ -143,9 +143,9 @@ class Wire:
     # --- time and work ---------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Carry on until nothing is left to do at this moment.
+        """Work until no message is in transit and no work is due now.
 
-        :raises AssertionError: there is no end of it.
+        :raises AssertionError: the work has no end (`TURNS`).
         """
         for _ in range(TURNS):
             worked = self.turn()
@@ -153,23 +153,23 @@ class Wire:
                 self.carry()
             elif not worked and not self._unpark(final=True):
                 return
-        raise AssertionError(f"it never ends: ... {self.seen[-12:]}")
+        raise AssertionError(f"the work at this moment has no end: ... {self.seen[-12:]}")
 
     def turn(self) -> bool:
-        """One turn of every worker of every process; what they post is put on its way. Returns whether any worked."""
+        """Run once every worker of every process, and put their messages into transit. Returns whether any worked."""
         worked = [process.turn() for process in list(self.processes.values())]
         return any(worked) | self._unpark(final=False)
 
     def carry(self) -> None:
-        """Everything that is on its way now arrives."""
+        """Deliver all messages that are in transit now."""
         flights, self.flights = self.flights, []
         for flight in flights:
             self.arrive(flight)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; what becomes due on the way is done at its time.
+        """Let time pass, and do work that becomes due at its time.
 
-        :raises AssertionError: at some moment there is no end of what is done.
+        :raises AssertionError: the work of one moment has no end (`TURNS`).
         """
         clock = self.clock
         until = clock.now + seconds
@@ -184,14 +184,14 @@ class Wire:
         self.run()
 
     def next_due(self) -> float | None:
-        """When any process has something to do next; ``None`` = never."""
+        """The time of the next due work of any process, in seconds since the epoch; ``None`` = there is none."""
         times = [process.next_due() for process in self.processes.values() if process.up]
         return min((at for at in times if at is not None), default=None)
 
-    # --- arriving --------------------------------------------------------------------------------------------------
+    # --- delivery --------------------------------------------------------------------------------------------------
 
     def arrive(self, flight: Flight) -> None:
-        """A message has come to where it goes."""
+        """Deliver a message to its process."""
         if flight.is_reply:
             self._arrive_back(flight)
             return
@@ -205,7 +205,7 @@ class Wire:
         answers = process.receive([Arrival(http=flight.http, service=service, url=flight.url, peer="peer")])
         if answers is None:
             if flight.exchange is not None:
-                self._fail(flight.exchange, "the other side broke it off")
+                self._fail(flight.exchange, "the other side closed the connection")
             return
         self._answered(process, flight, answers[0])
 
@@ -243,23 +243,23 @@ class Wire:
         exchange.process.answered(exchange.outgoing, flight.http)
 
     def break_off(self, process: Reachable) -> None:
-        """A process has died over the exchanges it held open."""
+        """Fail the exchanges that a process held open when it crashed."""
         for place in [place for place in self.parked if place.process is process]:
             self.parked.remove(place)
             if place.flight.exchange is not None:
-                self._fail(place.flight.exchange, "the other side broke it off")
+                self._fail(place.flight.exchange, "the other side closed the connection")
 
     def _fail(self, exchange: Exchange, why: str) -> None:
         if not exchange.over and exchange.process.engine is exchange.engine:
             exchange.over = True
             exchange.process.failed(exchange.outgoing, why)
 
-    # --- looking ---------------------------------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------------------------
 
     def count(self, name: str) -> int:
-        """How many messages of this name were posted or replied, those that were lost too."""
+        """The number of messages of this name that were posted or replied, including lost ones."""
         return self.seen.count(name)
 
     def when(self, name: str) -> list[float]:
-        """When messages of this name were posted or replied, in seconds since the clock's start."""
+        """The times, in seconds since the clock's start, when messages of this name were posted or replied."""
         return [at for at, each in self.times if each == name]

@@ -14,6 +14,8 @@ TESTS = (
     "clock",
     "commits",
     "dead_letters",
+    "deliverable",
+    "fetching",
     "invoker",
     "invoker_due",
     "locking",

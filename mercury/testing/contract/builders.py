@@ -12,14 +12,13 @@ from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference,
 from mercury.statemachine.policy import DeliveryAssurance, SourcePolicy
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, AddressingVersion, Protocol, RmVersion, SoapVersion
 from mercury.statemachine.ranges import RangeSet
-from mercury.statemachine.retransmission import RetransmissionPolicy
+from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
 from mercury.statemachine.tables import InvokerState, RmdState, RmsState
+from mercury.storage.letters import DeadLetter, Direction
 from mercury.storage.records import (
     Channel,
-    DeadLetter,
-    Direction,
     InboundKind,
     InboundMessage,
     InvokerRecord,
@@ -107,7 +106,9 @@ def letter(identifier: str, dead_at: float = NOW, **more: Any) -> DeadLetter:
 #: XML characters of one to four bytes, and what quoting gets wrong.
 TEXT = "Zoë ☃ 𝄞 'quoted' \"twice\" \\ % ; -- <&>"
 PROTOCOL = Protocol(SoapVersion.SOAP11, AddressingVersion.WSA200408, RmVersion.RM10)
-ENDPOINT = EndpointReference("http://peer.example/täg?a=1&b=2#c", (b"<p xmlns='urn:p'>\xc3\xab</p>", b"<q/>"))
+ENDPOINT = EndpointReference(
+    "http://peer.example/täg?a=1&b=2#c", (b"<p xmlns='urn:p'>\xc3\xab</p>", b"<q/>"), via="http://gate.example/é"
+)
 
 FULL_POLICY = SourcePolicy(
     protocol=PROTOCOL,
@@ -122,6 +123,8 @@ FULL_POLICY = SourcePolicy(
     end_attempts=3,
     close_unacknowledged_after=33.0,
     tombstone=17.0,
+    make_connection=True,
+    polling=Backoff(base=0.75, factor=1.25, cap=9.0, jitter=0.1),
 )
 
 FULL_CHANNEL = Channel(
@@ -131,6 +134,7 @@ FULL_CHANNEL = Channel(
     role=Role.RESPONSE,
     pair="urn:uuid:pair",
     identity="CN=täg",
+    wsa_to="urn:täg",
 )
 
 
@@ -175,7 +179,7 @@ def full_rms() -> RmsRecord:
             last_message=MAX_MESSAGE_NUMBER - 1,
             settled_at=NOW + 2.25,
             abandoned=True,
-            flow=Window(4, 2, 17),
+            flow=Window(4, 2, 17, 3),
             unanswered=3,
             incomplete_behavior=IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE,
             expires_at=NOW + 3.125,
@@ -192,6 +196,10 @@ def full_rms() -> RmsRecord:
         holds=True,
         ended_at=NOW + 6.5,
         last_error=TEXT,
+        fetch_due=NOW + 7.5,
+        owner="CN=täg",
+        poll_due=NOW + 8.5,
+        polls=4,
     )
 
 
@@ -272,7 +280,7 @@ FULL_INBOUND = InboundMessage(
     headers=(b"<h1/>", b"<h2/>"),
     relates_to="urn:uuid:request",
     reply_to=ENDPOINT,
-    fault_to=EndpointReference(ANONYMOUS_ENDPOINT.address, (b"<r/>",)),
+    fault_to=EndpointReference(ANONYMOUS_ENDPOINT.address, (b"<r/>",), via="http://gate.example/"),
     received_at=NOW + 0.75,
     correlation=TEXT,
 )

@@ -149,7 +149,7 @@ def test_listeners_hear_nothing_of_what_made_no_work(store: StorageManager) -> N
     assert ear.heard == set()
 
 
-def test_a_listener_that_looks_sees_the_commit(store: StorageManager) -> None:
+def test_a_listener_that_reads_sees_the_commit(store: StorageManager) -> None:
     found: list[bool] = []
     called = threading.Event()
 

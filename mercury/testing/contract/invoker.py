@@ -67,7 +67,7 @@ def test_a_buffer_and_its_first_messages_may_be_made_together(store: StorageMana
     assert numbers(store) == [(1, 1)]
 
 
-def test_numbers_are_told_as_ranges_within_a_window(store: StorageManager) -> None:
+def test_numbers_are_returned_as_ranges_within_a_window(store: StorageManager) -> None:
     insert(store, buffer())
     add(store, *(inbound(number) for number in (9, 1, 2, 3, 5, 2**62)))
     with store.transaction() as tx:
@@ -112,6 +112,27 @@ def test_markers_are_no_messages_and_keep_their_order(store: StorageManager) -> 
         assert list(tx.invoker.numbers(ONE)) == [(2, 2)]
         assert tx.invoker.messages(ONE, [2])[2].kind is InboundKind.MESSAGE
         assert tx.invoker.markers("urn:nobody's") == []
+
+
+def test_a_part_of_a_buffer_has_its_markers_and_the_messages_between_two_numbers(store: StorageManager) -> None:
+    insert(store, buffer())
+    add(store, *(inbound(number) for number in (9, 1, 3, 2, 2**62)), marker(InboundKind.END, 9))
+    with store.transaction() as tx:
+        part = tx.invoker.part(ONE, 2, 8)
+        assert part.messages == tx.invoker.messages(ONE, [2, 3])
+        assert part.markers == tx.invoker.markers(ONE) != []
+        assert tx.invoker.part(ONE, 10, 2**63).messages.keys() == {2**62}  # above the highest number there may be
+        assert tx.invoker.part(ONE, 4, 4).messages == {}
+        nothing = tx.invoker.part("urn:nobody's", 1, 9)
+        assert (nothing.markers, nothing.messages) == ([], {})
+
+
+def test_records_of_many_buffers_are_read_together(store: StorageManager) -> None:
+    insert(store, buffer("urn:a"), buffer("urn:b"))
+    with store.transaction() as tx:
+        found = tx.invoker.read_many(["urn:a", "urn:nobody's", "urn:b"])
+        assert found == {"urn:a": tx.invoker.read("urn:a"), "urn:b": tx.invoker.read("urn:b")}
+        assert tx.invoker.read_many([]) == {}
 
 
 def test_rows_of_one_call_may_belong_to_many_buffers(store: StorageManager) -> None:

@@ -95,7 +95,7 @@ def test_all_or_nothing_is_due_when_all_of_it_is_here(store: StorageManager) -> 
     assert due(store) == [ONE]
 
 
-def test_all_or_nothing_is_due_when_its_end_is_told_later(store: StorageManager) -> None:
+def test_all_or_nothing_is_due_when_its_end_is_known_later(store: StorageManager) -> None:
     insert(store, buffer(behavior=WHOLE))
     add(store, inbound(1), inbound(2))
     assert due(store) == []
@@ -177,7 +177,7 @@ def test_a_successor_does_not_wait_for_what_is_unknown_or_forgotten(store: Stora
     assert sorted(due(store)) == ["urn:after", ONE]
 
 
-def test_of_many_that_are_due_as_many_as_asked_for_are_told(store: StorageManager) -> None:
+def test_a_limited_number_of_due_buffers_is_returned(store: StorageManager) -> None:
     names = [f"urn:rmd:{number}" for number in range(10)]
     insert(store, *(buffer(name) for name in names))
     add(store, *(inbound(1, name) for name in names))

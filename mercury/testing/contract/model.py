@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 )
 
 from mercury.statemachine.faults import Ranges
+from mercury.statemachine.settled import is_settled, may_go, replays
 from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.records import Channel, RmsRecord
 from mercury.testing.contract.builders import FETCHING, LISTENING, NOW, rms_record, row
@@ -63,7 +64,12 @@ class Row:
     answered: bool = False
 
     def settled(self, channel: Channel) -> bool:
-        return self.acknowledged and (self.answered or not (self.expects and channel.reply_to.anonymous))
+        repeats = replays(expects_response=self.expects, fetches=channel.reply_to.anonymous)
+        return is_settled(acknowledged=self.acknowledged, answered=self.answered, replays=repeats)
+
+    @property
+    def may_go(self) -> bool:
+        return may_go(acknowledged=self.acknowledged, expects_response=self.expects)
 
 
 @dataclass
@@ -223,7 +229,7 @@ class RowsOfAKey(RuleBasedStateMachine):
         assert self.tx is not None
         self.tx.rms.release(self.record(sequence), ranges)
         for each in self.model.within(sequence, ranges):
-            if each.acknowledged and not each.expects:
+            if each.may_go:
                 del self.model.rows[each.message_id]
 
     @precondition(lambda self: self.tx is not None)
@@ -254,7 +260,7 @@ class RowsOfAKey(RuleBasedStateMachine):
         each = self.choose(data)
         self.tx.rms.consumed(each.message_id)
         each.answered, each.expects = True, False
-        if each.acknowledged:
+        if each.may_go:
             self.model.rows.pop(each.message_id, None)
 
     @precondition(lambda self: self.tx is not None)
@@ -311,7 +317,7 @@ class RowsOfAKey(RuleBasedStateMachine):
             for number in range(1, self.appended + 1):
                 each, stored = model.rows.get(f"row {number}"), tx.rms.row(f"row {number}")
                 assert (each is None) == (stored is None)
-                assert (each is None) == (tx.rms.key_of_request(f"row {number}") is None)
+                assert (each is not None) == bool(tx.rms.rows([f"row {number}"]))
                 if each is None or stored is None:
                     continue
                 assert (

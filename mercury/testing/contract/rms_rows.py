@@ -26,7 +26,7 @@ def test_rows_wait_in_the_order_in_which_they_were_appended(outbox: Outbox) -> N
     assert outbox.waiting() == ["c", "a", "d", "b"]
 
 
-def test_only_as_many_rows_are_read_as_asked_for(outbox: Outbox) -> None:
+def test_only_as_many_rows_are_read_as_the_limit(outbox: Outbox) -> None:
     outbox.append("a", "b", "c", "d")
     assert outbox.waiting(2) == ["a", "b"]
     assert ids(outbox.number(3)) == ["a", "b", "c"]
@@ -116,7 +116,7 @@ def test_the_window_begins_at_the_lowest_row_that_needs_transmission(outbox: Out
     assert outbox.unsettled(3) == []
 
 
-def test_rows_of_two_sequences_of_a_key_are_told_apart(outbox: Outbox, store: StorageManager) -> None:
+def test_rows_of_two_sequences_of_a_key_are_distinguished(outbox: Outbox, store: StorageManager) -> None:
     outbox.send("a", "b")
     successor = Outbox(store, rms_record("successor"))
     successor.send("c")
@@ -144,7 +144,7 @@ def test_a_transmission_is_counted_and_put_off(outbox: Outbox) -> None:
     assert (second.attempts, second.due) == (0, NOW)
 
 
-def test_of_what_is_due_later_only_what_tells_how_it_stands_is_read(outbox: Outbox) -> None:
+def test_of_rows_due_later_only_the_first_and_one_repeated_are_read(outbox: Outbox) -> None:
     """The first row shows whether anybody answers, and one when there is something to do again."""
     outbox.send(*"abcdefgh")
     times = dict(zip("abcdefgh", (9, 7, 0, 5, 5, 0, 8, 0), strict=True))
@@ -168,6 +168,16 @@ def test_of_what_is_due_later_only_what_tells_how_it_stands_is_read(outbox: Outb
         assert ids(tx.rms.unsettled(outbox.record, 10, NOW + 9)) == list("abcdefgh")
 
     outbox.locked(poll)
+
+    def poll_for_one(tx: Transaction) -> None:
+        first, chosen, more = tx.rms.unsettled(outbox.record, 10, NOW, one=True)
+        assert ids([first, chosen, more]) == list("acf")
+        assert chosen.payload
+        assert not chosen.unread
+        assert more.unread is not bool(more.payload), "it says whether its body is missing"
+        assert ids(tx.rms.unsettled(outbox.record, 10, NOW - 1, one=True)) == list("ac"), "nothing is due"
+
+    outbox.locked(poll_for_one)
 
 
 def test_newly_numbered_rows_count_in_the_window_with_earlier_ones(outbox: Outbox) -> None:

@@ -68,7 +68,7 @@ def test_no_two_sequences_get_one_identifier(store: StorageManager) -> None:
         tx.rms.delete(rms_record("first"))
         tx.rms.insert(rms_record("again", LISTENING, identifier="urn:offered"))
     with store.transaction() as tx:
-        assert tx.rms.key_of(identifier="urn:offered") == LISTENING.key
+        assert tx.rms.key_of("urn:offered") == LISTENING.key
 
 
 def test_a_key_that_nobody_knows_may_be_used_without_a_lock(store: StorageManager) -> None:
@@ -84,44 +84,73 @@ def test_a_sequence_is_found_by_its_identifier_once_it_has_one(store: StorageMan
     record = rms_record()
     insert(store, record)
     with store.transaction() as tx:
-        assert tx.rms.key_of(identifier="urn:rms") is None
+        assert tx.rms.key_of("urn:rms") is None
         tx.rms.lock([KEY])
         record.machine.identifier = "urn:rms"
         tx.rms.save(record)
     with store.transaction() as tx:
-        assert tx.rms.key_of(identifier="urn:rms") == KEY
-        assert tx.rms.key_of(identifier="urn:another") is None
+        assert tx.rms.key_of("urn:rms") == KEY
+        assert tx.rms.key_of("urn:another") is None
         tx.rms.lock([KEY])
         tx.rms.delete(record)
     with store.transaction() as tx:
-        assert tx.rms.key_of(identifier="urn:rms") is None
+        assert tx.rms.key_of("urn:rms") is None
         assert tx.rms.peek(KEY) == []
 
 
-def test_a_sequence_is_found_by_the_message_that_asked_for_it(store: StorageManager) -> None:
+def test_keys_of_sequences_are_found_together_by_their_identifiers(store: StorageManager) -> None:
+    insert(store, rms_record("a", identifier="urn:a"), rms_record("b", LISTENING, identifier="urn:b"))
+    for _ in range(2):  # what a store remembers of the first time is the same
+        with store.transaction() as tx:
+            assert tx.rms.keys_by_identifier(["urn:a", "urn:b", "urn:c"]) == {"urn:a": KEY, "urn:b": LISTENING.key}
+            assert tx.rms.keys_by_identifier([]) == {}
+
+
+def test_keys_of_sequences_are_found_together_by_the_messages_that_requested_them(store: StorageManager) -> None:
     insert(store, rms_record("a", create_message_id="create a"))
     insert(store, rms_record("b", LISTENING, create_message_id="create b"))
     with store.transaction() as tx:
-        assert tx.rms.key_of(create_message_id="create a") == KEY
-        assert tx.rms.key_of(create_message_id="create b") == LISTENING.key
-        assert tx.rms.key_of(create_message_id="create c") is None
+        found = tx.rms.keys_by_create(["create a", "create b", "create c"])
+        assert found == {"create a": KEY, "create b": LISTENING.key}
+        assert tx.rms.keys_by_create([]) == {}
 
 
-def test_a_key_is_found_by_one_of_its_rows(store: StorageManager) -> None:
-    outbox = Outbox(store)
-    outbox.append("waits")
+def test_an_identifier_that_a_peer_chooses_is_not_taken_for_a_message_id(store: StorageManager) -> None:
+    """A peer gives its sequence the MessageID with which another sequence was requested."""
+    insert(store, rms_record("a", create_message_id="urn:same"), rms_record("b", LISTENING, identifier="urn:same"))
     with store.transaction() as tx:
-        assert tx.rms.key_of_request("waits") == KEY
-        assert tx.rms.key_of_request("another") is None
+        assert tx.rms.keys_by_identifier(["urn:same"]) == {"urn:same": LISTENING.key}
+        assert tx.rms.keys_by_create(["urn:same"]) == {"urn:same": KEY}
+
+
+def test_rows_are_found_together_by_their_message_ids(store: StorageManager) -> None:
+    outbox = Outbox(store)
+    outbox.append("waits", "waits too")
     outbox.number()
     with store.transaction() as tx:
-        assert tx.rms.key_of_request("waits") == KEY
+        found = tx.rms.rows(["waits", "another", "waits too"])
+        assert {name: (row.message_id, row.channel.key, row.number) for name, row in found.items()} == {
+            "waits": ("waits", KEY, 1),
+            "waits too": ("waits too", KEY, 2),
+        }
+        assert tx.rms.rows([]) == {}
     outbox.take()
     with store.transaction() as tx:
-        assert tx.rms.key_of_request("waits") is None
+        assert tx.rms.rows(["waits", "waits too"]) == {}
 
 
-def test_keys_are_told_apart_by_both_of_their_parts(store: StorageManager) -> None:
+def test_a_row_is_whole_after_it_was_found_with_others(store: StorageManager) -> None:
+    Outbox(store).append("waits")
+    with store.transaction() as tx:
+        whole = tx.rms.row("waits")
+    with store.transaction() as tx:
+        assert tx.rms.rows(["waits"]).keys() == {"waits"}
+        assert tx.rms.row("waits") == whole
+    assert whole is not None
+    assert whole.payload
+
+
+def test_keys_are_distinguished_by_both_of_their_parts(store: StorageManager) -> None:
     keys = [("http://a", "b#c"), ("http://a#b", "c"), ("http://a", "b"), ("http://a", "B"), ("http://a/", "b")]
     for number, (endpoint, name) in enumerate(keys):
         insert(store, rms_record(f"rms {number}", channel(name, endpoint=endpoint)))
@@ -200,7 +229,7 @@ def test_the_earliest_of_all_keys_is_next(store: StorageManager) -> None:
     assert store.next_due(Topic.RMS) == NOW + 3
 
 
-def test_of_many_keys_that_are_due_as_many_as_asked_for_are_told_each_once(store: StorageManager) -> None:
+def test_a_limited_number_of_due_keys_is_returned_each_once(store: StorageManager) -> None:
     keys = [SequenceKey("http://peer.example", f"key {number}") for number in range(10)]
     for key in keys:
         insert(store, rms_record(f"rms {key}", channel(key.name, endpoint=key.endpoint), due=NOW))

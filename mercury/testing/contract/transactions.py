@@ -54,9 +54,9 @@ def seen(store: StorageManager, name: str = "new") -> list[bool]:
             bool(tx.invoker.markers(f"urn:rmd:{name}")),
             any(record.id == f"rms {name}" for record in tx.rms.peek(KEY)),
             any(record.id == f"rms {name}" for record in tx.rms.all()),
-            tx.rms.key_of(identifier=f"urn:rms:{name}") is not None,
-            tx.rms.key_of(create_message_id=f"create rms {name}") is not None,
-            tx.rms.key_of_request(name) is not None,
+            tx.rms.key_of(f"urn:rms:{name}") is not None,
+            bool(tx.rms.keys_by_create([f"create rms {name}"])),
+            bool(tx.rms.rows([name])),
             tx.rms.row(name) is not None,
             tx.rms.backlog(KEY) > 0,
             any(each.id == name for each in tx.dead_letters.all()),
@@ -259,7 +259,7 @@ def test_a_savepoint_undoes_what_was_inside_and_only_that(store: StorageManager)
         assert tx.rmd.read("urn:rmd:inside") is None
         assert tx.invoker.read("urn:rmd:inside") is None
         assert tx.rms.row("inside") is None
-        assert tx.rms.key_of(identifier="urn:rms:inside") is None
+        assert tx.rms.key_of("urn:rms:inside") is None
         assert [each.id for each in tx.dead_letters.all()] == ["before", "after"]
 
 

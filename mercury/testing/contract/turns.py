@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mercury.storage.api import StorageManager
 from mercury.storage.claims import WorkFilter
-from mercury.storage.records import RmdRecord
-from mercury.testing.contract.builders import NOW, buffer, inbound, rmd_record
+from mercury.storage.records import RmdRecord, SequenceKey
+from mercury.testing.contract.builders import NOW, buffer, channel, inbound, rmd_record, rms_record, row
 
 
 def sequence(name: str, peer: str = "", **more: str) -> RmdRecord:
@@ -83,3 +85,51 @@ def test_a_peer_is_an_identity_or_else_an_address_and_for_responses_the_endpoint
         tx.invoker.add([inbound(1, "forgotten")])
     peers = {"known": "somebody", "unknown": "10.0.0.1", "responses": "http://there/", "forgotten": ""}
     assert store.due_invoker(NOW, 10) == peers
+
+
+# --- what is sent ----------------------------------------------------------------------------------------------------
+
+
+def sending(store: StorageManager, owner: str, count: int, *, waits: bool, due: float = NOW) -> list[SequenceKey]:
+    """So many keys of an owner, each with something to do: a row that waits, or a sequence whose time has come."""
+    found = []
+    for number in range(count):
+        on = channel(f"{owner} {number:02}", endpoint="http://peer.example/responses")
+        found.append(on.key)
+        with store.transaction() as tx:
+            if waits:
+                tx.rms.append(row(f"row of {owner} {number}", on, owner=owner or None))
+            else:
+                tx.rms.insert(rms_record(f"rms of {owner} {number}", on, owner=owner, due=due + number))
+    return found
+
+
+def due_to_send(store: StorageManager, after: str = "", limit: int = 100) -> list[SequenceKey]:
+    return store.due_rms(NOW, limit, WorkFilter("me", after=after))
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["rows", "times"])
+def test_one_key_of_each_owner_comes_before_the_second_of_any(store: StorageManager, waits: bool) -> None:
+    many = sending(store, "a", 30, waits=waits, due=NOW - 1000)
+    few = sending(store, "b", 2, waits=waits, due=NOW - 1)
+    (own,) = sending(store, "", 1, waits=waits)
+    assert set(due_to_send(store, limit=3)) == {own, many[0], few[0]}
+    assert due_to_send(store, after="a", limit=5) == [few[0], own, many[0], few[1], many[1]]
+    assert due_to_send(store) == [many[0], few[0], own, many[1], few[1], *many[2:]]
+    assert store.due_rms(NOW, 3) == due_to_send(store, limit=3)
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["rows", "times"])
+def test_more_owners_than_a_look_takes_have_their_turn_one_after_the_other(store: StorageManager, waits: bool) -> None:
+    keys = {name: sending(store, name, 3, waits=waits, due=NOW - 100)[0] for name in "abcdef"}
+    assert due_to_send(store, after="", limit=2) == [keys["a"], keys["b"]]
+    assert due_to_send(store, after="b", limit=2) == [keys["c"], keys["d"]]
+    assert due_to_send(store, after="e", limit=2) == [keys["f"], keys["a"]]
+
+
+def test_keys_that_another_process_works_on_take_no_turn(store: StorageManager) -> None:
+    many = sending(store, "a", 8, waits=False, due=NOW - 100)
+    (other,) = sending(store, "b", 1, waits=False)
+    for key in many[:6]:
+        assert store.claim(f"rms {key.digest}", "another", NOW, 60.0) is not None
+    assert due_to_send(store, limit=2) == [many[6], other]
