@@ -1,4 +1,4 @@
-"""What the tests serve: ``mercury serve tests.acceptance.app:app``."""
+"""The application that the tests serve: ``mercury serve tests.acceptance.app:app``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ service = Service("desk")
 noted: list[str] = []
 begun: list[float] = []
 
-#: A file that outlives the process, with a line for each note.
+#: A file with a line for each note, which remains after the process.
 JOURNAL = os.environ.get("JOURNAL")
-#: How long a note takes, in seconds.
+#: The duration of the handler of a note, in seconds.
 PAUSE = float(os.environ.get("PAUSE", "0"))
 
 
@@ -36,7 +36,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Slow:
-    """Takes a while, and is answered with what it says."""
+    """A request whose handler is slow; the response has its text."""
 
     text: str
     seconds: float

@@ -1,6 +1,7 @@
-"""Every combination of versions, of listening or not, and of an offer or none, over sockets: both patterns each.
+"""All combinations of versions, listening or not, and offer or not, each with one-way messages and requests, over
+sockets.
 
-``python -m tests.acceptance.combinations`` runs all of them, and prints a line for each. Exit code 1 = one is wrong.
+``python -m tests.acceptance.combinations`` runs all of them, and prints a line for each. Exit code 1 = one has failed.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol
 from mercury.statemachine.retransmission import RetransmissionPolicy
 from tests.acceptance.messages import Answer, Note, StoreQuery
 
-#: Messages of each pattern, and seconds that they may take.
+#: The number of messages of each pattern, and their timeout in seconds.
 MESSAGES, PATIENCE = 5, 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """One of them."""
+    """One combination."""
 
     protocol: Protocol
-    #: What the server says is posted to the client; otherwise it comes on the connections of its requests.
+    #: Whether the server posts acknowledgements and responses to the client; otherwise they come in HTTP replies.
     listens: bool
-    #: The client offers the sequence for responses. Otherwise the server makes one, or, to a client that does not
-    #: listen, answers outside any sequence.
+    #: Whether the client offers the sequence for responses. Otherwise the server creates one, or, if the client does
+    #: not listen, responds outside any sequence.
     offer: bool
 
     @property
@@ -44,13 +45,13 @@ class Combination:
 
 @dataclass(slots=True)
 class Outcome:
-    """What arrived."""
+    """The messages that arrived."""
 
     combination: Combination
     notes: list[int] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
     answers: list[tuple[int, str]] = field(default_factory=list)
-    #: Sequences that the client knows as the destination: those for responses.
+    #: The number of the client's destination sequences, which are those for responses.
     response_sequences: int = 0
     settled: bool = False
     left: list[str] = field(default_factory=list)
@@ -76,13 +77,13 @@ class Outcome:
 
 
 def combinations() -> Iterator[Combination]:
-    """All twelve combinations of versions and ways, each with an offer and without."""
+    """The twelve combinations of versions and ways, each with and without an offer."""
     for protocol, listens, offer in itertools.product(ALL_PROTOCOLS, (True, False), (True, False)):
         yield Combination(protocol, listens, offer)
 
 
 def run(combination: Combination) -> Outcome:
-    """Both patterns between two processes' worth of Mercury, which share nothing but sockets."""
+    """Run both patterns between two `Mercury` objects that share only sockets."""
     outcome = Outcome(combination)
     orders = Service("letters")
 
@@ -143,7 +144,11 @@ def _mercury(policy: SourcePolicy) -> Mercury:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.acceptance.combinations", description=__doc__)
     parser.add_argument(
-        "--only", action="append", default=[], metavar="TEXT", help="only names that have it; repeatable"
+        "--only",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="only combinations whose name contains it; repeatable",
     )
     options = parser.parse_args(arguments)
     chosen = [each for each in combinations() if all(word in each.name for word in options.only)]

@@ -1,4 +1,4 @@
-"""What the combinations send."""
+"""The messages of the combinations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that tests start, watch and end."""
+"""Processes that tests start, observe and end."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from typing import IO, Any, TypeVar
 ROOT = Path(__file__).resolve().parents[2]
 MERCURY = str(Path(sysconfig.get_path("scripts")) / "mercury")
 
-#: Seconds after which a test gives up on something that takes one on a quiet machine: others may use it too.
+#: The timeout of waiting, in seconds, long enough for a busy machine.
 PATIENCE = 300.0
 
 T = TypeVar("T")
 
 
 def environment(settings: dict[str, str]) -> dict[str, str]:
-    """This process's environment without what would change how Mercury or rich behave; no store leaves a file."""
+    """This process's environment without variables that change Mercury's or rich's behaviour; the store is in
+    memory."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -40,7 +41,7 @@ def environment(settings: dict[str, str]) -> dict[str, str]:
 
 
 def eventually(ask: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
-    """Ask until the answer is true."""
+    """Call ``ask`` until its result is true, and return the result."""
     until = time.monotonic() + patience
     while not (answer := ask()):
         assert time.monotonic() < until, f"never: {what}"
@@ -50,7 +51,7 @@ def eventually(ask: Callable[[], T], what: str, patience: float = PATIENCE) -> T
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended, and what it said."""
+    """The exit code and the output of a process."""
 
     code: int
     out: str
@@ -58,11 +59,11 @@ class Ended:
 
     @property
     def value(self) -> Any:
-        """What it printed, as JSON."""
+        """Its stdout, parsed as JSON."""
         return json.loads(self.out)
 
     def refused(self, *words: str, code: int = 2) -> None:
-        """It says what is wrong in one line on stderr, and nothing else."""
+        """Check that it printed one line with the error to stderr, and nothing else."""
         assert self.code == code, self
         assert self.out == "", self
         lines = self.err.splitlines()
@@ -109,7 +110,7 @@ def run(command: list[str], *, cwd: Path, given: str = "", **settings: str) -> E
 
 
 def run_by_default(command: list[str], cwd: Path) -> Ended:
-    """Run a command in a folder of its own with nothing set, not even the store."""
+    """Run a command in a folder without any setting, not even the store."""
     settings = {name: value for name, value in environment({}).items() if name != "MERCURY_STORE"}
     ended = subprocess.run(
         command,
@@ -131,7 +132,7 @@ def each(cases: Iterable[T], do: Callable[[T], Ended]) -> Iterator[tuple[T, Ende
 
 
 class Running:
-    """A process that runs beside the test; what it says is kept. It is killed with the block, if it is still there."""
+    """A process that runs in parallel with the test; its output is collected. It is killed at the end of the block."""
 
     def __init__(self, *command: str, cwd: Path = ROOT, **settings: str) -> None:
         self._process = subprocess.Popen(
@@ -168,7 +169,7 @@ class Running:
         return "".join(self._said["err"])
 
     def says(self, pattern: str) -> str:
-        """Wait until it has printed what matches; returns the first group, or all."""
+        """Wait until its output matches; returns the first group, or the whole match."""
 
         def look() -> re.Match[str] | None:
             found = re.search(pattern, self.out)
@@ -200,7 +201,7 @@ class Running:
 
 
 class Serving(Running):
-    """``mercury serve``, ready to be talked to."""
+    """``mercury serve``, when it accepts connections."""
 
     def __init__(self, target: str = "tests.acceptance.app:app", *options: str, cwd: Path = ROOT, **settings: str):
         settings = {"MERCURY_LOG_LEVEL": "WARNING", **settings}
@@ -215,6 +216,6 @@ class Serving(Running):
         return self.url.removeprefix("http://")
 
     def connection(self) -> socket.socket:
-        """A connection to it, to misbehave on."""
+        """A raw connection to it."""
         host, port = self.netloc.split(":")
         return socket.create_connection((host, int(port)), PATIENCE)

@@ -1,4 +1,4 @@
-"""Who somebody is by a certificate, between real sockets: certificates that differ are not one peer."""
+"""The identity of a peer by its TLS certificate, over real sockets: different certificates are different peers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TILL = "/O=Shop/CN=till"
 
 @dataclass
 class Folder:
-    """Certificates and their keys, by name."""
+    """A folder with certificates and their keys, by name."""
 
     path: Path
 
@@ -36,7 +36,7 @@ class Folder:
         openssl("req", "-x509", *KEY, "-days", "2", *files, "-subj", subject, *extension)
 
     def self_signed(self, name: str, subject: str) -> None:
-        """A certificate that is no authority's: who is given it takes it from its owner only."""
+        """A certificate that is not an authority's: a server that trusts it accepts only its owner."""
         files = ("-keyout", self.path / f"{name}.key", "-out", self.path / f"{name}.pem")
         extension = ("-addext", "basicConstraints=critical,CA:FALSE")
         openssl("req", "-x509", *KEY, "-days", "2", *files, "-subj", subject, *extension)
@@ -90,7 +90,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 @dataclass
 class Desk:
-    """A server in this process that only takes clients with certificates."""
+    """A server in this process that accepts only clients with certificates."""
 
     address: tuple[str, int]
     sessions: list[ssl.SSLSession | None]
@@ -171,7 +171,7 @@ def test_same_subject_with_another_uri_cannot_use_my_sequence(folder: Folder, ot
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_tls_session_that_is_taken_up_again_has_the_same_identity(folder: Folder, version: ssl.TLSVersion) -> None:
-    """Only a full handshake verifies a certificate; there is no chain in the ones after it."""
+    """Only a full handshake verifies a certificate; a resumed session has no chain."""
     foreign = Foreign()
     with desk_with(folder, folder.together("known", "ca", "other")) as desk:
         mine, others = folder.client("till of ca", version), folder.client("till of other", version)
@@ -183,7 +183,7 @@ def test_tls_session_that_is_taken_up_again_has_the_same_identity(folder: Folder
 
 
 def told_by(folder: Folder, client_ca: str, *clients: str) -> list[HttpRequest]:
-    """What a hook is told of these clients."""
+    """The requests that a hook gets from these clients."""
     seen: list[HttpRequest] = []
 
     def authenticate(request: HttpRequest) -> str | None:
@@ -196,7 +196,7 @@ def told_by(folder: Folder, client_ca: str, *clients: str) -> list[HttpRequest]:
     return seen
 
 
-def test_hook_is_told_what_the_certificate_says(folder: Folder) -> None:
+def test_hook_gets_the_content_of_the_certificate(folder: Folder) -> None:
     by_uri, by_uris, turned, by_subject = told_by(
         folder, str(folder.path / "ca.pem"), "one", "both", "turned", "till of ca"
     )

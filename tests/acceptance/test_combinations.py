@@ -1,4 +1,4 @@
-"""A slice of the combinations of versions and ways over sockets; `python -m tests.acceptance.combinations` has all."""
+"""A sample of the combinations of versions and ways; `python -m tests.acceptance.combinations` runs all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The other commands, and what all commands have in common."""
+"""Commands without a test file of their own, and properties of all commands."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ COMMANDS = (
     ("sequences", "show"),
     ("simulate",),
     ("tables",),
+    ("wsdl",),
+    ("wsdl", "show"),
+    ("wsdl", "print"),
     ("config",),
     ("config", "show"),
     ("pg",),
@@ -59,6 +62,8 @@ WRONG = (
     ("simulate", "--seeds", "0"),
     ("simulate", "--output", "xml"),
     ("tables", "more"),
+    ("wsdl", "show"),
+    ("wsdl", "print"),
     ("pg", "start", "--output", "xml"),
     ("pg", "url", "orders"),
 )
@@ -84,8 +89,8 @@ def test_the_tables_are_a_value() -> None:
     value = mercury("tables", "--output", "json").value
     assert [table["name"] for table in value] == ["RMSSequence", "RMDSequence", "InvokerBuffer"]
     for table in value:
-        assert set(table) == {"name", "factors", "states", "events", "cells"}
-        assert set(table["cells"]) == set(table["states"])
+        assert set(table) == {"name", "factors", "states", "events", "rows"}
+        assert {row["state"] for row in table["rows"]} == set(table["states"])
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

@@ -62,7 +62,7 @@ class Orders(Contract):
 
 
 class Shop:
-    """A server with all handlers, and what they were given."""
+    """A server with all handlers, and the messages that they received."""
 
     def __init__(self) -> None:
         self.orders = Orders("orders", namespace="urn:shop")

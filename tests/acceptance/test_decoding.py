@@ -1,4 +1,4 @@
-"""Messages are decoded beside the committer, which only handles them."""
+"""Messages are decoded outside the committer's thread, which only handles them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_committer_decodes_neither_messages_nor_replies_nor_what_is_refused(monk
         "mercury-http",
         "mercury-sender-",
     }
-    # What is long is decoded outside the event loop too.
+    # Long messages are decoded outside the event loop too.
     assert all(name != "mercury-http" for name, size in threads if size > 100_000)
     assert any(size > 100_000 for _, size in threads)
 

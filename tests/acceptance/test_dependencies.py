@@ -85,7 +85,7 @@ def test_dependency_refuses_a_message_before_its_body_is_read(make: object) -> N
     message = create_sequence(SOAP11, "urn:m:one")
     with serving(make(Mercury("memory:"), desk())) as address:
         for path in ("desk", "/mercury/responses"):
-            refused = post(address, b"", path=path, length=10_000)  # none of which ever comes
+            refused = post(address, b"", path=path, length=10_000)  # the body is never sent
             assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
             assert b"nobody knows you" in refused.body
         assert post(address, message, "Authorization: Bearer guessed").status == 401

@@ -1,4 +1,4 @@
-"""The endpoint over real sockets: what it answers to peers that are wrong, hostile, slow, or too many."""
+"""The endpoint over real sockets: its answers to faulty, hostile, slow, and too many peers."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ BOTH = pytest.mark.parametrize("soap", [SOAP11, SOAP12], ids=["soap11", "soap12"
 
 @pytest.fixture(scope="module")
 def serving() -> Iterator[Serving]:
-    """A server that is impatient, and takes no long messages."""
+    """A server with short timeouts and a small limit for messages."""
     settings: dict[str, Any] = {"MERCURY_ENGINE_LIMITS_MAX_BYTES": str(LIMIT), "MERCURY_HTTP_RECEIVE_TIMEOUT": "0.3"}
     with Serving(**settings) as running:
         yield running
-        # Whatever came, nothing failed that had to be logged as an error.
+        # None of the requests caused an error in the log.
         assert "ERROR" not in running.err, running.err
 
 
@@ -52,7 +52,7 @@ class Reply:
         return cls(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
 
     def fault(self, soap: str, status: int) -> etree._Element:
-        """Check that it is a SOAP fault of this version, and nothing of a web page; returns the Fault element."""
+        """Check that the answer is a SOAP fault of this version, not a web page; returns the Fault element."""
         assert self.status == status, self
         assert self.headers["content-type"].partition(";")[0] == TYPES[soap].partition(";")[0]
         assert b"Traceback" not in self.body
@@ -181,7 +181,7 @@ def test_a_compressed_body_is_refused(serving: Serving, soap: str) -> None:
     assert "gzip" in reply.reason(soap, 415)
 
 
-def test_a_request_that_breaks_off_harms_nobody(serving: Serving) -> None:
+def test_a_request_that_breaks_off_affects_no_other_request(serving: Serving) -> None:
     with serving.connection() as peer:
         peer.sendall(head(SOAP12, "Content-Length: 1000") + b"<s:Envelope")
     assert exchange(serving.netloc, create_sequence()).status == 200
@@ -243,7 +243,7 @@ def test_hostile_input_gets_a_fault(serving: Serving, soap: str, attack: str) ->
     assert time.monotonic() - begun < 5
 
 
-def test_another_version_of_soap_is_told_so(serving: Serving) -> None:
+def test_another_version_of_soap_gets_a_fault(serving: Serving) -> None:
     reply = exchange(serving.netloc, envelope("http://www.w3.org/2099/soap"), soap=SOAP11)
     assert reply.code(SOAP11, 500) == "VersionMismatch"
 
@@ -254,7 +254,7 @@ def test_another_media_type_is_refused(serving: Serving) -> None:
 
 
 @BOTH
-def test_plain_soap_is_told_that_reliable_messages_are_wanted(serving: Serving, soap: str) -> None:
+def test_plain_soap_gets_a_fault_that_asks_for_reliable_messages(serving: Serving, soap: str) -> None:
     body = '<Note xmlns="urn:mercury:app"><text>x</text></Note>'
     for header in ("", addressing()):
         reply = exchange(serving.netloc, envelope(soap, body, header), soap=soap, SOAPAction='"urn:mercury:app/Note"')
@@ -269,7 +269,7 @@ def test_a_block_that_must_be_understood_and_is_not_is_named(serving: Serving, s
 
 
 @BOTH
-def test_an_unknown_sequence_is_told_so(serving: Serving, soap: str) -> None:
+def test_an_unknown_sequence_gets_a_fault(serving: Serving, soap: str) -> None:
     sequence = (
         f'<w:Sequence xmlns:w="{RM}" s:mustUnderstand="1"><w:Identifier>urn:nowhere</w:Identifier>'
         "<w:MessageNumber>1</w:MessageNumber></w:Sequence>"
@@ -293,7 +293,7 @@ def test_an_unknown_sequence_is_told_so(serving: Serving, soap: str) -> None:
 
 
 class StuckStore(MemoryStore):
-    """A store whose transactions begin only while it is let go."""
+    """A store whose transactions wait at their begin until the test releases them."""
 
     def __init__(self) -> None:
         super().__init__()

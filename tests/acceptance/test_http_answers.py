@@ -1,4 +1,4 @@
-"""What one HTTP server keeps in memory for its peers: bodies that come slowly, answers that are read slowly or not."""
+"""The memory that an HTTP server uses for its peers: bodies that arrive slowly, answers that are read slowly or not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mercury import Mercury, Service, Settings
 from mercury.engine.runtime.peers import TlsSettings
 from mercury.service.serving import BackgroundServer
 from mercury.settings import HttpSettings
-from tests.acceptance.processes import PATIENCE, eventually
+from tests.acceptance.processes import PATIENCE, ROOT, eventually, get
 from tests.acceptance.test_endpoint import read_reply
 from tests.acceptance.test_http_connections import connect_from, question
 from tests.acceptance.test_http_limits import MIB, closed, connect, responses_head, served
@@ -24,7 +24,7 @@ from tests.acceptance.test_http_limits import MIB, closed, connect, responses_he
 
 @contextlib.contextmanager
 def answering(pause: float = 0.0, size: int = 0, **http: float) -> Iterator[tuple[str, int]]:
-    """A server whose application answers after so many seconds, with so many bytes."""
+    """A server whose application answers after a number of seconds, with a number of bytes."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(pause)
@@ -125,7 +125,7 @@ def test_small_body_gets_in_though_many_networks_have_one_large_body_each() -> N
 
 
 def _full(address: tuple[str, int], source: int = 2, size: int = 250_000) -> bool:
-    """Whether a network can announce no more; nothing of it is sent."""
+    """Whether a request that only announces a body is refused for this network."""
     with connect_from(source, address) as peer:
         peer.sendall(responses_head(size))
         peer.settimeout(0.3)
@@ -183,7 +183,7 @@ def _unread(stack: contextlib.ExitStack, address: tuple[str, int], source: int, 
     return peer
 
 
-def test_answers_that_nobody_reads_are_bounded_and_a_request_is_answered_without_its_response_then() -> None:
+def test_unread_answers_are_bounded_and_a_request_is_answered_without_its_response_then() -> None:
     with (
         reporting(max_sending_bytes=FOR_THREE) as (address, request),
         contextlib.ExitStack() as stack,
@@ -210,7 +210,7 @@ def test_unread_answers_of_a_network_make_room_for_that_of_another_network_which
 
 
 def _another(request: bytes, size: int) -> bytes:
-    """The next request of the same sequence, whose response has so many bytes."""
+    """The next request of the same sequence; its response has ``size`` bytes."""
     numbered = request.replace(b"<w:MessageNumber>1<", b"<w:MessageNumber>2<").replace(b"urn:ask<", b"urn:as2<")
     return numbered.replace(b"<size>%d<" % ANSWER, b"<size>%07d<" % size)
 
@@ -253,3 +253,28 @@ def test_of_huge_answers_the_slowest_makes_room_for_a_smaller_one_and_not_the_ol
         with contextlib.suppress(ConnectionError):
             while unread[0].recv(MIB):
                 pass
+
+
+def _place(order: bytes) -> bytes:
+    return order
+
+
+def _notify(order: bytes) -> None:
+    del order
+
+
+def test_large_wsdl_that_peers_do_not_read_counts_as_their_other_answers() -> None:
+    filler = "<documentation>" + "x" * 12 * MIB + "</documentation>"
+    orders = (ROOT / "tests/data/wsdl/orders.wsdl").read_text().replace("</wsdl:definitions>", "")
+    wsdl = f"{orders}{filler.replace('documentation', 'wsdl:documentation')}</wsdl:definitions>".encode()
+    settings = Settings(http=HttpSettings(max_sending_bytes=MIB))
+    with Mercury("memory:", settings=settings) as server, contextlib.ExitStack() as stack:
+        service = Service.from_wsdl(wsdl, "orders")
+        service.operation("Place")(_place)
+        service.operation("Notify")(_notify)
+        netloc = server.listen(service).split("/")[2]
+        host, port = netloc.split(":")
+        peer = stack.enter_context(connect((host, int(port))))
+        peer.sendall(b"GET /services/orders?wsdl HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert peer.recv(12) == b"HTTP/1.1 200"
+        assert get(netloc, "/services/orders?wsdl")[0] == 503

@@ -1,4 +1,4 @@
-"""Which connections keep a place in the server when places are scarce, and what is left of the others (raw sockets)."""
+"""Which connections the server closes at its connection limit, and how (raw sockets)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def open_sockets() -> int:
 
 @contextlib.contextmanager
 def held(count: int, address: tuple[str, int], first: bytes, sources: int = 1) -> Iterator[list[socket.socket]]:
-    """Connections that have sent this and are silent from then on."""
+    """Connections that send this text and are silent after it."""
     with contextlib.ExitStack() as stack:
         peers = []
         for number in range(count):
@@ -197,7 +197,7 @@ def test_idle_connection_makes_room_at_the_limit_of_its_address(first: bytes) ->
 def desk(
     count: int, sources: int = 1, **http: float
 ) -> Iterator[tuple[tuple[str, int], list[socket.socket], threading.Event]]:
-    """A service that answers no question before the event is set, and connections whose exchanges are held for one."""
+    """A service that answers no question before the event is set, and connections with held exchanges."""
     service, over = Service("desk", namespace="urn:mercury:app"), threading.Event()
 
     @service.operation
@@ -223,7 +223,7 @@ def desk(
 
 
 def question(address: tuple[str, int], body: str = '<Ask xmlns="urn:mercury:app"><text>1</text></Ask>') -> bytes:
-    """An HTTP request whose response the service owes, in a sequence of its own."""
+    """An HTTP request in a new sequence, to which the service responds."""
     created = exchange(f"{address[0]}:{address[1]}", create_sequence())
     identifier = etree.fromstring(created.body).findtext(f".//{{{RM}}}Identifier")
     sequence = (

@@ -1,4 +1,4 @@
-"""Heads of requests that two parties could read in two ways, over raw sockets."""
+"""Heads of requests that a proxy and the server could read differently are refused (raw sockets)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one HTTP server takes of its peers' bytes, time and connections before it refuses (over raw sockets)."""
+"""The HTTP server's limits for bytes, time and connections of its peers (raw sockets)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import pytest
 from mercury import Mercury, Settings
 from mercury.engine.runtime.peers import TlsSettings
 from mercury.service.http11 import MAX_PIPELINED
+from mercury.service.reading import SMALL_PIECE, SMALL_PIECES
 from mercury.service.serving import BackgroundServer
 from mercury.settings import HttpSettings
 from tests.acceptance.processes import PATIENCE, Serving, eventually, get
@@ -30,7 +31,7 @@ LOOKS = 10
 
 @contextlib.contextmanager
 def served(**http: float) -> Iterator[tuple[str, int]]:
-    """A Mercury that listens, with these settings of `HttpSettings`."""
+    """A Mercury that listens, with these values of `HttpSettings`."""
     mercury = Mercury("memory:", settings=Settings(http=HttpSettings(**http)))  # type: ignore[arg-type]
     url = mercury.listen()
     host, port = url.removeprefix("http://").split(":")
@@ -45,7 +46,7 @@ def connect(address: tuple[str, int]) -> socket.socket:
 
 
 def flood(peer: socket.socket, piece: bytes, most: int) -> tuple[int, Reply | None]:
-    """Send a piece again and again until the server objects; returns what was sent, and the answer."""
+    """Send a text repeatedly until the server answers; returns the number of bytes sent, and the answer."""
     sent = 0
     with contextlib.suppress(ConnectionError):
         while sent < most:
@@ -63,7 +64,7 @@ def flood(peer: socket.socket, piece: bytes, most: int) -> tuple[int, Reply | No
 
 
 def closed(peer: socket.socket) -> bool:
-    """Whether the server closes the connection without a word more."""
+    """Whether the server closes the connection without sending more."""
     with contextlib.suppress(ConnectionError):
         return peer.recv(1) == b""
     return True
@@ -104,8 +105,42 @@ def test_fields_above_their_number_are_refused_with_431_whatever_they_are_for() 
             assert read_reply(peer).status == 431
 
 
+def chunked(size: int, body: bytes) -> bytes:
+    """A post whose body comes in chunks of ``size`` bytes."""
+    header = b"POST /services/desk HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    coded = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+    return header + b"Content-Type: application/soap+xml\r\n\r\n" + coded + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "status"),
+    [
+        pytest.param(1, SMALL_PIECES, 404, id="some of one byte"),
+        pytest.param(1, 100 * SMALL_PIECES, 400, id="many of one byte"),
+        pytest.param(SMALL_PIECE, 20 * SMALL_PIECES, 404, id="very many that are not tiny"),
+    ],
+)
+def test_body_with_too_many_tiny_chunks_is_refused(size: int, count: int, status: int) -> None:
+    with served() as address, connect(address) as peer:
+        peer.sendall(chunked(size, b"a" * size * count))
+        reply = read_reply(peer)
+    assert reply.status == status
+    assert (b"small chunks" in reply.body) is (status == 400)
+
+
+def test_body_that_is_written_byte_by_byte_is_taken() -> None:
+    with served() as address, connect(address) as peer:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        size = 2 * SMALL_PIECES
+        peer.sendall(f"POST /services/desk HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode())
+        for _ in range(size):
+            peer.sendall(b"a")
+        assert read_reply(peer).status == 404
+
+
 def test_pipelined_bytes_stay_unread_while_an_earlier_answer_is_pending() -> None:
-    """The application asks again and again whether the peer is still there, and uvicorn would read on for that."""
+    """The application polls for the peer's disconnect, for which uvicorn would go on reading."""
     all_sent, asked = threading.Event(), 0
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -236,7 +271,7 @@ def test_header_that_trickles_is_refused_with_408() -> None:
 
 
 def trickle(peer: socket.socket, piece: bytes) -> None:
-    """Send a little again and again until the server objects."""
+    """Send a few bytes repeatedly until the server answers."""
     until = time.monotonic() + PATIENCE
     peer.settimeout(0.02)
     with contextlib.suppress(ConnectionError):
@@ -259,7 +294,7 @@ def test_idle_connection_is_closed_and_a_busy_one_is_kept() -> None:
         assert closed(peer)
 
 
-def test_body_that_trickles_to_a_path_that_nobody_serves_ends_too() -> None:
+def test_body_that_trickles_to_an_unserved_path_ends_too() -> None:
     with served(receive_timeout=0.2) as address, connect(address) as peer:
         peer.sendall(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
         assert read_reply(peer).status == 404
@@ -401,7 +436,7 @@ def test_process_of_few_files_takes_fewer_connections_and_says_so() -> None:
         for _ in range(150):
             stack.enter_context(serving.connection())
         assert get(serving.netloc, "/healthz")[0] == 200
-        assert "http.max_connections: 64 are taken instead of 512" in serving.err
+        assert "http.max_connections: 64 are accepted instead of 512" in serving.err
         assert "Traceback" not in serving.err
 
 

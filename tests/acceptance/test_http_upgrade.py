@@ -99,7 +99,7 @@ def test_pipelined_requests_are_answered_in_their_order(serving: Serving) -> Non
     assert answered == sorted(answered)
 
 
-def test_peer_that_leaves_before_its_pipelined_requests_are_answered_harms_nobody(serving: Serving) -> None:
+def test_peer_that_leaves_before_its_pipelined_requests_are_answered_affects_no_other(serving: Serving) -> None:
     for number in range(20):
         with serving.connection() as peer:
             peer.sendall(b"".join(request(f"urn:m:gone-{number}-{which}") for which in range(5)))
@@ -162,7 +162,7 @@ def beside(protocol: str, websocket: Any) -> Iterator[tuple[str, int]]:
 
 
 class Spoken(asyncio.Protocol):
-    """Stands for a package that speaks WebSocket, as uvicorn[standard] brings one."""
+    """Represents a package that implements WebSocket, as uvicorn[standard] installs one."""
 
     def __init__(self, **_: Any) -> None:
         raise AssertionError("the connection is handed over")
@@ -177,7 +177,7 @@ def test_offer_of_websocket_is_ignored_where_a_package_speaks_it() -> None:
                     assert created(peer)
 
 
-def test_mercurys_own_server_looks_for_no_websocket() -> None:
+def test_mercurys_own_server_does_not_check_for_websocket() -> None:
     app = Mercury("memory:").app()
     assert server_for(app, HttpSettings()).config.ws == "none"
 

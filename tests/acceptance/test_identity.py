@@ -1,4 +1,4 @@
-"""Who sends a request, over real sockets: what the hook says, and whose sequences they are then."""
+"""The identity of a request's sender, over real sockets: the hook's result, and the ownership of sequences."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_forwarded_address_is_not_believed_even_from_this_machine() -> None:
 
 @dataclass
 class Posting:
-    """A client that listens and knows who posts to it, and a server that posts there as ``alpha``."""
+    """A client that listens and identifies its peers, and a server that posts to it as ``alpha``."""
 
     client: Mercury
     server: Mercury
@@ -141,7 +141,9 @@ class Posting:
 
 @contextmanager
 def posting(identity: str | None) -> Iterator[Posting]:
-    """:param identity: what the client is told of the server."""
+    """
+    :param identity: the server's identity at the client.
+    """
     service = Service("desk")
 
     @service.operation

@@ -1,4 +1,4 @@
-"""What peers send makes up no line of the log, with whatever formatter an application logs."""
+"""Texts from peers cannot forge a line of the log, whichever formatter the application uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody tries it and something is wrong: what they are told, and that nobody waits for ever."""
+"""Mistakes of a first user: the errors and log lines that name them, and that no call waits for ever."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 # --- nobody is there -------------------------------------------------------------------------------------------------
 
 
-def test_a_program_that_sets_up_no_log_is_told_once_that_nobody_is_there() -> None:
+def test_a_program_without_logging_gets_one_line_when_no_server_answers() -> None:
     program = (
         "from mercury import Mercury\n"
         "from tests.acceptance.app import Note\n"
@@ -64,7 +64,7 @@ def test_a_program_that_sets_up_no_log_is_told_once_that_nobody_is_there() -> No
     assert "1 sent and not done" in lost
 
 
-def test_that_it_works_again_is_told(client: Mercury, caplog: pytest.LogCaptureFixture) -> None:
+def test_recovery_of_an_endpoint_is_logged(client: Mercury, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mercury")
     port = free_port()
     desk = client.to(f"http://127.0.0.1:{port}/services/desk")
@@ -190,7 +190,7 @@ def test_a_program_that_asks_for_another_store_than_the_setting_says_so(
     )
 
 
-def test_a_store_that_there_is_not_is_told_with_its_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_store_is_an_error_that_names_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MERCURY_STORE", "oracle:x")
     with pytest.raises(ConfigurationError, match=r"^store: .*'oracle:x'"):
         Mercury()

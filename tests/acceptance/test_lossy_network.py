@@ -1,4 +1,4 @@
-"""The demonstration: nothing is lost, repeated or disordered, whatever the network does."""
+"""The sample lossy_network: nothing is lost, repeated or out of order, whatever the network does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODES = {
 
 @pytest.fixture(scope="module")
 def runs() -> dict[str, Ended]:
-    """A run in each mode; they wait more than they work, so they run side by side."""
+    """A run in each mode, in parallel, because they mostly wait."""
     sample = ("-m", "samples.lossy_network", "--messages", "100", "--output", "json")
     return dict(each(MODES, lambda mode: python(*sample, *MODES[mode])))
 
@@ -59,7 +59,7 @@ def test_no_more_is_acknowledged_than_was_sent() -> None:
 
 
 def test_a_protocol_that_there_is_not_is_explained() -> None:
-    wrong = {"1.3/1.0/1.2": "'1.3/1.0/1.2'", "1.1": "RM/WSA/SOAP", "1.1/2004/08/1.2": "do not go together"}
+    wrong = {"1.3/1.0/1.2": "'1.3/1.0/1.2'", "1.1": "RM/WSA/SOAP", "1.1/2004/08/1.2": "cannot be combined"}
     for protocol, ended in each(wrong, lambda protocol: python("-m", "samples.lossy_network", "--protocol", protocol)):
         assert (ended.code, ended.out) == (2, "")
         assert wrong[protocol] in " ".join(ended.err.split())
@@ -68,7 +68,7 @@ def test_a_protocol_that_there_is_not_is_explained() -> None:
 def test_rows_not_done_in_time_count_as_lost() -> None:
     ended = python("-m", "samples.lossy_network", "--delay", "10", "--deadline", "2", "--output", "json")
     assert ended.code == 1
-    assert ended.err == "error: not done within 2 s\n"
+    assert ended.err == "error: not finished within 2 s\n"
     assert ended.value["server_to_client"]["lost"] > 0
 
 
@@ -85,7 +85,7 @@ def test_it_ends_its_processes_when_it_is_interrupted(number: signal.Signals, tm
 
 
 def marked(mark: str) -> list[str]:
-    """The processes with a mark in their environment."""
+    """The processes that have a given variable in their environment."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -97,8 +97,8 @@ def marked(mark: str) -> list[str]:
 
 
 WRONG = {
-    ("--loss", "0.9", "--reset", "0.1"): "leave nothing",
-    ("--protocol", "1.1/2004/08/1.2"): "do not go together",
+    ("--loss", "0.9", "--reset", "0.1"): "less than 1",
+    ("--protocol", "1.1/2004/08/1.2"): "cannot be combined",
     ("--protocol", "1.1"): "Invalid value",
     ("--messages", "0"): "Invalid value",
 }

@@ -1,4 +1,4 @@
-"""The network is never used inside a transaction: both sides with all their threads, over real sockets."""
+"""No network call happens inside a transaction: tested on both sides with all their threads, over real sockets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mercury.wire.envelope import HttpMessage, Payload
 
 
 class Watch:
-    """Knows which threads are in a transaction, and what was posted by whom."""
+    """Records which threads are in a transaction, and which thread posts."""
 
     def __init__(self) -> None:
         self._inside = threading.local()
@@ -42,7 +42,7 @@ class Watch:
 
     @property
     def depth(self) -> int:
-        """How many transactions this thread is in."""
+        """The number of open transactions of this thread."""
         return int(getattr(self._inside, "depth", 0))
 
     def posts(self, kind: str) -> None:
@@ -53,7 +53,7 @@ class Watch:
 
 
 class WatchedTransaction:
-    """Counts as open until its commit, and all that is called after it, is through."""
+    """Counts as open until its commit, and the calls after it, have returned."""
 
     def __init__(self, inner: MemoryTransaction, watch: Watch) -> None:
         self._inner = inner
@@ -73,7 +73,7 @@ class WatchedTransaction:
 
 
 class WatchedStore(MemoryStore):
-    """The in-memory store; tells the watch of its transactions."""
+    """The in-memory store; reports its transactions to the watch."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class WatchedStore(MemoryStore):
 
 
 class WatchedTransport:
-    """Real HTTP; tells the watch of every post. The first post of each kind is not answered."""
+    """Real HTTP; reports every post to the watch. The first post of each kind is not answered."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -186,7 +186,7 @@ def test_nothing_is_posted_by_a_thread_that_is_in_a_transaction(listens: bool) -
         desk.wait(30)
     assert talk.noted == [str(number) for number in range(20)]
     assert talk.watch.breaches == []
-    # It was not quiet: everything that can be posted was, repetitions too.
+    # Every kind of message was posted, including retransmissions, so the test has covered them.
     expected = {"CreateSequence", "message", "CloseSequence", "TerminateSequence"}
     if listens:
         expected |= {"response", "SequenceAcknowledgement", "CreateSequenceResponse", "TerminateSequenceResponse"}

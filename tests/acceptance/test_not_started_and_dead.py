@@ -1,4 +1,4 @@
-"""A Mercury that nobody started, and messages that will never arrive: whoever waits is told, at once and why."""
+"""A Mercury that was not started, and messages that will never arrive: waiting calls fail at once, with the reason."""
 
 from __future__ import annotations
 

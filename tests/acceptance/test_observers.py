@@ -1,4 +1,4 @@
-"""Observers of a running Mercury: how they are named, who calls them, and what they may do wrong."""
+"""Observers of a running Mercury: their names, the threads that call them, and observers that raise."""
 
 from __future__ import annotations
 

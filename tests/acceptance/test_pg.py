@@ -1,4 +1,4 @@
-"""`mercury pg`: a server that stays when the command is done, for root and for others."""
+"""`mercury pg`: a server that goes on after the command, for root and for other users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USER, OTHER = "daemon", "bin"
 
 
 class Command(Protocol):
-    """`mercury pg`, run by somebody."""
+    """`mercury pg`, run by a user."""
 
     def __call__(self, *arguments: str, cwd: Path = ..., **settings: str) -> Ended: ...
 
@@ -49,7 +49,7 @@ def pg(request: pytest.FixtureRequest) -> Command:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder in which everybody may make something; what runs there is stopped."""
+    """A folder that every user may write to; servers in it are stopped at the end."""
     with postgres_folder() as folder:
         folder.chmod(0o777)
         yield folder
@@ -134,7 +134,7 @@ def test_folders_that_cannot_be_used_are_explained(place: Path) -> None:
     (place / "used" / "thesis.txt").write_text("")
     (place / "file").write_text("")
     for command in ("start", "stop"):
-        somebody(command, "--folder", str(place / "used")).refused("has other things in it", "used")
+        somebody(command, "--folder", str(place / "used")).refused("has other content", "used")
         somebody(command, "--folder", str(place / "file")).refused("cannot be used", "file")
     somebody("start", "--folder", "/proc/pg").refused("cannot be used", "/proc/pg")
     assert os.listdir(place / "used") == ["thesis.txt"]
@@ -157,7 +157,7 @@ def test_root_can_stop_and_start_what_a_user_has_made(place: Path) -> None:
     first = user("start", *folder).value
     assert ourselves("stop", *folder).value["stopped"]
     assert ourselves("start", *folder).value["started"]
-    # It runs as who it ran as before.
+    # The server runs as the same user as before.
     again = user("url", *folder)
     assert (again.code, again.value["url"]) == (0, first["url"])
     assert user("stop", *folder).value["stopped"]

@@ -1,4 +1,4 @@
-"""The bad network ends in order: what it has begun is over when it has stopped."""
+"""The proxy of the faulty network stops in order: no task of it is left afterwards."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import socket
 import threading
 from urllib.parse import urlsplit
 
-from samples.lossy_network.proxy import Outcome, Proxy, Weather
+from samples.lossy_network.proxy import NetworkFaults, Outcome, Proxy
 
-#: No weather is as it is drawn: each of these strikes every exchange.
+#: Faults that apply to every exchange.
 ALWAYS = {
-    "nothing strikes": Weather(0, 0, 0, 0),
-    "everything is lost": Weather(1, 0, 0, 0),
-    "everything is repeated": Weather(0, 1, 0, 0),
-    "everything is late": Weather(0, 0, 0, 60),
-    "a bit of everything": Weather(),
+    "nothing strikes": NetworkFaults(0, 0, 0, 0),
+    "everything is lost": NetworkFaults(1, 0, 0, 0),
+    "everything is repeated": NetworkFaults(0, 1, 0, 0),
+    "everything is late": NetworkFaults(0, 0, 0, 60),
+    "a bit of everything": NetworkFaults(),
 }
 CLIENTS = 8
 
 
 def keep_calling(port: int, ending: threading.Event) -> None:
-    """Post without a pause, and wait for the reply only for a moment."""
+    """Post repeatedly, with a very short timeout for the reply."""
     while not ending.is_set():
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2) as connection:
             connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi")
@@ -31,9 +31,9 @@ def keep_calling(port: int, ending: threading.Event) -> None:
             connection.recv(100)
 
 
-async def stop_under_load(weather: Weather, target: str, ending: threading.Event) -> tuple[int, list[str]]:
-    """Returns how many exchanges there were, and the tasks that are left when the proxy has stopped."""
-    proxy = Proxy(weather, random.Random(1), target)
+async def stop_under_load(faults: NetworkFaults, target: str, ending: threading.Event) -> tuple[int, list[str]]:
+    """The number of exchanges, and the tasks that are left after the proxy has stopped."""
+    proxy = Proxy(faults, random.Random(1), target)
     port = urlsplit(await proxy.start()).port
     assert port is not None
     clients = [threading.Thread(target=keep_calling, args=(port, ending)) for _ in range(CLIENTS)]
@@ -54,8 +54,8 @@ async def stop_under_load(weather: Weather, target: str, ending: threading.Event
 def test_no_task_is_left_when_it_stops_under_load() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never answers
         target = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        for name, weather in ALWAYS.items():
-            exchanges, left = asyncio.run(stop_under_load(weather, target, threading.Event()))
+        for name, faults in ALWAYS.items():
+            exchanges, left = asyncio.run(stop_under_load(faults, target, threading.Event()))
             assert exchanges >= CLIENTS, name
             assert left == [], name
 

@@ -1,6 +1,6 @@
 """`mercury demo`: orders from one database to another, while processes are killed and the network fails.
 
-What the demonstration says of itself is compared with what both tables say, asked in plain SQL.
+The demonstration's own result is compared with the content of both tables, read by plain SQL.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ORDERS, KILLS = 40, 3
 
 @dataclass(frozen=True)
 class Truth:
-    """What the tables say, by SQL alone."""
+    """The result according to the tables, by SQL alone."""
 
     delivered: int
     lost: int
@@ -65,7 +65,7 @@ def ask(connection: Connection, query: str) -> int:
 
 
 def truth(databases: dict[str, str]) -> Truth:
-    """The server's rows are copied beside the client's, and what differs is counted there."""
+    """Copy the server's rows into the client's database, and count the differences there."""
     client, server = create_engine(databases["client"]), create_engine(databases["server"])
     with client.connect() as here, server.connect() as there:
         columns = "customer, placed_on, amount, express, deliver_after, note, body"
@@ -100,7 +100,7 @@ def truth(databases: dict[str, str]) -> Truth:
 
 
 def of(value: dict[str, Any]) -> Truth:
-    """What the demonstration says."""
+    """The demonstration's own result."""
     names = ("delivered", "lost", "duplicated", "altered", "out_of_order", "confirmations")
     return Truth(**{name: value[name] for name in names}, in_doubt=value["prepared_left"])
 
@@ -110,7 +110,7 @@ def of(value: dict[str, Any]) -> Truth:
 
 @pytest.fixture(scope="module")
 def runs() -> Iterator[dict[str, Ended]]:
-    """All four stores, and beside them another run; what they leave is removed."""
+    """A run with all four stores, and another one in parallel; their files are removed."""
     small = ("--orders", str(ORDERS), "--kills", str(KILLS), "--keep")
     cases = {
         "compare": ("--compare", "--mode", "in-out", "--seed", "7", *small),
@@ -126,7 +126,7 @@ def runs() -> Iterator[dict[str, Ended]]:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """With a short path, and open to whom the server runs as."""
+    """A temporary folder with a short path that the server's user can enter."""
     folder = Path(tempfile.mkdtemp(prefix="mercury-"))
     folder.chmod(0o755)
     try:
@@ -136,7 +136,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def short(ended: Ended) -> str:
-    """Why a demonstration ended as it did, for a failure's message."""
+    """The end of a demonstration's output, for a failure's message."""
     try:
         values = ended.value if isinstance(ended.value, list) else [ended.value]
     except json.JSONDecodeError:
@@ -239,7 +239,7 @@ def test_servers_that_are_named_are_used_and_left_as_they_were(
 
 
 def marked(mark: str) -> list[str]:
-    """The processes with a mark in their environment, and what they were called with."""
+    """The processes that have a given variable in their environment, with their command lines."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -270,7 +270,7 @@ WRONG = {
     ("--mode", "out"): "'out' is not one of",
     ("--orders", "0"): "--orders",
     ("--kills", "-1"): "--kills",
-    ("--loss", "0.6", "--duplicate", "0.6"): "less than a tenth",
+    ("--loss", "0.6", "--duplicate", "0.6"): "a tenth of the requests",
     ("--client-postgres", "mysql://localhost/x"): "--client-postgres: not a PostgreSQL database",
     ("--client-postgres", "postgresql://127.0.0.1:1/x", "--server-postgres", "postgresql://127.0.0.1:1/x"): "refused",
 }

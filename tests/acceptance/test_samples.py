@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.processes import Running, Serving, each, python
+from tests.acceptance.processes import Running, Serving, each, get, python
 
 LISTENS = pytest.mark.parametrize("listen", [(), ("--listen",)], ids=["anonymous", "listening"])
 
@@ -76,9 +76,42 @@ def test_work_of_a_refused_order_is_rolled_back(shop: Serving) -> None:
     for _ in range(2):
         client = python("-m", "samples.request_response.callback_client", f"{shop.url}/services/shop")
         assert client.code == 0
-    # Everything goes to the warehouse in one order, so the last tea comes after whatever became of the first coffee.
+    # Messages to the warehouse are in order, so a shipment of the first coffee would come before the last tea.
     shop.says(r"shipping[^$]*shipping 30 tea")
     assert "coffee" not in shop.out
+
+
+SQUARES = ["the square of 7 is 49", "no square of -1: not below zero", "everything has arrived"]
+
+
+def test_script_for_zeep_is_answered_once_and_in_order() -> None:
+    with Serving("samples.zeep_client.server:app") as server:
+        client = python("-m", "samples.zeep_client.client", f"{server.url}/services/squares?wsdl")
+        assert (client.code, client.out.splitlines(), client.err) == (0, SQUARES, "")
+        server.signal(signal.SIGTERM)
+        assert server.ends().out.splitlines()[1:] == ["noted 1", "noted 2", "noted 3"]
+
+
+def test_script_for_zeep_that_gets_no_answer_says_why_and_its_notes_arrive_later(tmp_path: Path) -> None:
+    port = free_port()
+    store, wsdl = f"sqlite:///{tmp_path}/squares.db", tmp_path / "squares.wsdl"
+    with Serving("samples.zeep_client.server:app", "--port", str(port)) as server:
+        wsdl.write_text(get(server.netloc, "/services/squares?wsdl")[1])
+    command = ("-m", "samples.zeep_client.client", str(wsdl), "--store", store)
+    ended = python(*command, "--timeout", "1")
+    assert (ended.code, ended.out) == (1, "")
+    (said,) = (line for line in ended.err.splitlines() if line.startswith("not answered: no response to "))
+    assert "Connection refused" in said
+    with Serving("samples.zeep_client.server:app", "--port", str(port)) as server:
+        assert python(*command).code == 0
+        server.signal(signal.SIGTERM)
+        assert server.ends().out.splitlines()[1:] == ["noted 1", "noted 2", "noted 3"] * 2
+
+
+def test_script_for_zeep_without_its_wsdl_says_so() -> None:
+    ended = python("-m", "samples.zeep_client.client", "http://127.0.0.1:1/none?wsdl")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.splitlines()[-1].startswith("not answered: HTTPConnectionPool")
 
 
 # --- when it does not work -------------------------------------------------------------------------------------------

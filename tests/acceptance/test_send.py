@@ -1,4 +1,4 @@
-"""``mercury send``: one message from the command line, and what it says when that does not work."""
+"""``mercury send``: one message from the command line, and the errors of the command."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_request_whose_response_nobody_wants_is_still_acknowledged(desk: str) 
     assert ended.out.startswith("acknowledged: ")
 
 
-# --- it was tried, and did not come out as it should ---------------------------------------------------------------
+# --- the command runs, and its result is a failure -----------------------------------------------------------------
 
 
 def test_an_application_fault_is_a_failure(desk: str) -> None:
@@ -103,7 +103,7 @@ def test_an_application_fault_is_a_value_too(desk: str) -> None:
     assert ended.value == {"fault": fault}
 
 
-def test_a_refused_connection_is_told_at_once_and_fails_in_time() -> None:
+def test_a_refused_connection_is_printed_at_once_and_fails_in_time() -> None:
     url = "http://127.0.0.1:1/services/desk"
     arguments = ("send", url, "--body", "<a/>", "--action", "a", "--timeout", "1")
     for request, ended in each(((), ("--request",)), lambda request: mercury(*arguments, *request)):
@@ -137,7 +137,7 @@ def test_a_body_that_does_not_fit_is_the_handlers_answer(desk: str) -> None:
     ended.refused("the answer is a fault", "text", "(BadRequest)", code=1)
 
 
-def test_a_request_to_what_never_answers_is_told_what_that_may_mean(desk: str) -> None:
+def test_a_request_that_is_never_answered_fails_with_possible_reasons(desk: str) -> None:
     ended = mercury(
         "send", desk, "--body", NOTE.format("x"), "--action", ACTION + "Note", "--request", "--timeout", "2"
     )
@@ -150,7 +150,7 @@ def test_a_command_leaves_no_store_behind(desk: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_service_that_is_not_there_is_told(serving: Serving) -> None:
+def test_a_service_that_does_not_exist_is_an_error(serving: Serving) -> None:
     url = f"{serving.url}/services/nothing"
     ended = mercury("send", url, "--body", "<a/>", "--action", "a", "--timeout", "1")
     assert (ended.code, ended.out) == (1, "")
@@ -196,7 +196,7 @@ def test_ctrl_c_ends_it() -> None:
     assert "Traceback" not in ended.err
 
 
-# --- it could not be tried -----------------------------------------------------------------------------------------
+# --- the command cannot run ----------------------------------------------------------------------------------------
 
 DESK = "http://127.0.0.1:1/services/desk"
 

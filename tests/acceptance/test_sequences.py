@@ -1,4 +1,4 @@
-"""``mercury sequences``: what a running process remembers."""
+"""``mercury sequences``: the sequences of a running process."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def test_one_is_shown_by_a_part_of_its_identifier(used: Serving) -> None:
     assert value == {**sequence, "last_heard": value["last_heard"]}
 
 
-def test_an_identifier_nobody_has_is_a_failure(used: Serving) -> None:
+def test_an_unknown_identifier_is_a_failure(used: Serving) -> None:
     mercury("sequences", "show", "[/none]", "--at", used.url).refused("no sequence", "[/none]", code=1)
 
 
 def test_an_ambiguous_identifier_cannot_be_shown(used: Serving) -> None:
-    mercury("sequences", "show", "...", "--at", used.url).refused("4 sequences", "more of it")
+    mercury("sequences", "show", "...", "--at", used.url).refused("4 sequences", "a longer part")
 
 
 def test_nothing_listening_is_a_failure() -> None:
@@ -139,7 +139,7 @@ def test_proxy_that_speaks_http_1_0_and_adds_no_header_gets_no_status(serving: S
 
 @pytest.mark.parametrize(("token", "status"), [("", 200), ("a-token-of-some-length", 401)])
 def test_status_through_a_proxy_that_adds_nothing_is_refused_with_a_token_only(token: str, status: int) -> None:
-    """As haproxy and nginx do it with their own defaults: the request is the same as a direct one."""
+    """With their defaults haproxy and nginx add no header: the request is the same as a direct one."""
     with Serving(**({"MERCURY_HTTP_STATUS_TOKEN": token} if token else {})) as server:
         for host in ("localhost", server.netloc):
             assert get(server.netloc, STATUS, Host=host)[0] == status
@@ -178,7 +178,7 @@ def test_this_machine_has_several_names(serving: Serving, host: str) -> None:
 
 @contextmanager
 def answering(status: int, body: bytes) -> Iterator[str]:
-    """Some other server, that answers everything alike."""
+    """A server that is not Mercury and gives every request the same answer."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -202,11 +202,11 @@ def answering(status: int, body: bytes) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("status", "body", "words"),
     [
-        (403, b"{}", "its own machine only"),
+        (403, b"{}", "only to requests from its own machine"),
         (404, b"{}", "HTTP status 404"),
         (200, b"<html>", "not with a status"),
     ],
 )
-def test_other_servers_are_told_apart(status: int, body: bytes, words: str) -> None:
+def test_other_servers_are_distinguished(status: int, body: bytes, words: str) -> None:
     with answering(status, body) as url:
         mercury("sequences", "list", "--at", url).refused(url, words, code=1)

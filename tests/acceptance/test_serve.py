@@ -1,4 +1,4 @@
-"""``mercury serve``: starts, serves, and ends without losing anything."""
+"""``mercury serve``: starts, serves, and ends without losing a message."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_named_settings_reach_the_application(tmp_path: Path) -> None:
 
 @SIGNALS
 def test_a_signal_ends_it_in_order(number: signal.Signals) -> None:
-    # It does not wait for its deadline, which nobody here would live to see.
+    # It does not wait until its deadline, which is far away.
     with Serving(MERCURY_HTTP_SHUTDOWN_DEADLINE="3600") as server:
         server.signal(number)
         ended = server.ends()
@@ -119,7 +119,7 @@ def test_a_request_in_flight_is_answered_before_the_end() -> None:
 
 
 def test_acknowledged_messages_were_delivered_when_a_sequence_ends_amid_messages(tmp_path: Path) -> None:
-    """What is acknowledged at delivery only is safe without a durable store; the rest stays with the client."""
+    """Messages acknowledged only at delivery are safe without a durable store: the client keeps the others."""
     journal = tmp_path / "journal"
     journal.touch()
     settings: dict[str, Any] = {
@@ -154,13 +154,13 @@ def test_a_handler_that_does_not_end_is_left_behind_after_the_deadline() -> None
         ended = server.ends()  # long before the handler would
     assert ended.code == 0
     assert "left behind" in ended.err
-    assert "the handler of slow with message " in ended.err, "whoever stopped it is told what was being done"
+    assert "the handler of slow with message " in ended.err, "the log names the handler that was running"
     assert "number 1 of " in ended.err
     assert "lost with the store" in ended.err
 
 
 def test_a_handler_that_holds_the_stores_lock_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    """In a SQLite file nobody else can write then, not even to give the claims back."""
+    """With SQLite no other thread can write meanwhile, not even to release the claims."""
     (tmp_path / "shop.py").write_text(
         "import time\n"
         "from mercury import Mercury, Service, Transaction\n"
@@ -201,7 +201,7 @@ NO_APPLICATIONS = {
     "shop:": ("'shop:'", "MODULE:APP"),
     "nowhere:app": ("no module 'nowhere'",),
     "[/nowhere]:app": ("no module '[/nowhere]'",),
-    "..shop:app": ("'..shop'", "not the whole name"),
+    "..shop:app": ("'..shop'", "not the full name"),
     "tests.acceptance.app:nothing": ("'tests.acceptance.app'", "no 'nothing'"),
     "tests.acceptance.app:service": ("Service", "not an application"),
     "tests.acceptance.app:Note": ("tests.acceptance.app:Note() failed: TypeError", "'text'"),

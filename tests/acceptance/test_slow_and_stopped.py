@@ -1,4 +1,4 @@
-"""What a process does while a handler is slow, and what it says when it ends with work left."""
+"""A process with a slow handler, and its log lines when it ends with unfinished work."""
 
 from __future__ import annotations
 

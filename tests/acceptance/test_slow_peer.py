@@ -1,4 +1,4 @@
-"""A peer that answers one byte now and then, beside one that is well."""
+"""A peer that answers one byte at a time must not slow down a healthy one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def trickling() -> Iterator[tuple[str, list[socket.socket]]]:
             connection.close()
 
 
-def test_peer_that_trickles_holds_up_nobody_else_and_is_named() -> None:
+def test_peer_that_trickles_delays_no_other_and_is_logged() -> None:
     service = Service("desk")
     texts: list[str] = []
 
@@ -87,7 +87,7 @@ def test_peer_that_trickles_holds_up_nobody_else_and_is_named() -> None:
         server.stop()
 
 
-def test_answers_to_many_paths_of_a_server_are_one_trouble(caplog: pytest.LogCaptureFixture) -> None:
+def test_answers_to_many_paths_of_a_server_are_one_error(caplog: pytest.LogCaptureFixture) -> None:
     service, foreign = Service("desk"), Foreign()
 
     @service.operation

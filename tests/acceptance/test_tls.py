@@ -1,4 +1,4 @@
-"""TLS and headers in both directions, between real sockets, with certificates that are made here."""
+"""TLS and headers in both directions, over real sockets, with certificates that the tests generate."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def openssl(*arguments: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an authority's certificate, and keys and certificates from it: server, client. And a stranger's."""
+    """A folder with an authority's certificate, its certificates for server and client, and one of another
+    authority."""
     folder = tmp_path_factory.mktemp("certificates")
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
     for name in ("ca", "stranger"):
@@ -149,7 +150,7 @@ def test_another_certificate_cannot_use_my_sequence(certificates: Path) -> None:
 
 @contextlib.contextmanager
 def behind_tls(certificates: Path, **http: float) -> Iterator[tuple[str, int]]:
-    """A server that speaks https, with these settings of `HttpSettings`."""
+    """An https server with these values of `HttpSettings`."""
     tls = TlsSettings(server_cert=str(certificates / "server.pem"), server_key=str(certificates / "server.key"))
     server = Mercury("memory:", settings=Settings(tls=tls, http=HttpSettings(**http)))  # type: ignore[arg-type]
     host, port = server.listen().removeprefix("https://").split(":")
@@ -160,7 +161,7 @@ def behind_tls(certificates: Path, **http: float) -> Iterator[tuple[str, int]]:
 
 
 def answers(certificates: Path, address: tuple[str, int]) -> int:
-    """The status of a request with the handshake, the header and the body in as few packets as can be."""
+    """The status of a request whose handshake, header and body are sent in as few packets as possible."""
     context = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
     with connect(address) as plain, context.wrap_socket(plain, server_hostname=address[0]) as peer:
         peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -194,7 +195,7 @@ def test_handshakes_count_for_the_connections_of_one_address(certificates: Path)
         eventually(taken, "another one is taken")
 
 
-def test_address_is_told_when_connections_over_tls_are_taken(
+def test_address_is_printed_when_connections_over_tls_are_accepted(
     certificates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, early = threading.Event(), []
@@ -286,7 +287,7 @@ def test_ssl_cert_file_names_the_authorities(certificates: Path, monkeypatch: py
         server.stop()
 
 
-def test_serve_speaks_https_and_send_trusts_what_it_is_told(certificates: Path) -> None:
+def test_serve_speaks_https_and_send_trusts_the_given_authority(certificates: Path) -> None:
     options = ["--tls-cert", str(certificates / "server.pem"), "--tls-key", str(certificates / "server.key")]
     with Running(COMMAND, "serve", "tests.acceptance.app:app", "--port", "0", *options) as serving:
         url = serving.says(r"(https://[^\s\"]+)") + "/services/desk"
@@ -310,7 +311,7 @@ def test_unusable_resource_is_refused_when_it_is_named(tmp_path: Path) -> None:
     for peer in (Peer(ca_file=none), Peer(client_cert=none)):
         with pytest.raises(ConfigurationError, match=r"none\.pem"):
             Mercury("memory:", peers={"https://a.example": peer})
-        with pytest.raises(ConfigurationError, match="without https"):
+        with pytest.raises(ConfigurationError, match="need https"):
             Mercury("memory:", peers={"http://a.example": peer})
     for headers in ({"A\r\nB": "x"}, {"A": "x\r\nB: y"}, {"content-length": "1"}):
         with pytest.raises(ConfigurationError, match="headers: "):

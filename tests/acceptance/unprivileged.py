@@ -1,6 +1,7 @@
 """``python -m tests.acceptance.unprivileged USER ARGUMENT...``: the command `mercury`, run by an ordinary user.
 
-Run it as root. Root's interpreter may lie where nobody else can go, so everything is imported before.
+Run it as root. Other users may not be able to read root's interpreter, so all modules are imported before the change
+of user.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import psycopg
 
 from mercury.cli.main import app, run
 
-#: What is imported late, is imported by these.
+#: Modules that import the rest.
 BEFORE = (
     ("pg", "url", "--help"),
     ("pg", "url", "--folder", "/nowhere"),

@@ -10,7 +10,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from types import MappingProxyType
 
-#: statemachine <- (storage, wire) <- engine <- (client, service, simulation) <- (cli, testing); `errors` is for all.
+#: statemachine <- (storage, wire <- wsdl) <- engine <- (client, service, simulation) <- (cli, testing); `errors` is for
+#: all.
 #: A part may import itself and what stands here, by longest prefix.
 ALLOWED = MappingProxyType(
     {
@@ -19,12 +20,16 @@ ALLOWED = MappingProxyType(
         "mercury.statemachine": ("mercury.errors",),
         "mercury.storage": ("mercury.errors", "mercury.statemachine"),
         "mercury.wire": ("mercury.errors", "mercury.statemachine"),
+        # Documents about a service, for both sides.
+        "mercury.wsdl": ("mercury.errors", "mercury.statemachine", "mercury.wire"),
         "mercury.engine": ("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire"),
         "mercury.client": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
+            "mercury.wsdl",
         ),
         "mercury.service": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
+            "mercury.wsdl",
             # What a sequence looks like to people: shown on both sides. It would be better off in the engine.
             "mercury.engine.status",
             # The limits of the listener: a server that the user runs reads them itself.
@@ -77,8 +82,8 @@ ROOMS = MappingProxyType(
 #: A distribution, or another import name, that only some files may know; ``lazily`` = in a function or for type hints.
 ONLY_IN = MappingProxyType(
     {
-        "lxml": (("mercury/wire/*", "mercury/client/zeep*"), ()),
-        "zeep": (("mercury/client/zeep*",), ()),
+        "lxml": (("mercury/wire/*", "mercury/wsdl/*", "mercury/client/zeep*"), ()),
+        "zeep": (("mercury/client/zeep*",), ("mercury/wsdl/zeep_types.py",)),
         "sqlalchemy": ((*DATABASES, "mercury/testing/postgres.py"), ()),
         "psycopg": (DATABASES, ()),
         # Mercury runs, and `mercury.testing` is imported, where no pytest is installed.
@@ -96,6 +101,7 @@ ONLY_IN = MappingProxyType(
                 "mercury/cli/*",
                 "mercury/postgres/*",
                 "mercury/engine/runtime/transport.py",
+                "mercury/engine/runtime/kept_connections.py",
                 "mercury/engine/runtime/resolver.py",
             ),
             (),

@@ -25,7 +25,7 @@ NAME = re.compile(
 TEXT = re.compile(r"MERCURY_TEST|PYTEST_|UNITTEST|\bpytest\b|\bunittest\b", re.IGNORECASE)
 
 
-#: These files are tests, for whoever writes a store; nothing that runs may import them (`imports.FOR_TESTS`).
+#: These files are tests for authors of stores; production code may not import them (`imports.FOR_TESTS`).
 SHIPPED_TESTS = "mercury/testing/contract/"
 
 

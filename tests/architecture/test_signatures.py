@@ -24,10 +24,13 @@ OF_THE_PARTS = frozenset(
     {
         "AddressPolicy.refusal",
         "DeadLetter.channel",
+        "Mercury.documents",
         "Mercury.emit_in_doubt",
         "Mercury.running_runtime",
         "Mercury.surroundings",
         "Sender.__init__",
+        "Service.operations",
+        "Contract.operations",
         "Service.register_with",
         "Contract.register_with",
         "AsyncTransaction.__init__",

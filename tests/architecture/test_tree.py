@@ -44,7 +44,7 @@ def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
     assert forbidden_texts(ROOT) == []
 
 
-def test_there_are_files_to_look_at() -> None:
+def test_there_are_files_to_check() -> None:
     found = {path.relative_to(ROOT).as_posix() for path in files(ROOT)}
     assert {"pyproject.toml", "mercury/errors.py", "tests/architecture/tree.py"} <= found
     assert not any(name.startswith((".git/", ".venv/")) for name in found)

@@ -1,8 +1,7 @@
-"""``python -m tests.chaos``: kill real processes at every crash point, and compare what both sides have in the end.
+"""``python -m tests.chaos``: kills real processes at every crash point, and compares both sides' tables at the end.
 
-``python -m tests.chaos experiment``: the dissertation's experiment, by each kind of store. ``python -m tests.chaos
-soak``: an hour of orders and of everything that goes wrong, at random. Exit code 1 = something is
-wrong, 2 = it could not begin.
+``python -m tests.chaos experiment``: the dissertation's experiment with each kind of store. ``python -m tests.chaos
+soak``: an hour of orders with random faults. Exit code 1 = a guarantee is violated, 2 = the command could not start.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ ORDERS = 16
 
 
 def say(text: str) -> None:
-    """For people: stdout belongs to the result."""
+    """Print progress to stderr; stdout has only the result."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def run_matrix(options: argparse.Namespace) -> int:
-    """Every cell that is asked for."""
+    """Run all selected cells of the matrix."""
     every = list(cells.matrix())
     chosen = [cell for cell in every if not cell.never and all(word in cell.name for word in options.only)]
     if not chosen:
@@ -48,7 +47,7 @@ def run_matrix(options: argparse.Namespace) -> int:
         results.append(result)
         say(report.line(len(results), len(chosen), result))
         if not result.good:
-            say(f"  {report.trouble(result)}\n{result.said if options.verbose else ''}")
+            say(f"  {report.errors_of(result)}\n{result.output if options.verbose else ''}")
 
     def do(lane: Lane, cell: Cell) -> Result:
         return Driver(lane.site, lane.forks, options.seed).run(cell)
@@ -65,7 +64,7 @@ def run_matrix(options: argparse.Namespace) -> int:
 
 
 def run_experiment(options: argparse.Namespace) -> int:
-    """Every form with every seed."""
+    """Run the experiment with every form and seed."""
     outcomes: list[experiment.Outcome] = []
     plans = experiment.plans(range(options.seed, options.seed + options.seeds))
 
@@ -89,20 +88,20 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     _add_common(parser)
     parser.add_argument(
-        "--only", action="append", default=[], metavar="TEXT", help="only names that have it; repeatable"
+        "--only", action="append", default=[], metavar="TEXT", help="only cells whose name contains it; repeatable"
     )
-    text = "leave out the first so many, to go on where a run with this seed was broken off"
+    text = "skip so many cells, to continue an interrupted run with this seed"
     parser.add_argument("--skip", type=int, default=0, metavar="N", help=text)
     parser.add_argument("--orders", type=int, default=ORDERS, help="messages in each run; default: %(default)s")
     parser.add_argument("--list", action="store_true", help="print the combinations and do nothing")
-    parser.add_argument("--verbose", action="store_true", help="print what the processes said where something is wrong")
+    parser.add_argument("--verbose", action="store_true", help="print the processes' output for cells that fail")
     parser.set_defaults(run=run_matrix)
     kinds = parser.add_subparsers()
     other = kinds.add_parser("experiment", description="The dissertation's experiment.")
     _add_common(other)
     other.add_argument("--seeds", type=int, default=50, help="how many; default: %(default)s")
     other.set_defaults(run=run_experiment)
-    soaking = kinds.add_parser("soak", description="Orders for an hour, and everything that goes wrong, at random.")
+    soaking = kinds.add_parser("soak", description="Orders for an hour, with random faults.")
     soak.add_to(soaking, say, sys.stdout.write)
     options = parser.parse_args(arguments)
     code: int = options.run(options)
@@ -110,7 +109,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=int, default=0, help="chooses which visits to the points are interrupted")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="selects the visits to the points at which processes are stopped"
+    )
     parser.add_argument("--lanes", type=int, default=LANES, help="how many run at once; default: %(default)s")
     parser.add_argument("--output", choices=("text", "json"), default="text")
 

@@ -1,4 +1,4 @@
-"""What the client application catches: counted and shown, and wrong where it should never have seen it."""
+"""Errors that the client's application catches: counted, and classified as expected or wrong."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterable
 from mercury.errors import MercuryError, OutcomeUnknown
 from mercury.storage.application import Ending
 
-#: How a line begins that the client prints for each error.
+#: The beginning of the line that the client prints for each error.
 CAUGHT = "caught "
-#: What makes one wrong.
+#: The reasons why an error is wrong.
 COMMITTED, FOREIGN = "although it is committed", "raised by the commit, and not an error of Mercury's"
 
 
 def described(error: Exception, ending: Ending, *, at_commit: bool) -> str:
     """The line about an error.
 
-    :param ending: what the transaction says of itself.
-    :param at_commit: the application's own statements were done: the commit raised it.
+    :param ending: the transaction's own report of its outcome.
+    :param at_commit: whether the commit raised the error, not a statement of the application.
     """
     text = f"{CAUGHT}{type(error).__name__}"
     if ending is Ending.COMMITTED and not isinstance(error, OutcomeUnknown):
@@ -29,11 +29,11 @@ def described(error: Exception, ending: Ending, *, at_commit: bool) -> str:
 
 
 def counted(outputs: Iterable[str]) -> Counter[str]:
-    """How often each was caught, of what processes have printed."""
+    """The number of each error in the processes' output."""
     lines = (line for output in outputs for line in output.splitlines())
     return Counter(line.removeprefix(CAUGHT) for line in lines if line.startswith(CAUGHT))
 
 
 def wrong(caught: Counter[str]) -> list[str]:
-    """Those that no application should ever see."""
+    """The errors that an application must never see."""
     return [f"caught {what}" for what in sorted(caught) if what.endswith((COMMITTED, FOREIGN))]

@@ -1,4 +1,4 @@
-"""The matrix: every point by form, mode and harm, made from the table of points."""
+"""The matrix of experiments: every crash point by form, mode and harm, made from the table of points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_CLAIM = "no claim is held here: another process takes nothing over"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One combination."""
+    """One combination of the matrix."""
 
     point: Point
     moment: Moment
@@ -23,9 +23,9 @@ class Cell:
     mode: Mode
     way: Way
     harm: Harm
-    #: How many there are of each program from the begin.
+    #: The number of processes of each program from the start.
     processes: int = 1
-    #: Why it cannot happen; empty = it is tried.
+    #: Why the combination cannot happen; empty = it is run.
     never: str = ""
 
     @property
@@ -39,7 +39,7 @@ class Cell:
 
 
 def matrix(points: tuple[Point, ...] = POINTS) -> Iterator[Cell]:
-    """All combinations, those that cannot happen as well."""
+    """All combinations, including those that cannot happen."""
     for form in SAFE:
         for point in points:
             for side in Side:
@@ -50,21 +50,21 @@ def matrix(points: tuple[Point, ...] = POINTS) -> Iterator[Cell]:
 
 
 def in_turn(cells: Iterable[Cell], seed: int) -> list[Cell]:
-    """In no order, the same for each seed: what is slow does not come together, and a run that is broken off has seen
-    something of everything."""
+    """The cells in a random order that depends on the seed. So slow cells are spread, and an interrupted run has
+    covered a sample of the matrix."""
     mixed = list(cells)
     random.Random(seed).shuffle(mixed)
     return mixed
 
 
 def _cell(point: Point, moment: Moment, side: Side, form: Form, mode: Mode, harm: Harm) -> Cell:
-    # Any of the ways that lead to the point, and one or two processes a side: drawn, but the same in every run.
+    # One of the ways that reach the point, and one or two processes a side: random, but the same in every run.
     chance = random.Random(f"{point.name} {moment} {side} {form} {mode} {harm}")
     ways = chance.sample(list(Way), len(Way))
     if harm is Harm.PAUSE and side is Side.CLIENT:
-        # What is posted to a process that stands still is posted again later each time: that is right, and takes long.
+        # Posts to a stopped process are retried with growing pauses, which is right but slow: prefer the other way.
         ways.sort(key=lambda way: way is not Way.FETCHED)
-    # To a process that is stopped another is started anyway, and recovery is that of the process that is started.
+    # With PAUSE a second process is started anyway; at a recovery point the restarted process is the one of interest.
     alone = harm is Harm.PAUSE or point.after is not None
     processes = 1 if alone else chance.choice((1, 2))
     reasons = {way: point.never(side, form, mode, way) for way in ways}

@@ -1,4 +1,4 @@
-"""The databases of one experiment: clones of templates, on a server that may be killed."""
+"""The databases of an experiment, on a server that may be killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mercury.storage.sql.versions import upgrade
 from tests.chaos.kinds import Form
 from tests.chaos.programs import tables
 
-#: Milliseconds after which the server ends a transaction whose process does nothing: it may stand still.
+#: After so many milliseconds the server ends the transaction of an idle session, whose process may be stopped.
 IDLE = 700
 MEMORY = "memory:"
 
@@ -27,7 +27,7 @@ END_OTHERS = """
     where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
 """
 PREPARED_HERE = "select gid from pg_prepared_xacts where database = current_database()"
-#: What a database has but for its schema's version and its store's name.
+#: All tables of a database except those with its schema's version and its store's id.
 FILLED = """
     select tablename from pg_tables
     where schemaname = 'public' and tablename not in ('mercury_store', 'mercury_schema_version')
@@ -36,7 +36,7 @@ FILLED = """
 
 @dataclass(frozen=True, slots=True)
 class Urls:
-    """Where one program keeps what it has. What it does not have is empty."""
+    """The URLs of one program's databases; empty = it has no such database."""
 
     store: str
     app: str
@@ -44,27 +44,28 @@ class Urls:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """Where both programs of an experiment keep what they have."""
+class ExperimentDatabases:
+    """The databases of both programs of an experiment."""
 
     client: Urls
     server: Urls
 
     @property
     def names(self) -> list[str]:
-        """The databases, each once."""
+        """The names of the databases, each once."""
         urls = (url for side in (self.client, self.server) for url in (side.store, side.app, side.log))
         return list(dict.fromkeys(str(make_url(url).database) for url in urls if url not in ("", MEMORY)))
 
 
 class Site:
-    """One server with the databases of one experiment after the other.
+    """One server with the databases of successive experiments.
 
-    They are emptied between two: to drop one takes a checkpoint, longer than most experiments.
+    The databases are emptied between two experiments and reused: dropping one needs a checkpoint, which takes longer
+    than most experiments.
 
-    :param orders: how many orders a client has to send.
-    :param making: held while tables are made: Alembic does that once at a time in a process.
-    :param idle: milliseconds after which the server ends a transaction whose process does nothing.
+    :param orders: the number of orders that a client has to send.
+    :param making: a lock that is held while tables are created, because Alembic is not thread-safe.
+    :param idle: after so many milliseconds the server ends the transaction of an idle session.
     """
 
     def __init__(self, server: EmbeddedPostgres, orders: int, making: threading.Lock, idle: int = IDLE) -> None:
@@ -73,19 +74,19 @@ class Site:
         self._making = making
         self._idle = idle
         self._databases = Databases(server.url())
-        self._grounds: dict[Form, Ground] = {}
+        self._by_form: dict[Form, ExperimentDatabases] = {}
         self._made = 0
 
-    def ground(self, form: Form) -> Ground:
-        """Fresh databases. Nobody may use those of the experiment before any more: its sessions are ended."""
-        if form in self._grounds:
-            self._empty(self._grounds[form])
+    def databases(self, form: Form) -> ExperimentDatabases:
+        """Empty databases for both programs. Sessions of the experiment before are ended."""
+        if form in self._by_form:
+            self._empty(self._by_form[form])
         else:
-            self._grounds[form] = Ground(self.side(form), self.side(form))
-        return self._grounds[form]
+            self._by_form[form] = ExperimentDatabases(self.side(form), self.side(form))
+        return self._by_form[form]
 
     def side(self, form: Form) -> Urls:
-        """Fresh databases of one program."""
+        """Empty databases for one program."""
         if form is Form.SAME_DATABASE:
             both = self._make()
             return Urls(both, both)
@@ -107,11 +108,11 @@ class Site:
             engine = create_engine(url)
             tables.make(engine, self.orders)
             engine.dispose()
-        # A process that stands still loses its transaction after a moment.
+        # The transaction of a stopped process is ended after this timeout.
         return f"{url}&options=--idle_in_transaction_session_timeout%3D{self._idle}"
 
-    def _empty(self, ground: Ground) -> None:
-        for urls in (ground.client, ground.server):
+    def _empty(self, databases: ExperimentDatabases) -> None:
+        for urls in (databases.client, databases.server):
             for url in dict.fromkeys((urls.store, urls.app, urls.log)):
                 if url not in ("", MEMORY):
                     with connect(url) as connection:
@@ -119,9 +120,9 @@ class Site:
 
 
 def _empty(connection: psycopg.Connection, orders: int) -> None:
-    """Leave a database as it was made."""
+    """Restore the initial content of a database."""
     while connection.execute(END_OTHERS).fetchall():
-        time.sleep(0.005)  # until they are gone
+        time.sleep(0.005)  # until the sessions have ended
     for (gid,) in connection.execute(PREPARED_HERE).fetchall():
         connection.execute(sql.SQL("rollback prepared {}").format(sql.Literal(gid)))
     names = [name for (name,) in connection.execute(FILLED).fetchall()]
@@ -132,11 +133,11 @@ def _empty(connection: psycopg.Connection, orders: int) -> None:
         rows = [tuple(row.values()) for row in tables.orders(orders)]
         connection.cursor().executemany("insert into orders (id, item, quantity) values (%s, %s, %s)", rows)
     if any(name.startswith("mercury_") for name in names):
-        # A copy of a store, or one that begins anew, has another id: branches are named by it.
+        # A reused store needs a new id, because prepared branches are named by it.
         connection.execute("update mercury_store set id = %s", (uuid.uuid4().hex[:12],))
 
 
 def connect(url: str) -> psycopg.Connection:
-    """A connection to look with, each statement in a transaction of its own."""
+    """A connection for queries, in autocommit mode."""
     address = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     return psycopg.connect(address, autocommit=True, connect_timeout=5)

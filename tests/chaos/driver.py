@@ -1,4 +1,4 @@
-"""One experiment: start both programs, do harm at the point, let them go on, and compare."""
+"""One experiment: starts both programs, harms one at the crash point, lets them go on, and compares the tables."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 from tests.chaos import caught, hook
 from tests.chaos.cells import Cell
-from tests.chaos.databases import Ground, Site
+from tests.chaos.databases import ExperimentDatabases, Site
 from tests.chaos.forks import Fork, Forks
 from tests.chaos.kinds import Form, Harm, Mode, Moment, Side, Way
 from tests.chaos.programs.setup import EXCHANGE, HOST, SHORT_EXCHANGE, Setup
 from tests.chaos.verdict import Difference, Witness
 
-#: Seconds between two looks into the databases.
-LOOK = 0.03
-#: Which visit to a point is interrupted at most, where that only leads to another point.
+#: Seconds between two queries of the databases.
+POLL_INTERVAL = 0.03
+#: The latest visit that is interrupted at a point which only leads to another point.
 EARLIER = 6
 
 Stop = tuple[str, Moment, int]
@@ -27,30 +27,30 @@ Stop = tuple[str, Moment, int]
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """What became of one cell."""
+    """The result of one cell."""
 
     cell: Cell
-    #: Which visit to the point was interrupted; 0 = there was none.
+    #: The number of the interrupted visit to the point; 0 = the point was not reached.
     visit: int = 0
     kills: int = 0
     pauses: int = 0
     seconds: float = 0.0
     difference: Difference = field(default_factory=Difference)
     prepared: int = 0
-    #: Errors that the client application caught, by their names.
+    #: The number of errors that the client's application caught, by name.
     caught: Counter[str] = field(default_factory=Counter)
-    #: What else is wrong.
-    troubles: list[str] = field(default_factory=list)
-    #: What the processes have written, if anything is wrong.
-    said: str = ""
+    #: Other violations.
+    errors: list[str] = field(default_factory=list)
+    #: The processes' output, if the cell failed.
+    output: str = ""
 
     @property
     def good(self) -> bool:
-        return not (self.difference or self.prepared or self.troubles)
+        return not (self.difference or self.prepared or self.errors)
 
 
 class Ports:
-    """Two ports that stay ours while no program listens there."""
+    """Two ports that stay reserved while no program listens at them."""
 
     def __init__(self) -> None:
         self._kept = [self._keep() for _ in Side]
@@ -69,12 +69,12 @@ class Ports:
 
 
 class Pair:
-    """A client and a server on their databases, started and started again."""
+    """The processes of a client and a server, with their databases."""
 
     def __init__(
         self,
         forks: Forks,
-        ground: Ground,
+        databases: ExperimentDatabases,
         form: Form,
         mode: Mode,
         way: Way,
@@ -84,16 +84,16 @@ class Pair:
     ) -> None:
         self.ports = Ports()
         self._forks = forks
-        self._ground = ground
+        self._databases = databases
         self._form, self._mode, self._way = form, mode, way
         self._exchange = exchange
         self._count = count
-        #: Processes that stop at a point although another was chosen there: they go on at once.
+        #: Processes that stop at a point although another one is to be harmed there: they are continued at once.
         self._unharmed: list[Fork] = []
 
     def start(self, side: Side, stop: Stop | None = None) -> Fork:
-        """Start a program, beside those that run already."""
-        urls = self._ground.client if side is Side.CLIENT else self._ground.server
+        """Start a process of a program, in addition to those that run."""
+        urls = self._databases.client if side is Side.CLIENT else self._databases.server
         setup = Setup(
             form=self._form,
             mode=self._mode,
@@ -110,49 +110,49 @@ class Pair:
         return self._forks.start(side, setup)
 
     def comes_to(self, fork: Fork, condition: Callable[[], bool], what: str, witness: Witness) -> None:
-        """Wait for something that a process has to bring about, with the others that run."""
+        """Wait for a condition that a process brings about together with the others."""
 
         def met() -> bool:
             self._forks.watch()
             for each in self._unharmed:
-                if each.runs and each.stands:
+                if each.runs and each.is_stopped:
                     each.go_on()
             return condition()
 
-        fork.until(met, what, LOOK, witness.advance)
+        fork.until(met, what, POLL_INTERVAL, witness.advance)
 
     def reaches(self, forks: Sequence[Fork], stop: Stop, witness: Witness) -> Fork | None:
-        """Wait until one of these processes stands still at a point, and return it. The others go on whenever they do.
+        """Wait until one of these processes stops at a point, and return it. Others that stop there are continued.
 
-        ``None``: everything is over without that.
+        :returns: ``None`` = everything is done, and no process has reached the point.
         """
         name, moment, _ = stop
-        said = f"{hook.AT} {name} {moment.value}\n"
+        text = f"{hook.AT} {name} {moment.value}\n"
 
         def there() -> Iterator[Fork]:
-            return (fork for fork in forks if said in fork.out)
+            return (fork for fork in forks if text in fork.out)
 
         self.comes_to(forks[0], lambda: any(there()) or witness.is_over(), f"{name} or the end is reached", witness)
         victim = next(there(), None)
         if victim is not None:
-            victim.stops()  # by itself
+            victim.stops()  # the process stops itself
             self._unharmed += [fork for fork in forks if fork is not victim]
         return victim
 
     def kill(self) -> None:
-        """Kill all that run."""
+        """Kill all running processes."""
         self._forks.kill()
 
     def end(self) -> None:
-        """Kill all that run, forget what they have said, and give the ports back."""
+        """Kill all running processes, delete their output, and release the ports."""
         self._forks.end()
         self.ports.close()
 
 
 class Driver:
-    """Runs cells, one after the other, on one server.
+    """Runs cells, one after the other, on one PostgreSQL server.
 
-    :param seed: chooses which of the visits to a point is interrupted.
+    :param seed: selects the visit to a point that is interrupted.
     """
 
     def __init__(self, site: Site, forks: Forks, seed: int = 0) -> None:
@@ -161,39 +161,39 @@ class Driver:
         self._seed = seed
 
     def run(self, cell: Cell) -> Result:
-        """Run one cell. Never raises for what Mercury does."""
+        """Run one cell. Violations by Mercury are in the result, not raised."""
         begun = time.monotonic()
         chance = random.Random(f"{self._seed} {cell.name}")
         visit, earlier = chance.randint(1, cell.point.visits), chance.randint(1, EARLIER)
         result = self._try(cell, visit, earlier)
-        if not result.visit and not result.troubles:
-            result = self._try(cell, 1, 1)  # there were not so many visits
-        if not result.visit and not result.troubles:
-            result.troubles.append("the point was not reached")
+        if not result.visit and not result.errors:
+            result = self._try(cell, 1, 1)  # the point has fewer visits in this run
+        if not result.visit and not result.errors:
+            result.errors.append("the point was not reached")
         result.seconds = time.monotonic() - begun
         return result
 
     def _try(self, cell: Cell, visit: int, earlier: int) -> Result:
         result = Result(cell=cell)
-        ground = self._site.ground(cell.form)
-        with Witness(ground, cell.mode) as witness:
+        databases = self._site.databases(cell.form)
+        with Witness(databases, cell.mode) as witness:
             exchange = SHORT_EXCHANGE if cell.harm is Harm.PAUSE else EXCHANGE
-            pair = Pair(self._forks, ground, cell.form, cell.mode, cell.way, exchange=exchange)
+            pair = Pair(self._forks, databases, cell.form, cell.mode, cell.way, exchange=exchange)
             try:
                 self._play(cell, visit, earlier, pair, witness, result)
                 pair.kill()
                 result.difference = witness.difference()
                 result.prepared = len(witness.prepared())
-                result.troubles += witness.troubles()
+                result.errors += witness.errors()
             except AssertionError as error:
                 left = "; ".join(witness.left())
                 result.difference, result.prepared = witness.difference(), len(witness.prepared())
-                result.troubles.append(f"{error}\n--- left: {left}")
+                result.errors.append(f"{error}\n--- left: {left}")
             finally:
                 result.caught = self._forks.caught()
-                result.troubles += caught.wrong(result.caught)
+                result.errors += caught.wrong(result.caught)
                 if not result.good:
-                    result.said = self._forks.said()
+                    result.output = self._forks.output()
                 pair.end()
         return result
 
@@ -231,7 +231,7 @@ class Driver:
         pair.comes_to(victim, witness.is_over, "everything is done", witness)
 
     def _pause(self, cell: Cell, pair: Pair, victim: Fork, witness: Witness) -> Fork:
-        """Let another do everything; then the one that stood still goes on, and comes to its end."""
+        """Let another process finish the work; then continue the stopped one, and wait for its end."""
         other = pair.start(cell.side)
         pair.comes_to(other, witness.is_over, "another process does everything", witness)
         victim.go_on()

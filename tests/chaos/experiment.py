@@ -1,8 +1,8 @@
-"""The dissertation's experiment: messages while client and server are stopped and started, by each kind of store.
+"""The dissertation's experiment: orders are sent while client and server are killed, with each kind of store.
 
-Each seed chooses where: the client is killed between the commit of the order that is marked and the storing of its
-message, the server between its handler's work and the mark that it was done. Where these are one transaction, that is
-nothing; where they are two, the first loses and the second repeats.
+The client is killed between marking an order as sent and storing its message, the server between its handler's commit
+and the consumption of the message; the seed selects the orders. If both steps are one transaction, nothing happens. If
+they are two, the first kill loses an order and the second one repeats an order.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from tests.chaos.programs.setup import HOST
 from tests.chaos.verdict import Difference, Witness
 
 ORDERS = 20
-#: Each side is killed once in every run.
+#: The number of kills in every run, one on each side.
 KILLS = 2
 FORMS = (Form.MEMORY, Form.PLAIN, Form.SAME_DATABASE, Form.LAST_RESOURCE, Form.TWO_PHASE)
-#: Seconds in which nothing happens any more where something is lost for good: when the client knows that it is done,
-#: and when it still waits for a response that cannot come.
+#: With losses a run ends after so many seconds without progress: after the client has finished, and while it still
+#: waits for a response that cannot come.
 REST, LONG_REST = 1.5, 8.0
 COMMAND = "python -m tests.chaos experiment"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run."""
+    """The plan of one run."""
 
     form: Form
     seed: int
@@ -47,7 +47,7 @@ class Plan:
 
     @property
     def stops(self) -> dict[Side, Stop]:
-        """Where each side is killed; the same for all forms."""
+        """The crash point of each side, the same for all forms."""
         chance = random.Random(self.seed)
         return {
             Side.CLIENT: ("send.store", Moment.BEFORE, chance.randint(2, ORDERS - 1)),
@@ -57,38 +57,38 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one run."""
+    """The result of one run."""
 
     plan: Plan
     kills: int = 0
     difference: Difference = field(default_factory=Difference)
     prepared: int = 0
-    trouble: str = ""
+    error: str = ""
 
 
 def plans(seeds: Iterable[int]) -> list[Plan]:
-    """Every form and mode with every seed."""
+    """The plans for every form and mode with every seed."""
     return [Plan(form, seed, mode) for seed in seeds for form in FORMS for mode in Mode]
 
 
 def run(lane: Lane, plan: Plan) -> Outcome:
-    """Run one plan. Never raises for what is lost."""
+    """Run one plan. Losses are in the outcome, not raised."""
     outcome = _try(lane, plan, plan.stops)
-    if outcome.kills < KILLS and not outcome.trouble:
-        # The server had so little to do that it never came to the place: so much was lost with the client.
+    if outcome.kills < KILLS and not outcome.error:
+        # So many orders were lost with the client that the server never reached its point.
         outcome = _try(lane, plan, plan.stops | {Side.SERVER: ("invoke.mark", Moment.BEFORE, 1)})
     return outcome
 
 
 def _try(lane: Lane, plan: Plan, stops: dict[Side, Stop]) -> Outcome:
     outcome = Outcome(plan)
-    ground = lane.site.ground(plan.form)
-    with Witness(ground, plan.mode) as witness:
-        pair = Pair(lane.forks, ground, plan.form, plan.mode, Way.FETCHED)
+    databases = lane.site.databases(plan.form)
+    with Witness(databases, plan.mode) as witness:
+        pair = Pair(lane.forks, databases, plan.form, plan.mode, Way.FETCHED)
         try:
             _play(plan, stops, pair, witness, outcome)
         except AssertionError as error:
-            outcome.trouble = str(error)
+            outcome.error = str(error)
         finally:
             pair.end()
         outcome.difference, outcome.prepared = witness.difference(), len(witness.prepared())
@@ -104,8 +104,10 @@ def _play(plan: Plan, stops: dict[Side, Stop], pair: Pair, witness: Witness, out
         return rest.lasts(running) if plan.form.separate else witness.is_over()
 
     while True:
-        pair.comes_to(running[Side.CLIENT], lambda: any(map(stands, waiting.values())) or is_over(), "the end", witness)
-        stopped = [side for side, fork in waiting.items() if stands(fork)]
+        pair.comes_to(
+            running[Side.CLIENT], lambda: any(map(is_at_point, waiting.values())) or is_over(), "the end", witness
+        )
+        stopped = [side for side, fork in waiting.items() if is_at_point(fork)]
         if not stopped:
             return
         for side in stopped:
@@ -116,13 +118,13 @@ def _play(plan: Plan, stops: dict[Side, Stop], pair: Pair, witness: Witness, out
             running[side] = pair.start(side)
 
 
-def stands(fork: Fork) -> bool:
-    """Whether it has come to its point."""
+def is_at_point(fork: Fork) -> bool:
+    """Whether the process has reached its crash point."""
     return "at " in fork.out
 
 
 class Rest:
-    """Whether nothing happens any more, although not everything has arrived."""
+    """Detects that a run makes no progress any more although not everything has arrived."""
 
     def __init__(self, port: int, witness: Witness) -> None:
         self._port = port
@@ -131,16 +133,16 @@ class Rest:
         self._since = 0.0
 
     def lasts(self, running: dict[Side, Fork]) -> bool:
-        said = running[Side.CLIENT].out
-        if "sent\n" not in said:
+        printed = running[Side.CLIENT].out
+        if "sent\n" not in printed:
             return False
         now = (self._waiting(), self._witness.progress())
         if now != self._seen:
             self._seen, self._since = now, time.monotonic()
-        return time.monotonic() - self._since > (REST if "done\n" in said else LONG_REST)
+        return time.monotonic() - self._since > (REST if "done\n" in printed else LONG_REST)
 
     def _waiting(self) -> str:
-        """The server's sequences, as it tells them to this machine."""
+        """The status of the server's sequences, as text."""
         connection = http.client.HTTPConnection(HOST, self._port, timeout=5)
         try:
             connection.request("GET", "/mercury/status/sequences")
@@ -175,13 +177,13 @@ def table(outcomes: Sequence[Outcome], command: str) -> str:
 
 
 def wrong(outcomes: Iterable[Outcome]) -> list[str]:
-    """What should not have come out: a loss where none may be, and none where there is nothing that forbids it."""
+    """Unexpected results: a loss with a form that forbids it, or no loss with one that does not."""
     found = []
     unsafe: dict[tuple[Form, Mode], bool] = {}
     for outcome in outcomes:
         plan = outcome.plan
-        if outcome.trouble:
-            found.append(f"{plan.name}: {outcome.trouble}")
+        if outcome.error:
+            found.append(f"{plan.name}: {outcome.error}")
         elif outcome.kills != KILLS:
             found.append(f"{plan.name}: {outcome.kills} kills, and not {KILLS}")
         if plan.form.separate:
@@ -194,7 +196,7 @@ def wrong(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def as_json(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
-    """Every run, for programs."""
+    """Every run as a JSON value."""
     return [
         {
             "form": outcome.plan.form.value,
@@ -205,7 +207,7 @@ def as_json(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
             "repeated": outcome.difference.repeated,
             "out_of_order": outcome.difference.out_of_order,
             "left_prepared": outcome.prepared,
-            "trouble": outcome.trouble,
+            "error": outcome.error,
         }
         for outcome in outcomes
     ]

@@ -1,4 +1,4 @@
-"""Processes of the two programs, made by forking one that has imported everything: a tenth of a new one's time."""
+"""Processes of the two programs, forked from one that has imported everything: ten times faster than a start."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from tests.chaos.kinds import Side
 from tests.chaos.processes import Child, Children
 from tests.chaos.programs.setup import Setup
 
-#: Seconds for what takes a few on a quiet machine.
+#: The timeout of waiting, in seconds, long enough for a busy machine.
 PATIENCE = 150.0
-LOOK = 0.01
+#: Seconds between two checks.
+POLL_INTERVAL = 0.01
 
 
 class Fork:
-    """One process. What waits for it raises `AssertionError` when that cannot come any more, or takes too long."""
+    """One process. The methods that wait raise `AssertionError` after a timeout, or when the process has ended."""
 
     def __init__(self, pid: int, name: str, out: Path, err: Path) -> None:
         self.pid = pid
@@ -35,22 +36,22 @@ class Fork:
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended. One that is stopped runs."""
+        """Whether the process has not ended; true also while it is stopped."""
         return self._state() not in ("", "Z", "X")
 
     @property
-    def stands(self) -> bool:
-        """Whether it is stopped, by itself or by somebody."""
+    def is_stopped(self) -> bool:
+        """Whether the process is stopped by SIGSTOP."""
         return self._state() in ("T", "t")
 
     @property
     def out(self) -> str:
-        """What it has printed."""
+        """Its stdout so far."""
         return self._out.read_text() if self._out.exists() else ""
 
     @property
     def err(self) -> str:
-        """What it has written to stderr."""
+        """Its stderr so far."""
         return self._err.read_text(errors="replace") if self._err.exists() else ""
 
     # --- waiting ---------------------------------------------------------------------------------------------------
@@ -59,28 +60,28 @@ class Fork:
         self,
         condition: Callable[[], object],
         what: str,
-        look: float = LOOK,
+        interval: float = POLL_INTERVAL,
         progress: Callable[[], object] = lambda: None,
     ) -> None:
-        """Wait until something is so that this process has to bring about.
+        """Wait for a condition that this process brings about.
 
-        :param progress: while what it returns changes, the time that is left begins anew: a busy machine is slow.
+        :param progress: whenever its result changes, the timeout starts again, because a busy machine is slow.
         """
         seen, give_up = progress(), time.monotonic() + PATIENCE
         while True:
-            # Asked before: it may be the last thing that it does.
-            lives = self.runs
+            # Read before the condition: the process may end directly after it has met the condition.
+            running = self.runs
             if condition():
                 return
-            if lives and time.monotonic() > give_up and (now := progress()) != seen:
+            if running and time.monotonic() > give_up and (now := progress()) != seen:
                 seen, give_up = now, time.monotonic() + PATIENCE
-            if not lives or time.monotonic() > give_up:
+            if not running or time.monotonic() > give_up:
                 raise self._failure(f"never: {what}")
-            time.sleep(look)
+            time.sleep(interval)
 
     def stops(self) -> None:
-        """Wait until all of it stands still."""
-        self.until(lambda: self.stands, "it stops")
+        """Wait until all its threads are stopped."""
+        self.until(lambda: self.is_stopped, "it stops")
 
     def ends(self) -> None:
         """Wait until it has ended by itself."""
@@ -88,34 +89,34 @@ class Fork:
         while self.runs:
             if time.monotonic() > give_up:
                 raise self._failure("it does not end")
-            time.sleep(LOOK)
+            time.sleep(POLL_INTERVAL)
 
     def watch(self) -> None:
-        """See that it runs, unless it was killed or asked to end.
+        """Check that it runs, unless it was killed or terminated by this object.
 
         :raises AssertionError: it has ended by itself.
         """
         if not self._may_end and not self.runs:
             raise self._failure("it has ended by itself")
 
-    # --- doing -----------------------------------------------------------------------------------------------------
+    # --- signals ---------------------------------------------------------------------------------------------------
 
     def suspend(self) -> None:
-        """SIGSTOP. It stands still when this returns."""
+        """Send SIGSTOP, and wait until all its threads are stopped."""
         self._signal(signal.SIGSTOP)
         self.stops()
 
     def go_on(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._signal(signal.SIGCONT)
 
     def terminate(self) -> None:
-        """SIGTERM, which asks for an orderly end; see `ends`."""
+        """Send SIGTERM, for an orderly end; see `ends`."""
         self._may_end = True
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL. It has ended when this returns.
+        """Send SIGKILL, and wait until it has ended.
 
         :raises AssertionError: it had ended before.
         """
@@ -124,16 +125,16 @@ class Fork:
         self.ends()
 
     def end(self) -> None:
-        """Make sure that it has ended."""
+        """Kill it if it runs."""
         if self.runs:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
             self.ends()
 
-    # --- within ----------------------------------------------------------------------------------------------------
+    # --- helpers ---------------------------------------------------------------------------------------------------
 
     def _state(self) -> str:
-        """The letter of its state; empty = it is gone."""
+        """The letter of its state in /proc; empty = it does not exist."""
         try:
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError):
@@ -146,74 +147,74 @@ class Fork:
 
     def _failure(self, what: str) -> AssertionError:
         if self.runs:
-            # Python answers with where its threads are, and ends.
+            # faulthandler prints the tracebacks of all threads, and the process ends.
             os.kill(self.pid, signal.SIGABRT)
             os.kill(self.pid, signal.SIGCONT)
             give_up = time.monotonic() + 5.0
             while self.runs and time.monotonic() < give_up:
-                time.sleep(LOOK)
+                time.sleep(POLL_INTERVAL)
         return AssertionError(f"{self.name}: {what}\n--- out\n{self.out[-4000:]}\n--- err\n{self.err[-8000:]}")
 
 
 class Forks:
-    """The processes of one experiment after the other. With the block they are gone."""
+    """The processes of successive experiments. They are killed at the end of the block."""
 
     def __init__(self, children: Children) -> None:
-        self._nursery: Child = children.start("-m", "tests.chaos.programs.nursery")
+        self._fork_server: Child = children.start("-m", "tests.chaos.programs.fork_server")
         self._folder = tempfile.TemporaryDirectory(prefix="mercury-chaos-")
         self._forks: list[Fork] = []
         self._made = 0
 
     def __enter__(self) -> Forks:
-        self._nursery.line("^ready$")
+        self._fork_server.line("^ready$")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end()
-        self._nursery.end()
+        self._fork_server.end()
         self._folder.cleanup()
 
     def start(self, side: Side, setup: Setup) -> Fork:
-        """Start a program."""
+        """Start a process of a program."""
         self._made += 1
         out, err = (Path(self._folder.name, f"{self._made}.{name}") for name in ("out", "err"))
-        told = {"side": side.value, "setup": setup.dump(), "out": str(out), "err": str(err)}
-        self._nursery.tell(json.dumps(told))
-        pid = int(self._nursery.line(r"^made (\d+)$")[1])
+        order = {"side": side.value, "setup": setup.dump(), "out": str(out), "err": str(err)}
+        self._fork_server.tell(json.dumps(order))
+        pid = int(self._fork_server.line(r"^made (\d+)$")[1])
         fork = Fork(pid, f"{side.value} {pid}: {setup.stop or 'undisturbed'}", out, err)
         self._forks.append(fork)
         return fork
 
     @property
     def folder(self) -> Path:
-        """Where the processes' output is."""
+        """The folder of the processes' output."""
         return Path(self._folder.name)
 
     def watch(self) -> None:
-        """See that none has ended but those that were killed, or asked to.
+        """Check that only processes that were killed or terminated have ended.
 
-        :raises AssertionError: one has.
+        :raises AssertionError: another one has.
         """
         for fork in self._forks:
             fork.watch()
 
     def kill(self) -> None:
-        """Kill all that run."""
+        """Kill all running processes."""
         for fork in self._forks:
             fork.end()
 
     def caught(self) -> Counter[str]:
-        """How often each error was caught by the application."""
+        """The number of each error that the application has caught."""
         return caught.counted(fork.out for fork in self._forks)
 
-    def said(self) -> str:
-        """What each process has written, for people."""
+    def output(self) -> str:
+        """The output of all processes, as text."""
         return "\n".join(f"--- {fork.name}\n{fork.out[-2000:]}{fork.err[-20000:]}" for fork in self._forks)
 
     def end(self) -> None:
-        """Kill all that run, and forget what they have said."""
+        """Kill all running processes, and delete their output."""
         self.kill()
         self._forks.clear()
         for file in Path(self._folder.name).iterdir():

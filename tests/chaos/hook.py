@@ -1,4 +1,4 @@
-"""Stopping this process at a crash point: a wrapper around the function that the table names."""
+"""Stops this process at a crash point, by a wrapper around the function that the table names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from tests.chaos.kinds import Moment
 from tests.chaos.points import Function, Point
 
-#: What a process prints when it stands at a point, and when it goes on.
+#: The words that a process prints when it stops at a point, and when it is continued.
 AT, ON = "at", "goes on"
 
 Wrapped = Callable[..., Any]
@@ -23,7 +23,7 @@ Wrapped = Callable[..., Any]
 def stop_at(point: Point, moment: Moment, visit: int) -> None:
     """Stop the whole process (SIGSTOP) at the given visit to a point, before the call or after.
 
-    Before it stops it prints ``at NAME MOMENT``; it goes on when it is continued, or is killed there.
+    Before it stops it prints ``at NAME MOMENT``. The driver then continues or kills it.
     """
     seen = 0
     mutex = threading.Lock()
@@ -37,7 +37,7 @@ def stop_at(point: Point, moment: Moment, visit: int) -> None:
             chosen = seen == visit
         if chosen:
             say(f"{AT} {point.name} {moment.value}")
-            # To this very thread: then it stands still before this returns, and all others with it.
+            # Sent to this thread, so that the whole process is stopped before the call returns.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
             say(ON)
 
@@ -46,7 +46,7 @@ def stop_at(point: Point, moment: Moment, visit: int) -> None:
 
 
 def count(points: Iterable[Point]) -> Counter[str]:
-    """Count how often each point is visited; returns the counter, which goes on counting."""
+    """Count the visits to each point; returns the counter, which is updated from then on."""
     visits: Counter[str] = Counter()
     mutex = threading.Lock()
     for point in points:
@@ -62,9 +62,9 @@ def count(points: Iterable[Point]) -> Counter[str]:
 
 
 def find(function: Function) -> tuple[Any, str, Wrapped]:
-    """Where a function is kept, its name there, and itself.
+    """The module or class of a function, its name there, and the function.
 
-    :raises AttributeError: there is none.
+    :raises AttributeError: the function does not exist.
     """
     owner: Any = importlib.import_module(function.module)
     *path, name = function.attribute.split(".")
@@ -77,7 +77,7 @@ def find(function: Function) -> tuple[Any, str, Wrapped]:
 
 
 def say(line: str) -> None:
-    """A whole line at once, whatever other threads print."""
+    """Print a line with one write, so that lines of several threads do not mix."""
     os.write(1, f"{line}\n".encode())
 
 
@@ -95,7 +95,7 @@ def _wrap(function: Function, reached: Callable[[Moment], None]) -> None:
 
 
 def _condition(point: Point) -> Callable[[], bool]:
-    """Whether a call, made by the current thread, is one that counts."""
+    """A function that returns whether a call by the current thread counts."""
     if point.within is None:
         return lambda: threading.current_thread().name.startswith(point.thread)
     depth = threading.local()

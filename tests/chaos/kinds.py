@@ -1,4 +1,4 @@
-"""What the experiments vary."""
+"""The parameters that the experiments vary."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import enum
 
 
 class Form(enum.Enum):
-    """How a message and the application's rows come together."""
+    """How a message and the application's rows are committed."""
 
-    #: Mercury's tables stand in the application's database: one local transaction.
+    #: Mercury's tables are in the application's database: one local transaction.
     SAME_DATABASE = "same database"
     #: The application's branch is prepared, then the store commits with the decision.
     LAST_RESOURCE = "XA, last resource"
     #: The store is a prepared branch too; the decision is in a log of its own.
     TWO_PHASE = "XA, two-phase"
-    #: A SQL store, and an application that commits by itself: what Mercury is compared with.
+    #: A SQL store, and an application with commits of its own, for comparison.
     PLAIN = "plain SQL"
     #: The same with the in-memory store.
     MEMORY = "memory"
@@ -25,29 +25,29 @@ class Form(enum.Enum):
 
     @property
     def separate(self) -> bool:
-        """Mercury and the application commit each for itself."""
+        """Whether Mercury and the application commit separately."""
         return self in (Form.PLAIN, Form.MEMORY)
 
 
-#: The forms that promise exactly once.
+#: The forms that guarantee exactly once.
 SAFE = (Form.SAME_DATABASE, Form.LAST_RESOURCE, Form.TWO_PHASE)
 
 
 class Mode(enum.Enum):
-    """Whether orders are answered."""
+    """Whether orders have responses."""
 
     IN_ONLY = "in-only"
     IN_OUT = "in-out"
 
 
 class Way(enum.Enum):
-    """How what the server says reaches the client."""
+    """How acknowledgements and responses reach the client."""
 
-    #: On the connections of the client's requests: it does not listen.
+    #: In the HTTP replies to the client's requests: it does not listen.
     FETCHED = "fetched"
     #: Posted to the client, which listens.
     POSTED = "posted"
-    #: The same, but the client offers no sequence: the server makes one for its responses.
+    #: Posted to the client, which offers no sequence: the server creates one for its responses.
     CREATED = "created"
 
 
@@ -62,10 +62,10 @@ class Moment(enum.Enum):
 
 
 class Harm(enum.Enum):
-    """What is done when the process stands at the point."""
+    """The fault while the process is stopped at the point."""
 
     KILL = "kill"
-    #: The database server is killed and started again; the process goes on.
+    #: The database server is killed and restarted; the process is continued.
     KILL_POSTGRES = "kill PostgreSQL"
-    #: Another process does its work to the end; then it goes on.
+    #: Another process finishes the work; then the process is continued.
     PAUSE = "pause"

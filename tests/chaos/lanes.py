@@ -1,4 +1,4 @@
-"""Several experiments at once: each lane has a PostgreSQL server of its own, which it may kill."""
+"""Runs several experiments in parallel: each lane has a PostgreSQL server of its own, which it may kill."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What one experiment after the other needs."""
+    """The server and the processes for successive experiments."""
 
     site: Site
     forks: Forks
@@ -29,24 +29,24 @@ class Lane:
 
 @contextlib.contextmanager
 def lane(orders: int, making: threading.Lock | None = None) -> Iterator[Lane]:
-    """A server and a maker of processes; nothing is left of them.
+    """A lane. Its server and processes are removed at the end of the block.
 
-    :param orders: how many a client has to send.
-    :param making: one for all lanes; see `Site`.
+    :param orders: the number of orders that a client has to send.
+    :param making: the lock of `Site`, shared by all lanes.
     """
     with embedded_postgres() as server, Children() as children, Forks(children) as forks:
         try:
             yield Lane(Site(server, orders, making or threading.Lock()), forks)
         finally:
-            server.kill()  # nobody needs its data: an orderly end takes a checkpoint
+            server.kill()  # its data are not needed, and an orderly stop would write a checkpoint
 
 
 def run_all(
     works: Iterable[Work], do: Callable[[Lane, Work], Done], *, lanes: int, orders: int, tell: Callable[[Done], None]
 ) -> None:
-    """Do all of them, several at once.
+    """Run all experiments, several in parallel.
 
-    :param tell: is called with each result, one at a time.
+    :param tell: called with each result, by one thread at a time.
     """
     waiting: queue.SimpleQueue[Work] = queue.SimpleQueue()
     for work in works:

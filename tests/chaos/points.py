@@ -1,8 +1,8 @@
-"""The crash points: one table, of which the matrix is made.
+"""The table of crash points, from which the matrix is made.
 
-A point names a function of Mercury's; a process can be stopped at it before the call and after. Nothing in Mercury
-knows of them: `hook` puts a wrapper around the function in the process that is to be stopped. A combination of side,
-mode and form in which a point is never reached says why not, and a test sees that both are so.
+A point names a function of Mercury; a process can be stopped before the call and after it. Mercury has no code for
+this: `hook` wraps the function in the process that is to be stopped. If a combination of side, mode and form never
+reaches a point, the table has the reason, and a test checks both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.chaos.kinds import Form, Mode, Moment, Side, Way
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of Mercury's, where its callers look it up."""
+    """A function of Mercury, in the module where its callers look it up."""
 
     module: str
     #: ``function`` or ``Class.method``.
@@ -24,7 +24,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """In which combinations one side comes to a point."""
+    """The combinations in which one side reaches a point."""
 
     modes: tuple[Mode, ...]
     ways: tuple[Way, ...] = (Way.FETCHED, Way.POSTED, Way.CREATED)
@@ -34,7 +34,7 @@ EVERY = Reach((Mode.IN_ONLY, Mode.IN_OUT))
 RESPONSES = Reach((Mode.IN_OUT,))
 POSTED = Reach((Mode.IN_ONLY, Mode.IN_OUT), (Way.POSTED, Way.CREATED))
 FETCHED_RESPONSES = Reach((Mode.IN_OUT,), (Way.FETCHED,))
-#: Fetched responses get their numbers where they are made.
+#: Fetched responses are numbered when they are stored, so they never reach the numbering step.
 POSTED_RESPONSES = Reach((Mode.IN_OUT,), (Way.POSTED, Way.CREATED))
 CREATED_RESPONSES = Reach((Mode.IN_OUT,), (Way.CREATED,))
 
@@ -46,23 +46,23 @@ class Point:
     #: ``step.what``
     name: str
     function: Function
-    #: The same step of the in-memory store, where that is a function of its own.
+    #: The function of the same step in the in-memory store; ``None`` = the same one.
     in_memory: Function | None = None
-    #: Only calls that are made, however deep, by this one count.
+    #: Only calls made during a call of this function count.
     within: Function | None = None
-    #: Only calls by threads whose names begin so count.
+    #: Only calls by threads whose names begin with this count.
     thread: str = ""
-    #: The combinations in which a side comes here, or why it never does.
+    #: The combinations in which the side reaches this point, or the reason why it never does.
     client: Reach | str
     server: Reach | str
-    #: The forms in which it is reached, and why not in the others.
+    #: The forms in which the point is reached, and the reason why not in the others.
     forms: tuple[Form, ...] = (Form.SAME_DATABASE, Form.LAST_RESOURCE, Form.TWO_PHASE)
     elsewhere: str = ""
-    #: Which of its visits to the point may be chosen at most.
+    #: The latest visit that may be selected.
     visits: int = 1
-    #: The process works under a claim, or coordinates a commit: another may take over from it.
+    #: Whether another process may take over: the process works under a claim, or coordinates a commit.
     taken_over: bool = True
-    #: It is reached only by a process that is started after another was killed here.
+    #: The point where a process must be killed before; a process that is started after that reaches this point.
     after: tuple[str, Moment] | None = None
 
     @property
@@ -73,7 +73,7 @@ class Point:
         return self.client if side is Side.CLIENT else self.server
 
     def never(self, side: Side, form: Form, mode: Mode, way: Way) -> str | None:
-        """Why this side does not come here; ``None`` = it does."""
+        """Why this side never reaches this point; ``None`` = it does."""
         reach = self.reach(side)
         if isinstance(reach, str):
             return reach
@@ -114,7 +114,7 @@ COORDINATOR = "mercury.storage.xa.coordinator"
 DECISIONS = "mercury.storage.xa.decisions"
 RECOVERY = "mercury.storage.xa.recovery"
 
-#: What the process that was killed before leaves: a branch without a decision, and one that is to be committed.
+#: The points where a killed process leaves a prepared branch without a decision, and with a decision to commit.
 UNDECIDED, DECIDED = ("prepare.branch", Moment.AFTER), ("decide.commit", Moment.AFTER)
 
 
@@ -346,8 +346,8 @@ POINTS = (
 def point(name: str, form: Form | None = None) -> Point:
     """The point of this name.
 
-    :param form: as it is with this form.
-    :raises KeyError: there is none.
+    :param form: use the function for this form.
+    :raises KeyError: there is no such point.
     """
     found = {each.name: each for each in POINTS}[name]
     if form is Form.MEMORY and found.in_memory is not None:
@@ -356,7 +356,7 @@ def point(name: str, form: Form | None = None) -> Point:
 
 
 def functions(points: tuple[Point, ...] = POINTS) -> Iterator[Function]:
-    """Every function that the table names."""
+    """All functions that the table names."""
     for each in points:
         yield each.function
         if each.within is not None:

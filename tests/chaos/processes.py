@@ -1,4 +1,4 @@
-"""Real processes to do harm to: started, waited for, suspended, continued, killed; none is left behind."""
+"""Child processes that tests start, wait for, suspend, continue and kill; all are removed at the end."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from typing import IO
 from mercury.testing.guard import guard
 from tests.acceptance.processes import PATIENCE, ROOT, Ended, environment
 
-#: Each word is the leader of a group that was started, and, the second time, that has ended.
+#: Each word is the process group of a started child; a second occurrence means that the child has ended.
 KILL_GROUPS = """
 import os, signal
 alive = set()
-for pid in told:
+for pid in words:
     alive ^= {int(pid)}
 for pid in alive:
     try:
@@ -32,16 +32,16 @@ for pid in alive:
 
 
 class Child:
-    """A Python process that runs beside the test, with all processes that it starts. `Children.start` makes it.
+    """A Python process with its own child processes, started by `Children.start`.
 
-    What waits for it raises `AssertionError` when it cannot come any more, or takes longer than ``patience`` seconds.
-    Then the process is ended, and the text has what it said, and where each of its threads was.
+    The methods that wait raise `AssertionError` when the process has ended, or after ``patience`` seconds. Then they
+    end the process, and the error's text has its output and the tracebacks of its threads.
     """
 
     def __init__(self, arguments: tuple[str, ...], settings: dict[str, str]) -> None:
         self._name = " ".join(arguments)[:80]
         self._ended: Ended | None = None
-        # What it prints is seen at once, and when it hangs, it can be asked where.
+        # Unbuffered, so that output is seen at once; with faulthandler, so that a hanging process prints tracebacks.
         settings = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **settings}
         self._process = subprocess.Popen(
             [sys.executable, *arguments],
@@ -58,7 +58,7 @@ class Child:
         assert self._process.stdin is not None
         self._input = self._process.stdin
         self._changed = threading.Condition()
-        self._said: dict[str, list[str]] = {"out": [], "err": []}
+        self._lines: dict[str, list[str]] = {"out": [], "err": []}
         self._silent = {"out": False, "err": False}
         self._read = 0
         pipes = (("out", self._process.stdout), ("err", self._process.stderr))
@@ -72,53 +72,53 @@ class Child:
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended. One that is suspended runs."""
-        # Looked at only: while nobody takes its exit code, neither its number nor its group's goes to another process.
-        look = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return self._ended is None and os.waitid(os.P_PID, self.pid, look) is None
+        """Whether it has not ended; true also while it is suspended."""
+        # WNOWAIT: until the exit code is collected, its process and group ids are not reused.
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return self._ended is None and os.waitid(os.P_PID, self.pid, flags) is None
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, and its number is free again."""
+        """Whether it has ended and its exit code was collected, so that its id may be reused."""
         return self._ended is not None
 
     @property
     def out(self) -> str:
-        """What it has printed."""
+        """Its stdout so far."""
         with self._changed:
-            return "".join(self._said["out"])
+            return "".join(self._lines["out"])
 
     @property
     def err(self) -> str:
-        """What it has written to stderr."""
+        """Its stderr so far."""
         with self._changed:
-            return "".join(self._said["err"])
+            return "".join(self._lines["err"])
 
     # --- waiting ---------------------------------------------------------------------------------------------------
 
     def line(self, pattern: str, patience: float = PATIENCE) -> re.Match[str]:
-        """Wait until it has printed a whole line that matches, after the one that was waited for before."""
+        """Wait until it has printed a complete line that matches, after the line that the last call has found."""
         give_up = time.monotonic() + patience
-        said = self._said["out"]
+        lines = self._lines["out"]
         with self._changed:
             while True:
-                while self._read < len(said) and said[self._read].endswith("\n"):
+                while self._read < len(lines) and lines[self._read].endswith("\n"):
                     self._read += 1
-                    if found := re.search(pattern, said[self._read - 1].rstrip("\n")):
+                    if found := re.search(pattern, lines[self._read - 1].rstrip("\n")):
                         return found
                 if self._silent["out"] or not self._changed.wait(give_up - time.monotonic()):
                     break
         raise self._failure(f"no line {pattern!r}")
 
     def until(self, condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-        """Wait until something that can be seen from outside is so, which this process has to bring about."""
+        """Wait for a condition that this process brings about."""
         give_up = time.monotonic() + patience
         while True:
-            # Asked before: it may be the last thing that it does.
-            lives = self.runs
+            # Read before the condition: the process may end directly after it has met the condition.
+            running = self.runs
             if condition():
                 return
-            if not lives or time.monotonic() > give_up:
+            if not running or time.monotonic() > give_up:
                 raise self._failure(f"never: {what}")
             time.sleep(0.01)
 
@@ -128,21 +128,21 @@ class Child:
             raise self._failure("it does not end")
         return self.end()
 
-    # --- doing -----------------------------------------------------------------------------------------------------
+    # --- input and signals -----------------------------------------------------------------------------------------
 
     def tell(self, line: str) -> None:
         """Write a line to its stdin.
 
-        :raises AssertionError: nobody reads it: it has ended.
+        :raises AssertionError: it has ended.
         """
         try:
             self._input.write(line + "\n")
             self._input.flush()
         except (BrokenPipeError, ValueError):
-            raise self._failure("nobody reads what it is told") from None
+            raise self._failure("it has ended and reads no input") from None
 
     def suspend(self) -> None:
-        """SIGSTOP. It stands still when this returns.
+        """Send SIGSTOP, and wait until all its threads are stopped.
 
         :raises AssertionError: it had ended before.
         """
@@ -152,23 +152,23 @@ class Child:
             raise self._failure("it had ended")
 
     def go_on(self) -> None:
-        """SIGCONT.
+        """Send SIGCONT.
 
         :raises AssertionError: it had ended before.
         """
         self._signal(signal.SIGCONT)
 
     def terminate(self) -> None:
-        """SIGTERM, which asks for an orderly end; see `ends`.
+        """Send SIGTERM, for an orderly end; see `ends`.
 
         :raises AssertionError: it had ended before.
         """
         self._signal(signal.SIGTERM)
 
     def kill(self) -> Ended:
-        """SIGKILL, for it and all processes that it started. It has ended when this returns.
+        """Kill it and all processes that it has started, and wait until it has ended.
 
-        :raises AssertionError: it had ended before: what the test wanted to interrupt was over.
+        :raises AssertionError: it had ended before, so the test interrupts nothing.
         """
         ended = self.end()
         if ended.code != -signal.SIGKILL:
@@ -176,20 +176,20 @@ class Child:
         return ended
 
     def end(self) -> Ended:
-        """Make sure that it has ended, with all processes that it started."""
+        """Kill it, and all processes that it has started, if they run."""
         if self._ended is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             code = self._process.wait(PATIENCE)
             for thread in self._threads:
                 thread.join(PATIENCE)
-                assert not thread.is_alive(), f"{self._name} has ended, but somebody else holds its output"
+                assert not thread.is_alive(), f"{self._name} has ended, but another process has its output open"
             with contextlib.suppress(BrokenPipeError):
                 self._input.close()
             self._ended = Ended(code, self.out, self.err)
         return self._ended
 
-    # --- within ----------------------------------------------------------------------------------------------------
+    # --- helpers ---------------------------------------------------------------------------------------------------
 
     def _signal(self, number: signal.Signals) -> None:
         if not self.runs:
@@ -206,7 +206,7 @@ class Child:
 
     def _failure(self, what: str) -> AssertionError:
         if self.runs:
-            # Python answers with where its threads are, and ends.
+            # faulthandler prints the tracebacks of all threads, and the process ends.
             os.kill(self.pid, signal.SIGABRT)
             os.kill(self.pid, signal.SIGCONT)
             self._ends_within(5.0)
@@ -219,7 +219,7 @@ class Child:
         with pipe:
             for line in pipe:
                 with self._changed:
-                    self._said[name].append(line)
+                    self._lines[name].append(line)
                     self._changed.notify_all()
         with self._changed:
             self._silent[name] = True
@@ -227,7 +227,7 @@ class Child:
 
 
 class Children:
-    """All processes that a test starts. With the block, or with the tests' own process, they are gone."""
+    """All processes that a test starts. They are killed at the end of the block, or when the tests' process ends."""
 
     def __init__(self) -> None:
         self._children: list[Child] = []
@@ -241,7 +241,7 @@ class Children:
     def start(self, *arguments: str, **settings: str) -> Child:
         """Start Python with arguments: ``"-m", "tests.chaos.client"``, or ``"-c", "..."``.
 
-        :param settings: its environment, over ours without Mercury's variables.
+        :param settings: environment variables, in addition to this process's own without Mercury's.
         """
         assert self._tell is not None, "only in the block"
         self._forget_ended(self._tell)
@@ -260,7 +260,7 @@ class Children:
             self._forget_ended(self._tell)
 
     def _forget_ended(self, tell: Callable[[str], None]) -> None:
-        """The number of one that has ended may go to a process of somebody else."""
+        """Tell the guard which children have ended, because their process ids may be reused."""
         for child in self._children:
             if child.is_over:
                 tell(str(child.pid))

@@ -1,4 +1,4 @@
-"""What came out, for people and for programs."""
+"""The results of the matrix, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from tests.chaos.verdict import Difference
 
 LETTERS = {Harm.KILL: "K", Harm.KILL_POSTGRES: "P", Harm.PAUSE: "S"}
 LEGEND = (
-    "K: the process is killed at the point. P: PostgreSQL is killed while the process stands there. S: the process is "
-    "stopped there until another one has done its work, and goes on.\n"
-    ".: cannot happen. _: was not asked for. !: wrong."
+    "K: the process is killed at the point. P: PostgreSQL is killed while the process is stopped there. S: the process "
+    "is stopped there until another one has finished the work, and is then continued.\n"
+    ".: cannot happen. _: was not selected. !: failed."
 )
 
 
 def line(number: int, count: int, result: Result) -> str:
-    """One cell, as it is done."""
+    """The line for one cell when it is done."""
     verdict = "ok" if result.good else "WRONG"
     beside = ", two processes a side" if result.cell.processes > 1 else ""
     return f"{number:4}/{count} {result.seconds:5.1f} s  {verdict:5}  {result.cell.name} (visit {result.visit}{beside})"
 
 
-def trouble(result: Result) -> str:
-    """What is wrong with a cell."""
+def errors_of(result: Result) -> str:
+    """The violations of a cell, as text."""
     found = [str(result.difference)] if result.difference else []
     found += [f"{result.prepared} transactions are left prepared"] if result.prepared else []
-    return "; ".join([*found, *result.troubles])
+    return "; ".join([*found, *result.errors])
 
 
 def matrix(cells: Iterable[Cell], results: Iterable[Result]) -> str:
-    """The points by form and mode, a letter for each harm; those of which nothing was asked for are left out."""
+    """The points by form and mode, with a letter for each harm; points without a selected cell are left out."""
     known = {result.cell.name: result for result in results}
     asked = {(result.cell.side, result.cell.point.name) for result in known.values()}
     signs: dict[tuple[str, Form, Mode], str] = {}
@@ -74,7 +74,7 @@ def _sign(cell: Cell, result: Result | None) -> str:
 
 
 def totals(cells: Sequence[Cell], results: Sequence[Result]) -> dict[str, int]:
-    """The figures that count."""
+    """The sums over all cells."""
     difference = sum((result.difference for result in results), Difference())
     caught = sum((result.caught for result in results), Counter[str]())
     return {
@@ -97,12 +97,12 @@ def totals(cells: Sequence[Cell], results: Sequence[Result]) -> dict[str, int]:
         "altered": difference.altered,
         "left prepared": sum(result.prepared for result in results),
         **{f"caught by the client: {what}": count for what, count in sorted(caught.items())},
-        "other troubles": sum(len(result.troubles) for result in results),
+        "other errors": sum(len(result.errors) for result in results),
     }
 
 
 def as_json(seed: int, cells: Sequence[Cell], results: Sequence[Result]) -> dict[str, Any]:
-    """Everything, for programs."""
+    """All cells as a JSON value."""
     return {
         "seed": seed,
         "totals": totals(cells, results),
@@ -125,7 +125,7 @@ def as_json(seed: int, cells: Sequence[Cell], results: Sequence[Result]) -> dict
                 "altered": result.difference.altered,
                 "left_prepared": result.prepared,
                 "caught": dict(result.caught),
-                "troubles": result.troubles,
+                "errors": result.errors,
             }
             for result in results
         ],

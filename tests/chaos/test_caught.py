@@ -1,4 +1,4 @@
-"""The programs hide no error: what the client application catches is counted, shown, and judged."""
+"""Errors that the client's application catches are counted, reported, and classified."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ CELL = next(cell for cell in matrix() if not cell.never)
     ("error", "ending", "at_commit", "bad"),
     [
         pytest.param(AGAIN, Ending.ROLLED_BACK, True, False, id="the commit was rolled back"),
-        pytest.param(OutcomeUnknown("?"), Ending.UNKNOWN, True, False, id="nobody can know"),
+        pytest.param(OutcomeUnknown("?"), Ending.UNKNOWN, True, False, id="the outcome is unknown"),
         pytest.param(DRIVER, Ending.ROLLED_BACK, False, False, id="a statement of the application's own failed"),
         pytest.param(DRIVER, Ending.COMMITTED, True, True, id="the driver's error after the decision"),
-        pytest.param(AGAIN, Ending.COMMITTED, True, True, id="an invitation to repeat what is committed"),
+        pytest.param(AGAIN, Ending.COMMITTED, True, True, id="a transient error after the commit"),
         pytest.param(DRIVER, Ending.ROLLED_BACK, True, True, id="the driver's error from the commit"),
     ],
 )

@@ -1,4 +1,5 @@
-"""The table of crash points is true: each point is there, and is visited where it says so, and nowhere else."""
+"""The table of crash points is correct: each function exists, and each point is reached exactly where the table
+says."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ import pytest
 
 from tests.chaos import hook
 from tests.chaos.cells import Cell, in_turn, matrix
-from tests.chaos.driver import LOOK, Pair
+from tests.chaos.driver import POLL_INTERVAL, Pair
 from tests.chaos.kinds import SAFE, Form, Harm, Mode, Moment, Side, Way
 from tests.chaos.lanes import Lane, lane
 from tests.chaos.points import POINTS, Function, functions, point
 from tests.chaos.verdict import Witness
 
-#: What a message goes through, and a two-phase commit.
+#: The steps of a message, and of a two-phase commit.
 STEPS = (
     *("send", "number", "transmit", "receive", "acknowledge", "invoke", "respond", "call back"),
     *("prepare", "decide", "commit prepared", "forget", "recover"),
@@ -24,9 +25,9 @@ STEPS = (
 
 
 @pytest.fixture(scope="module")
-def ground() -> Iterator[Lane]:
-    with lane(orders=6) as own:
-        yield own
+def own() -> Iterator[Lane]:
+    with lane(orders=6) as made:
+        yield made
 
 
 # --- the table -----------------------------------------------------------------------------------------------------
@@ -69,7 +70,7 @@ def test_follow_up_points_name_an_existing_point() -> None:
             assert point(each.after[0]).after is None
 
 
-# --- against a run in which nothing is done ------------------------------------------------------------------------
+# --- against an undisturbed run ------------------------------------------------------------------------------------
 
 
 WAYS = [(mode, way) for mode in Mode for way in Way if (mode, way) != (Mode.IN_ONLY, Way.CREATED)]
@@ -77,8 +78,8 @@ WAYS = [(mode, way) for mode in Mode for way in Way if (mode, way) != (Mode.IN_O
 
 @pytest.mark.parametrize("form", SAFE, ids=lambda form: form.value)
 @pytest.mark.parametrize(("mode", "way"), WAYS, ids=lambda each: each.value)
-def test_points_are_visited_where_the_table_says_so(form: Form, mode: Mode, way: Way, ground: Lane) -> None:
-    visits = undisturbed(ground, form, mode, way)
+def test_points_are_visited_where_the_table_says_so(form: Form, mode: Mode, way: Way, own: Lane) -> None:
+    visits = undisturbed(own, form, mode, way)
     for each in POINTS:
         for side in Side:
             never = each.never(side, form, mode, way)
@@ -91,22 +92,22 @@ def test_points_are_visited_where_the_table_says_so(form: Form, mode: Mode, way:
 
 
 def undisturbed(lane: Lane, form: Form, mode: Mode, way: Way) -> dict[Side, dict[str, int]]:
-    """How often each point is visited when nobody is harmed."""
-    databases = lane.site.ground(form)
+    """The number of visits to each point in a run without faults."""
+    databases = lane.site.databases(form)
     with Witness(databases, mode) as witness:
         pair = Pair(lane.forks, databases, form, mode, way, count=True)
         try:
             both = {side: pair.start(side) for side in (Side.SERVER, Side.CLIENT)}
-            both[Side.CLIENT].until(witness.is_over, "everything is done", LOOK)
+            both[Side.CLIENT].until(witness.is_over, "everything is done", POLL_INTERVAL)
             for fork in both.values():
                 fork.terminate()
                 fork.ends()
             assert not witness.difference()
-            assert not witness.troubles()
+            assert not witness.errors()
             visits = {side: re.search(r"^visits (.*)$", fork.out, re.MULTILINE) for side, fork in both.items()}
         finally:
             pair.end()
-    assert all(visits.values()), "both tell when they end in order"
+    assert all(visits.values()), "both print their visits at an orderly end"
     return {side: json.loads(found[1]) for side, found in visits.items() if found is not None}
 
 

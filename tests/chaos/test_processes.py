@@ -1,4 +1,4 @@
-"""The means of the chaos tests: they see what happens, in time, and leave nothing behind."""
+"""The process tools of the chaos tests: they notice events in time, and leave no process behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mercury.postgres.processes import ended
 from tests.acceptance.processes import PATIENCE, ROOT, eventually
 from tests.chaos.processes import Child, Children
 
-#: Answers each line with itself and what came before.
+#: Prints each input line with its number.
 ECHO = """
 import sys
 print("ready", flush=True)
@@ -23,7 +23,7 @@ for number, line in enumerate(sys.stdin, 1):
     print("heard", number, line.strip(), flush=True)
 """
 
-#: Has a child of its own that waits for ever.
+#: Starts a child process that waits for ever.
 PARENT = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
@@ -31,7 +31,7 @@ print("child", child.pid, flush=True)
 child.wait()
 """
 
-#: Ends when it is asked to.
+#: Ends at SIGTERM.
 ASKED = """
 import signal
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
@@ -108,7 +108,7 @@ def test_one_that_hangs_while_it_is_suspended_tells_where_too(children: Children
 def test_condition_in_another_process_is_waited_for(children: Children, tmp_path: Path) -> None:
     file = tmp_path / "made"
     children.start("-c", f"open({str(file)!r}, 'w').close(); {WAIT}").until(file.exists, "the file is made")
-    # The last thing that a process does counts, although it has ended.
+    # A condition that a process meets directly before its end counts.
     children.start("-c", f"import os; os.remove({str(file)!r})").until(lambda: not file.exists(), "it is removed")
     for program in ("pass", WAIT):
         with pytest.raises(AssertionError, match="never: the file comes back"):
@@ -136,10 +136,10 @@ def test_the_tests_own_variables_are_not_the_childs(children: Children, monkeypa
     assert children.start("-c", show, MERCURY_LOG_LEVEL="ERROR").ends().out == "None ERROR\n"
 
 
-# --- doing ---------------------------------------------------------------------------------------------------------
+# --- signals -------------------------------------------------------------------------------------------------------
 
 
-def test_one_that_is_suspended_stands_still_and_goes_on(children: Children) -> None:
+def test_a_suspended_process_pauses_and_goes_on(children: Children) -> None:
     child = children.start(
         "-c", "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()" + ECHO
     )
@@ -169,7 +169,7 @@ def test_one_that_is_suspended_can_be_killed(children: Children) -> None:
     assert child.kill().code == -signal.SIGKILL
 
 
-def test_one_can_be_asked_to_end(children: Children) -> None:
+def test_one_can_be_terminated(children: Children) -> None:
     child = children.start("-c", ASKED)
     child.line("ready")
     child.terminate()
@@ -187,7 +187,7 @@ def test_nothing_is_done_to_one_that_has_ended_by_itself(children: Children, act
         act(child)
 
 
-# --- leaving nothing behind ----------------------------------------------------------------------------------------
+# --- clean-up ------------------------------------------------------------------------------------------------------
 
 
 def test_all_are_gone_after_the_block_also_when_it_fails() -> None:

@@ -1,4 +1,4 @@
-"""A slice of the matrix: each form, mode and harm, and the steps that matter most. `make chaos` runs all of it."""
+"""A sample of the matrix with each form, mode and harm, at the most important points. `make chaos` runs all of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.chaos.driver import Driver
 from tests.chaos.experiment import Outcome, Plan
 from tests.chaos.kinds import SAFE, Form, Mode
 from tests.chaos.lanes import Lane, lane
-from tests.chaos.report import trouble
+from tests.chaos.report import errors_of
 
 CELLS = {cell.name: cell for cell in matrix() if not cell.never}
 
@@ -37,7 +37,7 @@ def own() -> Iterator[Lane]:
 @pytest.mark.parametrize("cell", [CELLS[name] for name in SLICE], ids=SLICE)
 def test_every_row_arrives_once_and_in_order_whatever_is_killed(cell: Cell, own: Lane) -> None:
     result = Driver(own.site, own.forks).run(cell)
-    assert result.good, f"{trouble(result)}\n{result.said}"
+    assert result.good, f"{errors_of(result)}\n{result.output}"
     assert result.kills + result.pauses
 
 
@@ -46,9 +46,9 @@ def test_the_slice_has_every_form() -> None:
 
 
 def test_the_experiment_sees_losses_and_repetitions_where_there_are_two_commits(own: Lane) -> None:
-    """The programs and the harm are the same: a driver that sees nothing here would see nothing anywhere."""
+    """The programs and faults are those of the matrix, so this shows that the driver can detect losses at all."""
     outcome = experiment.run(own, Plan(Form.PLAIN, seed=1))
-    assert not outcome.trouble
+    assert not outcome.error
     assert outcome.kills == 2
     assert outcome.difference.lost, "the order that was marked and not sent"
     assert outcome.difference.repeated, "what the handler had committed when it was killed"
@@ -57,14 +57,14 @@ def test_the_experiment_sees_losses_and_repetitions_where_there_are_two_commits(
 @pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.value)
 def test_the_experiment_sees_none_where_there_is_one(mode: Mode, own: Lane) -> None:
     outcome = experiment.run(own, Plan(Form.SAME_DATABASE, seed=1, mode=mode))
-    assert not outcome.trouble
+    assert not outcome.error
     assert outcome.kills == 2
     assert not outcome.difference
 
 
 def test_the_experiment_kills_the_server_of_the_memory_store_too(own: Lane) -> None:
     outcome = experiment.run(own, Plan(Form.MEMORY, seed=1))
-    assert not outcome.trouble
+    assert not outcome.error
     assert outcome.kills == 2
     assert outcome.difference.lost
     assert not experiment.wrong([outcome])

@@ -1,4 +1,4 @@
-"""The soak in small, and whether its verdict sees what it is there to see."""
+"""A short soak, and whether its verdict detects each kind of violation."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PLAN = Plan(lasting=20, seed=3, every=1.2, rate=5, backlog=60)
 
 
 def test_twenty_seconds_of_faults_lose_repeat_and_disorder_nothing() -> None:
-    said: list[str] = []
-    outcome = run(PLAN, said.append)
+    lines: list[str] = []
+    outcome = run(PLAN, lines.append)
     shown = report.text(outcome)
-    assert outcome.good, "\n".join([*said, shown])
+    assert outcome.good, "\n".join([*lines, shown])
     assert outcome.progress.confirmed == outcome.progress.received == outcome.progress.made > 0
     assert sum(outcome.faults.values()) > 3
     assert outcome.largest_backlog <= PLAN.backlog
@@ -46,7 +46,7 @@ def test_disorder_within_a_key_is_detected() -> None:
 
 
 def outcome(**given: object) -> Outcome:
-    return Outcome(plan=PLAN, progress=Progress(), told=ProcessOutput(), **given)  # type: ignore[arg-type]
+    return Outcome(plan=PLAN, progress=Progress(), output=ProcessOutput(), **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def outcome(**given: object) -> Outcome:
         {"difference": Difference(lost=1)},
         {"prepared": 1},
         {"misled": ["an error over a committed order"]},
-        {"troubles": ["a dead letter"]},
+        {"errors": ["a dead letter"]},
         {"memories": [Memory("server 1", 1, [100 * MIB + number * MIB for number in range(FEWEST)])]},
     ],
     ids=lambda given: next(iter(given)),
@@ -71,13 +71,13 @@ def test_memory_that_settles_is_flat() -> None:
     assert Memory("client 1", 1, warm).flat
 
 
-def test_memory_of_a_short_life_says_nothing() -> None:
+def test_memory_of_a_short_run_is_not_judged() -> None:
     short = Memory("client 1", 1, [MIB, 90 * MIB])
     assert not short.enough
     assert outcome(memories=[short]).good
 
 
-# --- what the processes say ------------------------------------------------------------------------------------------
+# --- the processes' output -------------------------------------------------------------------------------------------
 
 
 def fork(folder: Path, out: str, err: str = "") -> Fork:
@@ -91,30 +91,30 @@ UNKNOWN = "caught leaving mercury.errors.OutcomeUnknown 77-4 nobody can be asked
 
 
 def test_every_error_is_counted_once(tmp_path: Path) -> None:
-    told = ProcessOutput()
-    told.hear("client 1", fork(tmp_path, CAUGHT + UNKNOWN))
-    told.hear("client 1", fork(tmp_path, CAUGHT + UNKNOWN + CAUGHT), ended=True)
-    assert told.caught == {
+    output = ProcessOutput()
+    output.read("client 1", fork(tmp_path, CAUGHT + UNKNOWN))
+    output.read("client 1", fork(tmp_path, CAUGHT + UNKNOWN + CAUGHT), ended=True)
+    assert output.caught == {
         "the commit: sqlalchemy.exc.OperationalError": 2,
         "the commit: mercury.errors.OutcomeUnknown": 1,
     }
 
 
 def test_an_error_over_what_is_committed_is_found_unless_it_says_that_it_is_unknown(tmp_path: Path) -> None:
-    told = ProcessOutput()
-    told.hear("client 1", fork(tmp_path, CAUGHT + UNKNOWN))
-    assert told.misled({"77-1", "77-4"}) == []
-    (found,) = told.misled({"77-1", "77-3", "77-4"})
+    output = ProcessOutput()
+    output.read("client 1", fork(tmp_path, CAUGHT + UNKNOWN))
+    assert output.misled({"77-1", "77-4"}) == []
+    (found,) = output.misled({"77-1", "77-3", "77-4"})
     assert "OperationalError" in found
     assert "77-3" in found
 
 
 def test_an_error_of_the_driver_out_of_a_commit_is_found(tmp_path: Path) -> None:
-    told = ProcessOutput()
-    told.hear("client 1", fork(tmp_path, CAUGHT.replace("leaving", "within") + UNKNOWN))
-    assert told.foreign == []
-    told.hear("client 1", fork(tmp_path, CAUGHT.replace("leaving", "within") + UNKNOWN + CAUGHT))
-    assert told.foreign == ["the commit: sqlalchemy.exc.OperationalError"]
+    output = ProcessOutput()
+    output.read("client 1", fork(tmp_path, CAUGHT.replace("leaving", "within") + UNKNOWN))
+    assert output.foreign == []
+    output.read("client 1", fork(tmp_path, CAUGHT.replace("leaving", "within") + UNKNOWN + CAUGHT))
+    assert output.foreign == ["the commit: sqlalchemy.exc.OperationalError"]
 
 
 def test_warnings_of_a_kind_are_counted_together(tmp_path: Path) -> None:
@@ -124,10 +124,10 @@ def test_warnings_of_a_kind_are_counted_together(tmp_path: Path) -> None:
         "    14 WARNING mercury.engine: nothing came from http://127.0.0.1:42/y for 4 s\n"
         "    15 ERROR mercury.engine: a defect\nTraceback (most recent call last):\n  File x\nKeyError: 5\n"
     )
-    told = ProcessOutput()
-    told.hear("server 2", fork(tmp_path, "", log))
-    assert sorted(told.warned.values()) == [1, 2]
-    assert dict(told.tracebacks) == {"server: KeyError: …": 1}
+    output = ProcessOutput()
+    output.read("server 2", fork(tmp_path, "", log))
+    assert sorted(output.warned.values()) == [1, 2]
+    assert dict(output.tracebacks) == {"server: KeyError: …": 1}
 
 
 @pytest.mark.parametrize(("mode", "left"), [(Mode.IN_ONLY, 3), (Mode.IN_OUT, 5)], ids=lambda each: str(each))

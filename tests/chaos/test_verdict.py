@@ -1,4 +1,4 @@
-"""The comparison sees what it is there to see."""
+"""The comparison detects each kind of difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is found in the databases: whether an experiment is over, and what it has done to the rows."""
+"""Reads the databases of an experiment: whether it is over, and which rows are lost, repeated or out of order."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import psycopg
 
-from tests.chaos.databases import MEMORY, Ground, connect
+from tests.chaos.databases import MEMORY, ExperimentDatabases, connect
 from tests.chaos.kinds import Mode
 from tests.chaos.programs.client import CLOSE_EVERY
 
 Row = tuple[Any, ...]
 
 DECISIONS = "select count(*) from mercury_decision where outcome = 'commit'"
-#: What has to be gone from a store: statements that count it, with what it is.
+#: Rows that a store must not have at the end: their description and a statement that counts them.
 UNFINISHED = {
     "source sequences have not ended": "select count(*) from mercury_rms_sequence where ended_at is null",
     "destination sequences have not ended": "select count(*) from mercury_rmd_sequence where ended_at is null",
@@ -37,13 +37,13 @@ CONFIRMED = "select id, item, quantity from confirmations order by arrival"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is wrong with the rows on one side of the wire, against those on the other."""
+    """The differences between the rows that were sent and those that arrived."""
 
     lost: int = 0
     repeated: int = 0
-    #: Rows that come after one that was sent later.
+    #: Rows that arrived after one that was sent later.
     out_of_order: int = 0
-    #: Rows that nobody sent so.
+    #: Rows that arrived with a content that was not sent.
     altered: int = 0
 
     def __add__(self, other: Difference) -> Difference:
@@ -68,20 +68,20 @@ class Difference:
 
 
 def one_order(number: int) -> object:
-    """All rows have one order."""
+    """All rows are in one order."""
     return ""
 
 
 def by_sequence(number: int) -> object:
-    """Rows have the order of those that went on the same sequence: responses keep no other."""
+    """Rows of the same sequence are in order: responses of different sequences are not ordered."""
     return (number - 1) // CLOSE_EVERY
 
 
 def compare(sent: Sequence[Row], arrived: Sequence[Row], together: Callable[[int], object] = one_order) -> Difference:
-    """Row by row: everything that was sent has to have arrived once, in the same order.
+    """Compare row by row: each row that was sent must have arrived once, in the same order.
 
     :param sent: rows whose first column is their number, ascending.
-    :param together: which rows, by their numbers, have an order among each other: those for which it returns the same.
+    :param together: returns a group for a row's number; order is compared within groups.
     """
     known, numbers = set(sent), {row[0] for row in sent}
     counts = Counter(row[0] for row in arrived)
@@ -100,10 +100,10 @@ def compare(sent: Sequence[Row], arrived: Sequence[Row], together: Callable[[int
 
 
 class Witness:
-    """Looks into the databases of an experiment, also while the server is away now and then."""
+    """Queries the databases of an experiment; tolerates that their server is down at times."""
 
-    def __init__(self, ground: Ground, mode: Mode) -> None:
-        self._ground = ground
+    def __init__(self, databases: ExperimentDatabases, mode: Mode) -> None:
+        self._databases = databases
         self._mode = mode
         self._connections: dict[str, psycopg.Connection] = {}
 
@@ -123,22 +123,22 @@ class Witness:
     # --- is it over? -----------------------------------------------------------------------------------------------
 
     def is_over(self) -> bool:
-        """Whether everything has arrived and every sequence has ended; ``False`` also when the server is away."""
+        """Whether everything has arrived and every sequence has ended; ``False`` also while the server is down."""
         with contextlib.suppress(psycopg.OperationalError):
             return self._all_there() and not self.left()
         return False
 
     def _all_there(self) -> bool:
-        wanted = self._count(self._ground.client.app, "select count(*) from orders")
-        there = [self._count(self._ground.server.app, "select count(*) from received_orders")]
+        wanted = self._count(self._databases.client.app, "select count(*) from orders")
+        there = [self._count(self._databases.server.app, "select count(*) from received_orders")]
         if self._mode is Mode.IN_OUT:
-            there.append(self._count(self._ground.client.app, "select count(*) from confirmations"))
-        return min(there) >= wanted and not self._count(self._ground.client.app, UNSENT)
+            there.append(self._count(self._databases.client.app, "select count(*) from confirmations"))
+        return min(there) >= wanted and not self._count(self._databases.client.app, UNSENT)
 
     def left(self) -> list[str]:
-        """What is still to be done, for people."""
+        """The unfinished work, as text."""
         left = []
-        for name, urls in (("client", self._ground.client), ("server", self._ground.server)):
+        for name, urls in (("client", self._databases.client), ("server", self._databases.server)):
             if urls.store != MEMORY:
                 counts = {what: self._count(urls.store, query) for what, query in UNFINISHED.items()}
                 left += [f"{name}: {count} {what}" for what, count in counts.items() if count]
@@ -147,43 +147,43 @@ class Witness:
         prepared = self.prepared()
         return left + ([f"{len(prepared)} transactions are prepared"] if prepared else [])
 
-    # --- what is there ---------------------------------------------------------------------------------------------
+    # --- results ---------------------------------------------------------------------------------------------------
 
     def difference(self) -> Difference:
-        """What is wrong with the rows, on both ways."""
-        sent = self._rows(self._ground.client.app, ORDERS)
-        found = compare(sent, self._rows(self._ground.server.app, RECEIVED))
+        """The differences of the rows, in both directions."""
+        sent = self._rows(self._databases.client.app, ORDERS)
+        found = compare(sent, self._rows(self._databases.server.app, RECEIVED))
         if self._mode is Mode.IN_OUT:
-            found += compare(sent, self._rows(self._ground.client.app, CONFIRMED), by_sequence)
+            found += compare(sent, self._rows(self._databases.client.app, CONFIRMED), by_sequence)
         return found
 
     def prepared(self) -> list[str]:
-        """Branches that are neither committed nor rolled back."""
-        sides = (self._ground.client.app, self._ground.server.app)  # they may be on two servers
-        rows = [row for url in sides for row in self._rows(url, PREPARED, (self._ground.names,))]
+        """The prepared branches that are neither committed nor rolled back."""
+        sides = (self._databases.client.app, self._databases.server.app)  # they may be on two servers
+        rows = [row for url in sides for row in self._rows(url, PREPARED, (self._databases.names,))]
         return list(dict.fromkeys(gid for (gid,) in rows))
 
-    def troubles(self) -> list[str]:
-        """What else should not be: dead letters, and databases that do not agree."""
-        sides = (self._ground.client, self._ground.server)
+    def errors(self) -> list[str]:
+        """Other violations: dead letters, and heuristic outcomes."""
+        sides = (self._databases.client, self._databases.server)
         stores = [urls.store for urls in sides if urls.store != MEMORY]
         found = [f"dead letter: {reason}" for url in stores for (reason,) in self._rows(url, DEAD)]
         logs = stores + [urls.log for urls in sides if urls.log]
         return found + [f"heuristic outcome: {what}" for url in logs for (what,) in self._rows(url, HEURISTIC)]
 
     def advance(self) -> object:
-        """Changes while anything gets on, also towards the end of the sequences; the server may be away."""
+        """A value that changes while the experiment makes progress, up to the end of the sequences."""
         with contextlib.suppress(psycopg.OperationalError):
             return self.progress(), self.left()
         return None
 
     def progress(self) -> tuple[int, ...]:
-        """Grows while there is anything going on that can be seen from outside."""
-        client, server = self._ground.client.app, self._ground.server.app
+        """Numbers of sent and received rows, which change while the experiment makes progress."""
+        client, server = self._databases.client.app, self._databases.server.app
         counts = [self._count(client, UNSENT), self._count(client, "select count(*) from confirmations")]
         return (*counts, self._count(server, "select count(*) from received_orders"))
 
-    # --- within ----------------------------------------------------------------------------------------------------
+    # --- helpers ---------------------------------------------------------------------------------------------------
 
     def _count(self, url: str, query: str) -> int:
         return int(self._rows(url, query)[0][0])

@@ -168,6 +168,16 @@ def test_the_contract_of_the_how_to_has_two_sides(tmp_path: Path) -> None:
         assert (client.code, client.out, client.err) == (0, "left: 7\neverything has arrived\n", "")
 
 
+def test_the_zeep_client_of_its_page_sends_to_the_server_of_the_readme(tmp_path: Path) -> None:
+    port = free_port()
+    write(README, tmp_path, f"127.0.0.1:{port}")
+    write(ROOT / "docs/zeep.md", tmp_path, f"127.0.0.1:{port}")
+    with Serving("server:app", "--port", str(port), cwd=tmp_path) as server:
+        client = run([sys.executable, "zeep_client.py"], cwd=tmp_path)
+        assert (client.code, client.out, client.err) == (0, "everything has arrived\n", "")
+        server.says(r"order 17 from Ada")
+
+
 # --- all pages -------------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,10 @@ RETIRED = {
     r"liv(?:e|es|ed) again|back to life": "redriven",
     r"turns? the crank": "runs a worker",
     r"can not": "cannot",
+    r"nurser(?:y|ies)": "fork server",
+    r"weather": "network faults",
+    r"mishaps?": "failure",
+    r"whoever": "the role: a client, a peer, a process",
 }
 #: Parts of identifiers in code that are retired: words between underscores or humps, and whole names.
 RETIRED_PARTS = {
@@ -40,6 +44,11 @@ RETIRED_PARTS = {
     "draft": "exchange",
     "drafts": "exchanges",
     "can_not": "cannot",
+    "nursery": "fork_server",
+    "weather": "faults",
+    "mishap": "failure",
+    "buried": "dead_lettered",
+    "stumble": "fail",
 }
 RETIRED_NAMES = {
     *(
@@ -58,6 +67,7 @@ RETIRED_NAMES = {
     *("Doing", "Troubles", "Parking", "Manner", "Looking", "Remembered", "Forgetting", "PutOff", "NoRoom", "Waited"),
     *("TOGETHER", "LATE", "PACE", "stands_in", "call_another", "message_died", "response_died", "watch_router"),
     *("trouble_with", "Senders", "forget_expected", "expect_messages", "expect_rows"),
+    *("Looked", "starts_in_vain", "PLEASANT", "TO_COME_BY", "news_of", "given_back", "say_trouble"),
 }
 #: A test is named by its condition and result, not by a question.
 QUESTION = re.compile(r"def (test_(?:what|who|whoever|whatever|whose|which)_\w+)")

@@ -1,4 +1,4 @@
-"""Whoever follows a link in README or docs gets somewhere."""
+"""Every link in README and docs leads to a file and a heading that exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from .pages import ROOT, anchors, broken_links, pages
 
 
-def test_there_are_pages_to_look_at() -> None:
+def test_there_are_pages_to_check() -> None:
     names = {path.relative_to(ROOT).as_posix() for path in pages()}
     assert {"README.md", "docs/guarantees.md", "docs/reference.md", "docs/tutorial.md", "docs/how-to.md"} <= names
 

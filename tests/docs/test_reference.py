@@ -105,7 +105,7 @@ def test_every_command_that_a_page_names_exists_with_its_options(page: Path) -> 
     assert [each for each in found if each is not None] == []
 
 
-def test_there_are_commands_to_look_at() -> None:
+def test_there_are_commands_to_check() -> None:
     lines = {line for page in pages() for line in command_lines(page.read_text(encoding="utf-8"))}
     assert {"mercury config show", "mercury serve MODULE:APP", "mercury simulate --seeds 1000"} <= lines
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Change:
-    """An exact text substitution: when the text is not there once, the guard has moved."""
+    """An exact text substitution in the source of a symbol: when the text is not in it once, the guard has moved."""
 
-    path: str
+    #: ``package.module:Class.function``, or a module alone; see `symbols.place_of`.
+    symbol: str
     before: str
     after: str
 
@@ -18,6 +19,7 @@ class Change:
 class Mutant:
     """One guard taken out."""
 
+    #: It stays the same when code is renamed; no two mutants have the same.
     name: str
     changes: tuple[Change, ...]
     #: Simulated seeds one of which must show a violation. They may begin where one soon does.

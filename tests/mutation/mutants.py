@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.storage_mutants import STORAGE
+from tests.mutation.wire_mutants import WIRE
+from tests.mutation.wsdl_mutants import WSDL
 
-
-def limit(name: str, path: str, before: str, after: str, test: str) -> Mutant:
-    """A limit on what a peer sends that is not looked at."""
-    return Mutant(f"limit: {name}", (Change(path, before, after),), test=f"{HOSTILE}::{test}")
-
-
-HOSTILE = "tests/unit/wire/test_hostile_input.py"
-TOO_MUCH = "test_input_above_a_limit_is_refused_with_the_name_of_the_limit"
 NETWORK = "tests/acceptance/test_network_and_transactions.py"
 BREACH = "tests/conformance/test_locking.py::test_a_breach_of_the_lock_order_is_refused"
-SCAN = "mercury/wire/scan.py"
 WAITING = "tests/scenario/test_backlog_bytes.py"
 
 IGNORE_FAILURES = '__import__("contextlib").suppress(Exception), self._parts.store.transaction() as tx:'
@@ -26,9 +19,9 @@ SIMULATED = (
         "duplicate filter",
         (
             Change(
-                "mercury/statemachine/rmd.py",
-                "if number in self.received:  # RM-SEQ-06",
-                "if False and number in self.received:  # RM-SEQ-06",
+                "mercury.statemachine.rmd:RMDSequence._holds",
+                "return number in self.received  # RM-SEQ-06",
+                "return False  # RM-SEQ-06",
             ),
         ),
         seeds=range(20),
@@ -37,7 +30,7 @@ SIMULATED = (
         "acknowledge before commit",
         (
             Change(
-                "mercury/engine/destination/reception.py",
+                "mercury.engine.destination.reception:Reception._handle",
                 "with self._context.store.transaction() as tx:\n            batch = Batch(self._context, tx, now)\n"
                 "            batch.lock(exchanges)",
                 f"with {IGNORE_FAILURES}\n            batch = Batch(self._context, tx, now)\n"
@@ -50,7 +43,7 @@ SIMULATED = (
         "send before commit",
         (
             Change(
-                "mercury/engine/source/worker.py",
+                "mercury.engine.source.worker:SourceWorker._commit",
                 "with self._context.store.transaction() as tx:\n            tx.guard(claim)",
                 f"with {IGNORE_FAILURES}\n            tx.guard(claim)",
             ),
@@ -59,17 +52,22 @@ SIMULATED = (
     ),
     Mutant(
         "numbering twice",
-        (Change("mercury/statemachine/rms.py", "self.last_number += 1", "self.last_number += self.last_number != 3"),),
+        (
+            Change(
+                "mercury.statemachine.rms:RMSSequence._number",
+                "self.last_number += 1",
+                "self.last_number += self.last_number != 3",
+            ),
+        ),
         seeds=range(20),
     ),
     Mutant(
         "skipping a gap",
         (
             Change(
-                "mercury/statemachine/invoker.py",
-                "if self.may_skip_gaps or not (self.in_order or self._holds_gaps):\n"
-                "            yield from self.buffered.numbers()",
-                "if True:\n            yield from self.buffered.numbers()",
+                "mercury.statemachine.deliverable:deliverable",
+                "case Release.ANY:\n            yield from waiting.numbers()",
+                "case Release.ANY | Release.NEXT:\n            yield from waiting.numbers()",
             ),
         ),
         seeds=range(20),
@@ -78,7 +76,7 @@ SIMULATED = (
         "dropping on overload",
         (
             Change(
-                "mercury/engine/destination/messages.py",
+                "mercury.engine.destination.messages:sequenced",
                 "    if refusal is not None:\n        exchange.fault = refusal\n        return\n",
                 "    if refusal is not None:\n        record.machine.received.add(header.message_number)\n"
                 "        batch.raise_rmd(record, events.AckWanted())\n        batch.acknowledge(exchange, record)\n"
@@ -91,12 +89,12 @@ SIMULATED = (
         "forgetting a tombstone",
         (
             Change(
-                "mercury/statemachine/rmd.py",
+                "mercury.statemachine.rmd:RMDSequence.next_due",
                 "return self.ended_at + policy.tombstone",
                 "return self.ended_at",
             ),
             Change(
-                "mercury/engine/destination/worker.py",
+                "mercury.engine.destination.worker:DestinationWorker._work",
                 "if machine.ended_at + policy.tombstone <= now:",
                 "if machine.ended_at <= now:",
             ),
@@ -108,7 +106,7 @@ SIMULATED = (
         "a doubt that counts as certainty",
         (
             Change(
-                "mercury/statemachine/rms.py",
+                "mercury.statemachine.rms:RMSSequence._fail",
                 "yield effects.Failed(reason, never_sent.as_tuples(), in_doubt.as_tuples())",
                 "yield effects.Failed(reason, left, ())",
             ),
@@ -119,7 +117,7 @@ SIMULATED = (
         "at most once that repeats",
         (
             Change(
-                "mercury/engine/delivery/invocation.py",
+                "mercury.engine.delivery.invocation:InvocationWorker._run",
                 "if assurance is DeliveryAssurance.AT_LEAST_ONCE:",
                 "if assurance is not DeliveryAssurance.EXACTLY_ONCE:",
             ),
@@ -130,7 +128,7 @@ SIMULATED = (
         "at most once that loses silently",
         (
             Change(
-                "mercury/engine/delivery/invocation.py",
+                "mercury.engine.delivery.invocation:InvocationWorker._run_at_most_once",
                 "self._save(tx, run, now)\n            self._respond(tx, run, now)\n        run.begun()",
                 "run.consumed = [message.number for message in run.messages]\n"
                 "            self._save(tx, run, now)\n            self._respond(tx, run, now)\n        run.begun()",
@@ -142,7 +140,7 @@ SIMULATED = (
         "at least once that answers twice",
         (
             Change(
-                "mercury/engine/delivery/invocation.py",
+                "mercury.engine.delivery.invocation:InvocationWorker._run",
                 "self._call_all(run, tx, now)\n            try:",
                 "self._call_all(run, tx, now)\n                self._respond(tx, run, now)\n            try:",
             ),
@@ -153,12 +151,12 @@ SIMULATED = (
         "a clock that is set back",
         (
             Change(
-                "mercury/statemachine/retransmission.py",
+                "mercury.statemachine.retransmission:is_due",
                 "return due <= now or due > now + longest",
                 "return due <= now",
             ),
             Change(
-                "mercury/engine/runtime/clock.py",
+                "mercury.engine.runtime.clock:ClockWorker.run_once",
                 "found = self._context.store.advance_overdue(now, self._pauses())",
                 "found = 0",
             ),
@@ -168,7 +166,11 @@ SIMULATED = (
     ),
     Mutant(
         "bytes that are never free again",
-        (Change("mercury/engine/delivery/run.py", " + sum(message.size for message in gone)", ""),),
+        (
+            Change(
+                "mercury.engine.delivery.run:DeliveryRun.count_bytes", " + sum(message.size for message in gone)", ""
+            ),
+        ),
         seeds=range(4),
     ),
 )
@@ -181,7 +183,7 @@ OBSERVED = (
         "events before the commit",
         (
             Change(
-                "mercury/engine/observers.py",
+                "mercury.engine.observers:Observers.emit",
                 "tx.after_commit(partial(self.emit_now, event))",
                 "self.emit_now(event)",
             ),
@@ -192,103 +194,44 @@ OBSERVED = (
         "observers that stop each other",
         (
             Change(
-                "mercury/engine/observers.py",
+                "mercury.engine.observers:_Subscription.notify",
                 "        except Exception:\n            if not self.reported:",
                 "        except SystemExit:\n            if not self.reported:",
             ),
         ),
-        test=f"{EVENTS}::test_observer_that_raises_is_logged_once_with_its_name_and_harms_nobody",
+        test=f"{EVENTS}::test_observer_that_raises_is_logged_once_with_its_name_and_affects_no_other",
     ),
     Mutant(
         "a branch in doubt at every look",
-        (Change("mercury/storage/xa/recovery.py", "            if branch.gid not in known:", "            if True:"),),
-        test="tests/xa/test_events.py::test_branch_that_cannot_be_finished_is_an_event_at_the_first_look_only",
+        (
+            Change(
+                "mercury.storage.xa.recovery:Recovery.recover",
+                "            if branch.gid not in known:",
+                "            if True:",
+            ),
+        ),
+        test="tests/xa/test_events.py::test_branch_that_cannot_be_finished_is_an_event_at_the_first_attempt_only",
     ),
 )
 
-#: Attributes are not counted before they are parsed, only while.
-NOT_CROWDED = Change(SCAN, "if crowded is not None:", "if False:")
-
 #: What has a test of its own.
 TESTED = (
-    limit("bytes", SCAN, "if len(self.data) > limit:", "if False:", "test_body_too_large_after_decoding_is_refused"),
-    limit(
-        "DOCTYPE",
-        SCAN,
-        "parser.StartDoctypeDeclHandler = self._doctype",
-        "pass",
-        "test_a_doctype_is_refused_and_nothing_of_it_is_used",
-    ),
-    limit("depth", SCAN, "if self._depth > limits.max_depth:", "if False:", f"{TOO_MUCH}[deep]"),
-    limit("elements", SCAN, "if self._elements > limits.max_elements:", "if False:", f"{TOO_MUCH}[wide]"),
-    Mutant(
-        "limit: attributes",
-        (NOT_CROWDED, Change(SCAN, "if len(attributes) // 2 + len(pending) > limits.max_attributes:", "if False:")),
-        test=f"{HOSTILE}::{TOO_MUCH}[attributes and namespaces]",
-    ),
-    Mutant(
-        "limit: namespaces",
-        (NOT_CROWDED, Change(SCAN, "if len(pending) > self._limits.max_attributes:", "if False:")),
-        test=f"{HOSTILE}::{TOO_MUCH}[namespaces]",
-    ),
-    limit(
-        "attributes before they are parsed",
-        SCAN,
-        "if crowded is not None:",
-        "if False:",
-        "test_too_many_attributes_are_refused_before_the_parser_has_read_them",
-    ),
-    limit("names", SCAN, "if len(name.encode()) > limit:", "if False:", f"{TOO_MUCH}[name]"),
-    limit(
-        "header blocks",
-        SCAN,
-        'if depth == 3 and len(parent.children) > self._limits.max_headers and parent.local == "Header":',
-        "if False:",
-        f"{TOO_MUCH}[header blocks]",
-    ),
-    limit(
-        "URIs",
-        "mercury/wire/read_common.py",
-        "if len(text.encode()) > self.limits.max_uri_length:",
-        "if False:",
-        f"{TOO_MUCH}[identifier]",
-    ),
-    limit(
-        "ranges",
-        "mercury/wire/read_rm.py",
-        "if len(pairs) > limit or len(nacks) > limit:",
-        "if False:",
-        "test_an_acknowledgement_of_too_many_ranges_is_refused",
-    ),
-    limit(
-        "namespace declarations",
-        "mercury/wire/cut.py",
-        "        if self._left < 0:",
-        "        if False:",
-        "test_long_namespaces_repeated_for_every_header_block_are_refused",
-    ),
-    limit(
-        "reference parameters",
-        "mercury/wire/read_addressing.py",
-        "or sum(map(len, parameters)) > document.limits.max_parameters_bytes",
-        "or False",
-        "test_an_endpoint_reference_that_would_make_every_reply_huge_is_refused",
-    ),
+    *WIRE,
     Mutant(
         "lock order",
-        (Change("mercury/storage/memory/locks.py", "if (kind, name) < self._highest:", "if False:"),),
+        (Change("mercury.storage.memory.locks:HeldLocks.acquire", "if (kind, name) < self._highest:", "if False:"),),
         test=f"{BREACH}[memory-RMS, RMD]",
     ),
     Mutant(
         "a change without its lock",
-        (Change("mercury/storage/memory/locks.py", "if not self.holds(kind, name):", "if False:"),),
+        (Change("mercury.storage.memory.locks:HeldLocks.require", "if not self.holds(kind, name):", "if False:"),),
         test=f"{BREACH}[memory-an RMS without its lock]",
     ),
     Mutant(
         "network inside a transaction",
         (
             Change(
-                "mercury/engine/runtime/threads.py",
+                "mercury.engine.runtime.threads:Runtime.exchange",
                 "reply = self._transport.post(outgoing.url, encode(outgoing.envelope))",
                 "with self._engine._context.store.transaction():\n"
                 "                reply = self._transport.post(outgoing.url, encode(outgoing.envelope))",
@@ -300,7 +243,7 @@ TESTED = (
         "posts that leave before the commit",
         (
             Change(
-                "mercury/engine/runtime/threads.py",
+                "mercury.engine.runtime.threads:Runtime.turn",
                 "        step = worker.run_once(self._clock())\n        self.post(step.posts)\n",
                 "        with self._engine._context.store.transaction():\n"
                 "            step = worker.run_once(self._clock())\n"
@@ -314,7 +257,7 @@ TESTED = (
         "a worker that knows the transport",
         (
             Change(
-                "mercury/engine/destination/inbound_faults.py",
+                "mercury.engine.destination.inbound_faults",
                 "from __future__ import annotations\n",
                 "from __future__ import annotations\n\nfrom mercury.engine.runtime.transport import HttpTransport\n",
             ),
@@ -325,30 +268,48 @@ TESTED = (
         "stale tables",
         (
             Change(
-                "mercury/statemachine/tables.py",
-                "0000  1000     x       1100     1110    1001 -\n",
-                "0000  1000     x       1100     1110    1001 1001\n",
+                "mercury.statemachine.tables:RMD",
+                "0000                | TICK    | expired        | =      | Forget",
+                "0000                | TICK    | expired        | 1001   | Forget",
             ),
         ),
         test="tests/unit/statemachine/test_tables_as_data.py::test_the_printed_page_is_not_stale",
     ),
     Mutant(
+        "a guard that never holds",
+        (
+            Change(
+                "mercury.statemachine.rms_guards:holds",
+                "return machine.expires_at is not None and machine.expires_at <= now",
+                "return False",
+            ),
+        ),
+        test="tests/unit/statemachine/test_every_row.py"
+        "::test_every_row_of_the_source_is_reached_and_every_input_has_one",
+    ),
+    Mutant(
         "addresses that peers name",
-        (Change("mercury/engine/addresses.py", 'entry == "*" or _matches(entry, parts)', "True"),),
+        (Change("mercury.engine.addresses:AddressPolicy.allows", 'entry == "*" or _matches(entry, parts)', "True"),),
         test="tests/scenario/test_addresses_of_peers.py"
         "::test_create_sequence_with_an_address_that_is_not_listed_is_refused",
     ),
     Mutant(
         "limit: bytes that wait behind a gap",
-        (Change("mercury/engine/destination/backlog.py", "waiting + size > policy.max_backlog_bytes", "False"),),
+        (
+            Change(
+                "mercury.engine.destination.backlog:Backlog.refusal",
+                "waiting + size > policy.max_backlog_bytes",
+                "False",
+            ),
+        ),
         test=f"{WAITING}::test_a_message_larger_than_the_limit_is_taken_when_it_is_its_turn",
     ),
     Mutant(
         "limit: bytes that wait for one peer",
         (
             Change(
-                "mercury/engine/destination/backlog.py",
-                "own + letters.of_owner + size > settings.max_backlog_bytes_per_peer",
+                "mercury.engine.destination.backlog:Backlog.refusal",
+                "own + self._letters(owner) + size > settings.max_backlog_bytes_per_peer",
                 "False",
             ),
         ),
@@ -356,10 +317,17 @@ TESTED = (
     ),
     Mutant(
         "a filler of a gap that is refused for what waits behind it",
-        (Change("mercury/engine/destination/backlog.py", "return number == buffer.machine.next", "return False"),),
+        (
+            Change(
+                "mercury.engine.destination.backlog:_unblocks_rest",
+                "return number == buffer.machine.next",
+                "return False",
+            ),
+        ),
         test=f"{WAITING}::test_a_message_larger_than_the_limit_is_taken_when_it_is_its_turn",
     ),
     *STORAGE,
+    *WSDL,
 )
 
 MUTANTS = (*SIMULATED, *OBSERVED, *TESTED)

@@ -16,13 +16,10 @@ from pathlib import Path
 
 from tests.mutation.mutant import Mutant
 from tests.mutation.mutants import MUTANTS
+from tests.mutation.symbols import replaced
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("mercury", "tests", "samples", "docs", "pyproject.toml", "constraints.txt", "README.md", "Makefile")
-
-
-class MovedGuardError(Exception):
-    """The text of a guard is not there once."""
 
 
 def copy_tree(target: Path) -> None:
@@ -41,16 +38,11 @@ def copy_tree(target: Path) -> None:
 def take_out(mutant: Mutant, tree: Path) -> None:
     """Apply a mutant's substitutions.
 
-    :raises MovedGuardError: a text is not in its file exactly once.
+    :raises MovedGuardError: a text is not in the source of its symbol exactly once.
     """
     for change in mutant.changes:
-        path = tree / change.path
-        text = path.read_text()
-        if text.count(change.before) != 1:
-            raise MovedGuardError(
-                f"{mutant.name}: {change.path} has the guard {text.count(change.before)} times, not once"
-            )
-        path.write_text(text.replace(change.before, change.after))
+        path, text = replaced(change.symbol, change.before, change.after, tree)
+        path.write_text(text)
 
 
 def command(mutant: Mutant) -> list[str]:

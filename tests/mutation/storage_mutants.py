@@ -7,19 +7,31 @@ from tests.mutation.mutant import Change, Mutant
 STORAGE = (
     Mutant(
         "PREPARE that was not done",
-        (Change("mercury/storage/xa/branch.py", 'if cursor.statusmessage != "PREPARE TRANSACTION":', "if False:"),),
+        (
+            Change(
+                "mercury.storage.xa.branch:Branch.prepare",
+                'if cursor.statusmessage != "PREPARE TRANSACTION":',
+                "if False:",
+            ),
+        ),
         test="tests/xa/test_commit.py::test_the_answer_to_prepare_is_read",
     ),
     Mutant(
         "decision row",
-        (Change("mercury/storage/xa/coordinator.py", "        self.decisions.decide(connection, decision)\n", ""),),
+        (
+            Change(
+                "mercury.storage.xa.coordinator:Coordinator.decide",
+                "        self.decisions.decide(connection, decision)\n",
+                "",
+            ),
+        ),
         test="tests/xa/test_recovery.py::test_dead_after_the_decision_was_committed_everything_is_committed",
     ),
     Mutant(
         "recovery without its abort row",
         (
             Change(
-                "mercury/storage/xa/recovery.py",
+                "mercury.storage.xa.recovery:Recovery.arbitrate",
                 "        return decisions.arbitrate("
                 "Decision(gtrid=branch.gtrid, verdict=Verdict.ABORT, decided_at=now))\n",
                 "        return Decision(gtrid=branch.gtrid, verdict=Verdict.ABORT, decided_at=now), True\n",
@@ -31,7 +43,7 @@ STORAGE = (
         "the store's part first",
         (
             Change(
-                "mercury/storage/xa/coordinator.py",
+                "mercury.storage.xa.coordinator:Coordinator.commit",
                 "[*self._commit_two_phase(tx, gtrid, branches), *branches]",
                 "[*branches, *self._commit_two_phase(tx, gtrid, branches)]",
             ),
@@ -42,19 +54,19 @@ STORAGE = (
         "a decision that was forgotten before it was asked for",
         (
             Change(
-                "mercury/storage/xa/coordinator.py",
+                "mercury.storage.xa.coordinator:Coordinator._ask",
                 "return Verdict.COMMIT if self._is_committed(branches) else Verdict.ABORT",
                 "return Verdict.ABORT",
             ),
         ),
         test="tests/xa/test_forgotten.py"
-        "::test_the_answer_is_lost_and_another_process_has_finished_it_before_the_log_is_asked",
+        "::test_the_answer_is_lost_and_another_process_has_finished_it_before_the_log_is_queried",
     ),
     Mutant(
         "epoch of a claim",
         (
             Change(
-                "mercury/storage/sql/transaction.py",
+                "mercury.storage.sql.transaction:SqlTransaction._check",
                 "        if not self.read_locked(HELD, values):\n            raise Conflict(",
                 "        if False:\n            raise Conflict(",
             ),
@@ -65,7 +77,7 @@ STORAGE = (
         "mark of a commit",
         (
             Change(
-                "mercury/storage/sql/transaction.py",
+                "mercury.storage.sql.transaction:SqlTransaction._complete",
                 "if not self.store.commit_markers.was_committed(marker, error):",
                 "if True:",
             ),
@@ -74,19 +86,19 @@ STORAGE = (
     ),
     Mutant(
         "order after a broken commit",
-        (Change("mercury/storage/sql/rms_rows.py", "        self._tx.store.settle()\n", ""),),
+        (Change("mercury.storage.sql.rms_rows:SqlRmsRows.append", "        self._tx.store.settle()\n", ""),),
         test="tests/xa/test_order.py::test_nothing_is_sent_before_what_this_process_has_left_prepared",
     ),
     Mutant(
         "conditional delivery mark",
-        (Change("mercury/storage/sql/invoker.py", "if marked.rowcount != 1:", "if False:"),),
+        (Change("mercury.storage.sql.invoker:SqlInvoker.save_delivered", "if marked.rowcount != 1:", "if False:"),),
         test="tests/conformance/test_invoker.py::test_a_mark_with_an_old_version_keeps_nothing",
     ),
     Mutant(
         "duplicate filter that is not stored",
         (
             Change(
-                "mercury/storage/sql/record_columns.py",
+                "mercury.storage.sql.record_columns:RMD",
                 'ranges("received", "machine.received")',
                 'text("received", "machine.received", write=lambda _: "", '
                 'read=lambda _: __import__("mercury.storage.sql.values").storage.sql.values.read_ranges(""))',
@@ -98,7 +110,7 @@ STORAGE = (
         "commit before acknowledgement",
         (
             Change(
-                "mercury/engine/destination/reception.py",
+                "mercury.engine.destination.reception:Reception._handle",
                 "        with self._context.store.transaction() as tx:\n"
                 "            batch = Batch(self._context, tx, now)\n            batch.lock(exchanges)",
                 '        with __import__("contextlib").suppress(Exception), self._context.store.transaction() as tx:\n'
@@ -111,7 +123,7 @@ STORAGE = (
         "checksum",
         (
             Change(
-                "mercury/storage/sql/codec.py",
+                "mercury.storage.sql.codec:inbound_message",
                 'damaged = row["checksum"] != _inbound_checksum(row)',
                 "damaged = False",
             ),

@@ -13,7 +13,8 @@ import pytest
 
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.mutants import MUTANTS, TESTED
-from tests.mutation.run import MovedGuardError, caught, copy_tree, environment, take_out
+from tests.mutation.run import caught, copy_tree, environment, take_out
+from tests.mutation.symbols import MovedGuardError
 
 
 @pytest.fixture(scope="module")
@@ -70,4 +71,4 @@ def test_every_mutant_has_a_name_of_its_own_and_one_check() -> None:
 def test_a_guard_that_has_moved_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "file.py").write_text("nothing of the kind\n")
     with pytest.raises(MovedGuardError):
-        take_out(Mutant("moved", (Change("file.py", "if guarded:", "if True:"),)), tmp_path)
+        take_out(Mutant("moved", (Change("file", "if guarded:", "if True:"),)), tmp_path)

@@ -204,7 +204,7 @@ def test_an_order_that_only_the_client_has_is_joined_and_counts_within_its_group
     assert keys(anywhere, Verdict.OUT_OF_ORDER) == {"order 0030", "order 0300"}
 
 
-def test_only_rows_that_take_part_are_compared_and_what_was_not_handed_over_is_told_apart(
+def test_only_selected_rows_are_compared_and_rows_not_handed_over_are_distinguished(
     spark: SparkSession, postgres_database: Callable[..., str]
 ) -> None:
     client, server = postgres_database(), postgres_database()
@@ -345,7 +345,7 @@ def test_an_order_that_is_no_number_is_refused(spark: SparkSession, postgres_dat
     fill(url, ORDERS, orders(3))
     fill(url, RECEIVED, [])
     given = config(url, url)
-    with pytest.raises(ConfigurationError, match="an order is a number or a time"):
+    with pytest.raises(ConfigurationError, match="an order column must be a number or a time"):
         reconcile(replace(given, client=replace(given.client, order="note")), spark=spark)
 
 

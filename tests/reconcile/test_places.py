@@ -21,8 +21,9 @@ from mercury.reconcile.source import Consistency, held
 from mercury.reconcile.stores import opened
 from mercury.reconcile.verdicts import Judged
 from mercury.statemachine.effects import Certainty
+from mercury.storage.letters import DeadLetter, Direction
 from mercury.storage.opening import open_store
-from mercury.storage.records import DeadLetter, Direction, InboundMessage
+from mercury.storage.records import InboundMessage
 from mercury.storage.sql.schema import DECISION, RMS_KEPT
 from mercury.testing.contract.builders import NOW, row
 from tests.reconcile.shop import ORDERS, RECEIVED, changed, config, fill, keys, orders, received
@@ -159,7 +160,7 @@ def test_the_nearest_of_several_messages_of_a_row_counts(between: Between) -> No
     assert between.places([ORDER[0]])[ORDER[0]].where is Where.WAITING_IN_RMS
 
 
-def test_many_rows_are_asked_for_a_few_at_a_time(between: Between) -> None:
+def test_many_rows_are_read_a_few_at_a_time(between: Between) -> None:
     names = [f"order:{number}" for number in range(1300)]
     for name in names[::100]:
         between.waits(name)
@@ -172,7 +173,7 @@ def test_absent_row_is_in_doubt_while_a_commit_of_the_server_is_unfinished(betwe
     found = between.places(ORDER[:2])
     assert (found[ORDER[0]].where, found[ORDER[1]].where) == (Where.WAITING_IN_RMS, Where.IN_DOUBT)
     with opened(between.client_url, between.server_url, responses=False) as places:
-        assert any("not finished" in note for note in places.notes)
+        assert any("unfinished" in note for note in places.notes)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ def test_responses_are_found_by_the_requests_that_they_answer(between: Between) 
     assert found == {ORDER[0]: Where.WAITING_IN_RMS, ORDER[1]: Where.IN_INVOKER_BUFFER}
 
 
-def test_stores_that_change_meanwhile_are_said_to(between: Between) -> None:
+def test_stores_that_change_meanwhile_are_noted(between: Between) -> None:
     with opened(between.client_url, between.server_url, responses=False) as places:
         assert places.consistency() is Consistency.UNCHANGED
         between.waits(ORDER[0])

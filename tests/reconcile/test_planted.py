@@ -83,11 +83,11 @@ def test_equal_tables_are_reconciled_without_reading_a_row(
     given = replace(given, client=replace(given.client, time=None), out=tmp_path)
     told: list[str] = []
     result = reconcile(given, spark=spark, progress=lambda what, _done, _total: told.append(what))
-    assert list(dict.fromkeys(told)) == ["looking at the tables", "checksums of key ranges"]
+    assert list(dict.fromkeys(told)) == ["reading the tables' sizes", "checksums of key ranges"]
     assert result.reconciled
     assert (result.delivered, result.differing, result.ranges_read, result.latency) == (3000, 0, 0, None)
     assert pq.read_table(tmp_path / "differences.parquet").num_rows == 0
-    assert "exactly once, whole and in order" in (tmp_path / "report.html").read_text()
+    assert "exactly once, unaltered and in order" in (tmp_path / "report.html").read_text()
 
 
 def test_empty_tables_are_equal(spark: SparkSession, postgres_database: Callable[..., str]) -> None:

@@ -122,7 +122,7 @@ def test_the_counts_are_those_of_the_result() -> None:
     assert found.under_way == 5
 
 
-def test_a_list_that_is_cut_says_how_many_more_there_are() -> None:
+def test_a_list_that_is_cut_has_the_number_of_the_rest() -> None:
     found = result(differences=Path("out/differences.parquet"))
     add(found, Verdict.ALTERED, altered=("name",), server={"name": "b", "note": None})
     found.counts[Verdict.ALTERED] += 1499
@@ -243,7 +243,7 @@ def test_every_latency_is_in_a_bar(seconds: list[float]) -> None:
     assert max(numbers("height", svg)) <= 210
 
 
-def test_times_are_told_with_a_unit_that_fits() -> None:
+def test_times_are_printed_with_a_suitable_unit() -> None:
     assert [duration(each) for each in (0.0000042, 0.0042, 0.31, 4.2, 42, 600, 90_000)] == [
         *("4.2 µs", "4.2 ms", "310 ms", "4.2 s", "42 s", "10 min", "25 h"),
     ]

@@ -133,7 +133,7 @@ def test_sparse_integers_are_put_into_ranges_of_their_hash(tmp_path: Path) -> No
     assert {ranges.of((str(number * 10**9),)) for number in range(1000)} == set(range(5))
 
 
-def test_a_sqlite_file_that_somebody_wrote_to_is_noticed(tmp_path: Path) -> None:
+def test_a_sqlite_file_that_was_written_meanwhile_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "t.db").touch()
     url = f"sqlite:///{tmp_path}/t.db"
     make_table(url, [1])

@@ -1,4 +1,4 @@
-"""Envelopes of somebody else: written by hand, with nothing of Mercury's codec in them."""
+"""Hand-written envelopes of a foreign peer, made without Mercury's codec."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ RM = {
     RmVersion.RM10: "http://schemas.xmlsoap.org/ws/2005/02/rm",
     RmVersion.RM11: "http://docs.oasis-open.org/ws-rx/wsrm/200702",
 }
+WSMC = "http://docs.oasis-open.org/ws-rx/wsmc/200702"
 NETRM = "http://schemas.microsoft.com/ws/2006/05/rm"
 
 RM11_SOAP12 = Protocol(SoapVersion.SOAP12, AddressingVersion.WSA10, RmVersion.RM11)
@@ -31,7 +32,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class Foreign:
-    """Somebody who speaks one combination of versions and numbers its messages."""
+    """A foreign peer with one combination of versions. It numbers its messages."""
 
     def __init__(self, protocol: Protocol = RM11_SOAP12, name: str = "foreign") -> None:
         self.protocol = protocol
@@ -92,7 +93,9 @@ class Foreign:
         relates_to: str | None = None,
         to: str = "http://server/services/orders",
     ) -> HttpMessage:
-        """:param reply_to: an address, ``anonymous``, ``none``; left out, there is no such header."""
+        """
+        :param reply_to: an address, ``anonymous`` or ``none``; by default there is no such header.
+        """
         blocks = f"<a:To>{to}</a:To><a:Action>{action}</a:Action>"
         blocks += f"<a:MessageID>{message_id or self.new_id()}</a:MessageID>" if message_id != "" else ""
         if reply_to is not None:
@@ -153,7 +156,7 @@ class Foreign:
         return self.envelope(ASK, body(text or f"ask {number}").decode(), headers=blocks, **more)
 
     def respond(self, identifier: str, number: int, relates_to: str, text: str = "re", **more: str) -> HttpMessage:
-        """A response on the sequence that was offered."""
+        """A response on the offered sequence."""
         blocks = self.sequence(identifier, number) + more.pop("headers", "")
         content = body(text).decode()
         return self.envelope(f"{ASK}Response", content, headers=blocks, relates_to=relates_to, **more)
@@ -179,7 +182,7 @@ class Foreign:
         return self.envelope(f"{self.rm}/{name}", content, **more)
 
     def alone(self, headers: str, **more: str) -> HttpMessage:
-        """Acknowledgements or requests for them, without a message to ride on."""
+        """A message with only headers, such as a standalone acknowledgement or AckRequested."""
         return self.envelope(f"{self.rm}/SequenceAcknowledgement", headers=headers, **more)
 
     def fault(self, code: str, identifier: str | None = None, *, headers: str = "", **more: str) -> HttpMessage:
@@ -208,10 +211,17 @@ class Foreign:
         http = self.envelope(action, content, headers=headers, **more)
         return HttpMessage(http.body, http.content_type, None, status)
 
+    def poll(self, address: str | None = None, identifier: str | None = None, *, headers: str = "") -> HttpMessage:
+        """MakeConnection, with the selections in the order that Sandesha2 has."""
+        content = f"<r:Identifier>{identifier}</r:Identifier>" if identifier is not None else ""
+        content += f"<m:Address>{address}</m:Address>" if address is not None else ""
+        content = f'<m:MakeConnection xmlns:m="{WSMC}">{content}</m:MakeConnection>'
+        return self.envelope(f"{WSMC}/MakeConnection", content, headers=headers)
+
     # --- sequences at a node ---------------------------------------------------------------------------------------
 
     def open(self, server: Node, **creation: str) -> str:
-        """Make a sequence at a server; returns its identifier."""
+        """Create a sequence at a server; returns its identifier."""
         reply = server.get(self.create(**creation))  # type: ignore[arg-type]
         assert b"CreateSequenceResponse" in reply.body, reply.body
         return identifier_in(reply)
@@ -223,7 +233,7 @@ def identifier_in(http: HttpMessage) -> str:
 
 
 def answer_to(node: Node, reply: HttpMessage, *, purpose: str) -> None:
-    """A foreign reply to a node's post of this purpose, instead of what is on the wire to it."""
+    """Deliver a foreign reply to a node's post of this purpose, which is removed from the wire."""
     world = node.world
     for flight in world.wire:
         if flight.exchange is not None and flight.exchange.outgoing.purpose.value == purpose and not flight.is_reply:
@@ -235,7 +245,7 @@ def answer_to(node: Node, reply: HttpMessage, *, purpose: str) -> None:
 
 
 def brought(node: Node, http: HttpMessage, path: str = "responses") -> HttpMessage:
-    """Somebody posts to the endpoint for responses; returns the reply."""
+    """Post a foreign message to the endpoint for responses; returns the HTTP reply."""
     return node.get(http, path)
 
 

@@ -13,8 +13,9 @@ from mercury.statemachine.ranges import RangeSet
 from mercury.storage.records import SequenceKey
 from mercury.wire.envelope import HttpMessage
 
-from .foreign import RM10_SOAP11, RM10_SOAP12, RM11_SOAP12, Foreign, answer_to, brought, identifier_in
+from .foreign import RM10_SOAP11, RM10_SOAP12, RM11_SOAP11, RM11_SOAP12, Foreign, answer_to, brought, identifier_in
 from .harness import DESTINATION, Node, Pair, World, name_of
+from .test_ownership_of_sequences import post
 
 KEEP = IncompleteSequenceBehavior.NO_DISCARD
 PROTOCOLS = pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
@@ -147,7 +148,7 @@ def test_acknowledgement_is_given_when_asked_for_before_any_message_and_without_
     assert name_of(reply) == "accepted", "1.0 has no way to say it that every peer reads (LIVE-09)"
 
 
-def test_an_acknowledgement_that_was_asked_for_goes_to_acks_to() -> None:
+def test_a_requested_acknowledgement_goes_to_acks_to() -> None:
     node, foreign, identifier = listening_source(acknowledgement_interval=10.0)
     reply = node.get(foreign.note(identifier, 1, headers=foreign.ack_requested(identifier)))
     assert name_of(reply) == "accepted"
@@ -278,6 +279,29 @@ def test_acknowledgement_that_gets_through_brings_those_of_all_sequences_that_we
     assert {record.machine.ack_due for record in node.destinations()} == {None}
 
 
+def test_failures_of_a_stranger_at_the_address_of_a_friend_put_off_none_of_its_acknowledgements() -> None:
+    """The friend's endpoint refuses what the stranger has sent there, and the stranger repeats its messages."""
+    node, foreign, own = listening_source(acknowledgement_interval=0.0)
+    strangers = Foreign(RM11_SOAP11, "stranger")
+    theirs = [
+        identifier_in(post(node, strangers.create(acks_to="http://FRIEND.example:080/acks"), peer="203.0.113.9"))
+        for _ in range(20)
+    ]
+    for number in range(1, 6):
+        for identifier in theirs:
+            post(node, strangers.note(identifier, 1), peer="203.0.113.9")
+        node.turn()
+        refused = HttpMessage(b"", "", None, 415)
+        while any(each.name == "acknowledgement" for each in node.world.wire):
+            answer_to(node, refused, purpose="SequenceAcknowledgement")
+        node.get(foreign.note(own, number))
+        node.turn()
+        answer_to(node, HttpMessage(b"", "", None, 202), purpose="SequenceAcknowledgement")
+        assert not [each for each in node.world.wire if each.name == "acknowledgement"], "the friend's, and no other"
+        node.world.advance(0.5)
+    assert [each.machine.ack_due for each in node.destinations() if each.identifier == own] == [None]
+
+
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -394,7 +418,7 @@ def test_an_acknowledgement_for_a_sequence_that_is_not_known_is_unknown_sequence
     pair, foreign = source_of_three()
     reply = brought(pair.client, foreign.alone(foreign.acknowledgement("urn:nothing", ((1, 1),))))
     assert name_of(reply) == "fault UnknownSequence"
-    assert pair.client.told.failed == []
+    assert pair.client.reported.failed == []
 
 
 @PROTOCOLS

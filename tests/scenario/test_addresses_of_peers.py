@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from mercury.engine.exchange import Outgoing
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol, RmVersion
 
 from .foreign import RM10_SOAP11, RM10_SOAP12, RM11_SOAP11, RM11_SOAP12, Foreign, identifier_in
 from .harness import Link, Node, Pair, World, name_of, source
+from .test_ownership_of_sequences import post
 
 DIALECTS = pytest.mark.parametrize(
     "foreign", [Foreign(RM11_SOAP12), Foreign(RM11_SOAP11), Foreign(RM10_SOAP11)], ids=["1.1/1.2", "1.1/1.1", "1.0/1.1"]
@@ -152,7 +154,7 @@ def test_the_server_ends_its_responses_at_a_client_that_lists_nothing(protocol: 
 
 @pytest.mark.parametrize("end", ["close", "terminate"])
 @pytest.mark.parametrize("whose", ["the responses", "the requests"])
-def test_a_stranger_who_knows_a_sequence_cannot_have_its_end_answered_elsewhere(end: str, whose: str) -> None:
+def test_another_peer_that_knows_a_sequence_cannot_redirect_the_answer_to_its_end(end: str, whose: str) -> None:
     world, client, link = conversation(RM11_SOAP12)
     link.asks("one")
     world.run()
@@ -192,7 +194,7 @@ def test_requests_of_one_sequence_name_some_addresses_for_their_responses_and_th
     assert name_of(reply) == "fault Sender"
     assert b"engine.max_response_addresses" in reply.body
     assert name_of(node.get(foreign.ask(identifier, 4, reply_to=f"{FRIEND}/2"))) == "acknowledgement"
-    assert name_of(node.get(foreign.ask(identifier, 5, reply_to="anonymous"))) == "acknowledgement"
+    assert name_of(node.get(foreign.ask(identifier, 5, reply_to="anonymous"))) == "accepted", "it comes by repetition"
     node.world.run()
     assert len(node.handled) == 5
     assert len([record for record in node.sources() if not record.channel.back_channel]) == 3
@@ -206,8 +208,42 @@ def test_requests_that_were_taken_before_the_limit_was_seen_are_handled_and_thei
     node.world.run()
     assert len(node.handled) == 10
     assert len(node.sources()) == 3
-    assert [text for text, _ in node.buried()] == [f"re ask {number}" for number in range(4, 11)]
+    assert [text for text, _ in node.letters_by_text()] == [f"re ask {number}" for number in range(4, 11)]
     assert "engine.max_response_addresses" in node.letters()[0].reason
+
+
+class Recording(Node):
+    """A node that keeps what it posts."""
+
+    posts: tuple[Outgoing, ...] = ()
+
+    def posted(self, outgoing: Outgoing) -> None:
+        self.posts = (*self.posts, outgoing)
+        super().posted(outgoing)
+
+
+def test_response_sequences_take_the_turns_of_who_has_asked() -> None:
+    node, foreign = Node("server", World()), Foreign()
+    theirs = identifier_in(post(node, foreign.create(), peer="203.0.113.9"))
+    for number in range(1, 9):
+        post(node, foreign.ask(theirs, number, reply_to=f"{FRIEND}/{number}"), peer="203.0.113.9")
+    node.world.advance(1)
+    own = identifier_in(post(node, foreign.create(), peer="192.0.2.1"))
+    post(node, foreign.ask(own, 1, reply_to=f"{FRIEND}/own"), peer="192.0.2.1")
+    node.world.advance(1)
+    assert len(node.sources()) == 9
+    found = node.store.due_rms(node.world.now + 1000, 2)
+    assert f"{FRIEND}/own" in {key.endpoint for key in found}
+
+
+def test_posts_of_response_sequences_count_as_those_of_who_has_asked() -> None:
+    node, foreign = Recording("server", World()), Foreign()
+    theirs = identifier_in(post(node, foreign.create(), peer="203.0.113.9"))
+    post(node, foreign.ask(theirs, 1, reply_to=FRIEND), peer="203.0.113.9")
+    node.world.advance(1)
+    (record,) = node.destinations()
+    assert record.owner
+    assert {each.owner for each in node.posts if each.url == FRIEND} == {record.owner}
 
 
 @DIALECTS
@@ -222,7 +258,7 @@ def test_response_sequence_that_its_address_never_creates_ends_some_time_after_t
     assert len([each for each in node.sources() if each.machine.alive]) == 2, "the address may be down for a while"
     node.world.advance(200)
     assert [each for each in node.sources() if each.machine.alive] == []
-    assert sorted(node.buried()) == [("re ask 1", "not delivered"), ("re ask 2", "not delivered")]
+    assert sorted(node.letters_by_text()) == [("re ask 1", "not delivered"), ("re ask 2", "not delivered")]
     assert "no sequence was made" in node.letters()[0].reason
     tried = node.world.count("CreateSequence")
     node.world.advance(1000)

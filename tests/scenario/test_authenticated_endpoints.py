@@ -1,4 +1,4 @@
-"""Who may acknowledge, fail and answer what went to an endpoint, and to whom faults about it are told (SEC-01)."""
+"""Which identities may acknowledge, fail and answer messages to an endpoint, and which get faults about it (SEC-01)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mercury.wire.envelope import HttpMessage
 from .foreign import RM10_SOAP11, RM11_SOAP12, Foreign, answer_to, brought, identifier_in
 from .harness import NOTE, Pair, name_of
 from .harness.node import Node
-from .test_ownership_of_sequences import OWNER, STRANGER, post, server
+from .test_ownership_of_sequences import OTHER, OWNER, post, server
 
 THEIRS, HOSTILE = "http://theirs/services/orders", "http://hostile/services/orders"
 DIALECTS = pytest.mark.parametrize("foreign", [Foreign(RM11_SOAP12), Foreign(RM10_SOAP11)], ids=["1.1", "1.0"])
@@ -50,7 +50,7 @@ class Asked:
 
 def asked(*, created_by: str | None, error_name: str | None = None) -> Asked:
     """:param created_by: who posts the CreateSequenceResponse; ``None`` = it comes on the connection.
-    :param error_name: the identity of the server that the client is told by its settings.
+    :param error_name: the identity of the server in the settings of the client.
     """
     pair, foreign = Pair(), Foreign()
     pair.nodes.pop("server")
@@ -78,7 +78,7 @@ KNOWN = pytest.mark.parametrize(
 def test_another_identity_acknowledges_nothing_that_went_to_a_server(how: dict[str, str]) -> None:
     story = asked(**how)
     forged = story.foreign.alone(story.foreign.acknowledgement("urn:theirs", ((1, 1),), final=True))
-    for identity in (STRANGER, None):
+    for identity in (OTHER, None):
         assert story.brought(forged, identity) == MISSING
     assert not story.source.machine.acknowledged
     story.brought(story.foreign.alone(story.foreign.acknowledgement("urn:theirs", ((1, 1),))), OWNER)
@@ -89,8 +89,8 @@ def test_another_identity_acknowledges_nothing_that_went_to_a_server(how: dict[s
 @pytest.mark.parametrize("code", ["UnknownSequence", "SequenceTerminated"])
 def test_fault_of_another_identity_ends_nothing_that_went_to_a_server(how: dict[str, str], code: str) -> None:
     story = asked(**how)
-    story.brought(story.foreign.fault(code, "urn:theirs"), STRANGER)
-    story.brought(story.foreign.fault(code, None, relates_to=story.request), STRANGER)
+    story.brought(story.foreign.fault(code, "urn:theirs"), OTHER)
+    story.brought(story.foreign.fault(code, None, relates_to=story.request), OTHER)
     assert story.source.machine.alive
     story.brought(story.foreign.fault(code, "urn:theirs"), OWNER)
     assert not story.source.machine.alive
@@ -100,7 +100,7 @@ def test_fault_of_another_identity_ends_nothing_that_went_to_a_server(how: dict[
 def test_another_identity_sends_nothing_on_the_sequence_that_was_offered(how: dict[str, str]) -> None:
     story = asked(**how)
     forged = story.foreign.respond(story.offered, 1, story.request, "forged")
-    assert story.brought(forged, STRANGER) == MISSING
+    assert story.brought(forged, OTHER) == MISSING
     story.brought(story.foreign.respond(story.offered, 1, story.request, "theirs"), OWNER)
     story.client.turn()
     assert b"theirs" in story.answer.result(0)
@@ -110,7 +110,7 @@ def test_message_that_answers_nothing_takes_no_sequence_that_was_offered() -> No
     """The identity of the server is not known before its first response: this is not one."""
     story = asked(created_by=None)
     forged = story.foreign.respond(story.offered, 1, "urn:nothing", "forged")
-    assert story.brought(forged, STRANGER) == "fault ActionNotSupported"
+    assert story.brought(forged, OTHER) == "fault ActionNotSupported"
     story.brought(story.foreign.respond(story.offered, 1, story.request, "theirs"), OWNER)
     story.client.turn()
     assert b"theirs" in story.answer.result(0)
@@ -122,7 +122,7 @@ def test_another_identity_answers_no_request_outside_a_sequence(
 ) -> None:
     story = asked(**how)
     plain = story.foreign.envelope("urn:test/re", "<forged/>", relates_to=story.request)
-    story.brought(plain, STRANGER)
+    story.brought(plain, OTHER)
     assert caplog.text.count("a response does not count") == 1
     story.client.turn()
     assert not story.answer.done()
@@ -134,9 +134,9 @@ def test_another_identity_answers_no_request_outside_a_sequence(
 @KNOWN
 def test_another_identity_answers_no_request_on_a_sequence_of_its_own(how: dict[str, str]) -> None:
     story = asked(**how)
-    made = identifier_in(post(story.client, story.foreign.create(), service=None, identity=STRANGER))
+    made = identifier_in(post(story.client, story.foreign.create(), service=None, identity=OTHER))
     forged = story.foreign.respond(made, 1, story.request, "forged")
-    assert story.brought(forged, STRANGER) == "fault ActionNotSupported", "it leaves nothing here"
+    assert story.brought(forged, OTHER) == "fault ActionNotSupported", "it leaves nothing here"
     made = identifier_in(post(story.client, story.foreign.create(), service=None, identity=OWNER))
     story.brought(story.foreign.respond(made, 1, story.request, "theirs"), OWNER)
     story.client.turn()
@@ -209,9 +209,9 @@ def test_fault_about_the_sequence_of_another_goes_to_no_address_that_the_sender_
         foreign.terminate(sequence, message_id="urn:end", fault_to=ELSEWHERE),
         foreign.alone(foreign.ack_requested(sequence), fault_to=ELSEWHERE),
     ):
-        assert name_of(post(node, http, identity=STRANGER)) == MISSING
+        assert name_of(post(node, http, identity=OTHER)) == MISSING
         assert node.world.wire == []
-    post(node, foreign.note("urn:nothing", 1, fault_to=ELSEWHERE), identity=STRANGER)
+    post(node, foreign.note("urn:nothing", 1, fault_to=ELSEWHERE), identity=OTHER)
     assert [each.url for each in node.world.wire] == [ELSEWHERE], "it is true of what nobody knows here"
 
 
@@ -219,7 +219,7 @@ def test_fault_about_the_responses_of_another_goes_to_no_address_that_the_sender
     node, foreign = server(), Foreign()
     post(node, foreign.create(offer="urn:offered"), identity=OWNER)
     forged = foreign.alone(foreign.acknowledgement("urn:offered", ((1, 1),)), fault_to=ELSEWHERE)
-    assert name_of(post(node, forged, identity=STRANGER)) == MISSING
+    assert name_of(post(node, forged, identity=OTHER)) == MISSING
     assert node.world.wire == []
 
 

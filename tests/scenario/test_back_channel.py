@@ -143,7 +143,7 @@ def test_an_acknowledged_response_is_not_given_again() -> None:
     assert name_of(node.get(request)) == "acknowledgement"
 
 
-def test_the_response_to_somebody_elses_request_with_the_same_message_id_is_not_given_away() -> None:
+def test_the_response_to_another_peers_request_with_the_same_message_id_is_not_given_away() -> None:
     node, one, two = Node("server", World()), Foreign(name="one"), Foreign(name="two")
     first = one.open(node, offer="urn:one:offered")
     second = two.open(node, offer="urn:two:offered")

@@ -139,7 +139,7 @@ def test_a_request_whose_only_call_was_interrupted_is_answered_with_a_fault(
     pair.advance(100)
     assert pair.server.handled == ["three"]
     assert sorted(pair.client.answers) == [("one", "fault Failed"), ("three", "re three"), ("two", "fault Failed")]
-    assert pair.server.buried() == [("one", "not delivered"), ("two", "not delivered")]
+    assert pair.server.letters_by_text() == [("one", "not delivered"), ("two", "not delivered")]
     assert {letter.reason for letter in pair.server.letters()} == {INTERRUPTED}
     assert all(not record.machine.alive for node in (pair.client, pair.server) for record in node.sources())
     assert pair.client.rows() == pair.server.rows() == 0
@@ -157,7 +157,7 @@ def test_a_message_whose_only_call_was_interrupted_is_a_dead_letter_at_the_end_o
     node.crash_after_commit.add(node.commits + 2)
     node.world.run()
     assert (node.crashes, node.handled) == (1, [])
-    assert node.buried() == [("one", "not delivered")]
+    assert node.letters_by_text() == [("one", "not delivered")]
     node.world.advance(node.policy.tombstone)
     assert node.empty()
 
@@ -178,7 +178,7 @@ def test_a_response_whose_only_call_was_interrupted_is_a_dead_letter_and_its_req
     pair.advance(20)
     assert pair.client.crashes == 1
     assert pair.client.answers == [("two", "re two")]
-    assert pair.client.buried() == [("re one", "not delivered")]
+    assert pair.client.letters_by_text() == [("re one", "not delivered")]
     assert pair.client.rows() == 0
     assert all(not record.machine.alive for record in pair.client.sources())
 
@@ -355,7 +355,7 @@ def test_a_response_that_came_too_late_still_answers_its_request_with_a_dead_let
     link.close()
     pair.advance(20)
     assert pair.client.answers == [("two", "re two")]
-    assert pair.client.buried() == [("re one", "not delivered")]
+    assert pair.client.letters_by_text() == [("re one", "not delivered")]
     assert pair.client.rows() == 0
     assert all(not record.machine.alive for record in pair.client.sources())
 
@@ -407,7 +407,7 @@ def test_a_message_that_is_skipped_is_a_dead_letter_and_the_order_goes_on(
     link.close()
     pair.advance(20)
     assert pair.server.handled == ["one", "three"]
-    assert pair.server.buried() == [("two", "not delivered")]
+    assert pair.server.letters_by_text() == [("two", "not delivered")]
     assert pair.server.letters()[0].reason == "given up: RuntimeError: a handler stumbled"
     tries = [attempt for text, attempt in broken.attempts if text == "two"]
     assert tries == ([1] if assurance is MOST else [1, 2, 3])
@@ -436,7 +436,7 @@ def test_a_callback_that_is_skipped_leaves_a_dead_letter_and_nothing_waits(assur
     link.close()
     pair.advance(20)
     assert pair.client.answers == [("two", "re two")]
-    assert pair.client.buried() == [("re one", "not delivered")]
+    assert pair.client.letters_by_text() == [("re one", "not delivered")]
     assert pair.client.rows() == 0
     pair.advance(5000)
     assert len(pair.client.letters()) == 1, "it is not reported again when the sequence is forgotten"
@@ -457,7 +457,7 @@ def test_a_callback_that_fails_is_tried_again_and_its_request_waits(assurance: D
     pair.assert_ended()
 
 
-def test_a_callback_that_nobody_registers_waits_until_somebody_does() -> None:
+def test_a_response_waits_until_its_callback_is_registered() -> None:
     pair = Pair()
     pair.link().asks("one")
     pair.hold("response 1")
@@ -587,7 +587,7 @@ def test_message_lost_to_a_store_error_under_at_most_once_is_a_dead_letter_and_a
     link.close()
     pair.advance(20)
     assert pair.server.handled == []
-    assert pair.server.buried() == [("one", "not delivered")]
+    assert pair.server.letters_by_text() == [("one", "not delivered")]
     assert pair.client.answers == [("one", "fault Failed")]
     assert pair.client.rows() == 0
 
@@ -644,7 +644,7 @@ def test_a_key_that_cannot_be_worked_on_does_not_stop_the_others(monkeypatch: py
 # --- who hears what --------------------------------------------------------------------------------------------------
 
 
-def test_a_handler_is_told_where_its_message_stands() -> None:
+def test_a_handler_gets_the_sequence_and_number_of_its_message() -> None:
     # decision 12
     pair = Pair()
     Broken(pair.server, "one", times=1)

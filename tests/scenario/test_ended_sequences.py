@@ -158,7 +158,7 @@ def test_a_sequence_whose_message_waits_for_the_application_is_kept_and_no_reaso
     assert len(node.handled) == 1
 
 
-def test_peers_that_fill_what_is_remembered_keep_nobody_out_who_has_far_fewer() -> None:
+def test_peers_that_fill_the_limit_do_not_keep_out_a_peer_with_far_fewer() -> None:
     node, foreign = server(max_ended=12, max_ended_per_peer=4, remember_ended=60), Foreign()
     fillers = [f"192.0.2.{number}" for number in (1, 2, 3)]
     filled = {make_and_end(node, foreign, peer) for peer in fillers for _ in range(4)}

@@ -32,7 +32,7 @@ from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy, On
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol
 from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.storage.api import Transaction
-from mercury.storage.records import Direction
+from mercury.storage.letters import Direction
 
 from .foreign import Foreign
 from .harness import DESTINATION, EPOCH, NOTE, PATIENT, Node, Pair
@@ -335,7 +335,9 @@ def test_events_come_after_the_commit() -> None:
 # --- observers -------------------------------------------------------------------------------------------------------
 
 
-def test_observer_that_raises_is_logged_once_with_its_name_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_observer_that_raises_is_logged_once_with_its_name_and_affects_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     pair = Pair()
     later: list[Event] = []
 
@@ -370,7 +372,7 @@ class _Building(Observers):
         super().emit(tx, event)
 
 
-def test_nothing_is_built_for_each_message_while_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_built_for_each_message_without_observers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.scenario.harness.node.Observers", _Building)
     watched = Pair()
     run_through(watched)

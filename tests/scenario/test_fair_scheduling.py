@@ -86,7 +86,7 @@ def test_every_peer_waits_for_one_run_of_each_other_peer() -> None:
     assert server.world.now - sent <= len(peers) * 2.0 + 0.2
 
 
-def test_a_thread_asks_again_after_a_second_and_leaves_the_rest_to_whoever_comes() -> None:
+def test_a_thread_tries_again_after_a_second_and_leaves_the_rest_to_the_next_caller() -> None:
     server = Server()
     made = server.fill(GREEDY, sequences=10, messages=3)
     assert server.look() == 12  # 0.3 s a run: the fourth began before a second was over
@@ -96,7 +96,7 @@ def test_a_thread_asks_again_after_a_second_and_leaves_the_rest_to_whoever_comes
     assert server.look() == 6
 
 
-def test_quick_handlers_are_called_for_all_that_is_due_in_one_look() -> None:
+def test_quick_handlers_are_called_for_all_that_is_due_in_one_run() -> None:
     server = Server(seconds=0.0)
     server.fill(GREEDY, sequences=60, messages=20)
     assert server.look() == 60 * 20

@@ -1,4 +1,4 @@
-"""What Mercury makes of the faults of its peers: which sequence fails, what becomes of its messages, who is told."""
+"""Faults from peers: which sequence fails, what happens to its messages, and which events the application gets."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ def test_unknown_sequence_fails_it_and_what_is_not_acknowledged_is_in_doubt(prot
     story.acknowledge((1, 1))
     story.fault(story.foreign.fault("UnknownSequence", "urn:theirs"), how)
     assert story.record.machine.failure is FailureReason.UNKNOWN
-    assert story.client.buried() == [("two", "unknown"), ("three", "unknown")]
-    assert story.client.told.failed == [("unknown sequence: UnknownSequence: so it is", 2)]
-    assert [message_id for message_id, _ in story.client.told.dead_lettered] == story.ids[1:]
+    assert story.client.letters_by_text() == [("two", "unknown"), ("three", "unknown")]
+    assert story.client.reported.failed == [("unknown sequence: UnknownSequence: so it is", 2)]
+    assert [message_id for message_id, _ in story.client.reported.dead_lettered] == story.ids[1:]
     assert "UnknownSequence" in (story.record.last_error or "")
 
 
 def test_unnumbered_message_survives_the_failure_of_the_sequence() -> None:
     story = Story(window=2).create()
     story.fault(story.foreign.fault("UnknownSequence", "urn:theirs"))
-    assert story.client.buried() == [("one", "unknown"), ("two", "unknown")]
+    assert story.client.letters_by_text() == [("one", "unknown"), ("two", "unknown")]
     story.pair.turn()
     failed, successor = story.client.sources()
     assert failed.machine.failure is FailureReason.UNKNOWN
@@ -95,7 +95,7 @@ def test_unknown_sequence_after_everything_was_acknowledged_is_success() -> None
     assert story.record.machine.state is RmsState.ENDED
     assert story.record.machine.failure is None
     assert story.client.letters() == []
-    assert story.client.told.failed == []
+    assert story.client.reported.failed == []
 
 
 @HOW
@@ -105,8 +105,8 @@ def test_sequence_terminated_without_ranges_leaves_everything_in_doubt(protocol:
     story = Story(protocol).create()
     story.fault(story.foreign.fault("SequenceTerminated", "urn:theirs"), how)
     assert story.record.machine.failure is FailureReason.TERMINATED
-    assert story.client.buried() == [("one", "unknown"), ("two", "unknown"), ("three", "unknown")]
-    assert story.client.told.failed == [("terminated by the destination: SequenceTerminated: so it is", 3)]
+    assert story.client.letters_by_text() == [("one", "unknown"), ("two", "unknown"), ("three", "unknown")]
+    assert story.client.reported.failed == [("terminated by the destination: SequenceTerminated: so it is", 3)]
 
 
 @PROTOCOLS
@@ -207,8 +207,8 @@ def test_create_sequence_refused_for_good_fails_before_anything_was_sent(protoco
     refused = story.foreign.fault("CreateSequenceRefused", relates_to=story.record.create_message_id)
     story.fault(refused, how, purpose="CreateSequence")
     assert story.record.machine.failure is FailureReason.REFUSED
-    assert [certainty for _, certainty in story.client.buried()] == ["not delivered"] * 3
-    assert story.client.told.failed == [("refused: CreateSequenceRefused: so it is", 3)]
+    assert [certainty for _, certainty in story.client.letters_by_text()] == ["not delivered"] * 3
+    assert story.client.reported.failed == [("refused: CreateSequenceRefused: so it is", 3)]
 
 
 @PROTOCOLS
@@ -234,7 +234,7 @@ def test_create_sequence_refused_for_now_is_asked_again_with_the_same_message_id
     story.pair.advance(10)
     assert story.record.create_message_id == asked
     assert story.pair.server.handled == ["one", "two", "three"]
-    assert story.client.told.failed == []
+    assert story.client.reported.failed == []
 
 
 @pytest.mark.parametrize("protocol", [RM10_SOAP12, RM10_SOAP11], ids=str)
@@ -244,7 +244,7 @@ def test_last_message_number_exceeded_ends_the_sequence(protocol: Protocol) -> N
     story.acknowledge((1, 2))
     story.fault(story.foreign.fault("LastMessageNumberExceeded", "urn:theirs"))
     assert story.record.machine.failure is FailureReason.TERMINATED
-    assert story.client.buried() == [("three", "unknown")]
+    assert story.client.letters_by_text() == [("three", "unknown")]
 
 
 def test_wsrm_required_in_answer_to_create_sequence_is_a_refusal() -> None:
@@ -255,7 +255,7 @@ def test_wsrm_required_in_answer_to_create_sequence_is_a_refusal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "reason_part"),
     [
         (Foreign().fault("a:ActionNotSupported", status="400"), "ActionNotSupported"),
         (Foreign().fault("s:MustUnderstand"), "MustUnderstand"),
@@ -265,23 +265,23 @@ def test_wsrm_required_in_answer_to_create_sequence_is_a_refusal() -> None:
     ],
     ids=["ActionNotSupported", "MustUnderstand", "EndpointUnavailable", "503", "DestinationUnreachable"],
 )
-def test_a_message_that_is_refused_is_told_and_goes_on_being_sent(fault: HttpMessage, told: str) -> None:
+def test_a_refused_message_is_reported_and_retransmitted(fault: HttpMessage, reason_part: str) -> None:
     story = Story().create()
     story.fault(fault)
     assert story.record.machine.alive
-    assert len(story.client.told.refused) == 1
-    message_id, reason = story.client.told.refused[0]
-    assert told in reason
+    assert len(story.client.reported.refused) == 1
+    message_id, reason = story.client.reported.refused[0]
+    assert reason_part in reason
     assert message_id is None, "this fault does not say which"
     story.pair.advance(1)
     assert story.pair.count("message 1") == 2
-    assert story.client.told.failed == []
+    assert story.client.reported.failed == []
 
 
 def test_error_callback_gets_the_message_id() -> None:
     story = Story().create()
     story.fault(story.foreign.fault("a:ActionNotSupported", relates_to=story.ids[1]), "posted")
-    assert [message_id for message_id, _ in story.client.told.refused] == [story.ids[1]]
+    assert [message_id for message_id, _ in story.client.reported.refused] == [story.ids[1]]
     assert story.record.machine.alive
 
 
@@ -295,7 +295,7 @@ def test_a_fault_about_nothing_that_is_known_changes_nothing() -> None:
     ):
         story.fault(http, "posted")
     assert story.record.machine.alive
-    assert story.client.told.refused == []
+    assert story.client.reported.refused == []
 
 
 @pytest.mark.parametrize("code", ["UnknownSequence", "SequenceTerminated", "InvalidAcknowledgement"])
@@ -317,7 +317,7 @@ def test_a_fault_about_an_acknowledgement_that_rode_along_does_not_fail_the_sequ
     assert pair.client.sources()[0].machine.alive
     pair.advance(20)
     assert pair.server.handled == ["one", "two"]
-    assert pair.client.told.failed == []
+    assert pair.client.reported.failed == []
 
 
 def test_create_sequence_is_not_refused_by_a_fault_about_another_sequence() -> None:
@@ -339,7 +339,7 @@ def test_the_destination_may_close_and_its_last_word_counts() -> None:
     assert story.client.letters() == []
 
 
-def test_the_destination_may_terminate_and_nothing_but_the_answer_is_said_then() -> None:
+def test_the_destination_may_terminate_and_only_the_answer_is_sent_then() -> None:
     # RM11-TRM-02, ST-S16
     story = Story().create()
     final = story.foreign.acknowledgement("urn:theirs", ((1, 3),), final=True)
@@ -370,7 +370,7 @@ def test_a_destination_that_terminates_without_a_last_word_leaves_the_rest_in_do
     reply = brought(story.client, story.foreign.terminate("urn:theirs"))
     assert name_of(reply) == "TerminateSequenceResponse"
     assert story.record.machine.failure is FailureReason.TERMINATED
-    assert story.client.buried() == [("two", "unknown"), ("three", "unknown")]
+    assert story.client.letters_by_text() == [("two", "unknown"), ("three", "unknown")]
 
 
 def test_a_response_that_is_waited_for_fails_with_its_sequence() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mercury.engine.exchange import ACCEPTED
+from mercury.engine.exchange import ACCEPTED, Purpose
 from mercury.statemachine.events import FailureReason
 from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.tables import RmsState
@@ -64,6 +64,65 @@ def test_a_bare_last_message_leaves_when_everything_before_it_is_acknowledged(pr
     assert theirs.pair.count("LastMessage") == 1
     theirs.acknowledge((1, 4))
     assert theirs.pair.client.source().machine.state is RmsState.ENDING
+
+
+def with_requests(protocol: Protocol, *texts: str, listens: bool = False, **changes: object) -> tuple[Pair, Foreign]:
+    """A client whose sequence of requests, after which it is closed, a scripted destination has made."""
+    pair, foreign = Pair(), Foreign(protocol)
+    pair.server.stop()
+    link = pair.link(protocol, listens=listens, **changes)
+    link.asks(*texts)
+    link.close()
+    pair.turn()
+    request = pair.client.source().create_message_id
+    created = foreign.created("urn:theirs", request, accept="http://server/services/orders")
+    answer_to(pair.client, created, purpose="CreateSequence")
+    pair.turn()
+    return pair, foreign
+
+
+@OLD
+def test_a_bare_last_message_leaves_when_every_response_is_fetched(protocol: Protocol) -> None:
+    # LIVE-03: a closed sequence refuses the repeated request that would fetch the response.
+    pair, foreign = with_requests(protocol, "one")
+    request = next(iter(pair.client.store.committed.rms.by_message_id))
+    offered = pair.client.source().offered or ""
+    acknowledged = foreign.acknowledgement("urn:theirs", ((1, 1),))
+    answer_to(pair.client, foreign.alone(acknowledged), purpose="message")
+    pair.advance(5)
+    assert pair.count("message 1") > 1
+    assert "LastMessage" not in pair.seen
+    brought(pair.client, foreign.respond(offered, 1, request, "re one"))
+    pair.advance(5)
+    assert pair.client.answers == [("one", "re one")]
+    assert "LastMessage" in pair.seen
+
+
+def test_close_sequence_does_not_go_first_while_responses_are_missing() -> None:
+    # LIVE-07
+    pair, _ = with_requests(RM11_SOAP12, "one", close_unacknowledged_after=60.0)
+    pair.advance(200)
+    assert "CloseSequence" not in pair.seen
+
+
+@OLD
+def test_only_a_request_names_an_address_for_its_response(protocol: Protocol) -> None:
+    # LIVE-13: one keeps an acknowledgement for the response when ReplyTo and AcksTo are one address.
+    theirs = Theirs(protocol, "one", close=False)
+    theirs.link.asks("two")
+    theirs.pair.turn()
+    assert reply_tos(theirs.pair) == [None, "http://client/responses"]
+    theirs.link.close()
+    theirs.acknowledge((1, 2))
+    assert reply_tos(theirs.pair)[2:] == [None]
+    assert "LastMessage" in theirs.pair.seen
+
+
+def reply_tos(pair: Pair) -> list[str | None]:
+    """The addresses that the messages on the wire name for their responses."""
+    posted = [flight.exchange.outgoing for flight in pair.client.world.wire if flight.exchange is not None]
+    named = [each.envelope.reply_to for each in posted if each.purpose is Purpose.MESSAGE]
+    return [each and each.address for each in named]
 
 
 def test_a_repeated_terminate_sequence_that_is_accepted_without_a_word_settles_the_end() -> None:
@@ -134,7 +193,7 @@ def test_a_refusal_of_a_repeated_create_sequence_is_not_final() -> None:
     assert [flight.name for flight in story.pair.wire] == ["message 1", "message 2"]
     assert story.newest.machine.identifier == "urn:second"
     assert story.client.letters() == []
-    assert story.client.told.failed == []
+    assert story.client.reported.failed == []
     story.pair.assert_sound()
 
 
@@ -144,7 +203,7 @@ def test_a_refusal_of_the_first_create_sequence_and_of_a_fresh_one_is_final() ->
     story.refuse_the_repetition()
     story.answer(story.foreign.fault("CreateSequenceRefused"))
     assert story.newest.machine.failure is FailureReason.REFUSED
-    assert story.client.buried() == [("one", "not delivered")]
+    assert story.client.letters_by_text() == [("one", "not delivered")]
 
 
 @pytest.mark.parametrize("how", ["posted", "in the reply"])
@@ -196,7 +255,7 @@ def test_each_further_create_sequence_that_is_sent_anew_waits_longer_and_the_lim
     assert story.pair.when("CreateSequence") == [0, 1, 1, 2, 3, 4, 6, 7]
     story.pair.advance(60)
     assert story.pair.count("CreateSequence") == 8
-    assert story.client.buried() == [("one", "not delivered")]
+    assert story.client.letters_by_text() == [("one", "not delivered")]
 
 
 # --- acknowledgements at CloseSequence only --------------------------------------------------------------------------
@@ -317,7 +376,7 @@ def test_destination_that_ends_each_sequence_without_taking_anything_is_asked_fo
     assert story.pair.client.letters() == []
 
 
-def test_message_goes_out_and_the_trouble_is_over_when_the_destination_takes_it_after_all() -> None:
+def test_message_goes_out_and_the_error_is_over_when_the_destination_accepts_it_later() -> None:
     story = Grudging("SequenceClosed")
     story.pass_by(10)
     story.pair.server.start()

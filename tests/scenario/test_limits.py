@@ -30,7 +30,7 @@ def test_a_source_that_is_refused_for_now_gets_its_sequence_when_another_has_end
     first.close()
     pair.advance(20)
     assert pair.server.handled == ["one", "two"]
-    assert pair.client.told.failed == []
+    assert pair.client.reported.failed == []
 
 
 # --- what waits for the application ----------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def test_more_than_the_backlog_is_not_acknowledged_and_is_delivered_later(listen
     pair.advance(100)
     assert pair.server.handled == list("abcdefgh")
     pair.assert_ended()
-    assert pair.client.told.refused == [] or not pair.client.told.failed
+    assert pair.client.reported.refused == [] or not pair.client.reported.failed
 
 
 def test_next_deliverable_message_is_accepted_above_the_backlog_limit() -> None:
@@ -150,7 +150,7 @@ def limited(**limits: object) -> RetransmissionPolicy:
 
 @pytest.mark.parametrize("protocol", [RM11_SOAP12, RM10_SOAP12], ids=["1.1", "1.0"])
 @pytest.mark.parametrize("limit", [{"max_attempts": 3}, {"max_age": 3.0}], ids=["by count", "by age"])
-def test_a_message_that_reaches_a_limit_is_a_dead_letter_and_whoever_waits_is_told(protocol, limit) -> None:
+def test_a_message_that_reaches_a_limit_becomes_a_dead_letter_and_its_future_fails(protocol, limit) -> None:
     # FLT-01: the retry limit
     pair = Pair()
     pair.lose("message 2", 100)
@@ -161,8 +161,8 @@ def test_a_message_that_reaches_a_limit_is_a_dead_letter_and_whoever_waits_is_to
     assert not two.done()
     pair.advance(10)
     assert pair.client.source().machine.failure is FailureReason.GIVEN_UP
-    assert pair.client.buried() == [("two", "unknown")]
-    assert pair.client.told.failed == [("given up", 1)]
+    assert pair.client.letters_by_text() == [("two", "unknown")]
+    assert pair.client.reported.failed == [("given up", 1)]
     assert isinstance(two.exception(), SequenceFailed)
     assert pair.count("message 2") == (3 if "max_attempts" in limit else 2)
 
@@ -173,7 +173,7 @@ def test_create_sequence_has_the_same_limits(limit) -> None:
     pair.server.stop()
     pair.link(retransmission=limited(**limit)).notes("one")
     pair.advance(20)
-    assert pair.client.buried() == [("one", "not delivered")], "nothing of it was ever sent"
+    assert pair.client.letters_by_text() == [("one", "not delivered")], "nothing of it was ever sent"
     assert pair.count("CreateSequence") == (3 if "max_attempts" in limit else 2)
 
 
@@ -186,7 +186,7 @@ def test_a_later_message_starts_again_where_the_limit_ended_a_sequence() -> None
     link.notes("two")
     pair.advance(20)
     assert pair.server.handled == ["two"]
-    assert pair.client.buried() == [("one", "unknown")]
+    assert pair.client.letters_by_text() == [("one", "unknown")]
 
 
 def test_without_a_limit_a_message_is_sent_until_it_arrives() -> None:
@@ -225,5 +225,5 @@ def test_a_limit_by_age_ends_the_sequence_as_a_whole_and_leaves_no_older_message
     pair.advance(2)
     pair.server.start()
     pair.advance(10)
-    assert {text for text, _ in pair.client.buried()} == {"a", "b", "c"}
+    assert {text for text, _ in pair.client.letters_by_text()} == {"a", "b", "c"}
     assert pair.server.handled == ["young"], "it had no number yet, and is not too old"

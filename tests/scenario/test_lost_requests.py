@@ -1,4 +1,4 @@
-"""A request is acknowledged, and then its response cannot come any more: whoever waits for it is told."""
+"""A request is acknowledged, and then its response cannot come any more: the waiting future fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Busy:
         assert self.future.done()
         with pytest.raises(SequenceFailed, match=LOST):
             self.future.result(0)
-        assert self.client.buried() == [("one", "unknown")]
+        assert self.client.letters_by_text() == [("one", "unknown")]
         assert self.link.wait(0).settled
         assert self.link.pending == 0
         self.pair.assert_sound()
@@ -63,8 +63,8 @@ def test_a_client_that_listens_learns_it_with_its_next_message(protocol: Protoco
     (later,) = busy.link.notes("two")
     busy.pair.advance(60)
     assert busy.future.done()
-    assert sorted(busy.client.buried()) == [("one", "unknown"), ("two", "unknown")]
-    assert later in [message_id for message_id, _ in busy.client.told.dead_lettered]
+    assert sorted(busy.client.letters_by_text()) == [("one", "unknown"), ("two", "unknown")]
+    assert later in [message_id for message_id, _ in busy.client.reported.dead_lettered]
     assert busy.link.wait(0).settled
     busy.pair.assert_sound()
 
@@ -89,7 +89,7 @@ def test_requests_of_a_sequence_ended_by_the_peer_may_still_be_answered_to_a_lis
     brought(busy.client, terminate)
     assert not busy.client.source().machine.alive
     assert not busy.future.done()
-    assert busy.client.buried() == []
+    assert busy.client.letters_by_text() == []
     busy.server.on_call = None
     busy.pair.advance(60)
     assert busy.future.result(0).endswith(b">re one</t:entry>")
@@ -120,7 +120,7 @@ def test_a_sequence_that_fails_leaves_no_acknowledged_request_behind() -> None:
     busy.pair.advance(1)
     busy.server_forgets()
     busy.pair.advance(60)
-    assert sorted(busy.client.buried()) == [("one", "unknown"), ("two", "unknown")]
+    assert sorted(busy.client.letters_by_text()) == [("one", "unknown"), ("two", "unknown")]
     for future in (busy.future, second):
         with pytest.raises(SequenceFailed):
             future.result(0)
@@ -140,7 +140,7 @@ def test_a_response_that_is_stored_is_consumed_whatever_becomes_of_the_sequence(
     pair.server.start()
     link.notes("two")
     pair.advance(20)
-    assert [text for text, _ in pair.client.buried()] == ["two"]
+    assert [text for text, _ in pair.client.letters_by_text()] == ["two"]
     stuck[0] = False
     pair.advance(20)
     assert pair.client.answers == [("one", "re one")]

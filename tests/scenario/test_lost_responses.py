@@ -1,4 +1,4 @@
-"""A response is lost for good: whoever waits for it is told, and the later ones do not wait for it."""
+"""A response is lost for good: the waiting future fails, and later responses do not wait for it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_when_the_sequence_ends_with_a_gap_the_lost_one_fails_and_the_rest_goes_
     asking.responds(2, 3)
     asking.ends()
     assert [text for _, text in asking.client.answers] == ["re 2", "re 3"]
-    assert asking.client.buried() == [("one", "unknown")]
+    assert asking.client.letters_by_text() == [("one", "unknown")]
     assert LOST in asking.client.letters()[0].reason
     assert asking.link.pending == 0
     asking.link.close()
@@ -125,7 +125,7 @@ def test_unrepeatable_message_discarded_behind_a_gap_is_reported(protocol: Proto
     pair.server.forget()
     pair.server.start()
     pair.advance(60)
-    told = [text for _, text in pair.client.answers] + [text for text, _ in pair.client.buried()]
+    told = [text for _, text in pair.client.answers] + [text for text, _ in pair.client.letters_by_text()]
     assert "one" in told
     assert {"re two", "re three"} <= set(told)
     assert link.pending == 0

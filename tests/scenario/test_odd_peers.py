@@ -32,16 +32,16 @@ def test_a_message_on_another_services_path_is_unknown_there() -> None:
 @pytest.mark.parametrize(("made_in", "used_in"), [(RM11_SOAP12, RM10_SOAP12), (RM10_SOAP12, RM11_SOAP12)], ids=str)
 def test_a_sequence_is_not_known_in_another_version_of_the_protocol(made_in: Protocol, used_in: Protocol) -> None:
     # NS-18
-    node, maker, stranger = server(), Foreign(made_in), Foreign(used_in, "stranger")
+    node, maker, other = server(), Foreign(made_in), Foreign(used_in, "other")
     identifier = maker.open(node)
     node.get(maker.note(identifier, 1))
     posts = {
-        "message": stranger.note(identifier, 2),
-        "AckRequested": stranger.alone(stranger.ack_requested(identifier)),
-        "TerminateSequence": stranger.terminate(identifier),
+        "message": other.note(identifier, 2),
+        "AckRequested": other.alone(other.ack_requested(identifier)),
+        "TerminateSequence": other.terminate(identifier),
     }
     if used_in.rm is RmVersion.RM11:
-        posts["CloseSequence"] = stranger.close(identifier, 1)
+        posts["CloseSequence"] = other.close(identifier, 1)
     for kind, post in posts.items():
         assert name_of(node.get(post)) == "fault UnknownSequence", kind
     machine = node.destination().machine
@@ -200,7 +200,7 @@ def test_a_successor_of_an_unknown_sequence_does_not_wait_for_anything() -> None
     assert node.handled == ["one"]
 
 
-def test_a_successor_ends_the_sequence_it_names_whoever_asks_for_it() -> None:
+def test_a_successor_ends_the_sequence_it_names_for_every_requester() -> None:
     # Who knows an identifier may end the sequence anyway; identifiers cannot be guessed (SEC-04).
     node, one, two = server(), Foreign(), Foreign(name="two")
     first = one.open(node)
@@ -304,7 +304,7 @@ def test_a_response_that_relates_to_nothing_is_kept_as_a_dead_letter_and_acknowl
     brought(pair.client, foreign.respond(offered, 2, request, "true"))
     pair.run()
     assert pair.client.answers == [("one", "true")]
-    assert pair.client.buried() == [("stray", "not delivered")]
+    assert pair.client.letters_by_text() == [("stray", "not delivered")]
     assert pair.client.letters()[0].reason == "no request here waits for this response"
 
 
@@ -316,7 +316,7 @@ def test_a_request_that_is_answered_twice_has_one_answer_and_a_dead_letter() -> 
     assert name_of(brought(pair.client, foreign.respond(offered, 2, request, "second"))) == "accepted"
     pair.run()
     assert pair.client.answers == [("one", "first")]
-    assert pair.client.buried() == [("second", "not delivered")]
+    assert pair.client.letters_by_text() == [("second", "not delivered")]
 
 
 def test_a_request_that_is_answered_twice_at_once_has_one_answer_too() -> None:
@@ -325,10 +325,10 @@ def test_a_request_that_is_answered_twice_at_once_has_one_answer_too() -> None:
     pair.client.get_all(twice, "responses")
     pair.run()
     assert pair.client.answers == [("one", "number 1")]
-    assert pair.client.buried() == [("number 2", "not delivered")]
+    assert pair.client.letters_by_text() == [("number 2", "not delivered")]
 
 
-def test_a_stranger_cannot_leave_messages_at_the_endpoint_for_responses() -> None:
+def test_an_unrelated_peer_cannot_store_messages_at_the_endpoint_for_responses() -> None:
     pair, foreign, request, _ = client_with_a_request()
     identifier = identifier_in(brought(pair.client, foreign.create()))
     for number, relates_to in ((1, "urn:no-request"), (2, None)):

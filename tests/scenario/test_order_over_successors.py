@@ -54,7 +54,7 @@ def test_behavior_set_by_the_policy_is_sent_to_every_source() -> None:
     assert b"IncompleteSequenceBehavior>DiscardFollowingFirstGap<" in node.get(foreign.create()).body
 
 
-def test_an_offer_says_no_discard_to_whom_it_may_concern_and_the_truth_to_mercury() -> None:
+def test_an_offer_promises_no_discard_to_other_peers_and_the_real_behavior_to_mercury() -> None:
     pair = Pair()
     asked, answered = bodies(pair, "CreateSequence"), bodies(pair, "CreateSequenceResponse")
     pair.link().asks("one")
@@ -123,7 +123,7 @@ def test_a_source_that_is_not_mercury_sends_what_a_cut_left_in_order_in_a_succes
         node.get(foreign.note(successor, number, text))
     node.world.run()
     assert node.handled == [f"note {number}" for number in range(1, 6)]
-    assert node.buried() == [], "their source has them"
+    assert node.letters_by_text() == [], "their source has them"
 
 
 def test_peer_that_leaves_out_the_first_message_of_each_sequence_fills_nothing(
@@ -194,7 +194,7 @@ def test_accepted_messages_of_a_given_up_sequence_are_delivered_before_its_succe
     link = pair.link(RM10_SOAP11, retransmission=LIMITED)
     link.notes("a", "b", "c")
     pair.advance(10)
-    assert pair.client.buried() == [("b", "unknown")]
+    assert pair.client.letters_by_text() == [("b", "unknown")]
     assert pair.server.handled == ["a"]
     pair.server.stop()
     for number in range(failures):
@@ -226,5 +226,5 @@ def test_a_1_0_sequence_that_expires_at_its_destination_first_goes_on_in_order()
     pair.advance(60)
     assert pair.server.handled == ["a", "b", "c", "d"]
     assert pair.client.letters() == []
-    assert pair.server.buried() == [], "its source has them"
+    assert pair.server.letters_by_text() == [], "its source has them"
     pair.assert_sound()

@@ -98,7 +98,7 @@ def test_the_application_fault_is_the_reply_with_the_status_of_a_fault(protocol:
     assert asked.node.handled == []
 
 
-def test_the_reply_to_somebody_elses_request_with_the_same_message_id_is_not_given_away() -> None:
+def test_the_reply_to_another_peers_request_with_the_same_message_id_is_not_given_away() -> None:
     asked = Asked()
     asked.ask(1, "secret")
     other = Foreign(name="other")
@@ -193,7 +193,7 @@ def test_a_reply_that_comes_long_after_the_end_of_its_sequence_is_a_dead_letter(
     busy[0] = False
     asked.node.world.advance(10)
     assert asked.node.handled == ["one"]
-    assert asked.node.buried() == [("re one", "not delivered")]
+    assert asked.node.letters_by_text() == [("re one", "not delivered")]
     assert asked.node.rows() == 0
 
 
@@ -240,6 +240,58 @@ def test_where_no_sequence_is_taken_the_response_is_posted_as_it_is_until_it_is_
     assert node.world.count("bare message") == 3
     assert node.rows() == 0
     assert node.letters() == []
+
+
+def silent(node: Node, times: int) -> None:
+    """So many CreateSequence are taken, and not answered."""
+    for _ in range(times):
+        while not any(flight.name == "CreateSequence" for flight in node.world.wire):
+            node.world.now += 0.5
+            node.turn()
+        answer_to(node, HttpMessage(b"", "", None, 202), purpose="CreateSequence")
+
+
+def test_where_create_sequence_is_taken_and_never_answered_the_response_is_posted_as_it_is() -> None:
+    # A client of CXF's with an address that offers nothing, RM 1.0 with WS-Addressing 2004/08.
+    node, foreign = listening()
+    began = node.world.now
+    silent(node, 3)
+    create_message_id = node.sources()[0].create_message_id
+    node.world.advance(0.1)
+    assert node.world.count("bare message") == 0, "it may still be answered"
+    silent(node, 1)
+    assert node.world.now - began < 20
+    node.turn()
+    (flight,) = [each for each in node.world.wire if each.name == "bare message"]
+    assert flight.url == REPLIES
+    assert plain(flight.http) == "re one"
+    assert flight.envelope.acknowledgements[0].ranges == ((1, 1),), "without it CXF would take it for unreliable"
+    answer_to(node, HttpMessage(b"", "", None, 202), purpose="message")
+    brought(node, foreign.created("urn:late", create_message_id))
+    node.get(foreign.ask(node.destination().identifier, 2, "two", message_id="urn:request:2", reply_to=REPLIES))
+    for _ in range(3):
+        node.turn()
+    assert [each.name for each in node.world.wire].count("bare message") == 1, "the next one does not wait"
+    answer_to(node, HttpMessage(b"", "", None, 202), purpose="message")
+    node.world.advance(60)
+    assert node.rows() == 0
+    assert node.letters() == []
+
+
+def test_create_sequence_that_gets_nowhere_is_not_given_up() -> None:
+    node, _ = listening()
+    node.world.advance(120)
+    assert node.world.count("CreateSequence") > 4
+    assert node.world.count("bare message") == 0
+
+
+def test_create_sequence_of_a_request_is_not_given_up_however_often_it_is_taken() -> None:
+    node = Node("client", World())
+    node.to("http://server/services/orders").notes("one")
+    node.turn()
+    silent(node, 6)
+    assert node.world.count("bare message") == 0
+    assert node.source().machine.alive
 
 
 def test_a_busy_refusal_is_no_reason_to_give_up_the_sequence() -> None:

@@ -1,4 +1,4 @@
-"""Whose sequence is it: strangers who know an identifier, a MessageID or an address get nothing of it (SEC-01)."""
+"""Ownership of sequences: another peer that knows an identifier, MessageID or address gets no access to it (SEC-01)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .harness import Node, Pair, World, name_of
 from .harness.words import SERVICE
 
 DIALECTS = pytest.mark.parametrize("foreign", [Foreign(RM11_SOAP12), Foreign(RM10_SOAP11)], ids=["1.1", "1.0"])
-OWNER, STRANGER = "CN=owner", "CN=stranger"
+OWNER, OTHER = "CN=owner", "CN=other"
 
 
 def post(
@@ -46,7 +46,7 @@ def server(**settings: int | float) -> Node:
     ("first", "second"),
     [
         ({"peer": "192.0.2.1"}, {"peer": "192.0.2.2"}),
-        ({"identity": OWNER}, {"identity": STRANGER}),
+        ({"identity": OWNER}, {"identity": OTHER}),
         ({"identity": OWNER}, {"identity": None}),
     ],
     ids=["address", "identity", "no identity"],
@@ -84,7 +84,7 @@ def test_messages_and_ends_count_from_the_identity_that_made_the_sequence_only(f
         foreign.terminate(sequence, message_id="urn:end"),
         foreign.alone(foreign.ack_requested(sequence)),
     ):
-        for identity in (STRANGER, None):
+        for identity in (OTHER, None):
             assert name_of(post(node, http, identity=identity)) == "fault UnknownSequence"
     node.world.advance(1)
     assert node.handled == ["mine"]
@@ -92,10 +92,10 @@ def test_messages_and_ends_count_from_the_identity_that_made_the_sequence_only(f
     assert name_of(post(node, foreign.note(sequence, 2, "mine too"), identity=OWNER)) == "acknowledgement"
 
 
-def test_close_by_a_stranger_closes_nothing() -> None:
+def test_close_by_another_peer_closes_nothing() -> None:
     node, foreign = server(), Foreign()
     sequence = identifier_in(post(node, foreign.create(), identity=OWNER))
-    assert name_of(post(node, foreign.close(sequence, 1), identity=STRANGER)) == "fault UnknownSequence"
+    assert name_of(post(node, foreign.close(sequence, 1), identity=OTHER)) == "fault UnknownSequence"
     assert not node.destination().machine.closed
 
 
@@ -104,14 +104,14 @@ def test_ranges_of_an_ended_sequence_are_reported_to_its_owner_only() -> None:
     sequence = identifier_in(post(node, foreign.create(), identity=OWNER))
     post(node, foreign.note(sequence, 1), identity=OWNER)
     post(node, foreign.terminate(sequence, 1, message_id="urn:end"), identity=OWNER)
-    assert b"SequenceAcknowledgement" not in post(node, foreign.note(sequence, 2), identity=STRANGER).body
+    assert b"SequenceAcknowledgement" not in post(node, foreign.note(sequence, 2), identity=OTHER).body
 
 
-def test_a_stranger_cannot_end_a_sequence_by_following_it() -> None:
+def test_another_peer_cannot_end_a_sequence_by_following_it() -> None:
     node, foreign = server(), Foreign()
     sequence = identifier_in(post(node, foreign.create(), identity=OWNER))
-    forged = identifier_in(post(node, foreign.create(follows=sequence), identity=STRANGER))
-    post(node, foreign.note(forged, 1, "theirs"), identity=STRANGER)
+    forged = identifier_in(post(node, foreign.create(follows=sequence), identity=OTHER))
+    post(node, foreign.note(forged, 1, "theirs"), identity=OTHER)
     assert name_of(post(node, foreign.note(sequence, 1, "mine"), identity=OWNER)) == "acknowledgement"
     node.world.advance(1)
     assert sorted(node.handled) == ["mine", "theirs"]
@@ -208,7 +208,7 @@ def test_server_that_names_its_sequence_like_that_of_another_holds_nothing_up() 
     assert pair.client.letters() == []
 
 
-def test_offer_with_the_identifier_of_a_sequence_of_ours_is_declined_and_harms_nobody() -> None:
+def test_offer_with_the_identifier_of_a_sequence_of_ours_is_declined_and_affects_no_sequence() -> None:
     pair, foreign = Pair(), Foreign()
     link = pair.link()
     link.notes("one")
@@ -255,7 +255,7 @@ def test_responses_are_acknowledged_by_the_identity_that_made_the_requests_only(
     node.world.advance(1)
     (source,) = node.sources()
     forged = foreign.alone(foreign.acknowledgement("urn:offered", ((1, 1),)))
-    assert name_of(post(node, forged, identity=STRANGER)) == "fault UnknownSequence"
+    assert name_of(post(node, forged, identity=OTHER)) == "fault UnknownSequence"
     assert not source.machine.acknowledged
 
 
@@ -273,7 +273,7 @@ def test_sender_of_the_first_response_owns_the_offered_sequence() -> None:
     request = next(iter(pair.client.store.committed.rms.keys[record.channel.key].rows.values())).message_id
     post(pair.client, foreign.respond(offered, 1, request, "theirs"), service=None, identity=OWNER)
     forged = foreign.respond(offered, 2, request, "forged")
-    assert name_of(post(pair.client, forged, service=None, identity=STRANGER)) == "fault UnknownSequence"
+    assert name_of(post(pair.client, forged, service=None, identity=OTHER)) == "fault UnknownSequence"
     pair.advance(1)
     assert b"theirs" in future.result(0)
 

@@ -35,7 +35,7 @@ def stored(node: Node, owner: str = "192.0.2.1") -> tuple[int, int]:
         row for data in node.store.committed.rms.keys.values() for row in data.rows.values() if row.owner is not None
     ]
     with node.store.transaction() as tx:
-        _, own, every = tx.rms.response_bytes([], owner)
+        own, every = tx.rms.response_bytes(owner), tx.rms.response_bytes()
     assert every == sum(row.size for row in rows if not row.acknowledged)
     checks = Checks()
     checks.bytes_counted(node.looked)
@@ -63,7 +63,7 @@ def test_responses_that_nobody_acknowledges_are_made_up_to_a_limit_and_further_r
     assert sum("wait: not called" in record.message for record in caplog.records) == 1, "not each time"
     assert "destination.max_backlog_bytes" in caplog.text
     (buffer,) = [each for each in node.store.committed.invoker.buffers.values() if each.rows]
-    assert "nobody has fetched" in (buffer.record.last_error or ""), "an operator sees why they wait"
+    assert "not acknowledged" in (buffer.record.last_error or ""), "an operator sees why they wait"
 
 
 def test_requests_are_refused_as_busy_when_those_that_wait_fill_their_limit_too() -> None:

@@ -198,7 +198,7 @@ def test_the_end_waits_for_the_responses(protocol: Protocol) -> None:
 
 
 @PROTOCOLS
-def test_terminate_sequence_is_said_a_bounded_number_of_times(protocol: Protocol) -> None:
+def test_terminate_sequence_is_sent_a_bounded_number_of_times(protocol: Protocol) -> None:
     # Complaint 3: a close that hangs
     pair = Pair()
     link = pair.link(protocol, end_attempts=3, offer=False)
@@ -257,8 +257,8 @@ def test_a_source_whose_time_is_over_gives_up_what_is_not_acknowledged(protocol:
     link.notes("two")
     pair.advance(61)
     assert pair.client.source().machine.failure is FailureReason.EXPIRED
-    assert pair.client.buried() == [("two", "unknown")]
-    assert pair.client.told.failed == [("expired", 1)]
+    assert pair.client.letters_by_text() == [("two", "unknown")]
+    assert pair.client.reported.failed == [("expired", 1)]
     assert pair.server.destination().machine.tombstone
     pair.forget_rules()
     link.notes("three")
@@ -271,7 +271,7 @@ def test_a_source_whose_time_is_over_when_everything_is_acknowledged_has_simply_
     pair.link(expires=60.0).notes("one")
     pair.advance(61)
     assert pair.client.source().machine.state is RmsState.ENDED
-    assert pair.client.told.failed == []
+    assert pair.client.reported.failed == []
 
 
 @GENERATIONS
@@ -315,7 +315,7 @@ def test_a_source_that_hears_nothing_for_too_long_fails(protocol: Protocol) -> N
     link.notes("two")
     pair.advance(61)
     assert pair.client.source().machine.failure is FailureReason.INACTIVE
-    assert pair.client.buried() == [("two", "unknown")]
+    assert pair.client.letters_by_text() == [("two", "unknown")]
 
 
 def test_a_message_behind_a_gap_is_discarded_at_the_end_and_comes_again_on_the_successor() -> None:
@@ -329,7 +329,7 @@ def test_a_message_behind_a_gap_is_discarded_at_the_end_and_comes_again_on_the_s
     pair.lose("message*", 100)
     pair.advance(70)
     assert pair.server.destination().machine.state is RmdState.ENDED_OPEN
-    assert pair.server.buried() == [], "its source has it"
+    assert pair.server.letters_by_text() == [], "its source has it"
     pair.forget_rules()
     pair.advance(20)
     assert pair.server.handled == ["one", "two", "three"]
@@ -375,8 +375,10 @@ def test_unacknowledged_messages_of_an_abandoned_1_1_sequence_become_dead_letter
     link.terminate()
     pair.advance(100)
     assert pair.server.handled == ["one"]
-    assert pair.client.buried() == [("two", "not delivered"), ("three", "not delivered")], "the last word says so"
-    assert [dead_lettered[1] for dead_lettered in pair.client.told.dead_lettered] == [
+    assert pair.client.letters_by_text() == [("two", "not delivered"), ("three", "not delivered")], (
+        "the last word says so"
+    )
+    assert [dead_lettered[1] for dead_lettered in pair.client.reported.dead_lettered] == [
         pair.client.letters()[0].reason
     ] * 2
     assert pair.client.source().machine.state is RmsState.ENDED
@@ -392,7 +394,7 @@ def test_a_1_0_sequence_that_is_abandoned_has_no_last_word_so_the_rest_is_in_dou
     pair.advance(0.5)
     link.terminate()
     pair.advance(100)
-    assert pair.client.buried() == [("two", "unknown")]
+    assert pair.client.letters_by_text() == [("two", "unknown")]
     assert pair.client.source().machine.failure is FailureReason.GIVEN_UP
 
 
@@ -404,9 +406,9 @@ def test_abandoned_before_anything_was_sent_means_not_delivered(protocol: Protoc
     ids = link.notes("one", "two")
     link.terminate()
     pair.run()
-    assert pair.client.buried() == [("one", "not delivered"), ("two", "not delivered")]
-    assert pair.client.told.failed == [("given up", 2)]
-    assert [message_id for message_id, _ in pair.client.told.dead_lettered] == ids
+    assert pair.client.letters_by_text() == [("one", "not delivered"), ("two", "not delivered")]
+    assert pair.client.reported.failed == [("given up", 2)]
+    assert [message_id for message_id, _ in pair.client.reported.dead_lettered] == ids
     assert pair.client.rows() == 0
 
 
@@ -431,7 +433,7 @@ def test_an_abandonment_does_not_wait_behind_what_it_abandons() -> None:
     link.terminate()
     link.notes("three")
     pair.run()
-    assert sorted(pair.client.buried()) == [("one", "not delivered"), ("two", "not delivered")]
+    assert sorted(pair.client.letters_by_text()) == [("one", "not delivered"), ("two", "not delivered")]
     pair.server.start()
     pair.advance(10)
     assert pair.server.handled == ["three"]
@@ -447,10 +449,10 @@ def test_an_abandonment_that_comes_later_reaches_what_waits_for_its_turn_too() -
     pair.advance(5)
     link.terminate()
     pair.advance(10)
-    assert sorted(pair.client.buried()) == [("one", "not delivered"), ("two", "not delivered")]
+    assert sorted(pair.client.letters_by_text()) == [("one", "not delivered"), ("two", "not delivered")]
 
 
-def test_an_abandonment_reaches_more_than_is_looked_at_together() -> None:
+def test_an_abandonment_covers_more_rows_than_one_query_reads() -> None:
     pair = Pair()
     pair.server.stop()
     link = pair.link()
@@ -461,7 +463,7 @@ def test_an_abandonment_reaches_more_than_is_looked_at_together() -> None:
     pair.advance(5)
     link.terminate()
     pair.run()  # at once: it waits for no time to pass
-    assert sorted(text for text, _ in pair.client.buried()) == sorted(["one", *many])
+    assert sorted(text for text, _ in pair.client.letters_by_text()) == sorted(["one", *many])
 
 
 def test_a_future_fails_when_its_request_is_abandoned() -> None:
@@ -488,14 +490,14 @@ def test_a_destination_that_never_answers_does_not_hold_up_an_abandonment_for_ev
     link.terminate()
     pair.advance(100)
     assert pair.client.source().machine.failure is FailureReason.GIVEN_UP
-    assert pair.client.buried() == [("two", "unknown")]
+    assert pair.client.letters_by_text() == [("two", "unknown")]
 
 
 # --- tombstones ------------------------------------------------------------------------------------------------------
 
 
 @GENERATIONS
-def test_the_dead_answer_as_long_as_their_tombstone_stands_and_then_are_unknown(protocol: Protocol) -> None:
+def test_ended_sequences_are_answered_until_their_tombstone_expires_and_then_are_unknown(protocol: Protocol) -> None:
     # RM-TRM-06
     policy = replace(DESTINATION, tombstone=600.0)
     node, foreign = Node("server", World(), policy=policy), Foreign(protocol)
@@ -561,7 +563,7 @@ def test_a_request_that_was_never_answered_does_not_vanish_with_the_tombstone() 
     assert not future.done()
     pair.advance(600)
     assert future.done()
-    assert pair.client.buried() == [("one", "unknown")]
+    assert pair.client.letters_by_text() == [("one", "unknown")]
     assert pair.client.rows() == 0
 
 

@@ -125,19 +125,19 @@ def test_message_that_comes_just_after_its_sequence_made_room_is_handled_if_it_i
 # --- what nobody uses makes room first, what is in use makes none -----------------------------------------------------
 
 
-def pressed(honest: int, strangers: int) -> tuple[Node, Foreign, list[str]]:
-    """A server that is full: one peer uses most of the sequences, and strangers have two each and use none."""
-    node, foreign = server(max_sequences=honest + 2 * strangers, idle_sequence=3600), Foreign()
+def pressed(honest: int, others: int) -> tuple[Node, Foreign, list[str]]:
+    """A server that is full: one peer uses most of the sequences, and other peers have two each and use none."""
+    node, foreign = server(max_sequences=honest + 2 * others, idle_sequence=3600), Foreign()
     in_use = made_by(node, foreign, FIRST, honest, used=True)
-    for number in range(strangers):
+    for number in range(others):
         made_by(node, foreign, f"192.0.2.{100 + number}", 2, used=False)
     return node, foreign, in_use
 
 
-def test_peer_with_most_sequences_keeps_those_that_it_uses_however_many_strangers_come() -> None:
+def test_peer_with_most_sequences_keeps_those_that_it_uses_however_many_others_come() -> None:
     node, foreign, in_use = pressed(12, 3)
     answers = [create(node, foreign, f"192.0.2.{200 + number}") for number in range(3)]
-    assert answers == [REFUSED] * 3, "what the strangers have made is young yet, and the rest is in use"
+    assert answers == [REFUSED] * 3, "what the others have made is young yet, and the rest is in use"
     for sequence in in_use:
         assert name_of(post(node, foreign.note(sequence, 2), peer=FIRST)) == "acknowledgement"
     node.world.advance(UNUSED + 1)
@@ -180,7 +180,7 @@ def test_sequence_that_was_never_used_makes_room_before_one_that_was_used_an_hou
     assert used not in still_open(node)
 
 
-def test_store_is_not_looked_through_again_in_the_second_after_there_was_no_room() -> None:
+def test_store_is_not_searched_again_in_the_second_after_there_was_no_room() -> None:
     node, foreign, _ = pressed(2, 1)
     node.world.advance(UNUSED - 1.5)
     assert create(node, foreign, NEWCOMER) == REFUSED

@@ -112,7 +112,7 @@ def test_a_destination_that_takes_only_the_next_number_is_sent_one_after_the_oth
     story.pair.assert_sound()
 
 
-def test_it_is_not_for_ever_slower_and_rarely_asked_whether_it_takes_more() -> None:
+def test_it_is_not_slower_for_ever_and_is_rarely_tested_for_more() -> None:
     story = Next()
     for _ in range(5):
         story.link.notes(*TEXTS)
@@ -156,6 +156,19 @@ def test_exchanges_behind_a_gap_that_are_left_open_do_not_multiply_and_the_rest_
     assert story.taken == 40
     assert story.posts == 40 + 1, "of those behind the gap none was sent again"
     assert story.client.rows() == 0
+
+
+def test_a_message_that_closes_a_gap_is_marked_as_repeated() -> None:
+    story = Next(answers=False)
+    story.link.notes(*TEXTS)
+    story.lost = {3}
+    story.start()
+    story.pass_by(0.9)
+    assert [flight.exchange.outgoing.repeated for flight in story.open if flight.exchange] == [False] * 37
+    story.pair.now += 0.2
+    story.pair.turn()
+    again = [(_number(flight), flight.exchange.outgoing.repeated) for flight in story.pair.wire if flight.exchange]
+    assert again == [(3, True)]
 
 
 def test_a_loss_in_the_middle_leaves_the_window_as_it_is() -> None:
@@ -278,7 +291,7 @@ def rows(pair: Pair) -> list:  # type: ignore[type-arg]
 # --- what is waited for ----------------------------------------------------------------------------------------------
 
 
-def test_trouble_says_that_the_destination_takes_only_the_next_number() -> None:
+def test_error_says_that_the_destination_accepts_only_the_next_number() -> None:
     story = Next()
     story.link.notes(*TEXTS)
     story.start()
@@ -289,7 +302,7 @@ def test_trouble_says_that_the_destination_takes_only_the_next_number() -> None:
     assert "takes only the next message" in (trouble(story.pair, story.client.source()) or "")
 
 
-def test_trouble_says_that_nothing_is_acknowledged() -> None:
+def test_error_says_that_nothing_is_acknowledged() -> None:
     # LIVE-07
     pair, foreign = Pair(), Foreign(RM11_SOAP12)
     pair.server.stop()
@@ -308,7 +321,7 @@ def test_trouble_says_that_nothing_is_acknowledged() -> None:
     assert "only at the end" in said
 
 
-def test_trouble_says_that_too_many_requests_are_unanswered() -> None:
+def test_error_says_that_too_many_requests_are_unanswered() -> None:
     pair, _ = client_whose_requests_are_acknowledged(max_unanswered=4)
     assert "4 requests wait for their responses" in (trouble(pair, pair.client.source()) or "")
 

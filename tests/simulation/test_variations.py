@@ -33,7 +33,7 @@ def test_seeds_that_showed_a_defect_show_none_any_more(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [118, 499, 715])
-def test_full_limits_on_stored_responses_stop_nobody_for_ever(seed: int) -> None:
+def test_full_limits_on_stored_responses_stop_no_peer_for_ever(seed: int) -> None:
     # 118: a lost acknowledgement that nothing asked for again. The others: two nodes that ask each other, each of which
     # held back the responses to its own requests until the other one acknowledged.
     assert run_seed(seed, messages=100).violations == ()

@@ -130,7 +130,7 @@ def test_a_folder_is_no_file() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="to root every file can be read")
-def test_a_file_that_may_not_be_read_is_told() -> None:
+def test_a_file_that_may_not_be_read_is_an_error_that_names_it() -> None:
     file = written("")
     file.chmod(stat.S_IWUSR)
     with pytest.raises(ConfigurationError, match=r"settings\.toml cannot be read: Permission denied"):
@@ -220,10 +220,14 @@ def test_other_peoples_variables_are_none_of_our_business() -> None:
             },
             "DiscardEntireSequence delivers nothing before the end",
         ),
+        (
+            {"MERCURY_SOURCE_PROTOCOL_RM": "1.0", "MERCURY_SOURCE_MAKE_CONNECTION": "yes"},
+            "source.make_connection: it goes with WS-RM 1.1 only (set by MERCURY_SOURCE_MAKE_CONNECTION)",
+        ),
         ({"MERCURY_ENGINE_ADDRESSES_ALLOWED": "http://good.example, ftp://bad.example"}, "ftp://bad.example"),
     ],
 )  # fmt: skip
-def test_values_that_do_not_go_together_are_told(environment: dict[str, str], message: str) -> None:
+def test_contradicting_values_are_an_error(environment: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         explain(environment=environment)
     assert message in str(caught.value)
@@ -234,6 +238,8 @@ FIGURES = {
     "source.end_attempts": ("0",),
     "source.close_unacknowledged_after": ("0", "-1"),
     "source.expires": ("0",),
+    "source.polling.base": ("0",),
+    "source.polling.cap": ("0.5",),
     "source.inactivity_timeout": ("-1",),
     "source.idle_timeout": ("-1",),
     "source.tombstone": ("-1",),
@@ -294,7 +300,7 @@ FIGURES = {
 
 
 @pytest.mark.parametrize(("path", "text"), [(path, text) for path, texts in FIGURES.items() for text in texts])
-def test_a_value_that_cannot_be_used_is_told_with_its_setting_and_where_it_was_set(path: str, text: str) -> None:
+def test_an_unusable_value_is_an_error_with_its_setting_and_origin(path: str, text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         explain(environment={variable(path): text})
     assert str(caught.value).startswith(f"{path}: ")
@@ -302,7 +308,7 @@ def test_a_value_that_cannot_be_used_is_told_with_its_setting_and_where_it_was_s
     assert text in str(caught.value)
 
 
-def test_a_figure_that_cannot_be_used_is_told_with_its_file() -> None:
+def test_an_unusable_number_is_an_error_that_names_its_file() -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(written("[source]\nwindow = 0\n"), NOTHING)
     assert str(caught.value) == "source.window: 0 is not at least 1 (set by settings.toml)"
@@ -324,7 +330,7 @@ def test_the_least_that_makes_sense_is_taken() -> None:
     assert (settings.source.window, settings.http.port) == (1, 65535)
 
 
-def test_programs_that_set_nonsense_are_told_by_an_error_of_ours() -> None:
+def test_programs_that_set_nonsense_get_a_configuration_error() -> None:
     for attempt in (lambda: SourcePolicy(window=0), lambda: RetransmissionPolicy(max_attempts=0)):
         with pytest.raises(MercuryError):
             attempt()

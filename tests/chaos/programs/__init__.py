@@ -1,1 +1,1 @@
-"""The two applications that are killed: a client that has orders to send, a server that takes them."""
+"""The two applications that are killed: a client that sends orders, and a server that receives them."""

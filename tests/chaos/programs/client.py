@@ -1,7 +1,7 @@
 """The client: ``python -m tests.chaos.programs.client SETUP``. Sends every order that is not marked as sent.
 
-Marking and sending are one transaction. It prints ``sent`` when nothing is left to send and ``done`` when everything
-has arrived, and ends at SIGTERM.
+Marking and sending are one transaction. The program prints ``sent`` when all orders are sent and ``done`` when all have
+arrived, and ends at SIGTERM.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tests.chaos.programs.tables import CONFIRMATIONS, ORDERS
 log = logging.getLogger("client")
 
 CALLBACK = "confirmed"
-#: Seconds before a transaction that failed is tried again.
-AGAIN = 0.05
-#: So many orders are sent on one sequence; a number that is no multiple of it ends the last one.
+#: Seconds before a failed transaction is retried.
+RETRY_DELAY = 0.05
+#: The number of orders in one sequence.
 CLOSE_EVERY = 8
 
 
@@ -46,7 +46,7 @@ class Client:
         self._mercury = place.mercury
         self._mode = place.setup.mode
         self._ending = threading.Event()
-        #: The transaction that was begun last, and whether the application's own part of it was done.
+        #: The last transaction, and whether the application's own statements in it were executed.
         self._last: Transaction | None = None
         self._at_commit = False
         self._mercury.callback(CALLBACK)(self._confirmed)
@@ -57,7 +57,7 @@ class Client:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the order that is being sent; nothing new is begun."""
+        """Finish the order that is being sent, and send no more."""
         self._ending.set()
         self._thread.join()
 
@@ -78,21 +78,21 @@ class Client:
             try:
                 left = self._send_next()
             except (StorageError, OutcomeUnknown, DBAPIError) as error:
-                # Whether it was committed is in the database: there an order is sent, or not, or locked until recovery.
+                # The database shows whether it was committed: the order is marked, or not, or locked until recovery.
                 ending = self._last.outcome.ending if self._last is not None else Ending.OPEN
                 hook.say(described(error, ending, at_commit=self._at_commit))
                 log.warning("an order is tried again: %s", str(error).partition("\n")[0])
-                self._ending.wait(AGAIN)
+                self._ending.wait(RETRY_DELAY)
         hook.say("sent")
         while not self._ending.is_set():
             try:
-                if self._sender.wait(AGAIN).settled:
+                if self._sender.wait(RETRY_DELAY).settled:
                     hook.say("done")
                     return
             except StorageError as error:
                 hook.say(described(error, Ending.OPEN, at_commit=False))
                 log.warning("it is not known whether everything has arrived: %s", error)
-                self._ending.wait(AGAIN)
+                self._ending.wait(RETRY_DELAY)
 
     def _send_next(self) -> bool:
         """Mark the next order as sent, and send it. Returns whether there may be another."""
@@ -109,7 +109,7 @@ class Client:
                 self._sender.request_with_callback(order, CALLBACK, tx=tx)
             else:
                 self._sender.send(order, tx=tx)
-            # Where two commits are compared with one, nothing but the orders is on the way.
+            # With separate commits, only orders are sent, so that the comparison counts nothing else.
             if last or (order.id % CLOSE_EVERY == 0 and not separate):
                 self._sender.close(tx=tx)
             self._at_commit = not separate
@@ -117,12 +117,12 @@ class Client:
 
 
 def _take(connection: Connection) -> tuple[Order | None, bool]:
-    """The first order that is not sent, now marked; and whether there is no other."""
+    """Mark the first order that is not sent, and return it; and whether there is no other."""
     waiting = select(ORDERS).where(~ORDERS.c.sent).order_by(ORDERS.c.id).limit(1).with_for_update()
     row = connection.execute(waiting).first()
     left = connection.execute(select(func.count()).select_from(ORDERS).where(~ORDERS.c.sent)).scalar_one()
     if row is None:
-        return None, left == 0  # another client has just sent the one that was the first
+        return None, left == 0  # another client has just sent the order that was first
     connection.execute(update(ORDERS).where(ORDERS.c.id == row.id).values(sent=True))
     return Order(row.id, row.item, row.quantity), left == 1
 

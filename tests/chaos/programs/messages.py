@@ -1,4 +1,4 @@
-"""What the two applications say to each other."""
+"""The messages of the two applications."""
 
 from __future__ import annotations
 

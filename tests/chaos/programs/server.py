@@ -1,4 +1,4 @@
-"""The server: ``python -m tests.chaos.programs.server SETUP``. Its handler notes each order that it is given."""
+"""The server: ``python -m tests.chaos.programs.server SETUP``. Its handler inserts each order that it receives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.chaos.programs.tables import RECEIVED_ORDERS
 
 
 def service(place: Place) -> Service:
-    """The service, whose orders are answered or not, as the mode says."""
+    """The service, with or without responses as the mode says."""
     orders = Service(SERVICE)
 
     def note(order: Order, context: MessageContext) -> None:

@@ -1,4 +1,4 @@
-"""What the driver tells a program, and what both programs make of it."""
+"""The setup that the driver passes to a program, and the objects that both programs make from it."""
 
 from __future__ import annotations
 
@@ -34,51 +34,52 @@ from tests.chaos.points import POINTS, point
 
 HOST = "127.0.0.1"
 SERVICE = "orders"
-#: What a program prints when it works.
+#: The line that a program prints when it has started.
 STARTED = "serving\n"
-#: The application's database, where it is another one than the store's.
+#: The name of the application's database, if it is not the store's.
 RESOURCE = "app"
 
-#: Seconds. A claim that nobody prolongs, and a session of a process that stands still, are soon over.
+#: The lease of claims in seconds; short, so that another process soon takes over from a stopped one.
 LEASE = 0.6
 BASE, CAP = 0.1, 0.4
-#: Seconds after which a sequence ends where orders never end, but pause.
+#: The idle timeout of sequences, in seconds, in a soak, where orders do not end but pause.
 IDLE_TIMEOUT = 8.0
-#: How long an exchange may take; short where it may have come to a process that stands still for long.
+#: The timeouts of an exchange, in seconds; the short one is used if the other process may be stopped for long.
 EXCHANGE, SHORT_EXCHANGE = 15.0, 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """One program's part of an experiment."""
+    """The parameters of one program in an experiment."""
 
     form: Form
     mode: Mode
     way: Way
-    #: The databases' URLs; ``memory:`` or, with `Form.SAME_DATABASE`, twice the same.
+    #: The URLs of the store and of the application's database; the same one with `Form.SAME_DATABASE`.
     store: str
     app: str
-    #: The decision log's, with `Form.TWO_PHASE`.
+    #: The URL of the decision log, with `Form.TWO_PHASE`; otherwise empty.
     log: str = ""
-    #: Where the program listens, and where the server does.
+    #: The port of this program, and the port of the server.
     port: int
     server_port: int
-    #: The URL by which peers reach this program, where something stands between.
+    #: The URL by which peers reach this program through a proxy; empty = without one.
     reached_at: str = ""
     exchange: float = EXCHANGE
-    #: Seconds; all other times are longer with it.
+    #: The lease of claims in seconds; other timeouts grow with it.
     lease: float = LEASE
-    #: Messages in flight.
+    #: The window of a sequence, in messages.
     window: int = 6
-    #: Orders come for as long as the program runs, under so many keys; 0 = they are there, and end.
+    #: With a number above 0, orders come under so many keys as long as the program runs; 0 = all orders exist at the
+    #: start.
     keys: int = 0
-    #: Where to stop: the point's name, the moment, and the visit.
+    #: Where to stop: the point's name, the moment, and the number of the visit.
     stop: tuple[str, Moment, int] | None = None
     #: Count the visits to all points instead, and print them at the end.
     count: bool = False
 
     def dump(self) -> str:
-        """As text for a command line."""
+        """The setup as text for a command line."""
         return json.dumps(dataclasses.asdict(self), default=lambda member: member.value)
 
     @classmethod
@@ -92,7 +93,7 @@ class Setup:
 
     @property
     def address(self) -> str | None:
-        """Where peers reach this program; a client that does not listen has none."""
+        """The URL by which peers reach this program; ``None`` = a client that does not listen."""
         if self.reached_at:
             return self.reached_at
         listens = self.port == self.server_port or self.way is not Way.FETCHED
@@ -123,7 +124,7 @@ class Place:
 
     @contextlib.contextmanager
     def connection(self, tx: Transaction | None) -> Iterator[Connection]:
-        """The application's database: in Mercury's transaction, or with a commit of its own when the block is left."""
+        """A connection to the application's database: in Mercury's transaction, or with a separate commit."""
         if self._engine is not None:
             with self._engine.begin() as connection:
                 yield connection
@@ -131,13 +132,13 @@ class Place:
             yield tx.connection(RESOURCE if self.setup.form.xa else None)
 
     def report(self) -> None:
-        """Print what was counted."""
+        """Print the counted visits."""
         if self._visits is not None:
             hook.say(f"visits {json.dumps(self._visits)}")
 
 
 def serve(app: FastAPI, port: int, on_started: Callable[[], None]) -> None:
-    """Serve until SIGTERM, at a port that the driver keeps for the programs; several processes may have it at once."""
+    """Serve until SIGTERM, at a port that the driver has reserved; several processes may share it."""
 
     def started() -> None:
         hook.say(STARTED.rstrip())
@@ -148,7 +149,7 @@ def serve(app: FastAPI, port: int, on_started: Callable[[], None]) -> None:
     def end(*_: object) -> None:
         server.should_exit = True
 
-    # uvicorn ends in order at a signal and raises it once more: that would be a death by signal.
+    # After an orderly stop uvicorn raises the signal again; without this handler the process would die of it.
     signal.signal(signal.SIGTERM, end)
     with _listening(port) as listening:
         server.run(sockets=[listening])

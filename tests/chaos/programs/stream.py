@@ -1,8 +1,8 @@
-"""A client to which orders come for as long as it runs, of several keys. Another may do the same beside it.
+"""A client that sends orders of several keys as long as it runs. Several such processes may share the databases.
 
-It goes on whatever it is told, and hides nothing: for each error that it catches it prints ``caught WHERE TYPE ATTEMPT
-TEXT``. The attempt stands in the row that is marked as sent with it: so it can be seen afterwards whether something was
-committed although an error said that it was not.
+It continues after every error, and prints each one as ``caught WHERE TYPE ATTEMPT TEXT``. The transaction that marks an
+order as sent stores its attempt in the row. So it can be checked afterwards whether a transaction was committed
+although its error said that it was not.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tests.chaos.programs.setup import HOST, SERVICE, Place
 from tests.chaos.programs.tables import CONFIRMATIONS, ORDERS
 
 CALLBACK = "confirmed"
-#: The word that begins the line of an error; where it came up.
+#: The first word of an error's line; the values of WHERE: polling, a statement, the commit.
 CAUGHT = "caught"
-LOOKING, WITHIN, LEAVING = "looking", "within", "leaving"
-#: Seconds before it looks again, where there was nothing, and where there was an error.
-LOOK, AGAIN = 0.05, 0.1
-#: So often no message comes after an order on its sequence.
+POLLING, WITHIN, LEAVING = "polling", "within", "leaving"
+#: Seconds between two polls, and before a retry after an error.
+POLL_INTERVAL, RETRY_DELAY = 0.05, 0.1
+#: The sequence is closed after every order whose number is a multiple of this.
 CLOSE_EVERY = 500
 
 
@@ -38,7 +38,7 @@ class Stream:
         self._mercury = place.mercury
         self._mercury.callback(CALLBACK)(self._confirmed)
         self._senders = [self._sender(key) for key in range(place.setup.keys)]
-        #: To look for orders with, beside all transactions.
+        #: For polling for orders, outside of all transactions.
         self._engine: Engine = create_engine(place.setup.app, pool_size=1)
         self._attempts = 0
         self._ending = threading.Event()
@@ -48,12 +48,12 @@ class Stream:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the order that is being sent; nothing new is begun."""
+        """Finish the order that is being sent, and send no more."""
         self._ending.set()
         self._thread.join()
 
     def _sender(self, key: int) -> Sender:
-        # What the server says is posted for every other key, and fetched for the rest.
+        # For every second key the server posts acknowledgements and responses; for the others they are fetched.
         url = f"http://{HOST}:{self._place.setup.server_port}/services/{SERVICE}"
         return self._mercury.to(url, key=f"orders-{key}", listen=key % 2 == 0)
 
@@ -66,12 +66,12 @@ class Stream:
             try:
                 keys = self._keys_that_wait()
             except Exception as error:
-                _tell(LOOKING, error, "-")
-                self._ending.wait(AGAIN)
+                _tell(POLLING, error, "-")
+                self._ending.wait(RETRY_DELAY)
                 continue
             sent = [self._send_next(key) for key in keys if not self._ending.is_set()]
             if not any(sent):
-                self._ending.wait(LOOK)
+                self._ending.wait(POLL_INTERVAL)
 
     def _keys_that_wait(self) -> list[int]:
         key = ORDERS.c.id % self._place.setup.keys
@@ -79,7 +79,7 @@ class Stream:
             return list(connection.execute(select(key).where(~ORDERS.c.sent).group_by(key)).scalars())
 
     def _send_next(self, key: int) -> bool:
-        """Mark the first order of a key as sent, and send it: one transaction. Returns whether that was done."""
+        """Mark the first order of a key as sent, and send it, in one transaction. Returns whether there was one."""
         self._attempts += 1
         attempt, where = f"{os.getpid()}-{self._attempts}", WITHIN
         try:
@@ -97,15 +97,16 @@ class Stream:
                 where = LEAVING
         except Exception as error:
             _tell(where, error, attempt)
-            self._ending.wait(AGAIN)
+            self._ending.wait(RETRY_DELAY)
             return False
         return order is not None
 
     def _take(self, connection: Connection, key: int, attempt: str) -> Order | None:
-        """The first order of a key that waits; none while another client has it."""
+        """The first unsent order of a key; ``None`` also while another client has locked it."""
         mine = ORDERS.c.id % self._place.setup.keys == key
         first = select(func.min(ORDERS.c.id)).where(~ORDERS.c.sent, mine).scalar_subquery()
-        # One that another client has locked is not waited for: nothing of this key may overtake it, other keys can.
+        # No waiting for a row that another client has locked: orders of this key must not overtake it, but other keys
+        # can go on.
         row = connection.execute(
             select(ORDERS).where(ORDERS.c.id == first, ~ORDERS.c.sent).with_for_update(skip_locked=True)
         ).first()

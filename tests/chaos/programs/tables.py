@@ -1,4 +1,4 @@
-"""The tables of the two applications. No key forbids a repetition: it has to be seen."""
+"""The tables of the two applications, without unique keys, so that repeated rows are stored and counted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Engine, Identity, Index, Met
 
 METADATA = MetaData()
 
-#: The client's: what it has to send.
+#: The client's orders.
 ORDERS = Table(
     "orders",
     METADATA,
@@ -14,12 +14,12 @@ ORDERS = Table(
     Column("item", Text, nullable=False),
     Column("quantity", BigInteger, nullable=False),
     Column("sent", Boolean(create_constraint=False), nullable=False, server_default=false()),
-    #: Which attempt has marked it as sent, where that is noted.
+    #: The attempt that has marked the order as sent; only in a soak.
     Column("attempt", Text),
 )
 Index("orders_waiting", ORDERS.c.id, postgresql_where=~ORDERS.c.sent)
 
-#: The server's: what its handler was given, in the order in which it was.
+#: The orders that the server's handler has received, in their order.
 RECEIVED_ORDERS = Table(
     "received_orders",
     METADATA,
@@ -29,7 +29,7 @@ RECEIVED_ORDERS = Table(
     Column("quantity", BigInteger, nullable=False),
 )
 
-#: The client's: what its callback was given.
+#: The confirmations that the client's callback has received.
 CONFIRMATIONS = Table(
     "confirmations",
     METADATA,
@@ -43,7 +43,7 @@ ITEMS = ("tea", "coffee", "sugar", "salt", "<&> 'ß'")
 
 
 def orders(count: int, first: int = 1) -> list[dict[str, int | str]]:
-    """So many orders, from a number on."""
+    """``count`` orders, numbered from ``first``."""
     return [
         {"id": number, "item": ITEMS[number % len(ITEMS)], "quantity": number * 7 % 11}
         for number in range(first, first + count)
@@ -51,7 +51,7 @@ def orders(count: int, first: int = 1) -> list[dict[str, int | str]]:
 
 
 def make(engine: Engine, count: int) -> None:
-    """Make the tables, with so many orders to be sent."""
+    """Create the tables, with ``count`` orders to send."""
     METADATA.create_all(engine)
     with engine.begin() as connection:
         if count:

@@ -1,1 +1,1 @@
-"""The soak: orders for an hour between processes that are killed, stopped and cut off at random."""
+"""The soak: an hour of orders while processes are killed and stopped, and the network is cut, at random."""

@@ -1,4 +1,4 @@
-"""``python -m tests.chaos soak``: its options."""
+"""The options of ``python -m tests.chaos soak``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ MODES = {mode.value: mode for mode in Mode}
 
 
 def add_to(parser: argparse.ArgumentParser, say: Callable[[str], None], write: Callable[[str], object]) -> None:
-    """The command's options; ``say`` is for progress, ``write`` for the result."""
+    """Add the command's options.
+
+    :param say: prints progress.
+    :param write: prints the result.
+    """
     default = Plan(lasting=0)
-    parser.add_argument("--minutes", type=float, default=60.0, help="how long faults come; default: %(default)s")
+    parser.add_argument("--minutes", type=float, default=60.0, help="the duration of the faults; default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="chooses the faults; default: %(default)s")
     parser.add_argument("--form", choices=tuple(FORMS), default="two-phase", help="default: %(default)s")
     parser.add_argument("--mode", choices=tuple(MODES), default=Mode.IN_OUT.value, help="default: %(default)s")
     parser.add_argument("--every", type=float, default=default.every, help="seconds between two faults, on average")
     parser.add_argument("--rate", type=float, default=default.rate, help="orders a second; default: %(default)s")
-    parser.add_argument("--backlog", type=int, default=default.backlog, help="orders on their way, at most")
-    parser.add_argument("--calm", action="store_true", help="no faults: to see how fast it is")
-    parser.add_argument("--burst", type=int, default=0, help="with --minutes 0: so many orders at once, then the end")
+    parser.add_argument("--backlog", type=int, default=default.backlog, help="the most orders in transit")
+    parser.add_argument("--calm", action="store_true", help="no faults, to measure the speed")
+    parser.add_argument("--burst", type=int, default=0, help="with --minutes 0: the number of orders at the start")
     parser.add_argument("--patience", type=float, default=default.patience, help="seconds without progress at the end")
-    parser.add_argument("--keep", type=Path, help="a folder for what the processes have written")
+    parser.add_argument("--keep", type=Path, help="a folder for the processes' output")
     parser.add_argument("--output", choices=("text", "json"), default="text")
 
     def soak(options: argparse.Namespace) -> int:

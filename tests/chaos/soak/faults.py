@@ -1,4 +1,4 @@
-"""What is done to both sides at random, and undone after a while."""
+"""Random faults on both sides, each ended after a while."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from tests.chaos.soak.stage import LEASE, Process, Stage, State
 
 Undo = Callable[[], bool]
 
-#: How often each comes, against the others.
+#: The relative frequency of each fault.
 SHARES = {"kill": 4, "suspend": 3, "end_backends": 4, "kill_postgres": 2, "cut": 3}
-#: Seconds before a process or PostgreSQL starts again, and of a cut of the network, at most.
-AWAY, CUT = 2.0, 6.0
-#: A process stands still for so many leases.
-STILL = 1.2, 2.5
-#: After this share of the time the first process of each side is killed no more: its memory is watched.
+#: The longest time until a killed process or PostgreSQL is restarted, and the longest cut of the network, in seconds.
+DOWNTIME, CUT = 2.0, 6.0
+#: The shortest and longest stop of a process, in leases.
+STOP = 1.2, 2.5
+#: After this share of the time the first process of each side is not killed any more, so that its memory is measured.
 SPARED_AFTER = 0.1
 
 
 @dataclass(slots=True, kw_only=True)
 class Faults:
-    """Strikes now and then. `strike` and what undoes it are called by one thread."""
+    """Causes faults at random times. All methods are called by one thread."""
 
     stage: Stage
     chance: random.Random
-    #: Seconds between two, on average, and for how long.
+    #: The mean time between two faults, and the duration of the faulty phase, in seconds.
     every: float
     lasting: float
     counts: Counter[str] = field(default_factory=Counter)
@@ -42,7 +42,7 @@ class Faults:
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def turn(self) -> None:
-        """Undo what is over, and strike when it is time."""
+        """End the faults whose time is over, and cause one that is due."""
         now = time.monotonic()
         self._undo(now)
         if now >= self._next:
@@ -52,19 +52,19 @@ class Faults:
             self._next = time.monotonic() + min(max(pause, 0.2 * self.every), 3 * self.every)
 
     def strike(self) -> None:
-        """One of them, drawn by its share."""
+        """Cause a random fault."""
         (kind,) = self.chance.choices(tuple(SHARES), tuple(SHARES.values()))
         done = getattr(self, f"_{kind}")()
         if done:
             self.counts[done] += 1
 
     def make_good(self) -> None:
-        """Undo everything."""
+        """End all faults."""
         while self._undoing:
             self._undo(float("inf"))
             time.sleep(0.05)
 
-    # --- each of them; empty = it could not be done now --------------------------------------------------------------
+    # --- the faults; they return a description, or an empty text if the fault was not possible now --------------------
 
     def _kill(self) -> str:
         spared = time.monotonic() - self._begun > SPARED_AFTER * self.lasting
@@ -75,7 +75,7 @@ class Faults:
             return ""
         process = self.chance.choice(there)
         self.stage.kill(process)
-        self._later(self.chance.uniform(0.0, AWAY), lambda: self._start(process))
+        self._later(self.chance.uniform(0.0, DOWNTIME), lambda: self._start(process))
         return f"SIGKILL of a {process.side.value}"
 
     def _start(self, process: Process) -> bool:
@@ -91,11 +91,11 @@ class Faults:
         self.stage.stop(process)
 
         def go_on() -> bool:
-            if process.fork is fork and process.state is State.STANDS_STILL:  # it was not killed meanwhile
+            if process.fork is fork and process.state is State.STOPPED:  # it was not killed meanwhile
                 self.stage.go_on(process)
             return True
 
-        self._later(self.chance.uniform(*STILL) * LEASE, go_on)
+        self._later(self.chance.uniform(*STOP) * LEASE, go_on)
         return f"SIGSTOP of a {process.side.value} past its lease"
 
     def _end_backends(self) -> str:
@@ -112,7 +112,7 @@ class Faults:
         if side in self.stage.away:
             return ""
         self.stage.kill_postgres(side)
-        self._later(self.chance.uniform(0.0, AWAY), lambda: self.stage.start_postgres(side))
+        self._later(self.chance.uniform(0.0, DOWNTIME), lambda: self.stage.start_postgres(side))
         return f"stop of the {side.value}'s PostgreSQL"
 
     def _cut(self) -> str:
@@ -130,7 +130,7 @@ class Faults:
         self._later(self.chance.uniform(0.5, CUT), mend)
         return f"network to the {side.value} cut: {cut.value}"
 
-    # --- within ----------------------------------------------------------------------------------------------------
+    # --- helpers ---------------------------------------------------------------------------------------------------
 
     def _later(self, seconds: float, undo: Undo) -> None:
         heapq.heappush(self._undoing, (time.monotonic() + seconds, next(self._numbers), undo))

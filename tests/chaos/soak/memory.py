@@ -1,4 +1,4 @@
-"""Whether the memory of a process that lives long stays what it is."""
+"""Detects growth of the memory of long-running processes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 MIB = 2**20
-#: Seconds between two looks.
+#: Seconds between two samples.
 EVERY = 5.0
-#: Of a process's life, the share in which it may still grow; samples without which nothing can be said.
+#: The share of the samples at the start that is ignored; the fewest samples for a judgement.
 WARM_UP, FEWEST = 0.3, 60
-#: What it may grow by from the first third after that to the last: a share, and bytes.
+#: The allowed growth from the first third of the other samples to the last: a share, plus bytes.
 SHARE, BYTES = 0.08, 8 * MIB
 
 
@@ -29,7 +29,7 @@ class Memory:
 
     @property
     def compared(self) -> tuple[int, int]:
-        """The middle of the first third of the samples after the warm-up, and of the last third."""
+        """The median of the first third of the samples after the warm-up, and of the last third."""
         return compared(self.samples)
 
     @property
@@ -39,13 +39,13 @@ class Memory:
 
     def __str__(self) -> str:
         if not self.samples:
-            return f"{self.name}: nothing was seen of it"
+            return f"{self.name}: no samples"
         if not self.enough:
-            return f"{self.name}: {self.samples[-1] / MIB:.1f} MiB, too short a life to tell"
+            return f"{self.name}: {self.samples[-1] / MIB:.1f} MiB, too few samples"
         first, last = self.compared
         verdict = "flat" if self.flat else "IT GROWS"
         life = len(self.samples) * EVERY / 60
-        return f"{self.name} (lived {life:.0f} min): {first / MIB:.1f} MiB early, {last / MIB:.1f} MiB late: {verdict}"
+        return f"{self.name} (ran {life:.0f} min): {first / MIB:.1f} MiB early, {last / MIB:.1f} MiB late: {verdict}"
 
 
 def compared(samples: Sequence[int]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The network between both sides: it shares exchanges out among the processes of a side, and is cut now and then."""
+"""The network between both sides: it distributes exchanges among the processes of a side, and can be cut."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TypeVar
 
-from samples.lossy_network.proxy import Outcome, Proxy, Weather, exchange
+from samples.lossy_network.proxy import NetworkFaults, Outcome, Proxy, exchange
 from tests.chaos.kinds import Side
 from tests.chaos.programs.setup import HOST
 
-#: What befalls single exchanges all the time.
-WEATHER = Weather(loss=0.01, duplicate=0.02, reset=0.01, delay=0.005)
-CALM = Weather(loss=0.0, duplicate=0.0, reset=0.0, delay=0.0)
+#: The faults of single exchanges, which occur all the time.
+FAULTS = NetworkFaults(loss=0.01, duplicate=0.02, reset=0.01, delay=0.005)
+CALM = NetworkFaults(loss=0.0, duplicate=0.0, reset=0.0, delay=0.0)
 PATIENCE = 60.0
 
 Done = TypeVar("Done")
 
 
 class Cut(enum.Enum):
-    """Which half of the exchanges is cut off."""
+    """Which direction of the exchanges is cut."""
 
     NOTHING = "nothing"
     REQUESTS = "requests"
@@ -35,9 +35,9 @@ class Cut(enum.Enum):
 
 @dataclass
 class Route(Proxy):
-    """The way to one side: requests one way, replies the other."""
+    """The proxy to one side."""
 
-    #: Where its processes listen.
+    #: The ports of the side's processes.
     ports: Sequence[int] = ()
     cut: Cut = Cut.NOTHING
 
@@ -53,7 +53,7 @@ class Route(Proxy):
 
     async def _forward(self, request: bytes, times: int) -> bytes:
         reply = await super()._forward(request, times)
-        # What was on its way when the network was cut.
+        # The network may have been cut while the request was forwarded.
         return b"" if self.cut in (Cut.REPLIES, Cut.BOTH) else reply
 
     async def _deliver(self, request: bytes) -> bytes:
@@ -62,20 +62,20 @@ class Route(Proxy):
             try:
                 return await exchange(f"http://{HOST}:{port}", request)
             except ConnectionRefusedError:
-                continue  # nobody listens there now
+                continue  # this process does not run now
         raise ConnectionRefusedError
 
 
 @dataclass
 class Network:
-    """Both ways, in a thread of their own. With the block they are gone."""
+    """The proxies to both sides, in a thread. They are stopped at the end of the block."""
 
     seed: int
-    weather: Weather = WEATHER
+    faults: NetworkFaults = FAULTS
     urls: dict[Side, str] = field(default_factory=dict)
 
     def __enter__(self) -> Network:
-        self.routes = {side: Route(self.weather, random.Random(f"{self.seed} {side.value}")) for side in Side}
+        self.routes = {side: Route(self.faults, random.Random(f"{self.seed} {side.value}")) for side in Side}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="network", daemon=True)
         self._thread.start()
@@ -94,11 +94,11 @@ class Network:
             self._loop.close()
 
     def port(self, side: Side) -> int:
-        """Where a side is reached."""
+        """The port of the proxy to a side."""
         return int(self.urls[side].rpartition(":")[2])
 
     def exchanges(self) -> dict[str, int]:
-        """How many there were, by what became of them."""
+        """The number of exchanges by outcome."""
         return {outcome.value: sum(way.counts[outcome] for way in self.routes.values()) for outcome in Outcome}
 
     def _do(self, what: Coroutine[object, object, Done]) -> Done:

@@ -1,4 +1,4 @@
-"""The orders: rows that the driver makes in the client's database, and what became of them at the end."""
+"""The orders: rows that the driver inserts into the client's database, and their comparison at the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from tests.chaos.databases import Ground, connect
+from tests.chaos.databases import ExperimentDatabases, connect
 from tests.chaos.kinds import Mode
 from tests.chaos.programs import tables
 from tests.chaos.programs.stream import CLOSE_EVERY
@@ -22,15 +22,15 @@ MADE, UNSENT = "select count(*) from orders", "select count(*) from orders where
 TAKEN = "select count(*) from received_orders"
 ANSWERED = "select count(*) from confirmations"
 ATTEMPTS = "select attempt from orders where attempt is not null"
-#: So many clients have marked an order as sent.
+#: Counts the client processes that have marked an order as sent.
 SENDERS = "select count(distinct split_part(attempt, '-', 1)) from orders"
-#: Rows of one statement at most.
+#: The most rows in one statement.
 MOST = 500
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far the orders have come. What could not be seen is as it was."""
+    """The progress of the orders. A figure whose database is down keeps its last value."""
 
     made: int = 0
     sent: int = 0
@@ -42,14 +42,14 @@ class Progress:
 
 
 class Orders:
-    """Makes orders, not faster than they are told to, while not too many are on their way.
+    """Inserts orders at a rate, while not too many are in transit.
 
     :param rate: orders a second.
-    :param most: on their way at once.
+    :param most: the most orders in transit.
     """
 
-    def __init__(self, ground: Ground, mode: Mode, rate: float, most: int) -> None:
-        self._ground = ground
+    def __init__(self, databases: ExperimentDatabases, mode: Mode, rate: float, most: int) -> None:
+        self._databases = databases
         self._mode = mode
         self._rate = rate
         self._most = most
@@ -64,28 +64,28 @@ class Orders:
         self._connections.clear()
 
     def make(self, count: int) -> None:
-        """Make so many at once."""
+        """Insert ``count`` orders now."""
         rows = tables.orders(count, self.progress.made + 1)
         try:
             columns = [[row[name] for row in rows] for name in ("id", "item", "quantity")]
-            self._connection(self._ground.client.app).execute(INSERT, columns)
+            self._connection(self._databases.client.app).execute(INSERT, columns)
             self.progress.made += count
         except psycopg.OperationalError:
-            self._lost(self._ground.client.app)  # whether it was committed or not: the next time makes the same
+            self._lost(self._databases.client.app)  # the next call inserts the same rows, whether or not they exist
 
     def turn(self) -> None:
-        """Make those that are due now."""
+        """Insert the orders that are due now."""
         due = (time.monotonic() - self._begun) * self._rate
-        # What could not be made in time is not made up for: there would be a flood after each fault.
+        # Orders that were due during a fault are skipped; otherwise many would come at once after each fault.
         count = min(MOST, int(due - self._due_before), self._most - self.progress.backlog(self._mode))
         if due - self._due_before >= 1:
             self._due_before = due
         if count > 0:
             self.make(count)
 
-    def look(self) -> Progress:
-        """See how far they are."""
-        client, server = self._ground.client.app, self._ground.server.app
+    def update(self) -> Progress:
+        """Read the progress."""
+        client, server = self._databases.client.app, self._databases.server.app
         seen = self.progress
         seen.sent = max(seen.sent, seen.made - self._count(client, UNSENT, seen.made - seen.sent))
         seen.received = self._count(server, TAKEN, seen.received)
@@ -93,22 +93,22 @@ class Orders:
         return seen
 
     def difference(self) -> Difference:
-        """What is wrong with the rows: each key has an order of its own."""
-        sent = self._rows(self._ground.client.app, ORDERS)
-        found = compare(sent, self._rows(self._ground.server.app, RECEIVED), by_key)
+        """The differences of the rows; order is compared within each key."""
+        sent = self._rows(self._databases.client.app, ORDERS)
+        found = compare(sent, self._rows(self._databases.server.app, RECEIVED), by_key)
         if self._mode is Mode.IN_OUT:
-            found += compare(sent, self._rows(self._ground.client.app, CONFIRMED), by_key_and_sequence)
+            found += compare(sent, self._rows(self._databases.client.app, CONFIRMED), by_key_and_sequence)
         return found
 
     def attempts(self) -> set[str]:
-        """The attempts that were committed."""
-        return {attempt for (attempt,) in self._rows(self._ground.client.app, ATTEMPTS)}
+        """The attempts whose transactions were committed."""
+        return {attempt for (attempt,) in self._rows(self._databases.client.app, ATTEMPTS)}
 
     def senders(self) -> int:
-        """How many processes have sent orders."""
-        return int(self._rows(self._ground.client.app, SENDERS)[0][0])
+        """The number of processes that have sent orders."""
+        return int(self._rows(self._databases.client.app, SENDERS)[0][0])
 
-    # --- within ----------------------------------------------------------------------------------------------------
+    # --- helpers ---------------------------------------------------------------------------------------------------
 
     def _count(self, url: str, query: str, otherwise: int) -> int:
         try:
@@ -132,10 +132,10 @@ class Orders:
 
 
 def by_key(number: int) -> object:
-    """Orders have the order of their key, which `Stream` chooses by their numbers."""
+    """Orders of the same key are in order; `Stream` derives the key from the order's number."""
     return number % KEYS
 
 
 def by_key_and_sequence(number: int) -> object:
-    """Responses have that of the sequence of their requests."""
+    """Responses to requests of the same sequence are in order."""
     return number % KEYS, (number - 1) // CLOSE_EVERY

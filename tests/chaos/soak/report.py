@@ -1,4 +1,4 @@
-"""What came out of a soak, for people and for programs."""
+"""The result of a soak, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from tests.chaos.soak.run import Outcome
 
 
 def text(outcome: Outcome) -> str:
-    """Everything."""
+    """The whole result as text."""
     plan, seen, difference = outcome.plan, outcome.progress, outcome.difference
     verdict = {
         "orders made": seen.made,
         "received": seen.received,
-        "confirmed": seen.confirmed if plan.mode is Mode.IN_OUT else "(none is asked for)",
+        "confirmed": seen.confirmed if plan.mode is Mode.IN_OUT else "(in-only)",
         "lost": difference.lost,
         "repeated": difference.repeated,
         "out of order": difference.out_of_order,
         "altered": difference.altered,
         "left prepared": outcome.prepared,
         "errors over what is committed": len(outcome.misled),
-        "other troubles": len(outcome.troubles),
+        "other errors": len(outcome.errors),
         "memory": "flat" if outcome.steady else "GROWS",
     }
     lines = [
-        *_table("done to both sides", outcome.faults),
+        *_table("faults", outcome.faults),
         *_table("exchanges over the network", outcome.exchanges),
-        *_table("errors that the clients' applications caught", outcome.told.caught),
-        *[f"    for example {name}: {each}" for name, each in sorted(outcome.told.examples.items())],
-        *_table("warnings and errors in the logs", outcome.told.warned),
-        *_table("tracebacks in the logs", outcome.told.tracebacks),
-        "memory of the processes that lived longest",
+        *_table("errors that the clients' applications caught", outcome.output.caught),
+        *[f"    for example {name}: {each}" for name, each in sorted(outcome.output.examples.items())],
+        *_table("warnings and errors in the logs", outcome.output.warned),
+        *_table("tracebacks in the logs", outcome.output.tracebacks),
+        "memory of the processes that ran longest",
         *[f"  {memory}" for memory in outcome.memories],
         *_table("verdict", verdict),
-        *[f"  wrong: {each}" for each in [*outcome.misled, *outcome.troubles]],
+        *[f"  wrong: {each}" for each in [*outcome.misled, *outcome.errors]],
         f"{plan.form.value}, {plan.mode.value}, seed {plan.seed}, {plan.lasting / 60:.1f} min; {outcome.senders} "
         f"clients have sent; at most {outcome.largest_backlog} orders were on their way; all had arrived "
         f"{outcome.arrived:.1f} s after the end of the faults, every sequence had ended after {outcome.drained:.1f} s",
@@ -52,7 +52,7 @@ def _table(title: str, values: Mapping[str, object]) -> list[str]:
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """The figures, for programs."""
+    """The figures as a JSON value."""
     seen, difference = outcome.progress, outcome.difference
     return {
         "good": outcome.good,
@@ -69,12 +69,12 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "altered": difference.altered,
         "left_prepared": outcome.prepared,
         "misled": outcome.misled,
-        "troubles": outcome.troubles,
+        "errors": outcome.errors,
         "faults": outcome.faults,
         "exchanges": outcome.exchanges,
-        "caught": dict(outcome.told.caught),
-        "warned": dict(outcome.told.warned),
-        "tracebacks": dict(outcome.told.tracebacks),
+        "caught": dict(outcome.output.caught),
+        "warned": dict(outcome.output.warned),
+        "tracebacks": dict(outcome.output.tracebacks),
         "memory": [{"process": each.name, "samples": each.samples} for each in outcome.memories],
         "largest_backlog": outcome.largest_backlog,
         "arrived": round(outcome.arrived, 1),

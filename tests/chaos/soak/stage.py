@@ -1,4 +1,4 @@
-"""What stands on both sides: a PostgreSQL server, its databases and two processes each."""
+"""Both sides of a soak: a PostgreSQL server, its databases and two processes each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 
 from mercury.errors import StorageError
 from mercury.postgres.embedded import EmbeddedPostgres
-from tests.chaos.databases import Ground, Site, Urls, connect
+from tests.chaos.databases import ExperimentDatabases, Site, Urls, connect
 from tests.chaos.driver import Ports
 from tests.chaos.forks import Fork, Forks
 from tests.chaos.kinds import Form, Mode, Side, Way
@@ -26,11 +26,11 @@ from tests.chaos.soak.network import Network
 from tests.chaos.soak.process_output import ProcessOutput
 from tests.postgres import embedded_postgres
 
-#: Processes a side.
+#: The number of processes on each side.
 PROCESSES = 2
-#: Seconds.
+#: The lease of claims and the timeout of an exchange, in seconds.
 LEASE, EXCHANGE = 2.0, 5.0
-#: Milliseconds; see `Site`.
+#: The timeout of idle sessions in milliseconds; see `Site`.
 IDLE = 2500
 KEYS, WINDOW = 4, 16
 PAGE = 4096
@@ -45,12 +45,12 @@ BACKENDS = """
 class State(enum.Enum):
     DOWN = "down"
     RUNS = "runs"
-    STANDS_STILL = "stands still"
+    STOPPED = "stopped"
 
 
 @dataclass(slots=True, kw_only=True)
 class Process:
-    """One program of a side, started again whenever it was killed."""
+    """One program of a side, restarted whenever it was killed."""
 
     side: Side
     number: int
@@ -65,12 +65,12 @@ class Process:
 
     @property
     def waits_for_a_database(self) -> bool:
-        """Whether it has ended because a database that it needs to start was away; whoever runs it tries again."""
+        """Whether it has ended because a database was down at its start. It is started again then."""
         return self.fork is not None and STARTED not in self.fork.out and "StorageError" in self.fork.err
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that are its own or shared; 0 = it does not run."""
+        """Its resident memory in bytes; 0 = it does not run."""
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, IndexError):
             if self.fork is not None:
                 return int(Path(f"/proc/{self.fork.pid}/statm").read_text().split()[1]) * PAGE
@@ -79,21 +79,21 @@ class Process:
 
 @dataclass(slots=True, kw_only=True)
 class Stage:
-    """Both sides. `staged` makes it."""
+    """Both sides, made by `staged`."""
 
     servers: dict[Side, EmbeddedPostgres]
-    ground: Ground
+    databases: ExperimentDatabases
     network: Network
     forks: Forks
     processes: list[Process]
-    told: ProcessOutput = field(default_factory=ProcessOutput)
-    #: Of PostgreSQL's servers, those that were killed.
+    output: ProcessOutput = field(default_factory=ProcessOutput)
+    #: The sides whose PostgreSQL server is down.
     away: set[Side] = field(default_factory=set)
-    #: Processes that ended at their start, because a database was away.
-    starts_in_vain: int = 0
+    #: The number of starts that failed because a database was down.
+    failed_starts: int = 0
 
     def urls(self, side: Side) -> Urls:
-        return self.ground.client if side is Side.CLIENT else self.ground.server
+        return self.databases.client if side is Side.CLIENT else self.databases.server
 
     # --- processes -------------------------------------------------------------------------------------------------
 
@@ -102,46 +102,46 @@ class Stage:
         process.state, process.begun = State.RUNS, time.monotonic()
 
     def kill(self, process: Process) -> None:
-        """SIGKILL, also while it stands still."""
+        """Send SIGKILL, also to a stopped process."""
         assert process.fork is not None
         process.fork.kill()
         process.state = State.DOWN
-        self.told.hear(process.name, process.fork, ended=True)
+        self.output.read(process.name, process.fork, ended=True)
 
     def stop(self, process: Process) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         assert process.fork is not None
         process.fork.suspend()
-        process.state = State.STANDS_STILL
+        process.state = State.STOPPED
 
     def go_on(self, process: Process) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         assert process.fork is not None
         process.fork.go_on()
         process.state = State.RUNS
 
     def watch(self) -> list[str]:
-        """Start again what has ended by itself; returns what has, with its last words."""
+        """Restart processes that have ended by themselves; returns them, with the end of their stderr."""
         found = []
         for process in self.processes:
             if process.state is not State.DOWN and process.fork is not None and not process.fork.runs:
                 if process.waits_for_a_database:
-                    self.starts_in_vain += 1
+                    self.failed_starts += 1
                 else:
                     found.append(f"{process.name} has ended by itself: {process.fork.err[-2000:]}")
-                self.told.hear(process.name, process.fork, ended=True)
+                self.output.read(process.name, process.fork, ended=True)
                 self.start(process)
         return found
 
     def listen(self) -> ProcessOutput:
-        """What all processes have said up to now."""
+        """Read the output of all processes up to now."""
         for process in self.processes:
             if process.fork is not None and process.state is not State.DOWN:
-                self.told.hear(process.name, process.fork)
-        return self.told
+                self.output.read(process.name, process.fork)
+        return self.output
 
     def end(self) -> list[str]:
-        """Ask all processes to end; returns which did not in time."""
+        """Terminate all processes; returns those that did not end in time."""
         late = []
         for process in self.processes:
             if process.fork is not None and process.state is not State.DOWN:
@@ -152,19 +152,19 @@ class Stage:
                     process.fork.ends()
                 except AssertionError as error:
                     late.append(str(error))
-                self.told.hear(process.name, process.fork, ended=True)
+                self.output.read(process.name, process.fork, ended=True)
                 process.state = State.DOWN
         return late
 
     # --- PostgreSQL ------------------------------------------------------------------------------------------------
 
     def kill_postgres(self, side: Side) -> None:
-        """End it at once, as a power failure would."""
+        """Kill the server, as a power failure would."""
         self.servers[side].kill()
         self.away.add(side)
 
     def start_postgres(self, side: Side) -> bool:
-        """Returns whether it takes connections; otherwise it is to be tried again."""
+        """Start the server; returns whether it accepts connections. If not, the caller tries again."""
         try:
             self.servers[side].start()
         except StorageError:
@@ -173,7 +173,7 @@ class Stage:
         return True
 
     def end_backends(self, side: Side, most: int, *, busy: bool, chance: random.Random) -> int:
-        """End sessions of a side's programs; returns how many."""
+        """Terminate sessions of a side's programs; returns their number."""
         urls = self.urls(side)
         names = [str(make_url(url).database) for url in (urls.store, urls.app, urls.log) if url]
         try:
@@ -188,19 +188,19 @@ class Stage:
 
 @contextlib.contextmanager
 def staged(form: Form, mode: Mode, network: Network) -> Iterator[Stage]:
-    """Everything but the processes runs; with the block all of it is gone."""
+    """Start the servers and the network, without the processes. All of it is removed at the end of the block."""
     with contextlib.ExitStack() as stack:
         servers = {side: stack.enter_context(embedded_postgres()) for side in Side}
         for server in servers.values():
-            stack.callback(server.kill)  # nobody needs its data: an orderly end takes a checkpoint
+            stack.callback(server.kill)  # its data are not needed, and an orderly stop would write a checkpoint
         sites = {side: Site(servers[side], 0, threading.Lock(), IDLE) for side in Side}
-        ground = Ground(**{side.value: sites[side].side(form) for side in Side})
+        databases = ExperimentDatabases(**{side.value: sites[side].side(form) for side in Side})
         ports = [stack.enter_context(contextlib.closing(Ports())) for _ in range(PROCESSES)]
         children = stack.enter_context(Children())
         forks = stack.enter_context(Forks(children))
         processes = []
         for side in Side:
-            urls = ground.client if side is Side.CLIENT else ground.server
+            urls = databases.client if side is Side.CLIENT else databases.server
             own = [each.client if side is Side.CLIENT else each.server for each in ports]
             network.routes[side].ports = own
             for number in range(PROCESSES):
@@ -220,4 +220,4 @@ def staged(form: Form, mode: Mode, network: Network) -> Iterator[Stage]:
                     keys=KEYS,
                 )
                 processes.append(Process(side=side, number=number + 1, setup=setup))
-        yield Stage(servers=servers, ground=ground, network=network, forks=forks, processes=processes)
+        yield Stage(servers=servers, databases=databases, network=network, forks=forks, processes=processes)

@@ -1,8 +1,8 @@
-"""Named stories: real engines over stores in memory, a clock that is advanced, and a wire that is a list.
+"""The harness of the scenario tests: real engines with stores in memory, a fake clock, and a wire that is a list.
 
-No thread, socket or chance takes part. The wire, the clock and what works on a node are those of `mercury.testing`;
-here are an application, policies that are easy to add up, and the simulation's checks (nothing is said before it is
-committed). A `World` is a `Wire` with nodes; what they post becomes `Flight`s, each with a name for people
+There are no threads, sockets or random choices. The wire, the clock and the process are those of `mercury.testing`;
+this package adds an application, policies with simple intervals, and the simulation's checks (nothing is sent before it
+is committed). A `World` is a `Wire` with nodes; their messages are `Flight`s, each with a name
 (``message 3``, ``CreateSequenceResponse``, ``fault UnknownSequence``).
 """
 

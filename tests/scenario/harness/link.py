@@ -1,4 +1,4 @@
-"""A sender with short ways to say what stories say."""
+"""A sender with short methods for the tests."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .node import Node
 
 
-class _Surroundings:
-    """What a sender needs, as the node has it at the moment: a link outlives a crash."""
+class _Context:
+    """A sender's context, read from the node at each call, because a link is used after a crash too."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -56,10 +56,10 @@ class _Surroundings:
 
 
 class Link(Sender):
-    """A sender with short ways to say what stories say."""
+    """A sender with short methods for the tests."""
 
     def __init__(self, node: Node, channel: Channel) -> None:
-        super().__init__(_Surroundings(node), channel, "urn:test")
+        super().__init__(_Context(node), channel, "urn:test")
 
     def notes(self, *texts: str, tx: Transaction | None = None) -> list[str]:
         """Send one-way messages; returns their MessageIDs."""
@@ -73,5 +73,5 @@ class Link(Sender):
         ]
 
     def ask(self, text: str) -> Future[bytes]:
-        """Send a request whose response is waited for here."""
+        """Send a request; the future has its response."""
         return self.request(body(text), action=ASK)

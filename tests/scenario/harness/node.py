@@ -19,10 +19,11 @@ from mercury.errors import ApplicationFault
 from mercury.simulation.application import Ledger
 from mercury.simulation.checks import Checks
 from mercury.simulation.stores import MemoryNodeStore
-from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, MAKE_CONNECTION_ANONYMOUS, EndpointReference
 from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
+from mercury.storage.letters import DeadLetter
 from mercury.storage.memory import MemoryStore
-from mercury.storage.records import Channel, DeadLetter, RmdRecord, RmsRecord, SequenceKey
+from mercury.storage.records import Channel, RmdRecord, RmsRecord, SequenceKey
 from mercury.testing import CountedIds, Process
 from mercury.wire.envelope import HttpMessage, Payload
 
@@ -35,8 +36,8 @@ E = TypeVar("E", bound=Event)
 
 
 @dataclass(slots=True)
-class Told:
-    """What the application's observers heard of errors."""
+class ReportedErrors:
+    """The errors that the application's observers received."""
 
     failed: list[tuple[str, int]] = field(default_factory=list)
     refused: list[tuple[str | None, str]] = field(default_factory=list)
@@ -44,8 +45,8 @@ class Told:
 
 
 @dataclass(slots=True)
-class Looked:
-    """A node as the simulation's checks see it."""
+class CheckedNode:
+    """The `NodeView` of a node, for the simulation's checks."""
 
     host: str
     store: MemoryNodeStore = field(default_factory=MemoryNodeStore)
@@ -72,26 +73,26 @@ class Node(Process):
         self.settings = EngineSettings(addresses=AddressPolicy(allow), **settings)
         self.service_url = f"http://{name}/services/{SERVICE}"
         self.responses_url = f"http://{name}/responses"
-        #: Committed work of the handlers, and what callbacks were given: (correlation, text).
+        #: The committed work of the handlers; and of the callbacks, as (correlation, text).
         self.handled: list[str] = []
         self.answers: list[tuple[str | None, str]] = []
         self.contexts: list[MessageContext] = []
         #: Called in a handler or callback before anything else; may raise.
         self.on_call: Callable[[MessageContext, str], None] | None = None
-        self.told = Told()
-        #: What the observers were told, whatever process of the node it was.
+        self.reported = ReportedErrors()
+        #: The events that the observers received, from all starts of the node.
         self.events: list[Event] = []
-        self.looked = Looked(name)
+        self.looked = CheckedNode(name)
         self.start()
 
-    # --- life ------------------------------------------------------------------------------------------------------
+    # --- start and stop --------------------------------------------------------------------------------------------
 
     @property
     def due_in(self) -> MemoryStore:
         return self.store
 
     def start(self) -> None:
-        """Begin with what is committed, or begin again."""
+        """Start or restart with the committed state."""
         former = getattr(self, "watched", None)
         self.store: MemoryStore = self.looked.store.open(lambda: None)
         self.watched = WatchedStore(self.store, self)
@@ -120,12 +121,12 @@ class Node(Process):
         self.up = True
 
     def stop(self) -> None:
-        """Everything but committed state is gone; it stays down until `start`."""
+        """Lose all state that is not committed. The node is down until `start`."""
         self.engine = None  # type: ignore[assignment]
         super().stop()
 
     def forget(self) -> None:
-        """What is committed is gone too; for a node that is down."""
+        """Delete the committed state too; for a node that is down."""
         assert not self.up
         self.looked.store = MemoryNodeStore()
 
@@ -149,7 +150,7 @@ class Node(Process):
     def failing_commits(self, numbers: set[int]) -> None:
         self.watched.failing_commits = numbers
 
-    # --- what the checks see ---------------------------------------------------------------------------------------
+    # --- checks ----------------------------------------------------------------------------------------------------
 
     def posted(self, outgoing: Outgoing) -> None:
         assert not self.watched.open, "the network is used inside a transaction"
@@ -161,11 +162,11 @@ class Node(Process):
     # --- hand-written envelopes ------------------------------------------------------------------------------------
 
     def get(self, http: HttpMessage, path: str | None = None) -> HttpMessage:
-        """Somebody posts this here; returns the reply, without waiting for a response."""
+        """Handle a post from another peer; returns the HTTP reply, without holding the exchange."""
         return self.get_all([http], path)[0]
 
     def get_all(self, https: list[HttpMessage], path: str | None = None) -> list[HttpMessage]:
-        """Several posts that are handled in one transaction."""
+        """Handle several posts in one transaction."""
         url = self.service_url if path is None else f"http://{self.host}/{path}"
         service = url.partition("/services/")[2] or None
         answers = self.receive([Arrival(http=http, service=service, url=url, peer="stranger") for http in https])
@@ -184,9 +185,12 @@ class Node(Process):
         policy: SourcePolicy | None = None,
         listens: bool = True,
         identity: str | None = None,
+        polls: bool = False,
     ) -> Link:
         url = server if isinstance(server, str) else server.service_url
         reply_to = EndpointReference(self.responses_url) if listens else ANONYMOUS_ENDPOINT
+        if polls:
+            reply_to = EndpointReference(f"{MAKE_CONNECTION_ANONYMOUS}{self.ids.new()}")
         channel = Channel(key=SequenceKey(url, key), policy=policy or source(), reply_to=reply_to, identity=identity)
         return Link(self, channel)
 
@@ -201,7 +205,7 @@ class Node(Process):
         text = self._begin(context, payload)
         context.transaction.after_commit(lambda: self.handled.append(text))
         if text.startswith("refuse"):
-            raise ApplicationFault("no", code="Refused")  # what was done above is undone with it
+            raise ApplicationFault("no", code="Refused")  # the work above is rolled back
         return Payload(body(f"re {text}"))
 
     def _begin(self, context: MessageContext, payload: Payload) -> str:
@@ -224,11 +228,11 @@ class Node(Process):
         self.events.append(event)
         match event:
             case SequenceFailed():
-                self.told.failed.append((event.reason, event.dead_letters))
+                self.reported.failed.append((event.reason, event.dead_letters))
             case MessageRefused():
-                self.told.refused.append((event.message_id, event.reason))
+                self.reported.refused.append((event.message_id, event.reason))
             case DeadLettered():
-                self.told.dead_lettered += ((letter.message_id, letter.reason) for letter in event.letters)
+                self.reported.dead_lettered += ((letter.message_id, letter.reason) for letter in event.letters)
             case _:
                 pass
 
@@ -236,7 +240,7 @@ class Node(Process):
         """The events of a kind, in their order."""
         return [event for event in self.events if isinstance(event, kind)]
 
-    # --- looking ---------------------------------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------------------------
 
     def sources(self) -> list[RmsRecord]:
         return sorted(
@@ -245,7 +249,7 @@ class Node(Process):
         )
 
     def source(self) -> RmsRecord:
-        """The source sequence, when there is one only."""
+        """The only source sequence."""
         (record,) = self.sources()
         return record
 
@@ -253,14 +257,14 @@ class Node(Process):
         return list(self.store.committed.rmd.records.values())
 
     def destination(self) -> RmdRecord:
-        """The destination sequence at the service, when there is one only."""
+        """The only destination sequence at the service."""
         (record,) = [record for record in self.destinations() if record.service is not None]
         return record
 
     def letters(self) -> list[DeadLetter]:
         return list(self.store.committed.dead_letters.values())
 
-    def buried(self) -> list[tuple[str, str]]:
+    def letters_by_text(self) -> list[tuple[str, str]]:
         """The dead letters as (text, certainty)."""
         return [(text_of(letter.payload), letter.certainty.value) for letter in self.letters()]
 
@@ -268,6 +272,6 @@ class Node(Process):
         return sum(len(data.rows) for data in self.store.committed.rms.keys.values())
 
     def empty(self) -> bool:
-        """Whether nothing is remembered."""
+        """Whether the store has no sequence and no message."""
         store = self.store
         return not (store.committed.rms.keys or store.committed.rmd.records or store.committed.invoker.buffers)

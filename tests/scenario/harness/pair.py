@@ -1,4 +1,4 @@
-"""The world of most stories: a client and a server."""
+"""The world of most tests: a client and a server."""
 
 from __future__ import annotations
 
@@ -27,6 +27,14 @@ class Pair(World):
         self.client = Node("client", self, policy=client_policy)
         self.server = Node("server", self, policy=policy, **server_settings)
 
-    def link(self, protocol: Protocol | None = None, *, listens: bool = True, key: str = "key", **changes: Any) -> Link:
+    def link(
+        self,
+        protocol: Protocol | None = None,
+        *,
+        listens: bool = True,
+        key: str = "key",
+        polls: bool = False,
+        **changes: Any,
+    ) -> Link:
         """A sender from the client to the server; ``changes`` are fields of `SourcePolicy`."""
-        return self.client.to(self.server, key, policy=source(protocol, **changes), listens=listens)
+        return self.client.to(self.server, key, policy=source(protocol, **changes), listens=listens, polls=polls)

@@ -1,4 +1,4 @@
-"""A store that sees rules that the code itself finds broken."""
+"""A store that records errors by which Mercury's code reports its own defects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class WatchedStore(SimulatedStore):
-    """The store of one life of a node."""
+    """The store of a node between two starts."""
 
     def __init__(self, inner: StorageManager, node: Node) -> None:
         super().__init__(inner)
@@ -25,7 +25,7 @@ class WatchedStore(SimulatedStore):
         super().leave(inner, error)
 
     def carry_on(self, former: WatchedStore) -> None:
-        """Count on where the store of the former life has stopped, with what was planned there."""
+        """Take over the commit count and the planned faults of the store before the restart."""
         self.commits = former.commits
         self.failing_commits = former.failing_commits
         self.crash_before_commit = former.crash_before_commit

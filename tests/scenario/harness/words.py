@@ -1,4 +1,4 @@
-"""What the stories speak of: a service with two operations, policies without chance, bodies, and ids that count."""
+"""Constants and helpers of the tests: a service with two operations, policies without jitter, bodies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mercury.statemachine.retransmission import RetransmissionPolicy
 EPOCH = 1_000_000.0
 SERVICE = "orders"
 NOTE, ASK = "urn:test:Note", "urn:test:Ask"
-#: No jitter, and intervals that are easy to add up: 1, 2, 4, 8, 8 ...
+#: No jitter, and simple intervals: 1, 2, 4, 8, 8, ... seconds.
 PATIENT = RetransmissionPolicy(base=1.0, factor=2.0, cap=8.0, jitter=0.0)
 DESTINATION = DestinationPolicy(
     acknowledgement_interval=0.2,
@@ -21,7 +21,7 @@ DESTINATION = DestinationPolicy(
 
 
 def source(protocol: Protocol | None = None, **changes: Any) -> SourcePolicy:
-    """A source's policy without chance in it; ``changes`` are fields of `SourcePolicy`."""
+    """A source's policy without jitter; ``changes`` are fields of `SourcePolicy`."""
     given = {"retransmission": PATIENT, "idle_timeout": None, "tombstone": 3600.0, **changes}
     return SourcePolicy(protocol=protocol or Protocol(), **given)
 

@@ -1,4 +1,4 @@
-"""The wire of the stories, which looks for broken rules as it goes."""
+"""The wire of the tests, which checks invariants all the time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class World(Wire):
 
     @property
     def wire(self) -> list[Flight]:
-        """What is on its way."""
+        """The messages in transit."""
         return self.flights
 
     @wire.setter
@@ -41,23 +41,23 @@ class World(Wire):
     def nodes(self) -> Mapping[str, Node]:
         return cast("Mapping[str, Node]", self.processes)
 
-    # --- looking ---------------------------------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------------------------
 
     def violations(self) -> list[str]:
         return [text for node in self.nodes.values() for text in node.checks.violations]
 
     def unfinished(self) -> list[str]:
-        """What a story that has come to its end may not leave behind."""
+        """Sequences and messages that must not be left at the end of a test."""
         probe = Checks()
         for node in self.nodes.values():
             probe.everything_ended(node.looked)
         return probe.violations
 
     def assert_ended(self) -> None:
-        """Every sequence has ended well on both sides, nothing is left, and no rule was broken on the way."""
+        """Check that every sequence has ended on both sides, no message is left, and no invariant was violated."""
         assert self.unfinished() == []
         self.assert_sound()
 
     def assert_sound(self) -> None:
-        """No rule was broken: nothing said before it was committed, no machine or lock misused."""
+        """Check that no invariant was violated: nothing sent before its commit, no machine or lock misused."""
         assert self.violations() == []

@@ -64,5 +64,5 @@ def test_tables_and_messages_of_commands_are_harmless(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("seconds", "text"), [(-1, "0 s"), (59.4, "59 s"), (61, "1 min 1 s"), (7320, "2 h 2 min"), (90000, "1 d 1 h")]
 )
-def test_spans_are_told_in_their_two_largest_units(seconds: float, text: str) -> None:
+def test_spans_are_printed_in_their_two_largest_units(seconds: float, text: str) -> None:
     assert span(seconds) == text

@@ -200,7 +200,7 @@ def test_killing_it_kills_the_processes_of_its_sessions(victim: EmbeddedPostgres
         assert [each for each in (pid, *family) if not processes.ended(each)] == []
 
 
-def test_it_starts_after_somebody_else_killed_it_while_a_session_was_busy(victim: EmbeddedPostgres) -> None:
+def test_it_starts_after_another_process_killed_it_while_a_session_was_busy(victim: EmbeddedPostgres) -> None:
     # The session's process goes on without its server, and PostgreSQL would not start beside it.
     pid = victim.pid
     assert pid is not None
@@ -312,13 +312,13 @@ def test_the_url_is_right_where_the_temporary_folder_is_another(place: Path, mon
 
 
 @ROOT_ONLY
-def test_a_place_for_the_socket_that_somebody_else_made_is_not_used(place: Path) -> None:
+def test_a_socket_folder_of_another_user_is_not_used(place: Path) -> None:
     server = EmbeddedPostgres(place / "with blanks")
     theirs = Path(server.url().partition("?host=")[2])
     theirs.mkdir(mode=0o777)
     try:
         os.chown(theirs, 12345, 12345)
-        with pytest.raises(ConfigurationError, match="somebody else's"):
+        with pytest.raises(ConfigurationError, match="belongs to another user"):
             server.start()
     finally:
         theirs.rmdir()
@@ -329,7 +329,7 @@ def test_a_folder_with_other_things_is_left_alone(place: Path, act: Callable[[Em
     for name in ("data", "log"):
         (place / name).mkdir()
     before = place.stat()
-    with pytest.raises(ConfigurationError, match="has other things in it") as caught:
+    with pytest.raises(ConfigurationError, match="has other content") as caught:
         act(EmbeddedPostgres(place))
     assert str(place) in str(caught.value)
     after = place.stat()
@@ -378,7 +378,7 @@ def test_a_wheel_without_them_is_explained_too(place: Path, monkeypatch: pytest.
     (place / binaries.PACKAGE).mkdir()
     (place / binaries.PACKAGE / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(place)
-    with pytest.raises(ConfigurationError, match=r"has no pginstall18.*mercury-rm\[demo\]"):
+    with pytest.raises(ConfigurationError, match=r"has no folder pginstall18.*mercury-rm\[demo\]"):
         EmbeddedPostgres(place / "pg").start()
 
 

@@ -100,10 +100,10 @@ def test_a_test_may_kill_a_server_of_its_own(
     assert ask(theirs, "select id from kept") == [(1,)]
 
 
-def test_a_database_of_somebody_else_is_not_dropped(
+def test_a_database_that_was_not_created_here_is_not_dropped(
     postgres_server: PostgresServer, users_own: EmbeddedPostgres
 ) -> None:
-    with pytest.raises(ConfigurationError, match="not made here"):
+    with pytest.raises(ConfigurationError, match="not created here"):
         postgres_server.drop(users_own.url())
 
 
@@ -133,7 +133,7 @@ def test_a_url_that_leads_to_no_server_is_refused(url: str) -> None:
 STORIES = """
 import os, tempfile
 
-def test_nothing_is_started_before_it_is_asked_for():
+def test_nothing_is_started_before_it_is_needed():
     assert os.listdir(tempfile.gettempdir()) == []
 
 def test_the_variable_is_only_the_fixtures():
@@ -150,7 +150,7 @@ def test_a_variable_names_the_users_own_server(users_own: EmbeddedPostgres, tmp_
     assert databases(users_own.url()) == before
 
 
-def test_without_it_a_server_is_started_when_it_is_asked_for_and_removed(tmp_path: Path) -> None:
+def test_without_it_a_server_is_started_when_needed_and_removed(tmp_path: Path) -> None:
     with postgres_folder() as temporary:
         temporary.chmod(0o755)
         assert _run(tmp_path, f"host={temporary}", {"TMPDIR": str(temporary)}) == (0, "3 passed")

@@ -92,7 +92,7 @@ def test_a_store_that_breaks_the_contract_is_found(tmp_path: Path, body: str, wh
     assert (whole.returncode, "1 passed" in whole.stdout) == (0, True), whole.stdout
 
 
-def test_a_class_without_the_fixture_is_told_what_is_missing(tmp_path: Path) -> None:
+def test_a_class_without_the_fixture_gets_an_error_that_names_it(tmp_path: Path) -> None:
     text = "from mercury.testing import StoreContract\n\n\nclass TestNothing(StoreContract):\n    pass\n"
     (tmp_path / "test_nothing.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-c", os.devnull, str(tmp_path)]

@@ -326,7 +326,7 @@ def test_the_server_sends_to_the_client(shop: Shop) -> None:
 
 def test_without_a_name_there_must_be_one_service(shop: Shop) -> None:
     pair = Pair(shop.service, Desk().service)
-    with pytest.raises(ConfigurationError, match="which service"):
+    with pytest.raises(ConfigurationError, match="name a service"):
         pair.to()
 
 

@@ -1,7 +1,7 @@
-"""``python -m tests.chaos.programs.nursery``: has imported everything, and makes a process of a program in no time.
+"""``python -m tests.chaos.programs.fork_server``: imports everything once, and forks the programs' processes quickly.
 
-For each line on stdin, ``{"side": ..., "setup": ..., "out": FILE, "err": FILE}``, it forks: the new process is the
-program and writes to these files. It prints the new process's number.
+For each line on stdin, ``{"side": ..., "setup": ..., "out": FILE, "err": FILE}``, it forks a process, which runs the
+program with its output in these files. It prints the new process's id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.chaos.kinds import Side
 from tests.chaos.programs import client, server
 from tests.chaos.programs.setup import Setup
 
-#: What is otherwise imported when it is first needed.
+#: Modules that are otherwise imported at their first use.
 LATER = (
     "mercury.facade",
     "mercury.service.host",
@@ -40,29 +40,29 @@ def main() -> None:
     for name in LATER:
         importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # what is here stays: no child need copy it to look at it
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are nobody's business here
+    gc.freeze()  # so that garbage collection in a child does not copy the shared pages
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel removes ended children; no exit codes are needed
     hook.say("ready")
     for line in sys.stdin:
-        told = json.loads(line)
+        order = json.loads(line)
         pid = os.fork()
         if not pid:
-            _be(told)
+            _run(order)
         hook.say(f"made {pid}")
 
 
-def _be(told: dict[str, Any]) -> None:
-    """Be the program; does not return."""
+def _run(order: dict[str, Any]) -> None:
+    """Run the program in this process; does not return."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         random.seed()
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
-        for number, name in ((1, told["out"]), (2, told["err"])):
+        for number, name in ((1, order["out"]), (2, order["err"])):
             file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(file, number)
-        PROGRAMS[Side(told["side"])](Setup.load(told["setup"]))
+        PROGRAMS[Side(order["side"])](Setup.load(order["setup"]))
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -1,11 +1,13 @@
-"""A stranger names the host of a peer that listens there: what it has posted there holds up nothing of that peer's."""
+"""A peer names addresses at the host of another peer: posts to these addresses must not delay posts to the other
+peer."""
 
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from mercury import AddressPolicy, Mercury, Service, Settings
@@ -16,14 +18,16 @@ from tests.acceptance.app import Note
 from tests.acceptance.processes import PATIENCE, eventually
 from tests.scenario.foreign import Foreign, identifier_in
 
-STRANGER, FRIEND = "127.0.0.5", "127.0.0.6"
+OTHER, PEER = "127.0.0.5", "127.0.0.6"
+#: A network address with many ports that accept connections and never answer.
+SILENT = "127.0.0.7"
 
 
 class Host:
-    """Something listens at /friend, and nothing at /nothing, which the host says when it is let go."""
+    """Serves /peer; answers 404 at /nothing when the test releases it."""
 
     def __init__(self) -> None:
-        self.friend: list[bytes] = []
+        self.peer: list[bytes] = []
         self.nothing: list[bytes] = []
         self.may = threading.Semaphore(0)
         host = self
@@ -33,12 +37,12 @@ class Host:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.path == "/friend":
-                    host.friend.append(body)
+                if self.path == "/peer":
+                    host.peer.append(body)
                 else:
                     host.nothing.append(body)
                     assert host.may.acquire(timeout=PATIENCE)
-                self.send_response(202 if self.path == "/friend" else 404)
+                self.send_response(202 if self.path == "/peer" else 404)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
@@ -57,7 +61,7 @@ class Host:
 
 
 class Client:
-    """Posts from an address of its own."""
+    """A client with an IP address of its own."""
 
     def __init__(self, url: str, address: str) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
@@ -75,49 +79,62 @@ class Client:
 
 @contextmanager
 def scene() -> Iterator[tuple[Host, Client, Client]]:
-    """A host that is allowed, a stranger and a friend."""
+    """A host on the list of allowed addresses, a client that names /nothing there, and one that names /peer."""
     service, host = Service("desk"), Host()
 
     @service.operation
     def note(what: Note) -> None: ...
 
-    engine = EngineSettings(addresses=AddressPolicy((host.url,)))
+    engine = EngineSettings(addresses=AddressPolicy((host.url, f"http://{SILENT}:*")))
     mercury = Mercury("memory:", settings=Settings(engine=engine, runtime=RuntimeSettings(senders=8)))
     try:
         with mercury:
             url = mercury.listen(service)
-            stranger, friend = Client(url, STRANGER), Client(url, FRIEND)
+            other, peer = Client(url, OTHER), Client(url, PEER)
             try:
-                yield host, stranger, friend
+                yield host, other, peer
             finally:
-                stranger.close()
-                friend.close()
+                other.close()
+                peer.close()
                 host.may.release(100_000)
     finally:
         host.close()
 
 
-def test_friend_gets_its_answer_though_those_of_a_stranger_to_the_same_host_are_too_many() -> None:
-    with scene() as (host, stranger, friend):
+def test_peer_gets_its_answer_although_another_has_too_many_for_the_same_host() -> None:
+    with scene() as (host, other, peer):
         for _ in range(150):
-            assert stranger.post(stranger.foreign.terminate("urn:no", reply_to=f"{host.url}/nothing")).status == 202
-        asked = friend.foreign.create(f"{host.url}/friend", reply_to=f"{host.url}/friend")
-        assert friend.post(asked).status == 202
+            assert other.post(other.foreign.terminate("urn:no", reply_to=f"{host.url}/nothing")).status == 202
+        asked = peer.foreign.create(f"{host.url}/peer", reply_to=f"{host.url}/peer")
+        assert peer.post(asked).status == 202
         host.may.release(3)
-        eventually(lambda: host.friend, "the friend gets its CreateSequenceResponse")
-        assert b"CreateSequenceResponse" in host.friend[0]
+        eventually(lambda: host.peer, "the peer gets its CreateSequenceResponse")
+        assert b"CreateSequenceResponse" in host.peer[0]
         assert len(host.nothing) <= 2 + 3
 
 
-def test_friend_gets_its_answer_though_many_acknowledgements_of_a_stranger_wait_for_the_same_host() -> None:
-    with scene() as (host, stranger, friend):
+def test_peer_gets_its_answer_although_many_acknowledgements_of_another_wait_for_the_same_host() -> None:
+    with scene() as (host, other, peer):
         for _ in range(40):
-            made = stranger.post(stranger.foreign.create(f"{host.url}/nothing"))
-            asking = stranger.foreign.ack_requested(identifier_in(made))
-            assert stranger.post(stranger.foreign.alone(asking)).status == 202
+            made = other.post(other.foreign.create(f"{host.url}/nothing"))
+            asking = other.foreign.ack_requested(identifier_in(made))
+            assert other.post(other.foreign.alone(asking)).status == 202
         eventually(lambda: len(host.nothing) == 6, "they have the host's share")
-        asked = friend.foreign.create(f"{host.url}/friend", reply_to=f"{host.url}/friend")
-        assert friend.post(asked).status == 202
+        asked = peer.foreign.create(f"{host.url}/peer", reply_to=f"{host.url}/peer")
+        assert peer.post(asked).status == 202
         host.may.release(1)
-        eventually(lambda: host.friend, "the friend gets its CreateSequenceResponse with the next exchange")
-        assert b"CreateSequenceResponse" in host.friend[0]
+        eventually(lambda: host.peer, "the peer gets its CreateSequenceResponse with the next exchange")
+        assert b"CreateSequenceResponse" in host.peer[0]
+
+
+def test_peer_gets_its_answer_although_another_names_many_hosts_that_never_answer() -> None:
+    with scene() as (host, other, peer), ExitStack() as stack:
+        for _ in range(20):
+            silent = stack.enter_context(socket.create_server((SILENT, 0)))
+            made = other.post(other.foreign.create(f"http://{SILENT}:{silent.getsockname()[1]}/"))
+            asking = other.foreign.ack_requested(identifier_in(made))
+            assert other.post(other.foreign.alone(asking)).status == 202
+        for number in range(1, 11):
+            asked = peer.foreign.create(f"{host.url}/peer", reply_to=f"{host.url}/peer")
+            assert peer.post(asked).status == 202
+            eventually(lambda: len(host.peer) == number, "the peer gets its CreateSequenceResponse", 10)  # noqa: B023

@@ -1,0 +1,321 @@
+"""Services that are made from a WSDL: handlers by name, and bodies that are valid by its schema in both directions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lxml import etree
+
+from mercury import ApplicationFault, ConfigurationError, DeadLetter, Mercury, Sender, Service
+from mercury.statemachine.protocol import RmVersion
+from mercury.wsdl.policy import read
+from tests.acceptance.processes import PATIENCE, ROOT, eventually, get
+
+ORDERS = ROOT / "tests/data/wsdl/orders.wsdl"
+NS = "urn:mercury:orders"
+PLACE = b'<o:Place xmlns:o="urn:mercury:orders"><o:sku>A1</o:sku><o:qty>3</o:qty></o:Place>'
+
+
+@dataclass
+class Place:
+    sku: str
+    qty: int
+
+
+@dataclass
+class PlaceResponse:
+    id: int
+
+
+@dataclass
+class Notify:
+    text: str
+
+
+def notify(what: Notify) -> None:
+    del what
+
+
+def made(handler: Any, source: Any = ORDERS) -> Service:
+    service = Service.from_wsdl(source, "orders")
+    service.operation("Place")(handler)
+    service.operation(notify)
+    return service
+
+
+@pytest.fixture
+def sending() -> Iterator[Mercury]:
+    with Mercury("memory:") as mercury:
+        yield mercury
+
+
+def asked(sending: Mercury, server: Mercury, service: Service, body: bytes = PLACE) -> bytes:
+    """The response to one request."""
+    return to(sending, server, service).request(body, action=f"{NS}/Place").result(PATIENCE)
+
+
+def to(sending: Mercury, server: Mercury, service: Service) -> Sender:
+    return sending.to(server.listen(service) + "/services/orders")
+
+
+# --- what handlers take and give -------------------------------------------------------------------------------------
+
+
+def by_classes(order: Place) -> PlaceResponse:
+    return PlaceResponse(order.qty + 1)
+
+
+def by_bytes(order: bytes) -> bytes:
+    quantity = int(etree.fromstring(order).findtext(f"{{{NS}}}qty"))
+    return b'<PlaceResponse xmlns="%b"><id>%d</id></PlaceResponse>' % (NS.encode(), quantity + 1)
+
+
+def by_zeep(order: Any) -> Any:
+    return {"id": order.qty + 1}
+
+
+def by_zeep_to_class(order: Any) -> PlaceResponse:
+    return PlaceResponse(order.qty + len(order.sku) - 1)
+
+
+@pytest.mark.parametrize("handler", [by_classes, by_bytes, by_zeep, by_zeep_to_class])
+def test_handler_takes_and_gives_what_its_types_say(sending: Mercury, handler: Any) -> None:
+    with Mercury("memory:") as server:
+        response = etree.fromstring(asked(sending, server, made(handler)))
+    assert response.tag == f"{{{NS}}}PlaceResponse"
+    assert response.findtext(f"{{{NS}}}id") == "4"
+
+
+def test_element_of_a_class_is_that_of_the_wsdl_whatever_the_class_is_called(sending: Mercury) -> None:
+    @dataclass
+    class Reply:
+        id: int
+
+    def handler(order: Place) -> Any:
+        return Reply(order.qty)
+
+    handler.__annotations__ = {"order": Place, "return": Reply}
+    with Mercury("memory:") as server:
+        assert etree.fromstring(asked(sending, server, made(handler))).tag == f"{{{NS}}}PlaceResponse"
+
+
+# --- what is not valid -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (PLACE.replace(b"3", b"many"), "'many' is not a valid value of the atomic type 'xs:int'"),
+        (PLACE.replace(b"<o:qty>3</o:qty>", b""), "Missing child element(s). Expected is ( {urn:mercury:orders}qty )"),
+        (
+            PLACE.replace(b"o:Place", b"o:Order"),
+            "the element is {urn:mercury:orders}Order, expected {urn:mercury:order",
+        ),
+        (PLACE.replace(b"</o:Place>", b"<more/></o:Place>"), "Element 'more': This element is not expected"),
+    ],
+)
+def test_request_that_is_not_valid_is_answered_with_a_fault_and_not_handled(
+    sending: Mercury, body: bytes, reason: str
+) -> None:
+    def handler(order: Place) -> PlaceResponse:
+        raise AssertionError(order)
+
+    with Mercury("memory:") as server, pytest.raises(ApplicationFault) as caught:
+        asked(sending, server, made(handler), body)
+    assert caught.value.code == "BadRequest"
+    assert reason in caught.value.reason
+
+
+def test_one_way_request_that_is_not_valid_becomes_a_dead_letter(sending: Mercury) -> None:
+    with Mercury("memory:") as server:
+        sender = to(sending, server, made(by_classes))
+        sender.send(b'<Notify xmlns="urn:mercury:orders"/>', action=f"{NS}/Notify")
+
+        def letters() -> list[DeadLetter]:
+            return server.dead_letters()
+
+        (letter,) = eventually(letters, "a dead letter")
+    assert "Missing child element" in letter.reason
+
+
+def test_result_that_is_not_valid_is_an_error_of_the_handler(
+    sending: Mercury, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(order: Place) -> Place:
+        return order
+
+    with Mercury("memory:") as server:
+        to(sending, server, made(handler)).request(PLACE, action=f"{NS}/Place")
+        eventually(lambda: "the response of Place is not valid by its schema" in caplog.text, "a line in the log")
+
+
+def test_other_element_is_refused_by_a_service_of_typed_functions_too(sending: Mercury) -> None:
+    service = Service("orders", namespace=NS)
+    service.operation(by_classes)
+    body = PLACE.replace(b"o:Place", b"o:Order")
+    with Mercury("memory:") as server, pytest.raises(ApplicationFault) as caught:
+        asked(sending, server, service, body)
+    assert caught.value.code == "BadRequest"
+    assert f"the element is {{{NS}}}Order, expected {{{NS}}}Place" in caught.value.reason
+
+
+# --- registration ----------------------------------------------------------------------------------------------------
+
+
+def test_operations_are_found_by_the_names_of_functions_and_keep_those_of_the_wsdl() -> None:
+    service = made(by_classes)
+    assert [(each.name, each.action, each.response_action) for each in service.operations] == [
+        ("Place", f"{NS}/Place", f"{NS}/PlaceResponse"),
+        ("Notify", f"{NS}/Notify", None),
+    ]
+
+
+def test_name_and_namespace_are_those_of_the_wsdl() -> None:
+    service = Service.from_wsdl(ORDERS)
+    assert (service.name, service.namespace) == ("Orders", NS)
+
+
+def test_wrong_registrations_are_refused() -> None:
+    service = Service.from_wsdl(ORDERS.read_bytes())
+    with pytest.raises(ConfigurationError, match="has no operation 'Cancel'; it has Place, Notify"):
+        service.operation("Cancel")(by_classes)
+    with pytest.raises(ConfigurationError, match="Place of the WSDL has a result"):
+        service.operation("Place")(notify)
+    with pytest.raises(ConfigurationError, match="Notify of the WSDL has no result: it is one-way"):
+        service.operation("Notify")(by_classes)
+    with pytest.raises(ConfigurationError, match="its actions are those of the WSDL"):
+        service.operation("Place", action="urn:mine")(by_classes)
+    service.operation("Place")(by_classes)
+    with pytest.raises(ConfigurationError, match="no handler for Notify, which its WSDL has"):
+        Mercury("memory:").add_service(service)
+
+
+def test_body_of_any_type_needs_zeep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zeep", None)
+    with pytest.raises(ConfigurationError, match=r"needs the extra zeep: pip install mercury-rm\[zeep\]"):
+        Service.from_wsdl(ORDERS).operation("Place")(by_zeep)
+    with pytest.raises(ConfigurationError, match="Any is not a dataclass"):
+        Service("plain").operation("Place")(by_zeep)
+
+
+# --- documents -------------------------------------------------------------------------------------------------------
+
+
+def test_given_wsdl_is_published_with_its_own_policy_at_the_address_of_the_endpoint() -> None:
+    with Mercury("memory:") as server:
+        url = server.listen(made(by_classes)) + "/services/orders"
+        found = read(get(url.split("/")[2], "/services/orders?wsdl")[1].encode())
+    assert {port: each.address for port, each in found.items()} == {"P11": url, "P12": url}
+    assert [len(each.alternatives) for each in found.values()] == [1, 1]
+
+
+SPLIT = """<d:definitions xmlns:d="http://schemas.xmlsoap.org/wsdl/" xmlns:s="http://schemas.xmlsoap.org/wsdl/soap12/"
+  xmlns:t="urn:mercury:orders" xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns:w="urn:wsdl"
+  targetNamespace="urn:wsdl">
+ <d:types>
+  <xs:schema targetNamespace="urn:mercury:orders" xmlns:y="urn:types" elementFormDefault="qualified">
+   <xs:import namespace="urn:types" schemaLocation="xsd/types.xsd"/>
+   <xs:element name="Place"><xs:complexType><xs:sequence>
+    <xs:element name="sku" type="y:Sku"/><xs:element name="qty" type="xs:int"/>
+   </xs:sequence></xs:complexType></xs:element>
+  </xs:schema>
+  <xs:schema targetNamespace="urn:mercury:orders" elementFormDefault="qualified">
+   <xs:element name="PlaceResponse"><xs:complexType><xs:sequence><xs:element name="id" type="t:Number"/></xs:sequence>
+   </xs:complexType></xs:element><xs:simpleType name="Number"><xs:restriction base="xs:int"/></xs:simpleType>
+  </xs:schema>
+ </d:types>
+ <d:message name="in"><d:part name="p" element="t:Place"/></d:message>
+ <d:message name="out"><d:part name="p" element="t:PlaceResponse"/></d:message>
+ <d:portType name="T"><d:operation name="Place"><d:input message="w:in"/><d:output message="w:out"/></d:operation>
+ </d:portType>
+ <d:binding name="B" type="w:T"><s:binding transport="http://schemas.xmlsoap.org/soap/http"/>
+  <d:operation name="Place"><s:operation soapAction=""/><d:input><s:body use="literal"/></d:input>
+   <d:output><s:body use="literal"/></d:output></d:operation></d:binding>
+ <d:service name="S"><d:port name="P" binding="w:B"><s:address location="http://a/"/></d:port></d:service>
+</d:definitions>"""
+TYPES = (
+    '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" targetNamespace="urn:types">'
+    '<xs:include schemaLocation="../xsd/sku.xsd"/></xs:schema>'
+)
+SKU = (
+    '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" targetNamespace="urn:types"><xs:simpleType name="Sku">'
+    '<xs:restriction base="xs:string"><xs:pattern value="[A-Z][0-9]"/></xs:restriction></xs:simpleType></xs:schema>'
+)
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Path:
+    """A WSDL with two schemas of one namespace, one of which imports a file that includes another one."""
+    (tmp_path / "xsd").mkdir()
+    (tmp_path / "xsd/types.xsd").write_text(TYPES)
+    (tmp_path / "xsd/sku.xsd").write_text(SKU)
+    (tmp_path / "s.wsdl").write_text(SPLIT)
+    return tmp_path / "s.wsdl"
+
+
+@pytest.mark.parametrize("handler", [by_classes, by_zeep])
+def test_schemas_of_files_hold_and_are_published_with_a_policy(sending: Mercury, split: Path, handler: Any) -> None:
+    service = Service.from_wsdl(split, "orders")
+    service.operation(name := "Place")(handler)
+    (operation,) = service.operations
+    assert (operation.name, operation.action) == (name, "urn:wsdl:T:PlaceRequest")
+    with Mercury("memory:") as server:
+        sender = to(sending, server, service)
+        assert b">4<" in sender.request(PLACE, action=operation.action).result(PATIENCE)
+        with pytest.raises(ApplicationFault, match="not accepted by the pattern"):
+            sender.request(PLACE.replace(b"A1", b"nothing"), action=operation.action).result(PATIENCE)
+        pages = [
+            get(sender.endpoint.split("/")[2], f"/services/orders?{query}") for query in ("wsdl", "xsd=3", "xsd=4")
+        ]
+        assert [status for status, _ in pages] == [200, 200, 200]
+        assert f'schemaLocation="{sender.endpoint}?xsd=3"' in pages[0][1]
+        assert f'schemaLocation="{sender.endpoint}?xsd=4"' in pages[1][1]
+        assert "[A-Z][0-9]" in pages[2][1]
+        assert get(sender.endpoint.split("/")[2], "/services/orders?xsd=5")[0] == 404
+    (port,) = read(pages[0][1].encode()).values()
+    assert [each.reliability.rm for each in port.alternatives if each.reliability is not None] == [
+        RmVersion.RM11,
+        RmVersion.RM11,
+        RmVersion.RM10,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ("<d:definitions", '<!DOCTYPE d [<!ENTITY a "a">]><d:definitions', "a DOCTYPE is not accepted"),
+        ("xsd/types.xsd", "../types.xsd", "is not below the folder"),
+        ("xsd/types.xsd", "http://127.0.0.1:1/types.xsd", "only files below the folder"),
+        ("xsd/types.xsd", "file:///etc/passwd", "only files below the folder"),
+        ("xsd/types.xsd", "gone.xsd", "gone.xsd cannot be read"),
+        ("xsd/types.xsd", "s.wsdl", "s.wsdl is no schema"),
+        ("y:Sku", "y:Skew", "the schema of the WSDL cannot be used"),
+        ('name="p" element="t:Place"', 'name="p" type="xs:string"', "only document/literal with one element"),
+        (' binding="w:B"', ' binding="w:C"', "no port bound to SOAP"),
+        ('type="w:T"', 'type="w:U"', "the WSDL has no portType {urn:wsdl}U"),
+        ("<d:types>", '<d:import namespace="urn:o" location="o.wsdl"/><d:types>', "imports another WSDL"),
+    ],
+)
+def test_wsdl_that_cannot_be_served_is_refused(split: Path, before: str, after: str, reason: str) -> None:
+    split.write_text(SPLIT.replace(before, after, 1))
+    with pytest.raises(ConfigurationError) as caught:
+        Service.from_wsdl(split)
+    assert reason in str(caught.value)
+
+
+def test_schema_that_includes_itself_without_end_is_read_once(split: Path) -> None:
+    (split.parent / "xsd/sku.xsd").write_text(
+        SKU.replace("<xs:simple", '<xs:include schemaLocation="types.xsd"/><xs:simple', 1)
+    )
+    assert Service.from_wsdl(split).name == "S"
+
+
+def test_port_is_chosen_by_its_name() -> None:
+    assert Service.from_wsdl(ORDERS, port="P12").name == "Orders"
+    with pytest.raises(ConfigurationError, match="has no port 'P13'"):
+        Service.from_wsdl(ORDERS, port="P13")

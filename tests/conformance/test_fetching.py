@@ -1,0 +1,3 @@
+"""What waits for a MakeConnection."""
+
+from mercury.testing.contract.fetching import *  # noqa: F403

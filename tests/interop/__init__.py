@@ -1,0 +1,1 @@
+"""Mercury and other stacks, live: see docs/interop.md."""

@@ -1,0 +1,21 @@
+package interop;
+
+import jakarta.xml.bind.annotation.XmlAccessType;
+import jakarta.xml.bind.annotation.XmlAccessorType;
+import jakarta.xml.bind.annotation.XmlType;
+
+/** A request: the cell it belongs to, and its place there. */
+@XmlAccessorType(XmlAccessType.FIELD)
+@XmlType(name = "Ask", propOrder = {"cell", "number"})
+public class Ask {
+    public String cell;
+    public int number;
+
+    public Ask() {
+    }
+
+    public Ask(String cell, int number) {
+        this.cell = cell;
+        this.number = number;
+    }
+}

@@ -1,0 +1,117 @@
+"""The limits on what a peer sends that is not looked at, and what must fail when one of them is taken out."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+HOSTILE = "tests/unit/wire/test_hostile_input.py"
+TOO_MUCH = "test_input_above_a_limit_is_refused_with_the_name_of_the_limit"
+
+
+def limit(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A limit on what a peer sends that is not looked at."""
+    return Mutant(f"limit: {name}", (Change(symbol, before, after),), test=f"{HOSTILE}::{test}")
+
+
+#: Attributes are not counted before they are parsed, only while.
+NOT_CROWDED = Change("mercury.wire.scan:Scanner.run", "if crowded is not None:", "if False:")
+
+WIRE = (
+    limit(
+        "bytes",
+        "mercury.wire.scan:Scanner.run",
+        "if len(self.data) > limit:",
+        "if False:",
+        "test_body_too_large_after_decoding_is_refused",
+    ),
+    limit(
+        "DOCTYPE",
+        "mercury.wire.scan:Scanner.__init__",
+        "parser.StartDoctypeDeclHandler = self._doctype",
+        "pass",
+        "test_a_doctype_is_refused_and_nothing_of_it_is_used",
+    ),
+    limit(
+        "depth",
+        "mercury.wire.scan:Scanner._check",
+        "if self._depth > limits.max_depth:",
+        "if False:",
+        f"{TOO_MUCH}[deep]",
+    ),
+    limit(
+        "elements",
+        "mercury.wire.scan:Scanner._check",
+        "if self._elements > limits.max_elements:",
+        "if False:",
+        f"{TOO_MUCH}[wide]",
+    ),
+    Mutant(
+        "limit: attributes",
+        (
+            NOT_CROWDED,
+            Change(
+                "mercury.wire.scan:Scanner._check",
+                "if len(attributes) // 2 + len(pending) > limits.max_attributes:",
+                "if False:",
+            ),
+        ),
+        test=f"{HOSTILE}::{TOO_MUCH}[attributes and namespaces]",
+    ),
+    Mutant(
+        "limit: namespaces",
+        (
+            NOT_CROWDED,
+            Change("mercury.wire.scan:Scanner._declare", "if len(pending) > self._limits.max_attributes:", "if False:"),
+        ),
+        test=f"{HOSTILE}::{TOO_MUCH}[namespaces]",
+    ),
+    limit(
+        "attributes before they are parsed",
+        "mercury.wire.scan:Scanner.run",
+        "if crowded is not None:",
+        "if False:",
+        "test_too_many_attributes_are_refused_before_the_parser_has_read_them",
+    ),
+    limit(
+        "names",
+        "mercury.wire.scan:Scanner._check_length",
+        "if len(name.encode()) > limit:",
+        "if False:",
+        f"{TOO_MUCH}[name]",
+    ),
+    limit(
+        "header blocks",
+        "mercury.wire.scan:Scanner._start",
+        'if depth == 3 and len(parent.children) > self._limits.max_headers and parent.local == "Header":',
+        "if False:",
+        f"{TOO_MUCH}[header blocks]",
+    ),
+    limit(
+        "URIs",
+        "mercury.wire.read_common:Document.uri",
+        "if len(text.encode()) > self.limits.max_uri_length:",
+        "if False:",
+        f"{TOO_MUCH}[identifier]",
+    ),
+    limit(
+        "ranges",
+        "mercury.wire.read_rm:read_acknowledgement",
+        "if len(pairs) > limit or len(nacks) > limit:",
+        "if False:",
+        "test_an_acknowledgement_of_too_many_ranges_is_refused",
+    ),
+    limit(
+        "namespace declarations",
+        "mercury.wire.cut:Allowance.take",
+        "        if self._left < 0:",
+        "        if False:",
+        "test_long_namespaces_repeated_for_every_header_block_are_refused",
+    ),
+    limit(
+        "reference parameters",
+        "mercury.wire.read_addressing:read_endpoint",
+        "or sum(map(len, parameters)) > document.limits.max_parameters_bytes",
+        "or False",
+        "test_an_endpoint_reference_that_would_make_every_reply_huge_is_refused",
+    ),
+)

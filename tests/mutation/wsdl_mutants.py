@@ -1,0 +1,74 @@
+"""The guards around documents: what a WSDL or a policy may do to the process that reads it, and what a body may be."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+POLICY = "tests/unit/wsdl/test_policy.py::test_document_that_would_do_harm_is_refused"
+FIRST = "tests/acceptance/test_wsdl_first.py"
+PUBLISHED = "tests/acceptance/test_wsdl.py"
+COMMAND = "tests/acceptance/test_wsdl_command.py"
+
+
+def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    return Mutant(f"wsdl: {name}", (Change(symbol, before, after),), test=test)
+
+
+WSDL = (
+    guard(
+        "document types",
+        "mercury.wsdl.document:_Scanner._doctype",
+        'raise refused("a DOCTYPE is not accepted")',
+        "return",
+        POLICY,
+    ),
+    guard(
+        "policies that refer to themselves",
+        "mercury.wsdl.alternatives:Normal.alternatives",
+        "if depth > MAX_DEPTH:",
+        "if False:",
+        POLICY,
+    ),
+    guard(
+        "redirects to another server",
+        "mercury.cli.documents:_get",
+        "if to == url or server_of(to) != server_of(url):",
+        "if to == url:",
+        f"{COMMAND}::test_imports_and_redirects_to_another_server_are_not_followed",
+    ),
+    guard(
+        "schemas elsewhere",
+        "mercury.wsdl.schema_files:SchemaFiles._number",
+        "if not file.is_relative_to(self._folder):",
+        "if False:",
+        f"{FIRST}::test_wsdl_that_cannot_be_served_is_refused",
+    ),
+    guard(
+        "requests by the schema",
+        "mercury.wsdl.contract:WsdlContract._check",
+        "_refuse_invalid(self._schema, xml)",
+        "pass",
+        f"{FIRST}::test_request_that_is_not_valid_is_answered_with_a_fault_and_not_handled",
+    ),
+    guard(
+        "the name of the element",
+        "mercury.service.definition:Service._read",
+        "return read_body(payload, signature.body or bytes, namespace, element)",
+        "return read_body(payload, signature.body or bytes, namespace)",
+        f"{FIRST}::test_other_element_is_refused_by_a_service_of_typed_functions_too",
+    ),
+    guard(
+        "the host of the request",
+        "mercury.service.publishing:address_of",
+        "if not host_in(host):",
+        "if False:",
+        f"{PUBLISHED}::test_host_that_is_none_is_refused",
+    ),
+    guard(
+        "who may read it",
+        "mercury.service.endpoint:Endpoint._publish",
+        "            identify(scope, headers, self._host.authenticate)\n            answer =",
+        "            answer =",
+        f"{PUBLISHED}::test_wsdl_is_refused_to_those_whose_messages_would_be_refused",
+    ),
+)

@@ -1,0 +1,104 @@
+"""Search of a machine from its starts: which rows of its table are taken, and what is asked for in them.
+
+The search is exhaustive within the inputs that it is given: every input in every state that was reached, breadth first,
+until all rows were taken with all of their effects and nothing new is reached, or up to a number of states.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol, TypeVar
+
+from mercury.statemachine.ranges import RangeSet
+from mercury.statemachine.table import Kind, Row, Table
+
+
+class Machine(Protocol):
+    def copy(self) -> Any: ...
+
+    def predicate(self) -> str: ...
+
+
+M = TypeVar("M", bound=Machine)
+AnyRow = Row[Any, Any, Any]
+AnyTable = Table[Any, Any, Any]
+
+
+class Spy:
+    """A table that remembers which rows were looked up."""
+
+    def __init__(self, table: AnyTable) -> None:
+        self.table = table
+        self.found: list[AnyRow] = []
+
+    def row(self, state: Any, event: Any, holds: Callable[[Any], bool]) -> AnyRow:
+        row = self.table.row(state, event, holds)
+        self.found.append(row)
+        return row
+
+
+@dataclasses.dataclass
+class Search(Generic[M]):
+    """One search.
+
+    :param step: let a machine take an input; returns the effects.
+    :param inputs: what may come in a state.
+    :param at: the state of the table that a machine is in.
+    """
+
+    spy: Spy
+    step: Callable[[M, Any], Iterable[object]]
+    inputs: Callable[[M], Iterable[Any]]
+    at: Callable[[M], Any]
+    #: The rows that were taken, with the effects that were asked for.
+    taken: dict[AnyRow, set[type]] = dataclasses.field(default_factory=dict)
+
+    def run(self, starts: Iterable[M], most: int) -> None:
+        """Take every input in every state that is reached, up to so many states."""
+        waiting = deque(starts)
+        seen = {counters(machine) for machine in waiting}
+        while waiting:
+            machine = waiting.popleft()
+            for given in self.inputs(machine):
+                after = machine.copy()
+                self._take(after, given)
+                key = counters(after)
+                if key not in seen and len(seen) < most:
+                    seen.add(key)
+                    waiting.append(after)
+
+    def _take(self, machine: M, given: object) -> None:
+        before, state = counters(machine), self.at(machine)
+        self.spy.found.clear()
+        asked = {type(effect) for effect in self.step(machine, given)}
+        rows = list(self.spy.found)
+        assert rows, f"{given} was not looked up"
+        assert rows[0].state is state
+        allowed = {effect for row in rows for effect in row.effects}
+        assert asked <= allowed, f"{given} asks in {state} for {asked - allowed}"
+        if all(row.kind is not Kind.MOVE for row in rows):
+            assert counters(machine) == before, f"{given} has changed something in {state}"
+        assert self.at(machine) is rows[-1].next
+        if self.at(machine).value != "F":
+            assert machine.predicate() == self.at(machine).value, f"{given} in {state}: {machine}"
+        for row in rows:
+            self.taken.setdefault(row, set()).update(asked & set(row.effects))
+
+    def unreached(self) -> list[str]:
+        """The rows that were never taken, and the effects that were never asked for."""
+        found = []
+        for row in self.spy.table.rows:
+            name = f"{row.state.value} {row.event.value} {row.guard.name if row.guard else ''}".strip()
+            if row not in self.taken:
+                found.append(name)
+            else:
+                found += [f"{name}: {effect.__name__}" for effect in row.effects if effect not in self.taken[row]]
+        return found
+
+
+def counters(machine: object) -> tuple[Any, ...]:
+    """Everything that a machine knows."""
+    values = (getattr(machine, field.name) for field in dataclasses.fields(machine))  # type: ignore[arg-type]
+    return tuple(value.as_tuples() if isinstance(value, RangeSet) else value for value in values)
