@@ -1,4 +1,4 @@
-"""Sends three greetings to ``samples.hello.server`` and waits until it has them."""
+"""Sends three greetings to ``samples.hello.server`` and waits until the server has acknowledged them."""
 
 import argparse
 import sys
@@ -17,8 +17,8 @@ def main(url: str, timeout: float, store: str) -> int:
         hello = mercury.to(url)
         for text in ("Good morning!", "Good day!", "Good evening!"):
             hello.send(Greeting(text))  # stored now, whether or not the server is up; delivered once, in this order
-        hello.close()  # no more will come: the server need not remember the sequence
-        # A store in memory ends with the process, so wait; a durable one would carry on at the next start.
+        hello.close()  # ends the sequence: the server can delete it
+        # A store in memory is lost with the process, so wait. With a durable store the next start sends the rest.
         done = hello.wait(timeout)
         if done:
             print("delivered")

@@ -1,4 +1,4 @@
-"""What travels: a dataclass is an XML element of the same name."""
+"""The messages: each dataclass is an XML element of the same name."""
 
 from dataclasses import dataclass
 

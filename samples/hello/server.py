@@ -1,4 +1,4 @@
-"""Takes greetings: ``mercury serve samples.hello.server:app``."""
+"""Receives greetings: ``mercury serve samples.hello.server:app``."""
 
 from mercury import Mercury, Service
 from samples.hello.messages import Greeting
@@ -11,5 +11,5 @@ def greet(greeting: Greeting) -> None:  # nothing is returned: a one-way operati
     print(greeting.text, flush=True)
 
 
-# Messages live as long as this process; with Mercury("sqlite:///server.db") they outlive it.
+# Messages are stored in memory and lost with the process; Mercury("sqlite:///server.db") stores them in a file.
 app = Mercury("memory:").app(service)

@@ -26,12 +26,12 @@ from rich.console import Console
 from rich.live import Live
 
 from mercury import AddressingVersion, Protocol, RmVersion, SoapVersion
-from samples.lossy_network.proxy import Proxy, Weather
+from samples.lossy_network.proxy import NetworkFaults, Proxy
 from samples.lossy_network.report import Run
 
 MERCURY = str(Path(sysconfig.get_path("scripts")) / "mercury")
 
-#: What an operator would set for such a network: give up soon, try again soon, have many messages on their way.
+#: Settings for such a network: short timeouts, short retry times, and a large window.
 TUNING = {
     "MERCURY_HTTP_TIMEOUT": "1",
     "MERCURY_HTTP_BACK_CHANNEL_WAIT": "0.2",
@@ -39,7 +39,7 @@ TUNING = {
     "MERCURY_SOURCE_WINDOW": "64",
     "MERCURY_SOURCE_RETRANSMISSION_BASE": "0.3",
     "MERCURY_SOURCE_RETRANSMISSION_CAP": "1",
-    "MERCURY_LOG_LEVEL": "ERROR",  # what fails is tried again: that is what is shown here
+    "MERCURY_LOG_LEVEL": "ERROR",  # failed exchanges are normal here, and are retried
     "MERCURY_STORE": "memory:",
 }
 
@@ -50,7 +50,7 @@ class Output(enum.Enum):
 
 
 class Broken(Exception):
-    """The run could not be played to its end."""
+    """The run could not be finished."""
 
 
 def versions(text: str) -> Protocol:
@@ -64,32 +64,36 @@ def versions(text: str) -> Protocol:
         wanted = "; ".join(f"{name} = {versions}" for name, versions in known)
         raise typer.BadParameter(f"{text!r} is not RM/WSA/SOAP ({wanted}), for example 1.0/2004/08/1.1") from None
     if not protocol.legal:
-        raise typer.BadParameter(f"these versions do not go together: {protocol}")
+        raise typer.BadParameter(f"these versions cannot be combined: {protocol}")
     return protocol
 
 
 def main(
-    messages: Annotated[int, typer.Option(min=1, help="Questions to send; each is answered.")] = 1000,
-    loss: Annotated[float, typer.Option(min=0, max=1, help="Share of exchanges that vanish silently.")] = 0.2,
-    duplicate: Annotated[float, typer.Option(min=0, max=1, help="Share of requests that come twice.")] = 0.1,
+    messages: Annotated[int, typer.Option(min=1, help="Number of questions to send; each is answered.")] = 1000,
+    loss: Annotated[float, typer.Option(min=0, max=1, help="Share of HTTP exchanges that are lost.")] = 0.2,
+    duplicate: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of HTTP requests that are delivered twice.")
+    ] = 0.1,
     reset: Annotated[float, typer.Option(min=0, max=1, help="Share of connections that are reset.")] = 0.1,
     delay: Annotated[float, typer.Option(min=0, max=10, help="The longest delay, in seconds.")] = 0.02,
-    seed: Annotated[int, typer.Option(help="Of the network's choices.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the network's random choices.")] = 1,
     protocol: Annotated[
         Protocol, typer.Option(parser=versions, metavar="RM/WSA/SOAP", help="For example 1.0/2004/08/1.1.")
     ] = "1.1/1.0/1.2",  # type: ignore[assignment]  # the parser reads it
     anonymous: Annotated[bool, typer.Option("--anonymous", help="The client does not listen.")] = False,
     deadline: Annotated[float, typer.Option(min=1, help="Give up after so many seconds.")] = 300,
-    output: Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")] = Output.TEXT,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="Text for people, or JSON for programs.")
+    ] = Output.TEXT,
 ) -> None:
-    """Send questions through a bad network and take the answers.
+    """Send questions through a faulty network and receive the answers.
 
-    Exit code 0: nothing was lost, nothing came twice, everything came in order, both ways.
+    Exit code 0: in both directions nothing was lost or duplicated, and everything arrived in order.
     """
     if loss + duplicate + reset >= 1:
-        raise typer.BadParameter("--loss, --duplicate and --reset leave nothing that could get through")
-    weather = Weather(loss, duplicate, reset, delay)
-    run = Run(messages, tuple(Proxy(weather, random.Random(f"{seed} {way}")) for way in ("there", "back")))
+        raise typer.BadParameter("--loss, --duplicate and --reset together must be less than 1")
+    faults = NetworkFaults(loss, duplicate, reset, delay)
+    run = Run(messages, tuple(Proxy(faults, random.Random(f"{seed} {way}")) for way in ("there", "back")))
     console = Console(quiet=output is Output.JSON, highlight=False)
     try:
         with Live(run, console=console, transient=True):
@@ -105,7 +109,7 @@ def main(
 async def play(run: Run, protocol: Protocol, anonymous: bool, deadline: float) -> None:
     """Run everything until the client ends.
 
-    :raises Broken: it did not end well, or not in time.
+    :raises Broken: a process failed, or the client did not end in time.
     """
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
     async with AsyncExitStack() as stack:
@@ -116,13 +120,13 @@ async def play(run: Run, protocol: Protocol, anonymous: bool, deadline: float) -
 
 
 async def converse(run: Run, protocol: Protocol, anonymous: bool, deadline: float, front: str, back: str) -> None:
-    """Let the client ask the server through the proxies, whose URLs are ``front`` and ``back``."""
+    """Run client and server. ``front`` and ``back`` are the URLs of the proxies to the server and to the client."""
     to_server, to_client = run.proxies
     settings = TUNING | {
         "MERCURY_SOURCE_PROTOCOL_RM": protocol.rm.value,
         "MERCURY_SOURCE_PROTOCOL_ADDRESSING": protocol.addressing.value,
         "MERCURY_SOURCE_PROTOCOL_SOAP": protocol.soap.value,
-        # The server connects to no address that a client names, unless it is on this list.
+        # The server connects to an address that a client names only if it is on this list.
         "MERCURY_ENGINE_ADDRESSES_ALLOWED": back,
     }
     serve = [MERCURY, "serve", "samples.lossy_network.server:app", "--port", "0", "--output", "json"]
@@ -130,24 +134,24 @@ async def converse(run: Run, protocol: Protocol, anonymous: bool, deadline: floa
     ask += ["--messages", str(run.messages), *([] if anonymous else ["--address", back])]
     try:
         async with asyncio.timeout(deadline), process(serve, settings) as server:
-            to_server.target = (await news_of(server))["url"]
+            to_server.target = (await next_line(server))["url"]
             async with process(ask, settings) as client:
-                while news := await news_of(client):
+                while news := await next_line(client):
                     to_client.target = news.get("listening", to_client.target)
                     run.sent = news.get("sent", run.sent)
                     run.acknowledged = news.get("acknowledged", run.acknowledged)
                     run.answers += news.get("answers", [])
                     run.questions += await asyncio.to_thread(delivered, to_server.target, len(run.questions))
     except TimeoutError:
-        raise Broken(f"not done within {deadline:.0f} s") from None
+        raise Broken(f"not finished within {deadline:.0f} s") from None
     except OSError as error:
         raise Broken(str(error)) from error
 
 
 @asynccontextmanager
 async def process(command: list[str], settings: dict[str, str]) -> AsyncIterator[Process]:
-    """Another process, ended with the block."""
-    # In a session of its own, so that Ctrl-C reaches this process alone, which then ends the others.
+    """A child process, which is terminated at the end of the block."""
+    # In a session of its own, so that Ctrl-C reaches only this process, which then terminates the others.
     started = await asyncio.create_subprocess_exec(
         *command, stdout=PIPE, env=os.environ | settings, limit=2**24, start_new_session=True
     )
@@ -159,10 +163,10 @@ async def process(command: list[str], settings: dict[str, str]) -> AsyncIterator
         await started.wait()
 
 
-async def news_of(process: Process) -> dict[str, Any]:
-    """The next line of JSON that a process prints; empty when it has ended.
+async def next_line(process: Process) -> dict[str, Any]:
+    """The next line of JSON that a process prints; empty = it has ended.
 
-    :raises Broken: it has failed; why stands on stderr.
+    :raises Broken: it has failed; the reason is on stderr.
     """
     assert process.stdout is not None
     news: dict[str, Any] = json.loads(await process.stdout.readline() or b"{}")
@@ -172,7 +176,7 @@ async def news_of(process: Process) -> dict[str, Any]:
 
 
 def delivered(url: str, after: int) -> list[int]:
-    """What the server's application was given since; asked directly, not through the bad network."""
+    """The numbers that the server's application received after the first ``after``, read without the proxy."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
     try:
         connection.request("GET", f"/delivered?after={after}")

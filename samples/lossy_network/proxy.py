@@ -1,7 +1,7 @@
-"""A bad network: an HTTP proxy that loses, repeats, delays and cuts what goes through it.
+"""A faulty network: an HTTP proxy that loses, repeats, delays and cuts requests and replies.
 
-Every exchange (a request and its reply) has one outcome, drawn from a seeded random source. Mercury does not see the
-proxy; it sees timeouts, broken connections and messages that come twice.
+Every exchange (a request and its reply) has one outcome from a seeded random generator. Mercury does not know of the
+proxy; it observes timeouts, broken connections and repeated messages.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True)
-class Weather:
-    """How bad the network is: the share of exchanges that have each outcome, and the longest delay in seconds."""
+class NetworkFaults:
+    """The share of exchanges with each outcome, and the longest delay in seconds."""
 
     loss: float = 0.2
     duplicate: float = 0.1
@@ -27,10 +27,10 @@ class Weather:
 
 
 class Outcome(enum.Enum):
-    """What happens to one exchange."""
+    """The outcome of one exchange."""
 
     PASSED = "passed"
-    #: No answer, ever: the client has to time out.
+    #: It is never answered: the client times out.
     DROPPED = "dropped"
     #: The request is delivered twice.
     REPEATED = "repeated"
@@ -40,24 +40,24 @@ class Outcome(enum.Enum):
 
 @dataclass
 class Proxy:
-    """Listens on a free port of this machine and forwards to ``target``, in its own way."""
+    """Listens on a free port of this machine and forwards to ``target``, with faults."""
 
-    weather: Weather
+    faults: NetworkFaults
     chance: random.Random
-    #: ``http://host:port``; may be set once it is known. Empty: nobody is there.
+    #: ``http://host:port``; may be set later. Empty = there is no target yet, and connections are closed.
     target: str = ""
     counts: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
     _connections: set[asyncio.Task[None]] = field(default_factory=set)
     _stopping: bool = False
 
     async def start(self) -> str:
-        """Begin to listen; returns the URL."""
+        """Start to listen; returns the URL."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         host, port = self._server.sockets[0].getsockname()
         return f"http://{host}:{port}"
 
     async def stop(self) -> None:
-        """End in order: nobody can connect any more, and every connection is closed when this returns."""
+        """Stop listening, and close every connection before this returns."""
         self._stopping = True
         self._server.close()
         while self._connections:
@@ -65,13 +65,13 @@ class Proxy:
                 connection.cancel()
             await asyncio.wait(self._connections)
         await self._server.wait_closed()
-        await asyncio.sleep(0)  # what was closed is told so in the loop's next round
+        await asyncio.sleep(0)  # the event loop calls `connection_lost` of closed connections in its next round
 
     def on_request(self, request: bytes) -> None:
-        """Is called with every request that the network is given."""
+        """Called with every request, before its outcome."""
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._stopping:  # it had been accepted when we stopped to listen
+        if self._stopping:  # the connection was accepted just before `stop`
             writer.close()
             return
         connection = asyncio.get_running_loop().create_task(self._connection(reader, writer))
@@ -79,14 +79,14 @@ class Proxy:
         connection.add_done_callback(self._connections.discard)
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection of a client: exchange after exchange, until one of them ends it."""
+        """Serve one connection: exchange after exchange, until one of them ends the connection."""
         try:
             while request := await read_message(reader):
                 self.on_request(request)
                 outcome, delay, before = self._draw()
                 self.counts[outcome] += 1
                 await asyncio.sleep(delay)
-                # Dropped or cut before it was forwarded, the request is lost; after that, the reply.
+                # Dropped or cut before forwarding, the request is lost; afterwards, the reply.
                 lost = outcome in (Outcome.DROPPED, Outcome.CUT)
                 reply = (
                     b"" if lost and before else await self._forward(request, 2 if outcome is Outcome.REPEATED else 1)
@@ -100,21 +100,21 @@ class Proxy:
                 writer.write(reply)
                 await writer.drain()
         except (OSError, EOFError, asyncio.CancelledError):
-            pass  # one of the two sides is gone, which the other blames on the network; or all this ends
+            pass  # a side has closed its connection, which the other sees as a network fault; or the proxy stops
         finally:
             writer.close()
 
     def _draw(self) -> tuple[Outcome, float, bool]:
-        """The outcome of the next exchange, its delay, and whether it strikes before the request is forwarded."""
-        weather = self.weather
-        rest = 1 - weather.loss - weather.duplicate - weather.reset
-        shares = (rest, weather.loss, weather.duplicate, weather.reset)
+        """The outcome of the next exchange, its delay, and whether the fault occurs before the request is forwarded."""
+        faults = self.faults
+        rest = 1 - faults.loss - faults.duplicate - faults.reset
+        shares = (rest, faults.loss, faults.duplicate, faults.reset)
         (outcome,) = self.chance.choices(tuple(Outcome), shares)
-        return outcome, self.chance.uniform(0, weather.delay), self.chance.random() < 0.5
+        return outcome, self.chance.uniform(0, faults.delay), self.chance.random() < 0.5
 
     async def _forward(self, request: bytes, times: int) -> bytes:
         """Deliver a request, perhaps more than once; returns the first copy's reply."""
-        # All copies are waited for: none is still on its way when the connection's task has ended.
+        # Wait for all copies, so that none is in transit after the connection's task has ended.
         replies = await asyncio.gather(*(self._deliver(request) for _ in range(times)), return_exceptions=True)
         if isinstance(replies[0], BaseException):
             raise replies[0]
@@ -138,17 +138,32 @@ async def exchange(url: str, request: bytes) -> bytes:
 
 
 async def read_message(reader: asyncio.StreamReader) -> bytes:
-    """A whole HTTP message with a Content-Length, or ``b""`` at the end of the connection."""
+    """A whole HTTP message, its body with a Content-Length or in chunks, or ``b""`` at the end of the connection."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
         return b""
+    if re.search(rb"(?i)\r\ntransfer-encoding: *chunked", head):
+        return head + await _read_chunks(reader)
     length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
     return head + (await reader.readexactly(int(length[1])) if length else b"")
 
 
+async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+    """A body in chunks as it stands, up to the empty line behind the last one."""
+    body = b""
+    while True:
+        line = await reader.readuntil(b"\r\n")
+        size = int(line.partition(b";")[0], 16)
+        body += line + await reader.readexactly(size + 2 if size else 0)
+        if size == 0:
+            while (trailer := await reader.readuntil(b"\r\n")) != b"\r\n":
+                body += trailer
+            return body + trailer
+
+
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Close so that the other side sees a reset, not an orderly end."""
+    """Close the connection with a TCP reset."""
     connection: socket.socket = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

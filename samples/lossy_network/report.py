@@ -1,4 +1,4 @@
-"""What is known while it runs, and what came out: judged by the two sides' own lists of what they were given."""
+"""The progress and the result of a run, from the lists of numbers that both applications have received."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from samples.lossy_network.proxy import Outcome, Proxy
 
 @dataclass(frozen=True)
 class Verdict:
-    """One direction."""
+    """The result for one direction."""
 
     lost: int
     duplicated: int
@@ -25,7 +25,7 @@ class Verdict:
 
     @classmethod
     def of(cls, numbers: list[int], sent: int) -> Verdict:
-        """Judge the numbers that an application was given, in that order; 1 to ``sent`` is right."""
+        """Compare the numbers that an application received, in order of delivery, with 1 to ``sent``."""
         times = Counter(numbers)
         return cls(
             lost=sum(number not in times for number in range(1, sent + 1)),
@@ -36,14 +36,14 @@ class Verdict:
 
 @dataclass
 class Run:
-    """Where a run stands."""
+    """The progress of a run."""
 
     messages: int
-    #: To the server, and to the client.
+    #: The proxies to the server and to the client.
     proxies: tuple[Proxy, ...]
     sent: int = 0
     acknowledged: int = 0
-    #: What the server's application was given, and what the client's.
+    #: The numbers that the server's application, and the client's, have received.
     questions: list[int] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic)
@@ -54,7 +54,7 @@ class Run:
 
     @property
     def wire_messages(self) -> int:
-        """HTTP requests that were given to the network."""
+        """The number of HTTP requests through both proxies."""
         return sum(sum(proxy.counts.values()) for proxy in self.proxies)
 
     def count(self, outcome: Outcome) -> int:
@@ -72,7 +72,7 @@ class Run:
         return all(verdict == Verdict(0, 0, 0) for verdict in self.verdicts.values())
 
     def as_value(self) -> dict[str, Any]:
-        """For programs."""
+        """The result as a JSON value."""
         return {
             "messages": self.messages,
             **{name.replace(" ", "_"): asdict(verdict) for name, verdict in self.verdicts.items()},
@@ -82,7 +82,7 @@ class Run:
         }
 
     def __rich__(self) -> RenderableType:
-        """For people, as often as rich likes to draw it."""
+        """The progress as text; rich calls this for every refresh."""
         grid = Table.grid(padding=(0, 2))
         steps = (
             ("sent", self.sent),

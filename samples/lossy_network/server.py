@@ -1,6 +1,6 @@
-"""The server: answers questions, and remembers in what order they reached it.
+"""The server: answers questions, and records the order in which they were delivered.
 
-Nothing here knows of the bad network. ``mercury serve samples.lossy_network.server:app`` runs it.
+It does not know of the faulty network. ``mercury serve samples.lossy_network.server:app`` runs it.
 """
 
 from mercury import Mercury, MessageContext, Service
@@ -12,7 +12,7 @@ delivered: list[int] = []
 
 @service.operation
 def ask(question: Question, context: MessageContext) -> Answer:
-    # What a handler does counts once its transaction is committed; so does our list.
+    # The transaction may be rolled back and the handler run again: count the question only after the commit.
     context.transaction.after_commit(lambda: delivered.append(question.number))
     return Answer(question.number, question.number**2)
 

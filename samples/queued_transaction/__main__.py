@@ -1,4 +1,4 @@
-"""The demonstration, as a program: `mercury demo` runs it."""
+"""The program that `mercury demo` runs."""
 
 from samples.queued_transaction.demo.main import main
 

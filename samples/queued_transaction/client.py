@@ -1,7 +1,7 @@
 """The client: every row of ``orders`` becomes a row of the server's ``received_orders``, once and in order.
 
-`hand_over_next` and `confirm` are all there is to it. It may be killed at any moment and started again: what it has not
-handed over is handed over then, what it has handed over is sent by Mercury.
+`hand_over_next` and `confirm` are the essential functions; the rest is the program around them. The client may be
+killed at any moment. After a restart it hands over the remaining rows, and Mercury sends the stored messages.
 
 Settings: ``MERCURY_STORE`` is Mercury's store, ``ORDERS_DATABASE`` the application's database, which may be the
 store's.
@@ -29,16 +29,16 @@ from samples.queued_transaction.tables import add_confirmation, take_unsent
 
 log = logging.getLogger("client")
 
-#: Under this name the responses find their callback, after a restart too.
+#: The name of the callback for responses, stored with each request, so that it is found after a restart too.
 CONFIRM = "confirm"
-#: Seconds: between two looks, before another try, and how long those that are handed over are waited for.
-LOOK, AGAIN, PATIENCE = 0.02, 0.2, 3.0
+#: Seconds between two polls of the table, before a retry, and of waiting for earlier messages.
+POLL_INTERVAL, RETRY_DELAY, PATIENCE = 0.02, 0.2, 3.0
 
 
 def hand_over_next(mercury: Mercury, orders: Sender, mode: str) -> bool:
     """One transaction marks the next order as sent and stores its message: both, or neither.
 
-    :returns: whether there was one.
+    :returns: whether there was an order to hand over.
     """
     with mercury.transaction() as tx:
         order = take_unsent(tx.connection("app"))
@@ -49,7 +49,7 @@ def hand_over_next(mercury: Mercury, orders: Sender, mode: str) -> bool:
 
 
 def send(orders: Sender, order: Order, mode: str, tx: Transaction | None = None) -> None:
-    # By its correlation a row finds its message, wherever that is: `mercury reconcile` asks for it.
+    # With the correlation `mercury reconcile` finds the message of a row in the stores.
     correlation = f"order:{order.number}"
     if mode == "in-out":
         orders.request_with_callback(order, CONFIRM, operation="ConfirmOrder", correlation=correlation, tx=tx)
@@ -58,7 +58,7 @@ def send(orders: Sender, order: Order, mode: str, tx: Transaction | None = None)
 
 
 def confirm(confirmation: Confirmation, tx: Transaction) -> None:
-    """Consume a response: the row and the end of the request are one transaction."""
+    """Consume a response: inserting the row and settling the request are one transaction."""
     add_confirmation(tx.connection("app"), confirmation)
 
 
@@ -66,11 +66,11 @@ def confirm(confirmation: Confirmation, tx: Transaction) -> None:
 
 parser = argparse.ArgumentParser(prog="python -m samples.queued_transaction.client", description=__doc__)
 parser.add_argument("url", help="the URL of the server's service")
-parser.add_argument("--address", help="where the server reaches this client; left out, where it listens")
+parser.add_argument("--address", help="URL for responses to this client; default: where it listens")
 parser.add_argument("--mode", choices=("in-only", "in-out"), default="in-only")
 parser.add_argument("--pause", type=float, default=0.0, help="seconds between two orders")
-parser.add_argument("--ahead", type=int, default=1000, help="how many may be on their way before it waits for them")
-parser.add_argument("--two-commits", action="store_true", help="how it should not be done: see two_commits.py")
+parser.add_argument("--ahead", type=int, default=1000, help="the most unacknowledged messages before the client waits")
+parser.add_argument("--two-commits", action="store_true", help="the wrong way with two commits: see two_commits.py")
 
 
 def main() -> None:
@@ -88,7 +88,7 @@ def main() -> None:
         mercury.callback(CONFIRM)(confirm)
         hand_over = hand_over_next
     logging.basicConfig(level=mercury.settings.log.level.upper(), format="%(asctime)s %(name)s: %(message)s")
-    tell(url=mercury.listen())
+    report(url=mercury.listen())
     with mercury:
         orders = mercury.to(options.url, key="orders")
         while not ended.wait(options.pause):
@@ -97,27 +97,28 @@ def main() -> None:
                 if not hand_over(mercury, orders, options.mode):
                     break
             except (TransientStorageError, OperationalError, OutcomeUnknown) as error:
-                # A database is away, or another transaction holds the row. Whether it is sent the table says itself.
-                log.warning("looked at again: %s", error)
-                ended.wait(AGAIN)
+                # A database is unreachable, or another transaction has locked the row. The table still says which
+                # orders are sent, so the loop just goes on.
+                log.warning("will retry: %s", error)
+                ended.wait(RETRY_DELAY)
         else:
             return
-        orders.close()  # no more will come: the sequence ends once everything has arrived
-        while not orders.wait(timeout=LOOK).settled:
+        orders.close()  # the sequence ends when all messages are acknowledged
+        while not orders.wait(timeout=POLL_INTERVAL).settled:
             if ended.is_set():
                 return
-        tell(done=True)
-        ended.wait()  # it goes on to take what comes late, until it is told to end
+        report(done=True)
+        ended.wait()  # keep receiving late responses until SIGTERM
 
 
 def wait_for_room(orders: Sender, ahead: int, ended: threading.Event) -> None:
-    """Let what is on its way arrive, for a while, so that the rest is handed over while it does."""
+    """Wait, for `PATIENCE` seconds at most, until fewer than ``ahead`` messages are unacknowledged."""
     until = time.monotonic() + PATIENCE
-    while orders.pending >= ahead and time.monotonic() < until and not ended.wait(LOOK):
+    while orders.pending >= ahead and time.monotonic() < until and not ended.wait(POLL_INTERVAL):
         pass
 
 
-def tell(**values: object) -> None:
+def report(**values: object) -> None:
     print(json.dumps(values), flush=True)
 
 

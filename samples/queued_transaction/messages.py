@@ -1,4 +1,4 @@
-"""What travels: an order, and what the server says when it has it."""
+"""The messages: an order, and the server's confirmation."""
 
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -11,16 +11,16 @@ class Order:
     customer: str
     placed_on: date
     amount: Decimal
-    #: None = the customer did not say.
+    #: None = not specified.
     express: bool | None
     deliver_after: datetime | None
     note: str | None
-    #: What the customer wrote, up to a hundred thousand characters.
+    #: The customer's text, up to a hundred thousand characters.
     body: str
 
 
 @dataclass(frozen=True)
 class Confirmation:
     order: int
-    #: The server's number for it: what it received before has a lower one.
+    #: The server's arrival number of the order; earlier orders have lower ones.
     arrival: int

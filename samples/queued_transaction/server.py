@@ -1,7 +1,7 @@
 """The server: every order that arrives becomes a row of ``received_orders``.
 
-`take_order` and `confirm_order` are all there is to it. ``mercury serve samples.queued_transaction.server:app`` runs
-them.
+`take_order` and `confirm_order` are the essential functions. ``mercury serve samples.queued_transaction.server:app``
+runs them.
 
 Settings: ``MERCURY_STORE`` is Mercury's store, ``ORDERS_DATABASE`` the application's database, which may be the
 store's.
@@ -23,13 +23,13 @@ service = Service("orders")
 
 @service.operation("TakeOrder")
 def take_order(order: Order, tx: Transaction) -> None:
-    """The row and the end of the message are one transaction: both, or neither."""
+    """Insert the row. The row and the consumption of the message are one transaction: both, or neither."""
     add_received(tx.connection("app"), order)
 
 
 @service.operation("ConfirmOrder")
 def confirm_order(order: Order, tx: Transaction) -> Confirmation:
-    """The same with an answer, which is stored in that transaction too."""
+    """Insert the row and return a response, which is stored in the same transaction."""
     return Confirmation(order.number, arrival=add_received(tx.connection("app"), order))
 
 
@@ -38,5 +38,5 @@ def app() -> FastAPI:
 
 
 def two_commits_app() -> FastAPI:
-    """How it should not be done."""
+    """The wrong way: see two_commits.py."""
     return Mercury().app(two_commits.service(os.environ["ORDERS_DATABASE"]))

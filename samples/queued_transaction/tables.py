@@ -1,4 +1,4 @@
-"""The tables of the two applications. They know nothing of Mercury, which has its own."""
+"""The tables of the two applications. Mercury's tables are separate."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -28,7 +28,7 @@ CLIENT, SERVER = MetaData(), MetaData()
 
 
 def _contents() -> Iterable[Column[Any]]:
-    """What an order is, on both sides."""
+    """The columns of an order, the same on both sides."""
     yield Column("customer", Text, nullable=False)
     yield Column("placed_on", Date, nullable=False)
     yield Column("amount", Numeric(12, 2), nullable=False)
@@ -43,11 +43,11 @@ ORDERS = Table(
     CLIENT,
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     *_contents(),
-    #: When it was handed over; until then null.
+    #: When the order was handed over to Mercury; null = not yet.
     Column("sent_at", DateTime(timezone=True), index=True),
 )
 
-#: Without a unique key on the order: one that came twice would stand here twice.
+#: Without a unique key on the order, so that an order that is delivered twice has two rows.
 CONFIRMATIONS = Table(
     "confirmations",
     CLIENT,
@@ -78,7 +78,7 @@ def take_unsent(connection: Connection) -> Order | None:
             .values(sent_at=func.clock_timestamp())
             .returning(ORDERS)
         ).one_or_none()
-        if taken is not None:  # else another transaction has just taken it
+        if taken is not None:  # otherwise another transaction has just marked it
             return _order(taken)
     return None
 

@@ -1,7 +1,8 @@
-"""How it should not be done: the application commits, then Mercury does, and between the two the process may die.
+"""The wrong way: the application commits, then Mercury commits, and the process may be killed in between.
 
-The client then has an order that is marked as sent and never was: it is lost. The server has an order whose message
-comes again: it is repeated. This is what every program does that updates its database and sends a message.
+On the client, an order is then marked as sent although no message is stored: it is lost. On the server, the order's row
+is stored and its message is delivered again: it is repeated. Every program that updates its database and sends a
+message in two steps has this defect.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from samples.queued_transaction.tables import add_confirmation, add_received, ta
 
 
 class CrashPoint:
-    """The place between two commits. After SIGUSR1 the process dies when it comes by, as if the power failed."""
+    """The point between two commits. After SIGUSR1 the process kills itself when it reaches this point."""
 
     def __init__(self) -> None:
         self._armed = False
@@ -69,7 +70,7 @@ def service(database: str) -> Service:
     def receive(order: Order) -> int:
         with engine.begin() as connection:
             arrival = add_received(connection, order)
-        between_commits.here()  # Mercury commits that the message was delivered when the handler has returned
+        between_commits.here()  # Mercury commits the delivery of the message after the handler has returned
         return arrival
 
     return orders

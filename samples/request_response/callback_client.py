@@ -1,6 +1,6 @@
-"""Orders tea and coffee at ``samples.request_response.server`` and takes the responses with a named callback.
+"""Orders tea and coffee at ``samples.request_response.server`` and receives the responses with a named callback.
 
-The name is stored with each request. With a durable store, a process that was started anew finds its callback by it.
+The name is stored with each request. With a durable store, a restarted process finds the callback by it.
 """
 
 import argparse
@@ -25,9 +25,9 @@ def answered(answer: OrderPlaced | ApplicationFault, context: MessageContext) ->
 
 def main(url: str, listen: bool, timeout: float) -> int:
     mercury = Mercury("memory:")
-    mercury.callback("orders")(answered)  # before anything runs; it may be used as a decorator too
+    mercury.callback("orders")(answered)  # before Mercury starts; can also be used as a decorator
     if listen:
-        mercury.listen()  # the server posts responses to us; else they come back on the connections of our requests
+        mercury.listen()  # the server posts responses here; otherwise they come in the HTTP replies to requests
     with mercury:
         shop = mercury.to(url)
         shop.request_with_callback(PlaceOrder("tea", 30), "orders", correlation="order 1")
@@ -38,7 +38,7 @@ def main(url: str, listen: bool, timeout: float) -> int:
             print(f"not answered within {timeout:g} s: {done}", file=sys.stderr)
         dead = mercury.dead_letters()
         for letter in dead:
-            print(f"{letter.correlation} died: {letter.reason} ({letter.certainty.value})", file=sys.stderr)
+            print(f"{letter.correlation} failed: {letter.reason} ({letter.certainty.value})", file=sys.stderr)
         return 0 if done and not dead else 1
 
 

@@ -1,6 +1,6 @@
 """Orders tea and coffee at ``samples.request_response.server`` and waits for the responses with futures.
 
-A future lives as long as the process. Where the response matters after a restart, see ``callback_client``.
+A future is lost with the process. For responses that matter after a restart, see ``callback_client``.
 """
 
 import argparse
@@ -18,7 +18,7 @@ parser.add_argument("--timeout", type=float, default=30, help="how long to wait,
 def main(url: str, listen: bool, timeout: float) -> int:
     mercury = Mercury("memory:")
     if listen:
-        mercury.listen()  # the server posts responses to us; else they come back on the connections of our requests
+        mercury.listen()  # the server posts responses here; otherwise they come in the HTTP replies to requests
     with mercury:
         shop = mercury.to(url)
         futures = [shop.request(PlaceOrder(item, 30), response=OrderPlaced) for item in ("tea", "coffee")]
@@ -34,7 +34,7 @@ def main(url: str, listen: bool, timeout: float) -> int:
         shop.close()
         done = shop.wait(timeout)
         if not done:
-            print(f"the end is not known: {done}", file=sys.stderr)
+            print(f"it is not certain that everything arrived: {done}", file=sys.stderr)
         return 0 if done else 1
 
 

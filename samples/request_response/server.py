@@ -7,21 +7,22 @@ from samples.request_response.messages import OrderPlaced, PlaceOrder, Ship
 
 STOCK = {"tea": 100, "coffee": 20}
 
-# Clients on this machine may listen for their responses. No other address that a client names is ever connected to.
+# The server posts responses to clients on this machine only, never to another address that a client names.
 mercury = Mercury("memory:", allow=["http://127.0.0.1:*"])
 shop, warehouse = Service("shop"), Service("warehouse")
 
-# It happens to be in this process; it could be anywhere.
+# The warehouse is in this process here; it could be anywhere.
 to_warehouse = mercury.to(os.environ.get("WAREHOUSE_URL", "http://127.0.0.1:8000/services/warehouse"))
 
 
 @shop.operation
 def place_order(order: PlaceOrder, tx: Transaction) -> OrderPlaced:
-    # In this transaction the order is consumed and the response is stored. What is sent in it leaves when it commits.
+    # This transaction consumes the order and stores the response. The message to the warehouse is sent after its
+    # commit.
     to_warehouse.send(Ship(order.item, order.count), tx=tx)
     left = STOCK.get(order.item, 0) - order.count
     if left < 0:
-        # The client gets the fault instead of a response; everything done here is undone, so nothing is shipped.
+        # The client gets the fault instead of a response. The handler's work is rolled back, so nothing is shipped.
         raise ApplicationFault(f"there is not so much {order.item}", code="OutOfStock")
     return OrderPlaced(order.item, order.count, left)
 

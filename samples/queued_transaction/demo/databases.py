@@ -1,4 +1,4 @@
-"""The databases of a run: two applications and two stores, on an embedded PostgreSQL or on servers of the user."""
+"""The databases of a run, for two applications and two stores, on an embedded PostgreSQL or on the user's servers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from samples.queued_transaction.demo.options import Options, Store
 from samples.queued_transaction.demo.rows import orders
 from samples.queued_transaction.tables import CLIENT, ORDERS, SERVER
 
-#: Rows of one INSERT.
+#: The number of rows in one INSERT.
 BATCH = 100
 
 
 @dataclass(frozen=True)
 class Urls:
-    """One side's databases."""
+    """The URLs of one side's databases."""
 
     application: str
     store: str
@@ -31,7 +31,7 @@ class Urls:
 
 @dataclass(frozen=True)
 class Pair:
-    """Both sides' databases."""
+    """The URLs of both sides' databases."""
 
     client: Urls
     server: Urls
@@ -39,7 +39,7 @@ class Pair:
 
 @contextmanager
 def cleaned_up(options: Options, clean: Callable[[], None]) -> Iterator[None]:
-    """Clean up after the block, unless all is to be kept; always when it was interrupted."""
+    """Call ``clean`` after the block, unless the option keep is set; after an interrupt always."""
     keep = options.keep
     try:
         yield
@@ -53,9 +53,9 @@ def cleaned_up(options: Options, clean: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def servers(options: Options, folder: Path) -> Iterator[tuple[Databases, Databases]]:
-    """The PostgreSQL servers of the client and of the server, for as long as the block lasts.
+    """The PostgreSQL servers of the client and of the server; an embedded one is stopped at the end of the block.
 
-    :param folder: where the embedded one is, if it is needed.
+    :param folder: the folder of the embedded server, if one is needed.
     """
     named = (options.client_postgres, options.server_postgres)
     embedded = EmbeddedPostgres(folder) if None in named else None
@@ -68,9 +68,10 @@ def servers(options: Options, folder: Path) -> Iterator[tuple[Databases, Databas
 
 @contextmanager
 def databases(options: Options, client: Databases, server: Databases) -> Iterator[Pair]:
-    """The databases of one run, with the applications' tables and the orders; removed with the block unless kept.
+    """The databases of one run, with the applications' tables and the orders; dropped at the end of the block unless
+    kept.
 
-    :raises StorageError: they cannot be made.
+    :raises StorageError: they cannot be created.
     """
     run = secrets.token_hex(4)
     made: list[tuple[Databases, str]] = []

@@ -1,4 +1,4 @@
-"""How far a run is: asked of the applications' tables, of both processes, and of the network."""
+"""The progress of a run, read from the applications' tables, from both processes, and from the network."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from samples.queued_transaction.tables import CONFIRMATIONS, ORDERS, RECEIVED_OR
 IN_DOUBT = text("select count(*) from pg_prepared_xacts where database in :names").bindparams(
     bindparam("names", expanding=True)
 )
-#: Seconds.
+#: The timeout of a query of a process's status, in seconds.
 HTTP_TIMEOUT = 2.0
 
 
 @dataclass
 class Figures:
-    """What is shown while it runs."""
+    """The figures that are shown during a run."""
 
     options: Options
     network: Network
     sent: int = 0
-    #: Of these, the ones that have arrived; repeated ones count once.
+    #: Sent orders that are in the server's table; repeated ones count once.
     delivered: int = 0
     confirmations: int = 0
-    #: What the server has said it has stored.
+    #: Messages that the server has acknowledged.
     acknowledged: int = 0
     in_flight: int = 0
     #: Messages that wait for an application.
@@ -43,11 +43,11 @@ class Figures:
     #: Prepared transactions that are not finished.
     in_doubt: int = 0
     kills: int = 0
-    #: When, in seconds since the epoch, and who.
+    #: The kills: time, in seconds since the epoch, and process.
     killed: list[tuple[float, str]] = field(default_factory=list)
-    #: Of these, the ones between two commits.
+    #: The number of kills between two commits.
     between_commits: int = 0
-    #: What is being done.
+    #: The present step, in words.
     doing: str = ""
     begun: float = field(default_factory=time.monotonic)
     ended: float | None = None
@@ -58,24 +58,24 @@ class Figures:
 
     @property
     def progress(self) -> tuple[int, ...]:
-        """Changes as long as anything gets on."""
+        """Figures that change while the run makes progress."""
         return (self.sent, self.delivered, self.confirmations, self.acknowledged, self.kills, self.in_doubt)
 
 
 class Observer:
-    """Keeps figures up to date."""
+    """Updates the figures."""
 
     def __init__(self, figures: Figures, pair: Pair, client: Party, server: Party) -> None:
         self.figures = figures
         self._pair = pair
         self._client, self._server = client, server
         self._engines = [create_engine(urls.application, isolation_level="AUTOCOMMIT") for urls in _sides(pair)]
-        #: Numbers acknowledged, by the identifiers of sequences: a store in memory forgets them.
+        #: Acknowledged numbers by sequence identifier; kept here because a store in memory loses them at a kill.
         self._acknowledged: dict[str, int] = {}
 
-    async def look(self) -> None:
-        """Look once."""
-        await asyncio.to_thread(self._look_at_databases)
+    async def update(self) -> None:
+        """Read all figures once."""
+        await asyncio.to_thread(self._read_databases)
         client, server = await asyncio.gather(*(asyncio.to_thread(_sequences, each) for each in self._parties))
         sources = [each for each in client if each["side"] == "source" and each["identifier"]]
         for each in sources:
@@ -94,7 +94,7 @@ class Observer:
     def _parties(self) -> tuple[Party, Party]:
         return self._client, self._server
 
-    def _look_at_databases(self) -> None:
+    def _read_databases(self) -> None:
         figures = self.figures
         client, server = self._engines
         with client.connect() as at_client, server.connect() as at_server:
@@ -106,7 +106,7 @@ class Observer:
 
 
 def in_doubt(connection: Connection, urls: Urls) -> int:
-    """Prepared transactions of one side that are not finished."""
+    """The number of unfinished prepared transactions of one side."""
     names = [make_url(url).database for url in (urls.application, urls.store) if url != "memory:"]
     return int(connection.execute(IN_DOUBT, {"names": names}).scalar_one())
 
@@ -124,7 +124,7 @@ def _count(ranges: list[list[int]]) -> int:
 
 
 def _sequences(party: Party) -> list[dict[str, Any]]:
-    """All sequences of a process; none while it does not run."""
+    """The status of all sequences of a process; empty while it does not run."""
     if party.url is None:
         return []
     connection = http.client.HTTPConnection(urlsplit(party.url).netloc, timeout=HTTP_TIMEOUT)
@@ -134,6 +134,6 @@ def _sequences(party: Party) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.load(reply) if reply.status == 200 else []
         return found
     except (OSError, http.client.HTTPException):
-        return []  # it was killed a moment ago
+        return []  # the process has just been killed
     finally:
         connection.close()

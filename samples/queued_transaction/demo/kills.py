@@ -1,4 +1,4 @@
-"""When who is killed: by how far the work is, so that all kills fall while it is going on."""
+"""The plan of kills. They are placed by the number of sent orders, so that all of them happen during the work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from samples.queued_transaction.demo.options import Options
 
-#: No kill after this share of the orders is sent.
+#: All kills are planned before this share of the orders is sent.
 LATEST = 0.85
 
 
@@ -20,17 +20,17 @@ class Victim(enum.Enum):
 @dataclass(frozen=True)
 class Kill:
     victim: Victim
-    #: Once so many orders are marked as sent.
+    #: Kill when so many orders are marked as sent.
     after: int
-    #: At the named point between its two commits, else wherever it is.
+    #: Kill between the process's two commits; otherwise wherever it is.
     between_commits: bool
 
 
 def plan(options: Options) -> list[Kill]:
-    """All kills, in the order in which they come.
+    """All kills in their order.
 
-    Both are killed, if there are two kills or more; the first kill of each is between its two commits, where there are
-    two, so that what such a store lacks shows every time.
+    With two kills or more both processes are killed. If the store needs two commits, the first kill of each process is
+    between them, so that its loss or repetition of orders shows in every run.
     """
     chance = random.Random(f"kills {options.seed}")
     latest = max(1, int(options.orders * LATEST))

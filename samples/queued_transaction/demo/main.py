@@ -1,4 +1,4 @@
-"""The program: options, one run or four, what came out, and nothing left behind."""
+"""The program: reads the options, runs one store or four, prints the results, and cleans up."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 #: Exit codes, those of `mercury`.
 AS_GUARANTEED, NOT_AS_GUARANTEED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
-#: Each ends it with everything that was started.
+#: Signals that end the program, with everything that it has started.
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 parser = argparse.ArgumentParser(prog="python -m samples.queued_transaction", description=__doc__)
@@ -54,7 +54,7 @@ parser.add_argument("--output", choices=("text", "json"), default="text")
 
 
 def main() -> None:
-    """Run it and end the process."""
+    """Run the demonstration and exit."""
     given = vars(parser.parse_args())
     compare, output = given.pop("compare"), given.pop("output")
     options = Options(**given)
@@ -77,27 +77,27 @@ def main() -> None:
 
 
 def ends() -> list[signal.Signals]:
-    """What interrupts: not what whoever started this has decided to ignore (`nohup` does)."""
+    """The signals of `ENDS` that the parent process has not set to be ignored, as `nohup` does."""
     return [number for number in ENDS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def catch_interrupts() -> None:
-    """Outside of an event loop an interrupt is a `KeyboardInterrupt`."""
+    """Outside of an event loop, turn the signals into `KeyboardInterrupt`."""
     for number in ends():
         signal.signal(number, interrupt)
 
 
 def interrupt(*_: object) -> None:
-    """What is cleaned up from now on is cleaned up to its end."""
+    """Raise `KeyboardInterrupt`, and ignore further signals, so that the clean-up is not interrupted."""
     for number in ends():
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 async def interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """In an event loop an interrupt cancels the work and nothing else, so that it can end what it has started.
+    """Run work in an event loop. A signal cancels the work, which then ends what it has started.
 
-    :raises KeyboardInterrupt: it was interrupted, and has ended.
+    :raises KeyboardInterrupt: the work was cancelled by a signal, and has ended.
     """
     task, loop = asyncio.create_task(work), asyncio.get_running_loop()
 
@@ -150,7 +150,7 @@ def tell_outcome(outcome: Outcome, console: Console) -> None:
     console.print()
     console.print(verdict_table(outcome))
     if outcome.stopped is not None:
-        console.print(f"[red]it was given up:[/red] {escape(outcome.stopped)}")
+        console.print(f"[red]the run was given up:[/red] {escape(outcome.stopped)}")
     if not outcome.as_guaranteed:
         console.print(f"[red]this store promises: {outcome.guarantee.value}[/red]")
     console.print(f"report: {outcome.report}", markup=False)
@@ -159,15 +159,15 @@ def tell_outcome(outcome: Outcome, console: Console) -> None:
             console.print(f"{name}: {url}", markup=False)
         console.print(f"logs: {outcome.folder}/{outcome.options.store.value}", markup=False)
         if None in (outcome.options.client_postgres, outcome.options.server_postgres):
-            console.print(f"the server runs on until: mercury pg stop --folder {outcome.folder}/pg", markup=False)
+            console.print(f"the embedded server runs until: mercury pg stop --folder {outcome.folder}/pg", markup=False)
     console.print()
 
 
 @contextmanager
 def folder(options: Options) -> Iterator[tuple[Path, Path]]:
-    """A folder for everything that is removed at the end, and one for the report, which stays."""
+    """A folder for files that are removed at the end, and one for the report, which remains."""
     made = Path(tempfile.mkdtemp(prefix="mercury-demo-"))
-    made.chmod(0o755)  # as root, the server runs as somebody else, who has to pass through
+    made.chmod(0o755)  # if this process is root, the server's other user must be able to pass through
     out = made / "report" if options.out is None else options.out.resolve()
     work = made / "work"
     work.mkdir()
@@ -176,7 +176,7 @@ def folder(options: Options) -> Iterator[tuple[Path, Path]]:
             yield work, out
     except BaseException:
         if not work.exists() and not any(made.rglob("report.html")):
-            shutil.rmtree(made)  # half a report is none; those of earlier stores were told, and stay
+            shutil.rmtree(made)  # an incomplete report is useless; those of earlier stores were printed, and remain
         raise
     if not work.exists() and options.out is not None:
         made.rmdir()

@@ -1,4 +1,4 @@
-"""The bad network between client and server: a proxy each way, which also counts what is sent again."""
+"""The faulty network between client and server: a proxy for each direction, which also counts retransmissions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import re
 from dataclasses import dataclass, field
 
-from samples.lossy_network.proxy import Proxy, Weather
+from samples.lossy_network.proxy import NetworkFaults, Proxy
 from samples.queued_transaction.demo.options import Options
 
 #: Shares of exchanges whose connection is reset, and the longest delay in seconds.
@@ -18,7 +18,7 @@ NUMBER = re.compile(rb"<(?:\w+:)?MessageNumber[^>]*>(\d+)<")
 
 @dataclass
 class WatchedProxy(Proxy):
-    """Looks at every message that is given to it, before anything befalls it."""
+    """Counts messages and retransmissions before the network's faults."""
 
     retransmissions: int = 0
     _seen: set[tuple[bytes, bytes]] = field(default_factory=set)
@@ -40,12 +40,12 @@ class Network:
 
     @classmethod
     def of(cls, options: Options) -> Network:
-        weather = Weather(options.loss, options.duplicate, RESET, DELAY)
-        there, back = (WatchedProxy(weather, random.Random(f"{options.seed} {way}")) for way in ("there", "back"))
+        faults = NetworkFaults(options.loss, options.duplicate, RESET, DELAY)
+        there, back = (WatchedProxy(faults, random.Random(f"{options.seed} {way}")) for way in ("there", "back"))
         return cls(there, back)
 
     async def stop(self) -> None:
-        """End both proxies; nothing of them is left running."""
+        """Stop both proxies."""
         await self.to_server.stop()
         await self.to_client.stop()
 

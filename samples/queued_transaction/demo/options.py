@@ -1,4 +1,4 @@
-"""What a run is asked to do."""
+"""The options of a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class Store(enum.Enum):
-    """Where Mercury keeps its messages, and what a client or a server does with them."""
+    """Where Mercury stores its messages, and how they are committed."""
 
     #: In the memory of each process, beside the application's database.
     MEMORY = "memory"
@@ -21,17 +21,17 @@ class Store(enum.Enum):
 
     @property
     def two_commits(self) -> bool:
-        """The application's commit and Mercury's are two, and a process may die in between."""
+        """Whether the application and Mercury commit separately, so that a process may be killed in between."""
         return self in (Store.MEMORY, Store.SQL)
 
     @property
     def separate(self) -> bool:
-        """Mercury has a database of its own on each side."""
+        """Whether Mercury has a database of its own on each side."""
         return self in (Store.SQL, Store.XA)
 
 
 class Mode(enum.Enum):
-    """Whether the server answers."""
+    """Whether the server responds to each order."""
 
     IN_ONLY = "in-only"
     IN_OUT = "in-out"
@@ -39,20 +39,20 @@ class Mode(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """One run."""
+    """The options of one run."""
 
     store: Store
     mode: Mode
     orders: int
     kills: int
-    #: Shares of exchanges.
+    #: The shares of HTTP exchanges that are lost, and that are repeated.
     loss: float
     duplicate: float
     seed: int
-    #: Leave databases, logs and the server for a look.
+    #: Keep the databases, the logs and the embedded server.
     keep: bool
-    #: PostgreSQL servers where databases may be made; ``None`` = an embedded one.
+    #: PostgreSQL servers on which databases may be created; ``None`` = an embedded one.
     client_postgres: str | None
     server_postgres: str | None
-    #: Where the report goes; ``None`` = a temporary folder.
+    #: The folder of the report; ``None`` = a temporary folder.
     out: Path | None

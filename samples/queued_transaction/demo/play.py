@@ -1,4 +1,4 @@
-"""One run: client, server and network do their work, and are killed at it."""
+"""One run: starts client, server and network, and kills the processes according to the plan."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from samples.queued_transaction.demo.network import Network
 from samples.queued_transaction.demo.options import Options, Store
 from samples.queued_transaction.demo.processes import Party, environment, mercury, python
 
-#: What an operator would set for such a network and such processes: give up soon, try again soon.
+#: Settings for such a network and such kills: short timeouts, short retry times.
 TUNING = {
     "MERCURY_HTTP_TIMEOUT": "1",
     "MERCURY_RUNTIME_SENDERS": "32",
     "MERCURY_SOURCE_WINDOW": "32",
     "MERCURY_SOURCE_RETRANSMISSION_BASE": "0.2",
     "MERCURY_SOURCE_RETRANSMISSION_CAP": "1",
-    # Who is killed leaves claims behind; so soon another may take them over.
+    # A killed process leaves claims, which another process takes over when the lease has expired.
     "MERCURY_ENGINE_LEASE": "2",
-    # And transactions in doubt, which recovery may then finish.
+    # It also leaves transactions in doubt, which recovery finishes when this lease has expired.
     "MERCURY_XA_LEASE": "2",
     "MERCURY_XA_INTERVAL": "0.5",
     "MERCURY_LOG_LEVEL": "ERROR",
 }
-#: Where the samples are imported from.
+#: The folder from which the samples are imported.
 SAMPLES = Path(__file__).resolve().parents[3]
 
-#: Seconds: between two looks; without any progress until it is given up; that all orders take about, without kills.
-LOOK, STALLED, PLEASANT = 0.05, 60.0, 20.0
-#: Seconds without any progress after which what a killed process had in memory is given up.
+#: Seconds between two updates; without progress until the run is given up; that sending all orders takes without kills.
+POLL_INTERVAL, STALLED, SENDING_TIME = 0.05, 60.0, 20.0
+#: Seconds without progress after which messages that a killed process had in memory count as lost.
 GIVEN_UP = 10.0
-#: The longest pause between two orders, in seconds, and the most that are on their way.
+#: The longest pause between two orders, in seconds, and the most unacknowledged messages.
 LONGEST_PAUSE, MOST_AHEAD = 0.1, 50
 
 
 class Stalled(Exception):
-    """Nothing gets on any more."""
+    """The run makes no progress any more."""
 
 
 async def play(figures: Figures, pair: Pair, folder: Path) -> str | None:
-    """Play one run to its end.
+    """Carry out one run.
 
-    :param folder: for logs.
-    :returns: why it did not come to its end; ``None`` = it did.
-    :raises Broken: a process failed that nobody killed.
+    :param folder: the folder of the logs.
+    :returns: why the run was given up; ``None`` = it was finished.
+    :raises Broken: a process failed without being killed.
     """
     network = figures.network
     front, back = await network.to_server.start(), await network.to_client.start()
@@ -67,7 +67,7 @@ async def play(figures: Figures, pair: Pair, folder: Path) -> str | None:
         figures.ended = time.monotonic()
         await asyncio.gather(client.stop(), server.stop())
         await network.stop()
-    await observer.look()  # what is there now is what is left
+    await observer.update()  # the last figures count for the result
     observer.close()
     figures.doing = ""
     return stopped
@@ -79,14 +79,14 @@ async def _work(figures: Figures, observer: Observer, parties: dict[Victim, Part
         while True:
             for party in parties.values():
                 party.check()
-            await observer.look()
+            await observer.update()
             if condition():
                 return
             if figures.progress != before:
                 before, since = figures.progress, time.monotonic()
             if time.monotonic() - since > patience:
                 raise Stalled(f"nothing has changed for {patience:.0f} s: {what}")
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_INTERVAL)
 
     figures.doing = "orders are handed over, sent and received"
     for kill in plan(figures.options):
@@ -94,14 +94,14 @@ async def _work(figures: Figures, observer: Observer, parties: dict[Victim, Part
         await _kill(figures, kill, parties[kill.victim])
     client = parties[Victim.CLIENT]
     figures.doing = "the last orders arrive"
-    await until(lambda: client.news.get("done", False), "the client is not done")
+    await until(lambda: client.printed.get("done", False), "the client is not done")
     figures.doing = "what arrived is delivered"
 
     def delivered() -> bool:
         return not figures.waiting and not figures.in_doubt
 
     if figures.options.store is Store.MEMORY:
-        # What a killed client had not sent yet is a gap that nobody fills: what waits behind it is lost as well.
+        # Messages that a killed client had in memory are a gap in the sequence: messages behind it are never delivered.
         with suppress(Stalled):
             await until(delivered, "messages wait", GIVEN_UP)
     else:
@@ -125,14 +125,14 @@ def _parties(
 ) -> tuple[Party, Party]:
     wrong = options.store.two_commits
     app = "two_commits_app" if wrong else "app"
-    # The server connects to no address that a client names, unless it is on this list.
+    # The server connects to an address that a client names only if it is on this list.
     server = {**TUNING, **_places(pair.server), "MERCURY_ENGINE_ADDRESSES_ALLOWED": back}
     client = {**TUNING, **_places(pair.client)}
     serve = mercury("serve", f"samples.queued_transaction.server:{app}", "--port", "0", "--output", "json")
     hand_over = python("-m", "samples.queued_transaction.client", f"{front}/services/orders")
     hand_over += ["--address", back, "--mode", options.mode.value, *(["--two-commits"] if wrong else [])]
-    # Orders keep coming while a killed process starts again: few enough are on their way, slowly enough.
-    hand_over += ["--pause", str(min(LONGEST_PAUSE, PLEASANT / options.orders))]
+    # The pace is slow and the window small, so that orders are still being sent while a killed process restarts.
+    hand_over += ["--pause", str(min(LONGEST_PAUSE, SENDING_TIME / options.orders))]
     hand_over += ["--ahead", str(max(2, min(MOST_AHEAD, options.orders // 10)))]
     return (
         Party("client", hand_over, environment(SAMPLES, client), network.to_client, folder / "client.log"),

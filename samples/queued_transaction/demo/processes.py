@@ -1,4 +1,4 @@
-"""The client's and the server's processes: started, killed, started again."""
+"""Starts, kills and restarts the client's and the server's processes."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from typing import Any
 
 from samples.lossy_network.proxy import Proxy
 
-#: Seconds: to start, to come by the place between two commits, to end in an orderly way.
-TO_START, TO_COME_BY, TO_END = 60.0, 10.0, 10.0
-#: Of a log, in an error.
+#: Timeouts in seconds: for a start, for reaching the point between two commits, for an orderly end.
+START_TIMEOUT, CRASH_POINT_TIMEOUT, END_TIMEOUT = 60.0, 10.0, 10.0
+#: The number of characters of a log's end in an error text.
 TAIL = 1000
 
 
 class Broken(Exception):
-    """The run cannot be played to its end."""
+    """The run cannot be finished."""
 
 
 class Party:
-    """The client or the server, over all its lives.
+    """The client or the server, through all its restarts.
 
-    :param command: what is started; it prints one line of JSON with its ``url``, and perhaps more lines.
-    :param proxy: where the other one reaches it.
-    :param log: its stderr.
+    :param command: the command line; the process prints one line of JSON with its ``url``, and perhaps more lines.
+    :param proxy: the proxy through which the other process reaches it.
+    :param log: the file for its stderr.
     """
 
     def __init__(
         self, name: str, command: Sequence[str], environment: Mapping[str, str], proxy: Proxy, log: Path
     ) -> None:
         self.name = name
-        #: What it has told in this life.
-        self.news: dict[str, Any] = {}
+        #: The values that the process has printed since its last start.
+        self.printed: dict[str, Any] = {}
         self._command = command
         self._environment = dict(environment)
         self._proxy = proxy
@@ -49,16 +49,16 @@ class Party:
 
     @property
     def url(self) -> str | None:
-        """Where it is reached directly, while it runs."""
-        return self.news.get("url")
+        """The URL of the process without the proxy; ``None`` = it does not run."""
+        return self.printed.get("url")
 
     async def start(self) -> None:
-        """Start it, and wait until it can be reached.
+        """Start the process, and wait until it accepts connections.
 
         :raises Broken: it does not start.
         """
         with self._log.open("ab") as log:
-            # In a session of its own, so that Ctrl-C reaches the demo alone, which then ends the others.
+            # In a session of its own, so that Ctrl-C reaches only the demo, which then ends the others.
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -71,37 +71,39 @@ class Party:
         self._told.clear()
         self._listening = asyncio.create_task(self._listen(self._process))
         try:
-            async with asyncio.timeout(TO_START):
+            async with asyncio.timeout(START_TIMEOUT):
                 await self._told.wait()
         except TimeoutError:
-            raise self._broken(f"does not start within {TO_START:.0f} s") from None
+            raise self._broken(f"does not start within {START_TIMEOUT:.0f} s") from None
         self.check()
-        self._proxy.target = self.news["url"]
+        self._proxy.target = self.printed["url"]
 
     def check(self) -> None:
-        """:raises Broken: it has ended, and nobody wanted that."""
+        """
+        :raises Broken: the process has ended without being killed.
+        """
         if self._process is None or self._process.returncode is not None or self.url is None:
             raise self._broken("has failed")
 
     async def kill(self, *, between_commits: bool) -> bool:
-        """SIGKILL. It is gone when this returns.
+        """Kill the process with SIGKILL, and wait for its end.
 
-        :param between_commits: have it kill itself where it is between its two commits.
-        :returns: whether it was there; else it did not come by in time and was killed where it was.
+        :param between_commits: let it kill itself between its two commits.
+        :returns: whether it did; otherwise it did not reach that point in time and was killed elsewhere.
         """
         self.check()
         assert self._process is not None
         if between_commits:
             self._process.send_signal(signal.SIGUSR1)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TO_COME_BY):
+                async with asyncio.timeout(CRASH_POINT_TIMEOUT):
                     await self._process.wait()
         there = self._process.returncode is not None
         await self._end(signal.SIGKILL)
         return there
 
     async def stop(self) -> None:
-        """SIGTERM; SIGKILL if that does not help. One that does not run is passed over."""
+        """End the process with SIGTERM, or with SIGKILL after `END_TIMEOUT`; does nothing if it does not run."""
         await self._end(signal.SIGTERM)
 
     async def _end(self, number: signal.Signals) -> None:
@@ -112,7 +114,7 @@ class Party:
         if process.returncode is None:
             process.send_signal(number)
             try:
-                async with asyncio.timeout(TO_END):
+                async with asyncio.timeout(END_TIMEOUT):
                     await process.wait()
             except TimeoutError:
                 process.kill()
@@ -120,25 +122,25 @@ class Party:
         if self._listening is not None:
             await self._listening
         self._process = None
-        self.news = {}
+        self.printed = {}
 
     async def _listen(self, process: Process) -> None:
         assert process.stdout is not None
         while line := await process.stdout.readline():
-            self.news |= json.loads(line)
+            self.printed |= json.loads(line)
             self._told.set()
         await process.wait()
         self._told.set()
 
     def _broken(self, what: str) -> Broken:
         said = self._log.read_text(errors="replace")[-TAIL:].strip()
-        return Broken(f"the {self.name} {what}; its log ends so:\n{said}" if said else f"the {self.name} {what}")
+        return Broken(f"the {self.name} {what}; the end of its log:\n{said}" if said else f"the {self.name} {what}")
 
 
 def environment(folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """A process's environment: ours, without what would change how Mercury behaves.
+    """The environment of a process: this one's, without variables that would change Mercury's settings.
 
-    :param folder: where the samples are imported from.
+    :param folder: the folder from which the samples are imported.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MERCURY_")}
     path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))

@@ -1,4 +1,4 @@
-"""The orders: the same for the same seed, and as unpleasant as real ones."""
+"""The orders: the same for the same seed, with texts that are difficult to store and to transport."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WORDS = (
     *("pallet", "Grüße", "crate", "заказ", "screws", "10 mm", "注文", "steel", "&", "<urgent>", "blue", "façade", "\n"),
     *("tea", "coffee", "€ 4,20", "as discussed", "🧾", "last week", "—", "\t", "n° 7", "thanks!"),
 )
-#: Characters of a body.
+#: The shortest and the longest body, in characters.
 SHORTEST, LONGEST = 100, 100_000
 FIRST_DAY = date(2020, 2, 29)
 
@@ -65,7 +65,7 @@ def _moment(day: date, chance: random.Random) -> datetime:
 
 
 def _body(chance: random.Random) -> str:
-    """Many are short, few are long."""
+    """A body; most are short, few are long."""
     length = round(math.exp(chance.uniform(math.log(SHORTEST), math.log(LONGEST))))
     paragraph = " ".join(chance.choice(WORDS) for _ in range(200))
     return (paragraph * (length // len(paragraph) + 1))[:length]

@@ -1,4 +1,4 @@
-"""What people see: how far a run is, and what came out."""
+"""The text output: the progress of a run, and its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WHAT = {
     Store.SAME_DB: "one database, one commit",
     Store.XA: "Mercury's own database, two-phase commit",
 }
-#: What the dissertation saw with 20 messages, client and server stopped and started.
+#: The results of the dissertation of 2010, with 20 messages while client and server were restarted.
 THEN = {
     Store.MEMORY: "loses all",
     Store.SQL: "loses some",
@@ -28,7 +28,7 @@ THEN = {
 
 
 class Progress:
-    """A run while it goes on; drawn as often as rich likes."""
+    """The progress of a run; rich calls `__rich__` for every refresh."""
 
     def __init__(self, figures: Figures) -> None:
         self.figures = figures
@@ -55,7 +55,7 @@ class Progress:
 
 
 def verdict_table(outcome: Outcome) -> Table:
-    """One run."""
+    """The result of one run."""
     options = outcome.options
     good = "green" if outcome.as_guaranteed else "red"
     title = f"[{good}]{outcome.verdict}[/] ({options.store.value}, {options.mode.value}, seed {options.seed})"
@@ -85,7 +85,7 @@ def verdict_table(outcome: Outcome) -> Table:
 
 
 def comparison(outcomes: Sequence[Outcome]) -> Table:
-    """The dissertation's comparison, measured again."""
+    """The comparison of the four stores, beside the dissertation's results."""
     table = Table(box=None, pad_edge=False)
     table.add_column("store")
     for name in ("delivered", "lost", "duplicated", "disordered"):

@@ -1,4 +1,4 @@
-"""What came out of a run, and whether it is what its store guarantees."""
+"""The result of a run, and whether it is what its store guarantees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPARED = ("customer", "placed_on", "amount", "express", "deliver_after", "note
 
 
 class Guarantee(enum.Enum):
-    """What a store promises to a process that is killed."""
+    """The guarantee of a store when processes are killed."""
 
     EXACTLY_ONCE = "exactly once"
     LOSES = "loses"
@@ -29,7 +29,7 @@ class Guarantee(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One run, as the reconciler found it. Counts are orders, or confirmations where it says so."""
+    """The reconciler's result for one run. Counts are numbers of orders, or of confirmations if the name says so."""
 
     options: Options
     delivered: int
@@ -41,29 +41,29 @@ class Outcome:
     confirmations: int
     confirmations_lost: int
     confirmations_duplicated: int
-    #: Prepared transactions that nobody has finished.
+    #: The number of prepared transactions that are not finished.
     prepared_left: int
     kills: int
     kills_between_commits: int
     retransmissions: int
     seconds: float
-    #: Why it did not come to its end; ``None`` = it did.
+    #: Why the run was given up; ``None`` = it was finished.
     stopped: str | None
     report: Path | None
-    #: If they are kept: the folder with the logs and the embedded server's data, and the databases.
+    #: The folder with the logs and the embedded server's data, and the databases; ``None`` = they are not kept.
     folder: Path | None
     databases: Pair | None
 
     @property
     def guarantee(self) -> Guarantee:
-        """What this store promises when so much happens."""
+        """The guarantee of this run's store for this number of kills."""
         if not self.options.kills or not self.options.store.two_commits:
             return Guarantee.EXACTLY_ONCE
         return Guarantee.LOSES if self.options.store is Store.MEMORY else Guarantee.LOSES_OR_REPEATS
 
     @property
     def verdict(self) -> str:
-        """What happened, in words."""
+        """The result in words."""
         found = [
             *(["loses"] if self.lost or self.confirmations_lost else []),
             *(["repeats"] if self.duplicated or self.confirmations_duplicated else []),
@@ -75,7 +75,7 @@ class Outcome:
 
     @property
     def as_guaranteed(self) -> bool:
-        """What happened is what the store promises, and everything that was planned was done."""
+        """Whether the result is what the store guarantees, and all planned kills happened."""
         whole = self.stopped is None and self.kills == self.options.kills and not self.altered and not self.unexpected
         match self.guarantee:
             case Guarantee.EXACTLY_ONCE:
@@ -87,7 +87,7 @@ class Outcome:
                 return whole and (self.lost > 0 or self.duplicated > 0)
 
     def as_value(self) -> dict[str, Any]:
-        """For programs."""
+        """The result as a JSON value."""
         names = (
             *("delivered", "lost", "duplicated", "altered", "unexpected", "out_of_order"),
             *("confirmations", "confirmations_lost", "confirmations_duplicated"),
@@ -119,11 +119,11 @@ def _named(pair: Pair) -> Iterator[tuple[str, str]]:
 
 
 def judge(figures: Figures, pair: Pair, work: Path, out: Path, stopped: str | None, progress: Progress) -> Outcome:
-    """Run the reconciler over both applications' tables, through the stores in between.
+    """Run the reconciler on both applications' tables and the stores in between.
 
-    :param work: the folder with everything that is removed unless it is kept.
-    :param out: a folder for the report.
-    :param stopped: why the run did not come to its end.
+    :param work: the folder of the logs and the embedded server's data.
+    :param out: the folder for the report.
+    :param stopped: why the run was given up; ``None`` = it was finished.
     :raises ConfigurationError: Spark cannot be used.
     """
     options = figures.options
@@ -153,7 +153,7 @@ def judge(figures: Figures, pair: Pair, work: Path, out: Path, stopped: str | No
 
 
 def config(options: Options, pair: Pair, out: Path) -> Config:
-    """What is compared with what."""
+    """The reconciler's configuration for a run."""
     answers = Response(
         table=Table(url=pair.client.application, name="confirmations", time="confirmed_at"),
         key=("order_number",),
