@@ -7,8 +7,8 @@ STAMP := $(VENV)/.installed
 .DEFAULT_GOAL := help
 
 .PHONY: help
-help: ## Say what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -21,16 +21,16 @@ $(STAMP): pyproject.toml constraints.txt
 setup: $(STAMP) ## Make .venv and install everything into it
 
 .PHONY: demo
-demo: $(STAMP) ## Orders from one database to another while processes are killed and the network fails
+demo: $(STAMP) ## Move orders between two databases while processes are killed and the network fails
 	$(BIN)/mercury demo
 
 .PHONY: lossy
-lossy: $(STAMP) ## Move messages both ways through a network that loses, repeats and cuts
+lossy: $(STAMP) ## Exchange messages through a network that loses, repeats and cuts exchanges
 	$(BIN)/python -m samples.lossy_network
 
 .PHONY: test
-test: $(STAMP) ## Run all tests: some minutes; at the end, why some were skipped
-	$(BIN)/python -m pytest -rs -n 2 --dist loadfile
+test: $(STAMP) ## Run all tests (about 20 minutes on two cores); the end says why tests were skipped
+	$(BIN)/python -m pytest -rs -n 3 --dist loadfile
 
 .PHONY: check
 check: $(STAMP) ## Check format, lint and types
@@ -38,8 +38,12 @@ check: $(STAMP) ## Check format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+.PHONY: conformance
+conformance: $(STAMP) ## Count the protocol rules that are implemented and tested; list the others with the reason
+	$(BIN)/python -m tests.docs.conformance
+
 .PHONY: mutants
-mutants: $(STAMP) ## Take out each guard in turn and see that a check fails
+mutants: $(STAMP) ## Remove each guard in a copy of the tree, and check that a test fails
 	$(BIN)/python -m tests.mutation.run
 
 .PHONY: chaos
@@ -48,8 +52,12 @@ chaos: $(STAMP) ## Kill real processes and PostgreSQL at every crash point, and 
 	$(BIN)/python -m tests.chaos experiment
 	$(BIN)/python -m tests.acceptance.combinations
 
+.PHONY: interop
+interop: $(STAMP) ## Exchange messages with Apache CXF and Eclipse Metro (needs Java 17 and Maven; above an hour)
+	$(BIN)/python -m tests.interop
+
 .PHONY: soak
-soak: $(STAMP) ## An hour of orders while everything goes wrong at random
+soak: $(STAMP) ## Send orders for an hour under random faults
 	$(BIN)/python -m tests.chaos soak --minutes 60
 
 .PHONY: simulate
@@ -57,11 +65,11 @@ simulate: $(STAMP) ## Simulate 1000 seeds
 	$(BIN)/mercury simulate --seeds 1000
 
 .PHONY: bench
-bench: $(STAMP) ## Measure
+bench: $(STAMP) ## Measure the performance
 	$(BIN)/python -m benchmarks.messages
 	$(BIN)/python -m benchmarks.queued_transaction
 	$(BIN)/python -m benchmarks.reconcile --large --faults 100
 
 .PHONY: clean
-clean: ## Remove what was made
+clean: ## Remove all generated files
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
