@@ -10,6 +10,7 @@ from lxml import etree
 
 from mercury.errors import PayloadError
 from mercury.wire.own_thread import in_own_thread
+from mercury.wire.xml_parser import closed_parser
 
 #: Whatever may come before a document type, and its beginning. Nothing of it is given to the parser.
 _DOCTYPE = re.compile(rb"(?:\xef\xbb\xbf)?(?>[ \t\r\n]+|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
@@ -67,16 +68,7 @@ def _refuse_doctype(xml: bytes) -> None:
 
 
 def _parser() -> etree.XMLParser:
-    return etree.XMLParser(
-        encoding="UTF-8",
-        attribute_defaults=False,
-        dtd_validation=False,
-        load_dtd=False,
-        no_network=True,
-        recover=False,
-        huge_tree=False,
-        resolve_entities=False,
-    )
+    return closed_parser(encoding="UTF-8")
 
 
 def cut(text: str) -> str:

@@ -14,6 +14,7 @@ from mercury.wire.media import to_utf8
 from mercury.wire.ns import clark
 from mercury.wire.own_thread import in_own_thread
 from mercury.wire.scan import DEFAULT_LIMITS, Limits, MessageRefused, Scanner
+from mercury.wire.xml_parser import closed_parser
 
 #: A namespace declaration that libxml2 takes if expat does.
 _DECLARED = re.compile(
@@ -68,5 +69,4 @@ def _doubtful(xml: bytes) -> bool:
 
 def _parse(xml: bytes) -> etree._Element:
     # Only what has been scanned comes here, so the limits are ours, and there is no DTD to speak of.
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True)
-    return etree.fromstring(xml, parser)
+    return etree.fromstring(xml, closed_parser(huge_tree=True))

@@ -19,6 +19,7 @@ from lxml import etree
 from mercury.errors import ConfigurationError, PayloadError
 from mercury.wire.ns import clark, namespace_of
 from mercury.wire.own_thread import in_own_thread
+from mercury.wire.xml_parser import closed_parser
 from mercury.wsdl.document import name_of, parse
 from mercury.wsdl.names import POLICIES, SOAP_BINDINGS, WSAM, WSAW, WSDL
 from mercury.wsdl.schema_files import SCHEMA, SchemaFiles, read_file
@@ -194,9 +195,7 @@ class WsdlContract:
 
 
 def _parser() -> etree.XMLParser:
-    return etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True, remove_pis=True
-    )
+    return closed_parser(remove_comments=True, remove_pis=True)
 
 
 def _refuse_invalid(schema: etree.XMLSchema, xml: bytes, doubtful: int = 0) -> None:
@@ -206,7 +205,7 @@ def _refuse_invalid(schema: etree.XMLSchema, xml: bytes, doubtful: int = 0) -> N
 
     :param doubtful: so many errors say nothing.
     """
-    parser, seen = etree.XMLParser(schema=schema, resolve_entities=False, no_network=True), 0
+    parser, seen = closed_parser(schema=schema), 0
 
     def look() -> None:
         nonlocal seen, doubtful

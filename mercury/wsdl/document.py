@@ -7,6 +7,7 @@ from lxml import etree
 from mercury.errors import ConfigurationError
 from mercury.wire.media import to_utf8
 from mercury.wire.scan import Limits, MessageRefused, Scanner, refused
+from mercury.wire.xml_parser import closed_parser
 
 #: What one document may have. Schemas of whole lines of business are that large.
 LIMITS = Limits(
@@ -19,15 +20,7 @@ LIMITS = Limits(
 
 
 def _parser() -> etree.XMLParser:
-    return etree.XMLParser(
-        encoding="UTF-8",
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        huge_tree=True,
-        remove_comments=True,
-        remove_pis=True,
-    )
+    return closed_parser(encoding="UTF-8", huge_tree=True, remove_comments=True, remove_pis=True)
 
 
 class _Scanner(Scanner):

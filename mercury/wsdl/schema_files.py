@@ -11,6 +11,7 @@ from lxml import etree
 
 from mercury.errors import ConfigurationError
 from mercury.wire.ns import clark
+from mercury.wire.xml_parser import closed_parser
 from mercury.wsdl.document import document, parse, standalone
 from mercury.wsdl.names import WSDL, XSD
 
@@ -117,7 +118,7 @@ class SchemaFiles:
             each = etree.SubElement(top, _IMPORT, schemaLocation=place)
             if namespace:
                 each.set("namespace", namespace)
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+        parser = closed_parser()
         parser.resolvers.add(_Pages(pages))
         try:
             return etree.XMLSchema(etree.fromstring(document(top), parser))

@@ -11,6 +11,7 @@ from lxml import etree
 from mercury.errors import ConfigurationError
 from mercury.statemachine.protocol import SoapVersion
 from mercury.wire.ns import WSA200408, clark
+from mercury.wire.xml_parser import closed_parser
 from mercury.wsdl import policy
 from mercury.wsdl.document import name_of
 from mercury.wsdl.names import SOAP_BINDINGS, WSAM, WSAW, WSDL
@@ -63,7 +64,7 @@ class Wsdl:
 
     def add(self, data: bytes) -> None:
         """Add a document; one that is not a WSDL, for example a schema, is ignored."""
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, recover=True)
+        parser = closed_parser(huge_tree=True, recover=True)
         try:
             root: etree._Element | None = etree.fromstring(data, parser)
         except etree.LxmlError:
