@@ -79,10 +79,8 @@ class SenderPool:
         self._queued: set[Slot] = set()
         #: The messages that are being posted, with the begin of their latest exchange.
         self._open: dict[Slot, float] = {}
-        #: All servers with open exchanges or waiting posts; and those with waiting posts, the one served longest ago
-        #: first.
+        #: The servers with open exchanges or waiting posts.
         self._servers: dict[str, Server] = {}
-        self._waiting: dict[str, Server] = {}
         self._answers = WaitingAnswers(ANSWERS, ALL_ANSWERS)
         #: The times of the last log lines about dropped answers.
         self._log_limiter = LogLimiter(1, LOG_INTERVAL)
@@ -109,7 +107,7 @@ class SenderPool:
             server = self._servers.get(name)
             if server is None:
                 server = self._servers[name] = Server()
-            if name not in self._waiting and self._has_room(server) and self._may_go(server, outgoing):
+            if not server.waiting and self._has_room(server) and self._may_go(server, outgoing):
                 self._queued.add(outgoing.slot)
                 self._take(server, outgoing)
             elif not self._owners.may_wait(outgoing.owner, name):
@@ -140,9 +138,9 @@ class SenderPool:
         """Drop the waiting posts: they are due again after the next start."""
         with self._mutex:
             self._started = False
-            for server in self._waiting.values():
+            for name, server in list(self._servers.items()):
                 server.forget()
-            self._waiting.clear()
+                self._tidy(name, server)
             self._answers.clear()
             self._owners.clear()
         while True:
@@ -193,7 +191,6 @@ class SenderPool:
             self._lose(*loser)
             self._servers[name] = server
         self._queued.add(outgoing.slot)
-        self._waiting[name] = server
         self._owners.wait(outgoing.owner, name)
         if answer:
             self._answers.put(server, name, outgoing)
@@ -268,7 +265,7 @@ class SenderPool:
 
     def _serve_owner(self, owner: str, names: list[str]) -> bool:
         for name in names:
-            server = self._waiting[name]
+            server = self._servers[name]
             if self._serve_once(name, server, lambda each: each == owner and self._owner_has_room(each)):
                 self._tidy(name, server)
                 return True
@@ -276,10 +273,8 @@ class SenderPool:
 
     def _tidy(self, name: str, server: Server) -> None:
         """Drop the entry of a server without exchanges and waiting posts."""
-        if not server.waiting:
-            self._waiting.pop(name, None)
-            if not server.in_use:
-                self._servers.pop(name, None)
+        if not server.waiting and not server.in_use:
+            self._servers.pop(name, None)
 
     def _next(self, server: Server, may: Callable[[str], bool]) -> Outgoing | None:
         """Take the next post of one of these owners to a server; ``None`` = none may be made."""
