@@ -322,7 +322,6 @@ class Http11Protocol(HttpToolsProtocol):
             self._exceeded(503, f"more than {MAX_PIPELINED} requests ahead of their answers")
         self._reading = Reading.BODY
         self._head_bytes = self._pending = self._fields = 0
-        self._pieces.begin()
         now = self.loop.time()
         self._body_deadline = now + self._settings.receive_timeout + GRACE
         self._start_rate_window(now)

@@ -27,11 +27,6 @@ class BodyPieces:
         self._pieces: list[bytes] = []
         self._count = self._size = 0
 
-    def begin(self) -> None:
-        """A new body or a new read begins."""
-        self._pieces.clear()
-        self._count = self._size = 0
-
     def add(self, piece: bytes) -> bool:
         """Add a piece; ``False`` = this read has too many small pieces."""
         self._count += 1
@@ -42,5 +37,6 @@ class BodyPieces:
     def take(self) -> bytes:
         """Remove and return what was added since the last call."""
         body = b"".join(self._pieces)
-        self.begin()
+        self._pieces.clear()
+        self._count = self._size = 0
         return body
