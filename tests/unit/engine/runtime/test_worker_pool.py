@@ -15,7 +15,7 @@ from mercury.engine.runtime.worker_pool import WorkerPool
 from mercury.errors import TransientStorageError
 
 PATIENCE = 10.0
-NAMES = [f"crew-{number}" for number in range(3)]
+NAMES = [f"worker-{number}" for number in range(3)]
 
 
 class FakeWorker:
@@ -41,7 +41,7 @@ class FakeWorker:
 
 @contextmanager
 def pool(worker: FakeWorker, threads: int = 3, poll: float = 3600.0) -> Iterator[WorkerPool]:
-    """A crew at rest: all its threads have looked, and found nothing."""
+    """A pool at rest: all its threads have looked, and found nothing."""
     made = WorkerPool(NAMES[:threads], worker, lambda known: known.run_once(0.0), poll, time.time)
     made.start()
     for _ in range(threads):
@@ -134,7 +134,7 @@ def test_sequences_claimed_by_others_are_skipped() -> None:
 
 
 def fail_once(worker: FakeWorker, failure: Exception) -> None:
-    """A crew of one thread, which polls, fails in its next turn and goes on."""
+    """A pool of one thread, which polls, fails in its next turn and goes on."""
     with pool(worker, threads=1, poll=0.01) as made:
         worker.looked()
         failures = iter([failure])
@@ -160,6 +160,6 @@ def test_a_store_that_is_away_is_one_line_in_the_log(caplog: pytest.LogCaptureFi
     fail_once(FakeWorker(), TransientStorageError("connection refused"))
     (line,) = [each for each in caplog.records if each.name == "mercury.store"]
     assert (line.getMessage(), line.exc_info) == (
-        "the store fails: connection refused; crew-0 waits, like all work, until the store answers",
+        "the store fails: connection refused; worker-0 waits, like all work, until the store answers",
         None,
     )
