@@ -1,12 +1,12 @@
-"""Bytes on the wire to and from the values of `mercury.wire.envelope`, in every version Mercury speaks.
+"""Translates the bytes of messages to and from `mercury.wire.envelope.Envelope`, in each version of the protocols.
 
-SOAP 1.1 and 1.2, WS-Addressing 2004/08 and 1.0, WS-ReliableMessaging 1.0 and 1.1/1.2, WS-MakeConnection 1.1. Nothing
-here knows a clock, a socket or a store. `decode` bounds what it reads before it builds anything from it, and raises
-nothing but `Undecodable`; what it cuts out for the application, and what `encode` puts in, keeps its bytes.
+SOAP 1.1 and 1.2, WS-Addressing 2004/08 and 1.0, WS-ReliableMessaging 1.0 and 1.1/1.2, WS-MakeConnection 1.1. No module
+here uses a clock, a socket or a store. `decode` checks the limits of a message before it builds objects from it, and
+raises only `Undecodable`. The payload keeps its bytes: `decode` cuts it out, and `encode` writes it, unchanged.
 
 Order of the modules: `ns`, `values` and `fault_names` (names and lexical forms), `scan` and `cut` (the one pass over
-the bytes), `media` (HTTP's part), ``read_*`` and `decode`, ``write_*`` and `encode`, `payload` and `application_fault`
-(what belongs to the application). They import only to the left.
+the bytes), `media` (the headers of HTTP), ``read_*`` and `decode`, ``write_*`` and `encode`, `payload` and
+`application_fault` (elements of the application). A module imports only modules that stand before it in this list.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mercury.errors import ApplicationFault, PayloadError
 from mercury.statemachine.protocol import SoapVersion
 from mercury.wire import ns
-from mercury.wire.cut import cut, free_prefix, undisguised
+from mercury.wire.cut import cut, free_prefix, searchable
 from mercury.wire.ns import SOAP_NS, clark
 from mercury.wire.payload import check_payload
 from mercury.wire.scan import DEFAULT_LIMITS, Limits, MessageRefused, Node, Scanner
@@ -15,14 +15,14 @@ _CODE = clark(ns.MERCURY, "Code")
 
 
 def write_application_fault(soap: SoapVersion, fault: ApplicationFault) -> bytes:
-    """The Fault element for ``fault``, standing by itself.
+    """Write an application's fault as a Fault element that declares all its namespaces.
 
     The application's code travels in the detail, because a code of SOAP would need a namespace.
 
     :raises PayloadError: ``fault.detail`` is not XML of one element.
     """
     detail = check_payload(fault.detail).xml if fault.detail else b""
-    s = free_prefix("s", [undisguised(detail)])
+    s = free_prefix("s", [searchable(detail)])
     code = f'<m:Code xmlns:m="{ns.MERCURY}">{escape(fault.code)}</m:Code>'
     reason = escape(fault.reason)
     if soap is SoapVersion.SOAP11:
@@ -39,12 +39,12 @@ def write_application_fault(soap: SoapVersion, fault: ApplicationFault) -> bytes
 
 
 def read_application_fault(xml: bytes, *, limits: Limits = DEFAULT_LIMITS) -> ApplicationFault:
-    """The fault in a Fault element of either SOAP version, ours or anybody's.
+    """Read a Fault element of either SOAP version, from Mercury or from another product.
 
     Without Mercury's code in the detail, ``code`` is the local name of the first subcode, or else of the faultcode.
     ``detail`` is the first other element of the detail.
 
-    :raises PayloadError: not a SOAP Fault.
+    :raises PayloadError: ``xml`` is not a SOAP Fault.
     """
     try:
         root = Scanner(xml, limits, levels=limits.max_depth).run()

@@ -1,4 +1,4 @@
-"""What an application hands over and is given: objects, raw XML or nothing, as the payloads that travel."""
+"""Converts the objects, raw XML or ``None`` of an application to and from payloads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mercury.wire.payload import check_payload
 
 
 def read_body(payload: Payload, wanted: type[Any], namespace: str | None, name: str | None = None) -> Any:
-    """A payload as the type a function asks for.
+    """Convert a payload to the type of a function's parameter.
 
     :param wanted: a dataclass, or ``bytes`` for the XML as it is.
-    :param name: that the element of a dataclass must have; left out, it may have any name.
-    :raises PayloadError: it does not fit.
+    :param name: the name that the element of a dataclass must have; ``None`` = any name.
+    :raises PayloadError: the payload does not fit the type.
     """
     if wanted is bytes:
         return payload.xml
@@ -22,11 +22,11 @@ def read_body(payload: Payload, wanted: type[Any], namespace: str | None, name: 
 
 
 def write_body(value: object, namespace: str, name: str | None = None) -> Payload:
-    """What an application hands over, as a payload.
+    """Convert a value of the application to a payload.
 
     :param value: a dataclass, XML of one element as bytes or text, or ``None`` for an empty body.
-    :param name: of the element, for a dataclass; left out, the name of its class.
-    :raises PayloadError: it cannot be written.
+    :param name: the name of the element of a dataclass; ``None`` = the name of its class.
+    :raises PayloadError: the value cannot be written.
     """
     if value is None:
         return EMPTY

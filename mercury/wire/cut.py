@@ -1,10 +1,10 @@
-"""Cutting an element out of a document so that it stands by itself, and putting one in unharmed.
+"""Cuts an element out of a document as a document of its own, and chooses prefixes for a document around an element.
 
-The bytes stay as they are. Only the namespace declarations that the element leaned on are added to its start tag:
-the default namespace, and every prefix that is used in it. A prefix may hide in content (``xsi:type="p:Order"``, an
-XPath), so one counts as used wherever ``prefix:`` stands, in markup or in text; a declaration too many does no harm
-to exclusive canonical XML. Mercury's own envelopes use prefixes that do not occur in what they carry, so what is cut
-out of them is what was put in, byte by byte.
+The bytes of the element stay as they are. Its start tag gets the namespace declarations of the elements around it that
+it uses: the default namespace, and every prefix that is used in it. A prefix may be used in content
+(``xsi:type="p:Order"``, an XPath), so a prefix counts as used wherever ``prefix:`` stands, in markup or in text. A
+declaration that is not needed does not change exclusive canonical XML. Mercury's envelopes use prefixes that do not
+occur in the elements that are put into them. So an element that is cut out of them has the bytes that were put in.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from collections.abc import Mapping, Sequence
 from mercury.wire.scan import Node, refused
 from mercury.wire.values import escape_attribute
 
-#: A whole start tag; only used on bytes that are known to be well-formed.
+#: A whole start tag. It is matched only against bytes that are known to be well-formed.
 _START_TAG = re.compile(rb"<[^\"'>]*+(?:(?:\"[^\"]*\"|'[^']*')[^\"'>]*+)*+>")
 _NAME = re.compile(rb"<[^\s/>]+")
 
-#: What keeps characters that stand side by side for a reader apart in the bytes.
-_DISGUISE = re.compile(rb"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|&#(?:x([0-9A-Fa-f]+)|([0-9]+));", re.DOTALL)
+#: CDATA sections, comments and character references: a reader does not see them, but they separate characters in bytes.
+_SEPARATORS = re.compile(rb"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|&#(?:x([0-9A-Fa-f]+)|([0-9]+));", re.DOTALL)
 
 _LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 
-#: After so many hits that are the end of a longer word a prefix counts as used: it is not worth looking further.
-_PATIENCE = 1000
+#: After so many places where a prefix is the end of a longer word, `uses` stops searching, and returns ``True``.
+_MAX_SEARCHES = 1000
 
 
 class Allowance:
-    """How many bytes of namespace declarations may still be repeated for elements that are cut out of one document.
+    """Limits the bytes of namespace declarations that are added to the elements cut out of one document.
 
-    Every element gets a copy of those it leans on: without a limit a small message with long namespaces and many
-    header blocks becomes a large one.
+    Each element gets a copy of the declarations that it uses. Without a limit, a small message with long namespaces
+    and many header blocks would become a large one.
     """
 
     def __init__(self, limit: int) -> None:
@@ -41,17 +41,20 @@ class Allowance:
         self._left = limit
 
     def take(self, size: int) -> None:
-        """:raises MessageRefused: that is more than is left."""
+        """Use up ``size`` bytes.
+
+        :raises MessageRefused: ``size`` is more than what is left.
+        """
         self._left -= size
         if self._left < 0:
             raise refused(f"header blocks and body need more than {self._limit} bytes of namespace declarations")
 
 
 def cut(data: bytes, node: Node, allowance: Allowance | None = None) -> bytes:
-    """The element of ``node`` out of the document ``data``, standing by itself.
+    """The element of ``node``, cut out of the document ``data``, with all declarations that it uses.
 
-    :param allowance: what the declarations that are added count against; ``None`` = they are not limited.
-    :raises MessageRefused: they are more than is left of it.
+    :param allowance: the limit for the declarations that are added; ``None`` = there is no limit.
+    :raises MessageRefused: the declarations need more than what is left of the allowance.
     """
     xml = data[node.start : _end(data, node)]
     needed = {}
@@ -64,13 +67,13 @@ def cut(data: bytes, node: Node, allowance: Allowance | None = None) -> bytes:
                 needed["xmlns"] = uri
             continue
         if plain is None:
-            plain = undisguised(xml)
+            plain = searchable(xml)
         if uses(plain, prefix):
             needed[f"xmlns:{prefix}"] = uri
     if not needed:
         return xml
     if allowance is not None:
-        # Escaped they are longer still, and escaping costs time: what is too much as it is need not be escaped first.
+        # Counted before they are escaped: escaping makes them longer and costs time.
         allowance.take(sum(len(name) + len(uri) for name, uri in needed.items()))
     return with_attributes(xml, needed)
 
@@ -89,17 +92,17 @@ def with_attributes(xml: bytes, attributes: Mapping[str, str]) -> bytes:
     return xml[: match.end()] + written.encode() + xml[match.end() :]
 
 
-def undisguised(xml: bytes) -> bytes:
-    """``xml`` with everything side by side that is so for a reader: no comments, CDATA sections, character references.
+def searchable(xml: bytes) -> bytes:
+    """``xml`` without comments, with CDATA sections and character references replaced by their characters.
 
-    Not XML any more; only good for `uses`.
+    The result is not XML; `uses` searches it.
     """
     if b"<!" in xml or b"&#" in xml:
-        return _DISGUISE.sub(_plain, xml)
+        return _SEPARATORS.sub(_characters, xml)
     return xml
 
 
-def _plain(match: re.Match[bytes]) -> bytes:
+def _characters(match: re.Match[bytes]) -> bytes:
     content, hexadecimal, decimal = match.groups()
     if content is not None:
         return bytes(content)
@@ -111,13 +114,13 @@ def _plain(match: re.Match[bytes]) -> bytes:
 
 
 def uses(plain: bytes, prefix: str) -> bool:
-    """Whether ``prefix:`` may stand for a namespace anywhere in ``plain``; in doubt it may.
+    """Whether ``prefix:`` may stand for a namespace anywhere in ``plain``; ``True`` where that is not clear.
 
-    :param plain: what `undisguised` returned for an element, so it begins with "<".
+    :param plain: what `searchable` returned for an element, so it begins with "<".
     """
     needle = prefix.encode() + b":"
     at = plain.find(needle)
-    for _ in range(_PATIENCE):
+    for _ in range(_MAX_SEARCHES):
         if at < 0:
             return False
         if plain[at - 1] not in _LETTERS:
@@ -127,9 +130,9 @@ def uses(plain: bytes, prefix: str) -> bool:
 
 
 def free_prefix(wanted: str, embedded: Sequence[bytes]) -> str:
-    """A prefix like ``wanted`` that is safe to declare around, and to use on, what is put in.
+    """A prefix that begins with ``wanted`` and that no embedded element uses or declares.
 
-    :param embedded: what `undisguised` returned for each element that stands by itself and will be put in.
+    :param embedded: what `searchable` returned for each element that is put into the document.
     """
     if not any(uses(text, wanted) or b"xmlns:" + wanted.encode() in text for text in embedded):
         return wanted

@@ -1,8 +1,8 @@
-"""From the bytes of an HTTP message to an `Envelope`, or to `Undecodable`, which carries the fault that is due.
+"""Decodes the bytes of an HTTP message to an `Envelope`, or raises `Undecodable` with the fault for the sender.
 
-The order of the checks is SOAP's: well-formed and within the limits, version, mustUnderstand, WS-Addressing,
-WS-ReliableMessaging, Body. Reading is tolerant wherever peers differ and nothing is lost by it; where a guess would be
-needed (two actions, two versions, two Identifiers) the message is refused.
+The order of the checks is that of SOAP: well-formed and within the limits, version, mustUnderstand, WS-Addressing,
+WS-ReliableMessaging, Body. The decoder accepts the different forms that peers write. It refuses a message that has more
+than one meaning: two actions, two versions, two Identifiers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mercury.wire.read_rm import BODY_READERS, read_ack_requested, read_acknowle
 from mercury.wire.scan import DEFAULT_LIMITS, Limits, MessageRefused, Node, Scanner, refused
 from mercury.wire.values import BLANKS, boolean, collapse
 
-#: What is in these namespaces is the protocols' and is read; the rest is the application's and is cut out.
+#: The namespaces of the protocols. Their elements are read; all others belong to the application and are cut out.
 _PROTOCOLS = frozenset({ns.SOAP11, ns.SOAP12, ns.WSA200408, ns.WSA10, ns.RM10, ns.RM11, ns.MC})
 
 #: Header blocks that are read here, by name. UsesSequenceSTR and UsesSequenceSSL are not understood (RM11-CS-16).
@@ -41,7 +41,7 @@ _UNDERSTOOD = frozenset(
     for local in locals_
 )
 
-#: The roles that are ours, per version (FLT-15); an absent one is, too.
+#: The attribute for the role, and the roles of Mercury, per version (FLT-15); "" = the attribute is absent.
 _ROLE: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType(
     {
         ns.SOAP11: (clark(ns.SOAP11, "actor"), frozenset({"", "http://schemas.xmlsoap.org/soap/actor/next"})),
@@ -65,16 +65,17 @@ def decode(
 ) -> Envelope:
     """Read one SOAP message.
 
-    Header blocks that echo reference parameters stay in ``headers``, whole; they do not become parameters of ``to``.
+    Header blocks that repeat reference parameters stay in ``headers``; they do not become parameters of ``to``.
 
     :param data: the body of the HTTP request or response.
     :param content_type: its Content-Type header; "" = unknown.
-    :param soap_action: its SOAPAction header with or without quotes; ``None`` or "" = it says nothing (WSA-09).
-    :param limits: how much of everything is allowed.
-    :param understands: names in Clark notation of header blocks that somebody behind this function understands.
-    :param replies: this is where replies come: with RelatesTo, a message is taken whatever HTTP says its action is
-        (WSA-09: Metro posts a placeholder).
-    :raises Undecodable: with the fault that is due, and with what a reply needs as far as it could be read.
+    :param soap_action: its SOAPAction header with or without quotes; ``None`` or "" = no action is given (WSA-09).
+    :param limits: the limits of the message.
+    :param understands: names in Clark notation of the header blocks that the caller or the application understands.
+    :param replies: the message came to the address for replies. A message with RelatesTo is then accepted even if
+        HTTP gives another action than wsa:Action (WSA-09: Metro posts a placeholder).
+    :raises Undecodable: the message cannot be used. The error has the fault for the sender, and the versions and the
+        MessageID for a reply, as far as they could be read.
     """
     reading = _Reading(limits=limits, understands=understands, replies=replies)
     try:
@@ -91,7 +92,7 @@ def decode(
 
 @dataclass(slots=True, kw_only=True)
 class _Reading:
-    """One message while it is read: what is known of it so far, for the reply that may be due at any moment."""
+    """One message while it is read. Its versions and MessageID are kept for the fault if a later step fails."""
 
     limits: Limits
     understands: Collection[str]
@@ -102,7 +103,8 @@ class _Reading:
     message_id: str | None = None
     #: The Fault element of a message outside any sequence.
     fault: Payload | None = None
-    #: Header blocks for us, by namespace and local name; the rest; and the first that is not understood but must be.
+    #: Header blocks of the protocols that are for this node, by namespace and local name; all other header blocks; and
+    #: the name of the first block with mustUnderstand that is not understood.
     blocks: dict[str, dict[str, list[Node]]] = field(default_factory=dict)
     others: list[Node] = field(default_factory=list)
     not_understood: str | None = None
@@ -126,7 +128,7 @@ class _Reading:
         return self._rest(document, addressing, body)
 
     def _salvage(self, document: Document, root: Node | None) -> None:
-        """What a reply needs, out of a message that turned bad somewhere."""
+        """Read the versions and the MessageID out of the part of the message before its first error."""
         try:
             if root is not None:
                 self.soap = SOAP_VERSION.get(root.namespace, self.soap)
@@ -134,7 +136,7 @@ class _Reading:
                     if part.name == clark(SOAP_NS[self.soap], "Header"):
                         self._sort(document, part)
         except MessageRefused:
-            pass  # the first reason is the one to give
+            pass  # the caller raises the first error
 
     def _frame(self, root: Node) -> tuple[Node | None, Node]:
         """The Header, if there is one, and the Body."""
@@ -157,7 +159,7 @@ class _Reading:
         return (root.children[0] if len(names) == 2 else None), body
 
     def _sort(self, document: Document, header: Node) -> None:
-        """Put the header blocks where they belong, and note the versions they speak of."""
+        """Sort the header blocks into ``blocks`` and ``others``, and set the versions that their namespaces name."""
         role, ours = _ROLE[SOAP_NS[self.soap]]
         must_understand = clark(SOAP_NS[self.soap], "mustUnderstand")
         for block in header.children:
@@ -167,14 +169,14 @@ class _Reading:
                     self.others.append(block)
                     continue
                 if boolean(attributes.get(_IS_REFERENCE_PARAMETER)):
-                    known = False  # an echo of somebody's parameter, whatever it looks like
+                    known = False  # a repeated reference parameter, even if it has the name of a protocol's block
                 if not known and boolean(attributes.get(must_understand)) and block.name not in self.understands:
                     self.not_understood = self.not_understood or block.name
             if known:
                 self.blocks.setdefault(block.namespace, {}).setdefault(block.local, []).append(block)
             else:
                 self.others.append(block)
-        # NS-18: the namespaces decide. With two versions neither is right; `_check_versions` says so.
+        # NS-18: the namespaces decide the version. `_check_versions` refuses a message with two versions.
         if len(addressing := [WSA_VERSION[uri] for uri in self.blocks if uri in WSA_VERSION]) == 1:
             self.addressing = addressing[0]
             for block in self.blocks[ns.WSA_NS[self.addressing]].get("MessageID", [])[:1]:
@@ -183,7 +185,7 @@ class _Reading:
             self.rm = rm[0]
 
     def _check_versions(self, body: Node) -> None:
-        if self.not_understood is not None:  # FLT-15: before anything else is done with it
+        if self.not_understood is not None:  # FLT-15: this is checked before the message is processed
             raise MessageRefused(
                 Fault(
                     code=FaultCode.MUST_UNDERSTAND,

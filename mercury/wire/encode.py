@@ -1,7 +1,7 @@
-"""From an `Envelope` to the bytes of an HTTP message. Strict where reading is tolerant.
+"""Encodes an `Envelope` as the bytes of an HTTP message. Writing is strict where `mercury.wire.decode` is tolerant.
 
-Written by putting strings together: nothing here comes from outside without being escaped, except elements that stand
-by themselves already (payload, header blocks, reference parameters), which go in as they are.
+The encoder joins strings. It escapes each value, except elements that are XML already (payload, header blocks,
+reference parameters): it writes them unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mercury.statemachine.messages import (
 )
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.wire import ns
-from mercury.wire.cut import free_prefix, undisguised, with_attributes
+from mercury.wire.cut import free_prefix, searchable, with_attributes
 from mercury.wire.envelope import Envelope, HttpMessage, Payload
 from mercury.wire.fault_names import fault_action, fault_status
 from mercury.wire.ns import RM_NS, SOAP_NS, WSA_NS
@@ -34,7 +34,7 @@ from mercury.wire.write_rm import write_make_connection, write_rm_body
 
 __all__ = ["encode", "fault_action", "fault_status"]
 
-#: An action that can stand in an HTTP header as it is. Any other is left to wsa:Action.
+#: An action that can stand in an HTTP header without escaping. Any other action is written in wsa:Action only.
 _PLAIN_ACTION = re.compile(r"[!#-\[\]-~]+")
 
 
@@ -44,13 +44,12 @@ def encode(envelope: Envelope) -> HttpMessage:
     ``to`` = ``None`` is written as the anonymous address: all versions allow it and 2004/08 requires a To (WSA-01).
     Parameters of ``to`` become header blocks (WSA-03). ``problems`` are not written.
 
-    :raises ValueError: the versions of the envelope do not have what is asked of them, such as CloseSequence in
-        WS-RM 1.0, or a Sequence header block without a version of WS-RM, or an endpoint reference without a version of
-        WS-Addressing.
+    :raises ValueError: the envelope has an element that its versions do not have, such as CloseSequence in WS-RM 1.0, a
+        Sequence header block without a version of WS-RM, or an endpoint reference without a version of WS-Addressing.
     """
     rm = envelope.rm
     if rm is None and isinstance(envelope.body, MakeConnection):
-        rm = RmVersion.RM11  # its selection by Identifier belongs to that family
+        rm = RmVersion.RM11  # MakeConnection by Identifier uses the Identifier of WS-RM 1.1
     if rm is None and (envelope.sequence or envelope.acknowledgements or envelope.ack_requests):
         raise ValueError("header blocks of WS-ReliableMessaging in an envelope without its version")
     soap_ns = SOAP_NS[envelope.soap]
@@ -74,7 +73,7 @@ def encode(envelope: Envelope) -> HttpMessage:
 
 
 def _style(envelope: Envelope, rm: RmVersion | None) -> Style:
-    """Prefixes that nothing that is put in can be mistaken to use: so it comes out again as it is."""
+    """Choose prefixes that the embedded elements do not use, so that `cut` returns them with the same bytes."""
     embedded = [*envelope.headers]
     endpoints = [envelope.to, envelope.reply_to, envelope.fault_to, envelope.from_]
     match envelope.body:
@@ -89,7 +88,7 @@ def _style(envelope: Envelope, rm: RmVersion | None) -> Style:
     for endpoint in endpoints:
         if endpoint is not None:
             embedded += endpoint.parameters
-    texts = [undisguised(xml) for xml in embedded]
+    texts = [searchable(xml) for xml in embedded]
     return Style(
         envelope.addressing,
         rm,
@@ -124,7 +123,7 @@ def _addressing(style: Style, envelope: Envelope) -> str:
 
 
 def _parameters(style: Style, to: EndpointReference) -> list[str]:
-    """WSA-03: what the other side put into its endpoint reference goes back as header blocks."""
+    """WSA-03: the reference parameters of the peer's endpoint reference are sent as header blocks."""
     if style.addressing is AddressingVersion.WSA200408:
         return [parameter.decode() for parameter in to.parameters]
     mark = {f"{style.wsa}:IsReferenceParameter": "true"}

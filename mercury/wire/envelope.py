@@ -1,4 +1,4 @@
-"""One SOAP envelope as a value: what the codec reads and writes, and the only form the engine knows."""
+"""A SOAP envelope as a dataclass. The codec reads and writes it; the engine uses no other form."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVers
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The application's part of the Body: at most one element, standing by itself.
+    """The application's part of the Body: one element or none.
 
-    ``xml`` is UTF-8 without an XML declaration, with every namespace declaration it needs; empty for an empty Body.
+    ``xml`` is UTF-8 without an XML declaration, with all namespace declarations that it uses; empty for an empty Body.
     """
 
     xml: bytes
@@ -36,7 +36,7 @@ class Payload:
     is_fault: bool = False
 
 
-#: What the Body holds. ``Fault`` is a protocol fault: one that is not itself a message of a sequence.
+#: The content of the Body. ``Fault`` is a protocol fault, which is not a message of a sequence.
 Body = (
     Payload
     | Fault
@@ -56,13 +56,13 @@ EMPTY = Payload(b"")
 class Envelope:
     """A SOAP message with its WS-Addressing properties and WS-RM header blocks, in any version.
 
-    Addresses are already neutral: `ANONYMOUS` and `NONE` stand for either version's URI. An absent ``reply_to``
-    is ``None`` here; what it defaults to is the reader's business (WSA-01).
+    Addresses do not depend on the version: `ANONYMOUS` and `NONE` stand for the URI of either version. An absent
+    ``reply_to`` is ``None``; the code that uses the envelope chooses the default (WSA-01).
     """
 
     soap: SoapVersion
     addressing: AddressingVersion | None
-    #: ``None`` when nothing in the envelope belongs to WS-RM.
+    #: ``None`` if no element of the envelope belongs to WS-RM.
     rm: RmVersion | None
     action: str
     to: EndpointReference | None = None
@@ -74,19 +74,19 @@ class Envelope:
     sequence: SequenceHeader | None = None
     acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
     ack_requests: tuple[AckRequested, ...] = ()
-    #: WS-MakeConnection: whether more waits for the sender (MC-04); ``None`` = not said.
+    #: WS-MakeConnection: whether more messages wait for the client (MC-04); ``None`` = the header block is absent.
     message_pending: bool | None = None
-    #: Header blocks that are none of the above, each standalone XML. Written as they are.
+    #: All other header blocks, each as XML with all declarations that it uses. They are written unchanged.
     headers: tuple[bytes, ...] = ()
-    #: Read only: what is wrong with a header block that rides along; the message itself is still good (RM-ACK-09).
+    #: Only set by reading: faults of its piggy-backed header blocks. The message is valid (RM-ACK-09).
     problems: tuple[Fault, ...] = ()
-    #: Read only: the element that a ``Fault`` in ``body`` was read from, for the application whose request it answers.
+    #: Set only by reading: the element of a ``Fault`` in ``body``, for the application that sent the request.
     fault: Payload | None = field(default=None, compare=False)
     body: Body = EMPTY
 
 
 class Undecodable(ProtocolFault):
-    """What arrived is not an envelope that can be acted upon; has what a reply needs as far as it was read."""
+    """A message cannot be used. The error has the fault, and the versions and MessageID as far as they were read."""
 
     def __init__(
         self,
@@ -106,11 +106,11 @@ class Undecodable(ProtocolFault):
 
 @dataclass(frozen=True, slots=True)
 class HttpMessage:
-    """One side of an HTTP exchange: what is posted, or what comes back."""
+    """An HTTP request or reply with its body and the headers of SOAP."""
 
     body: bytes
     content_type: str
-    #: SOAP 1.1 only: the SOAPAction header with its quotes.
+    #: The SOAPAction header with its quotes; SOAP 1.1 only.
     soap_action: str | None = None
-    #: Replies only.
+    #: The HTTP status; replies only.
     status: int = 200

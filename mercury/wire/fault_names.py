@@ -10,14 +10,14 @@ from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVers
 from mercury.wire import ns
 from mercury.wire.ns import RM_NS, WSA_NS, clark
 
-#: .NET's second-level subcode of CreateSequenceRefused: too many sequences now (RM-CS-14).
+#: .NET's second-level subcode of CreateSequenceRefused: the limit on sequences is reached (RM-CS-14).
 CONNECTION_LIMIT_REACHED = clark(ns.NETRM, "ConnectionLimitReached")
 
-#: Codes that only one generation of WS-RM has (RM10-SCH-09, RM11-SCH-10).
+#: Codes that only one version of WS-RM has (RM10-SCH-09, RM11-SCH-10).
 _RM11_ONLY = frozenset({FaultCode.SEQUENCE_CLOSED, FaultCode.WSRM_REQUIRED})
 _RM10_ONLY = frozenset({FaultCode.LAST_MESSAGE_NUMBER_EXCEEDED})
 
-#: What two codes are called in WS-Addressing 2004/08 (WSA-06).
+#: The names of two codes in WS-Addressing 2004/08 (WSA-06).
 _IN_200408: Mapping[FaultCode, str] = MappingProxyType(
     {
         FaultCode.INVALID_ADDRESSING_HEADER: "InvalidMessageInformationHeader",
@@ -43,18 +43,18 @@ _SUBCODE_OF_NAME: Mapping[str, Subcode] = MappingProxyType(
 #: The SOAP codes that blame the receiver of the message.
 _RECEIVER = frozenset({clark(ns.SOAP11, "Server"), clark(ns.SOAP12, "Receiver")})
 
-#: Faults that always blame the sender of the message are the rest of those that are not in one of these two sets.
+#: Faults that may blame either end. A code that is neither here nor in `_ALWAYS_RECEIVER` always blames the sender.
 _EITHER = frozenset({FaultCode.SEQUENCE_TERMINATED, FaultCode.CREATE_SEQUENCE_REFUSED})
 _ALWAYS_RECEIVER = OF_MAKE_CONNECTION | {FaultCode.ENDPOINT_UNAVAILABLE, FaultCode.RECEIVER}
 
 
 def code_of(name: str) -> FaultCode | None:
-    """The code that a subcode or faultcode in Clark notation stands for; ``None`` = none that Mercury knows."""
+    """The code for a subcode or faultcode in Clark notation; ``None`` = Mercury does not know it."""
     return _CODE_OF_NAME.get(name)
 
 
 def subcode_of(name: str) -> Subcode | None:
-    """The same for the finer codes of WS-Addressing 1.0."""
+    """The second-level subcode of WS-Addressing 1.0 for a name in Clark notation; ``None`` = it is not known."""
     return _SUBCODE_OF_NAME.get(name)
 
 
@@ -66,7 +66,7 @@ def blames_receiver(name: str) -> bool:
 def name_of(code: FaultCode, addressing: AddressingVersion | None, rm: RmVersion | None) -> str | None:
     """The subcode that ``code`` has on the wire, in Clark notation.
 
-    ``None`` = it is a code of SOAP itself, or these versions do not know it: it travels as a plain Sender or Receiver.
+    ``None`` = the code belongs to SOAP, or these versions do not have it. It is written as Sender or Receiver only.
     """
     if code in OF_RM:
         unknown = _RM10_ONLY if rm is RmVersion.RM11 else _RM11_ONLY
@@ -80,7 +80,7 @@ def name_of(code: FaultCode, addressing: AddressingVersion | None, rm: RmVersion
 
 
 def blames_sender(fault: Fault) -> bool:
-    """Whether ``fault`` travels as SOAP 1.1 Client or SOAP 1.2 Sender (docs/protocol.md, section 8, "Code")."""
+    """Whether ``fault`` is written as SOAP 1.1 Client or SOAP 1.2 Sender (docs/protocol.md, section 8, "Code")."""
     if fault.code in _EITHER:
         return fault.sender and not fault.busy
     return fault.code not in _ALWAYS_RECEIVER
@@ -88,13 +88,13 @@ def blames_sender(fault: Fault) -> bool:
 
 def fault_action(
     code: FaultCode,
-    soap: SoapVersion,  # noqa: ARG001 - part of what identifies a fault's form; no action depends on it so far
+    soap: SoapVersion,  # noqa: ARG001 - callers pass all versions of an envelope; no action depends on this one
     addressing: AddressingVersion | None,
     rm: RmVersion | None,
 ) -> str:
     """The wsa:Action of a fault (ACT-09, ACT-10, WSA-07); "" without WS-Addressing.
 
-    For WS-RM 1.0 over WS-Addressing 1.0 it is what .NET really sends, not what its documentation says.
+    For WS-RM 1.0 with WS-Addressing 1.0 this is the action that .NET sends, which differs from its documentation.
     """
     if addressing is None:
         return ""
@@ -110,7 +110,7 @@ def fault_action(
 
 
 def fault_status(fault: Fault, soap: SoapVersion) -> int:
-    """The HTTP status of an answer that is ``fault`` (HTTP-03); 503 asks to come again later."""
+    """The HTTP status of a reply with ``fault`` (HTTP-03); 503 = the client may repeat the request later."""
     if fault.busy:
         return 503
     if soap is SoapVersion.SOAP11 or fault.code in (FaultCode.MUST_UNDERSTAND, FaultCode.VERSION_MISMATCH):

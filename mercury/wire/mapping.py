@@ -1,6 +1,6 @@
-"""Dataclasses as XML and back: what the typed functions of a service take and give.
+"""Maps dataclasses to XML and back, for the parameters and results of a service's functions.
 
-The class decides everything; there is no schema to write::
+The class defines the XML; no schema is written by hand::
 
     @dataclass
     class PlaceOrder:
@@ -12,16 +12,17 @@ The class decides everything; there is no schema to write::
     <PlaceOrder xmlns="urn:example:orders"><id>17</id><customer>ACME</customer><lines><sku>A1</sku></lines></PlaceOrder>
 
 **Writing** is exact. The elements come in the order of the fields, all in one namespace; attributes, marked with
-`Attribute`, have none. A list repeats its element, ``None`` is left out, and what cannot come back as it was is
-refused. ``field(metadata={"name": "orderID"})`` gives a field another name; fields with ``init=False`` stay at home.
+`Attribute`, have none. A list repeats its element, and ``None`` is left out. A value that would not be read back equal
+is refused. ``field(metadata={"name": "orderID"})`` gives a field another name. Fields with ``init=False`` are not
+written.
 
-**Reading** is tolerant of what does not matter: the order of elements, prefixes, comments, elements and attributes
-that the class does not have. It is strict about what does: a missing or repeated element and a value that does not
-have its type are refused, with the path of the element.
+**Reading** ignores the order of elements, prefixes, comments, and elements and attributes that the class does not have.
+It refuses a missing or repeated element, and a value that does not have its type; the error has the element's path.
 
-How absence is read: a field with a default gets it, ``T | None`` without a default is ``None``, a list is empty
-whatever its default, anything else is missing. Where a default stands in the way, ``None`` is written as
-``xsi:nil``, so that every object that can be written is read back equal (a NaN aside, which equals nothing).
+If an element is absent, a field with a default gets its default, ``T | None`` without a default is ``None``, and a list
+is empty even if the field has a default. For any other field, absence is an error. If the field has another default
+than ``None``, ``None`` is written as ``xsi:nil``. So every object that can be written is read back equal, except one
+with a NaN, which is not equal to itself.
 """
 
 from __future__ import annotations
@@ -59,19 +60,19 @@ MAX_DEPTH = 100
 
 
 def to_xml(value: object, namespace: str, name: str | None = None) -> bytes:
-    """An object of a dataclass as one XML element that stands by itself.
+    """Write an object of a dataclass as one XML element.
 
-    :param value: the object. Its fields must have the very types of their annotations, except that an ``int`` may
-        stand where a ``float`` is wanted.
-    :param namespace: of the element and all elements in it; may be empty for none.
-    :param name: of the element; the name of the class when it is not given.
+    :param value: the object. Its fields must have exactly the types of their annotations, except that a field of type
+        ``float`` may hold an ``int``.
+    :param namespace: the namespace of the element and all elements in it; "" = none.
+    :param name: the name of the element; ``None`` = the name of the class.
     :returns: UTF-8 without an XML declaration.
     :raises PayloadError: a value does not have the type of its field, or XML cannot carry it, or dataclasses are
         nested deeper than `MAX_DEPTH`. The text begins with the path of the field, as in ``PlaceOrder/lines[2]/sku``;
         items are counted from 1.
     :raises ConfigurationError: the class cannot be mapped, or the namespace or the name cannot stand in XML.
 
-    There is no limit to the size. A reader such as `from_xml` takes no single value above 10 million bytes.
+    The size is not limited here. `from_xml` refuses a single value above 10 million bytes.
     """
     cls = type(value)
     plan = plan_of(cls)
@@ -87,20 +88,20 @@ def to_xml(value: object, namespace: str, name: str | None = None) -> bytes:
 
 
 def from_xml(xml: bytes, cls: type[T], namespace: str | None = None, *, name: str | None = None) -> T:
-    """The object of a dataclass that an XML element describes.
+    """Read an XML element as an object of a dataclass.
 
-    :param xml: one element, in UTF-8 whatever its XML declaration says; a document type is not accepted.
-    :param namespace: of the elements to read. One without any namespace is read when there is none of that name in
-        the namespace; one in another namespace is unknown, and passed over. ``None`` reads elements by their local
-        names, in whatever namespace.
-    :param name: the local name that the element must have. When it is not given, the element may have any name.
-    :raises PayloadError: it is not well-formed, or has another name, or does not fit the class, or the class refuses
-        its values with a ``ValueError`` or a ``TypeError``. The text begins with the path of the element or attribute
-        (``PlaceOrder/lines[2]/@unit``) and has the beginning of the value.
+    :param xml: one element, in UTF-8 even if its XML declaration names another encoding; a document type is refused.
+    :param namespace: the namespace of the elements to read. An element without a namespace is read if the namespace
+        has no element of its name. Elements of other namespaces are ignored. ``None`` = elements are read by their
+        local names, in any namespace.
+    :param name: the local name that the element must have; ``None`` = any name.
+    :raises PayloadError: the XML is not well-formed, the element has another name or does not fit the class, or the
+        class refuses its values with a ``ValueError`` or a ``TypeError``. The text begins with the path of the element
+        or attribute (``PlaceOrder/lines[2]/@unit``) and has the beginning of the value.
     :raises ConfigurationError: the class cannot be mapped.
 
-    Limits: dataclasses nested `MAX_DEPTH` deep, elements 256 deep, 10 million bytes for a text or an attribute. How
-    long the whole may be is for the caller to decide before.
+    Limits: dataclasses nested `MAX_DEPTH` deep, elements 256 deep, 10 million bytes for a text or an attribute. The
+    caller limits the size of ``xml``.
     """
     plan = plan_of(cls)
     root = parse(xml) if has_fragments(cls) else parse_values(xml)
@@ -128,7 +129,7 @@ def element_name(cls: type[Any]) -> str:
 
 
 def check_type(cls: type[Any]) -> None:
-    """Make sure that a dataclass can be mapped, with all dataclasses it refers to. For when a service is put together.
+    """Check that a dataclass, and all dataclasses that it refers to, can be mapped. `Service` calls it at registration.
 
     :raises ConfigurationError: ``cls`` is not a dataclass, or there is a field that cannot be mapped. The text names
         the class, the field and its type, and what can be mapped.
@@ -136,7 +137,7 @@ def check_type(cls: type[Any]) -> None:
     check_plans(cls)
 
 
-# Writing. The default namespace is declared once, so that all names below are written without a prefix.
+# Writing. The default namespace is declared once, so that the names of all inner elements need no prefix.
 
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 
@@ -198,7 +199,7 @@ def _write_element(value: object, member: Member, out: list[str], scope: str, de
         _write_object(value, plan_of(kind.cls), out, scope, depth + 1)
         out.append(f"</{xml}>")
     elif isinstance(kind, Fragment):
-        # The prefix is for the element alone, to free its content of a default namespace.
+        # The element has a prefix, so that its content has no default namespace.
         out.append(f'<m:{xml} xmlns:m="{scope}" xmlns="">' if scope else f"<{xml}>")
         out.append(_fragment(value))
         out.append(f"</m:{xml}>" if scope else f"</{xml}>")
@@ -266,7 +267,7 @@ def _read_object(element: Element, plan: Plan, namespace: str | None, depth: int
         elif member.many is not None:
             values.setdefault(member.name, [])
     _complete(values, plan.attributes, "@", lambda _name: "")
-    _complete(values, plan.elements, "", partial(_resembling, element, namespace))
+    _complete(values, plan.elements, "", partial(_hint_at_similar, element, namespace))
     try:
         if plan.keywords:
             values = {plan.keywords.get(name, name): value for name, value in values.items()}
@@ -284,18 +285,21 @@ def _read_attribute(text: str, member: Member) -> Any:
         raise
 
 
-def _complete(values: dict[str, Any], members: Iterable[Member], mark: str, hint: Callable[[str], str]) -> None:
-    """What is absent: nothing to do where the class has a default."""
+def _complete(values: dict[str, Any], members: Iterable[Member], prefix: str, hint: Callable[[str], str]) -> None:
+    """Set the absent members that may be ``None``; the constructor sets those with a default.
+
+    :raises Misfit: a required member is absent.
+    """
     for member in members:
         if member.name not in values:
             if member.required:
-                raise Misfit(f"missing{hint(member.xml)}", f"{mark}{member.xml}")
+                raise Misfit(f"missing{hint(member.xml)}", f"{prefix}{member.xml}")
             if member.optional and not member.nil:
                 values[member.name] = None
 
 
-def _resembling(element: Element, namespace: str | None, name: str) -> str:
-    """What is there instead of an element: one in another namespace, or written in another case."""
+def _hint_at_similar(element: Element, namespace: str | None, name: str) -> str:
+    """A hint for the error: an element with the same name in another namespace or in another case; "" = none."""
     for child in element:
         if isinstance(child.tag, str) and _local(child.tag).casefold() == name.casefold():
             expected = f"{{{namespace}}}{name}" if namespace else name

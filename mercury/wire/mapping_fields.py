@@ -1,6 +1,7 @@
-"""What a mapped class says of its fields, whether it is a dataclass or a pydantic model.
+"""The fields of a mapped class, which is a dataclass or a pydantic model.
 
-Pydantic comes with FastAPI, which only a process that serves loads: a model is known by what it has, not by its base.
+Pydantic is installed with FastAPI, and only a server imports it. So a model is recognized by its attributes, not by its
+base class.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any
 class Field:
     """One field that the constructor takes."""
 
-    #: In Python.
+    #: The name in Python.
     name: str
-    #: What the class calls its element or attribute.
+    #: The name of its element or attribute in XML.
     xml: object
     #: The keyword of the constructor.
     keyword: str
-    #: The default or its factory; `MISSING` = there is none.
+    #: The default or its factory; `MISSING` = the field has no default.
     default: Any
 
 
@@ -37,7 +38,7 @@ def is_mapped(cls: object) -> bool:
 def fields_of(cls: type[Any]) -> list[Field]:
     """The fields of a mapped class that its constructor takes, in their order.
 
-    The XML name is that of ``field(metadata={"name": ...})``, or the alias of pydantic; else the field's.
+    The XML name is that of ``field(metadata={"name": ...})``, or the alias of pydantic, or else the name of the field.
     """
     if not is_model(cls):
         return [_of_dataclass(field) for field in dataclasses.fields(cls) if field.init]

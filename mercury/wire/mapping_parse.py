@@ -1,4 +1,4 @@
-"""Parses the XML that the mapping reads: nothing of what a peer names in it stays in memory."""
+"""Parses the XML that the mapping reads, without keeping the names that a peer wrote in memory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mercury.errors import PayloadError
 from mercury.wire.own_thread import in_own_thread
 from mercury.wire.xml_parser import closed_parser
 
-#: Whatever may come before a document type, and its beginning. Nothing of it is given to the parser.
+#: The start of a document type, with everything that may stand before it. The parser gets no document with one.
 _DOCTYPE = re.compile(rb"(?:\xef\xbb\xbf)?(?>[ \t\r\n]+|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
 
-#: What libxml2 takes at most: elements inside each other, and bytes of a text.
+#: The limits of libxml2: the depth of nested elements, and the bytes of one text.
 MAX_ELEMENT_DEPTH, MAX_TEXT = 256, 10_000_000
 
 #: With `ElementTree.Element`, comments are left out, and the text around them is one.
@@ -23,7 +23,7 @@ Element = ElementTree.Element | etree._Element
 
 
 def parse_values(xml: bytes) -> ElementTree.Element:
-    """A document of whose content only values are read, by expat: it costs less, and keeps no names."""
+    """Parse a document for its values with expat, which is faster than libxml2 and keeps no names."""
     _refuse_doctype(xml)
     parser = ElementTree.XMLParser(encoding="UTF-8")  # noqa: S314  without a document type there are no entities
     try:
@@ -52,7 +52,7 @@ def _texts(element: ElementTree.Element) -> Iterable[str]:
 
 
 def parse(xml: bytes) -> etree._Element:
-    """A document of which parts are written again."""
+    """Parse a document with libxml2, which can write parts of it again."""
     _refuse_doctype(xml)
     try:
         return in_own_thread(lambda: etree.fromstring(xml, _parser()))
@@ -72,5 +72,5 @@ def _parser() -> etree.XMLParser:
 
 
 def cut(text: str) -> str:
-    """What a peer wrote, short enough for the text of an error."""
+    """The first 200 characters of a peer's text, for the text of an error."""
     return text if len(text) <= 200 else f"{text[:200]}..."

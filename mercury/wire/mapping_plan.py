@@ -1,8 +1,8 @@
-"""From the annotations of a dataclass to a plan of its XML, computed once for each class.
+"""Computes the plan of a dataclass's XML from its annotations, once for each class.
 
 A plan is a pure function of its class: the members in the order of the fields, each with its XML name, the form of
-its values and what its absence means. Whatever cannot be mapped is a `ConfigurationError` here, so that a service
-does not start with a type that would fail at its first message.
+its values and the meaning of its absence. A class that cannot be mapped raises `ConfigurationError`, so a service with
+such a type does not start.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Attribute:
 
 
 class Xml(bytes):
-    """The content of an element as raw XML, in UTF-8: what a schema calls ``xs:any``.
+    """The content of an element as raw XML, in UTF-8: ``xs:any`` of a schema.
 
-    Any number of elements, with text, comments and processing instructions between them; each element brings the
-    namespace declarations it needs. Nothing of the surrounding payload applies inside: an element without a prefix
-    and without ``xmlns`` is in no namespace. What is read has the same meaning as what was written, but may be
-    spelled otherwise, as with more namespace declarations.
+    It has any number of elements, with text, comments and processing instructions between them. Each element has all
+    namespace declarations that it uses: the declarations of the payload around it do not apply. So an element without
+    a prefix and without ``xmlns`` is in no namespace. The XML that is read means the same as the XML that was written,
+    but its bytes may differ, for example by more namespace declarations.
     """
 
     __slots__ = ()
@@ -49,34 +49,34 @@ class Xml(bytes):
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """An element with the members of another dataclass. Its plan is looked up at use: types may be recursive."""
+    """An element with the members of another dataclass. Its plan is computed at first use: types may be recursive."""
 
     cls: type[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """An element with raw content, see `Xml`."""
+    """An element whose content is an `Xml`."""
 
 
-#: What the values of a member look like.
+#: The form of a member's values.
 Kind = Scalar | Nested | Fragment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One field of a dataclass as it stands in XML."""
+    """One field of a dataclass, with its form in XML."""
 
     #: The field's name in Python.
     name: str
     #: The local name of its element or attribute.
     xml: str
     kind: Kind
-    #: Set for a list or a tuple: the element is repeated, and no element is an empty one.
+    #: ``list`` or ``tuple`` if the element is repeated; absence then means an empty one. ``None`` = a single element.
     many: type[list[Any] | tuple[Any, ...]] | None
     #: The value, or the item of a list, may be ``None``.
     optional: bool
-    #: ``None`` is written as ``xsi:nil``, since leaving the element out would mean something else.
+    #: ``None`` is written as ``xsi:nil``, because absence of the element means the default.
     nil: bool
     #: The element or attribute must be there.
     required: bool
@@ -84,18 +84,18 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How the objects of one dataclass are written and read."""
+    """The form of one dataclass in XML."""
 
     cls: type[Any]
     attributes: tuple[Member, ...]
     #: In the order of the fields, base classes first.
     elements: tuple[Member, ...]
-    #: The keywords of the constructor by the names of the fields, where they differ.
+    #: The keywords of the constructor by the names of the fields, for those where they differ.
     keywords: Mapping[str, str]
 
 
 def _plan_of(cls: type[Any]) -> Plan:
-    """The plan of a dataclass; of the classes it refers to, only that they are dataclasses is known.
+    """Compute the plan of a dataclass. Of the classes that it refers to, this checks only that they are mapped classes.
 
     :raises ConfigurationError: ``cls`` is not a dataclass, or one of its fields cannot be mapped.
     """
@@ -117,10 +117,10 @@ def _plan_of(cls: type[Any]) -> Plan:
 
 
 def _elements_of(cls: type[Any], namespace: str | None) -> Mapping[str, tuple[Member, bool]]:
-    """The members of a class by the names their elements may have, and whether it is the proper name.
+    """The members of a class by the names that their elements may have, and whether the name is the preferred one.
 
-    With a namespace these are the qualified names, and the unqualified ones as second best. With ``None`` they are
-    the local names.
+    With a namespace, the qualified names are preferred, and the unqualified names are accepted. With ``None``, these
+    are the local names.
     """
     table: dict[str, tuple[Member, bool]] = {}
     for member in plan_of(cls).elements:
@@ -131,7 +131,7 @@ def _elements_of(cls: type[Any], namespace: str | None) -> Mapping[str, tuple[Me
 
 
 def _has_fragments(cls: type[Any]) -> bool:
-    """Whether a field of the class, or of those it refers to, is `Xml`."""
+    """Whether a field of the class, or of a class that it refers to, is `Xml`."""
     seen, left = {cls}, [cls]
     while left:
         for member in plan_of(left.pop()).elements:
@@ -146,14 +146,14 @@ def _has_fragments(cls: type[Any]) -> bool:
 _PlanOf = Callable[[type[Any]], Plan]
 _ElementsOf = Callable[[type[Any], str | None], Mapping[str, tuple[Member, bool]]]
 
-# Not as decorators: to the type checker a class is not hashable.
+# `lru_cache` is not used as a decorator, because the type checker takes a class for not hashable.
 plan_of = cast(_PlanOf, lru_cache(maxsize=4096)(_plan_of))
 elements_of = cast(_ElementsOf, lru_cache(maxsize=4096)(_elements_of))
 has_fragments = cast(Callable[[type[Any]], bool], lru_cache(maxsize=4096)(_has_fragments))
 
 
 def check_plans(cls: type[Any]) -> None:
-    """Make the plans of ``cls`` and of all classes it refers to.
+    """Compute the plans of ``cls`` and of all classes that it refers to.
 
     :raises ConfigurationError: ``cls`` is not a dataclass, or one of them has a field that cannot be mapped.
     """
@@ -168,9 +168,9 @@ def check_plans(cls: type[Any]) -> None:
 
 
 def check_name(name: object, where: str) -> str:
-    """``name`` as a name for an element or attribute.
+    """Check the name of an element or attribute.
 
-    :raises ConfigurationError: it is not a string, or not a name in XML, or has a prefix.
+    :raises ConfigurationError: ``name`` is not a string, or not a name in XML, or has a prefix.
     """
     if isinstance(name, str) and _NAME.fullmatch(name) is not None:
         return name
@@ -178,7 +178,10 @@ def check_name(name: object, where: str) -> str:
 
 
 def check_dataclass(cls: object) -> None:
-    """:raises ConfigurationError: ``cls`` is neither a dataclass nor a pydantic model."""
+    """Check that a class can be mapped.
+
+    :raises ConfigurationError: ``cls`` is neither a dataclass nor a pydantic model.
+    """
     if not is_mapped(cls):
         raise ConfigurationError(
             f"{describe(cls)} is not a dataclass nor a pydantic model; only dataclasses and models are mapped to XML"
@@ -186,7 +189,7 @@ def check_dataclass(cls: object) -> None:
 
 
 def describe(hint: object) -> str:
-    """A type as a programmer would write it, for the text of an error."""
+    """A type as it is written in an annotation, for the text of an error."""
     if isinstance(hint, type):
         return hint.__name__
     return str(hint).replace("typing.", "")
@@ -210,40 +213,40 @@ def _hints(cls: type[Any]) -> Mapping[str, Any]:
 
 
 @dataclass(slots=True)
-class _Peeled:
-    """A type without what stands around it."""
+class _Unwrapped:
+    """The type inside ``Annotated``, ``NewType``, aliases and ``| None``."""
 
     hint: Any
     optional: bool = False
     attribute: bool = False
 
 
-def _peel(hint: Any, where: str) -> _Peeled:
-    """Take off ``Annotated``, ``NewType``, aliases and ``| None``, in whatever order they come."""
-    peeled = _Peeled(hint)
+def _unwrap(hint: Any, where: str) -> _Unwrapped:
+    """Unwrap ``Annotated``, ``NewType``, aliases and ``| None``, in any order."""
+    unwrapped = _Unwrapped(hint)
     while True:
-        hint = peeled.hint
+        hint = unwrapped.hint
         origin = typing.get_origin(hint)
         if origin is typing.Annotated:
-            peeled.attribute |= any(mark is Attribute or isinstance(mark, Attribute) for mark in hint.__metadata__)
-            peeled.hint = hint.__origin__
+            unwrapped.attribute |= any(mark is Attribute or isinstance(mark, Attribute) for mark in hint.__metadata__)
+            unwrapped.hint = hint.__origin__
         elif isinstance(hint, typing.NewType):
-            peeled.hint = hint.__supertype__
+            unwrapped.hint = hint.__supertype__
         elif type(hint).__name__ == "TypeAliasType":
-            peeled.hint = hint.__value__
+            unwrapped.hint = hint.__value__
         elif origin is typing.Union or origin is types.UnionType:
             rest = [argument for argument in typing.get_args(hint) if argument is not types.NoneType]
             if len(rest) != 1:
                 raise _unsupported(hint, where)
-            peeled.hint, peeled.optional = rest[0], True
+            unwrapped.hint, unwrapped.optional = rest[0], True
         else:
-            return peeled
+            return unwrapped
 
 
 def _member(cls: type[Any], field: Field, hint: Any) -> tuple[Member, bool]:
     """The member of a field, and whether it is an attribute."""
     where = f"{cls.__name__}.{field.name}"
-    outer = item = _peel(hint, where)
+    outer = item = _unwrap(hint, where)
     many = _container(outer.hint, where)
     if many is not None:
         if outer.optional:
@@ -251,10 +254,10 @@ def _member(cls: type[Any], field: Field, hint: Any) -> tuple[Member, bool]:
                 f"{where}: {describe(hint)} cannot be mapped to XML: no list and an empty list look the same there; "
                 "leave out the None, and give it default_factory=list or the default ()"
             )
-        item = _peel(typing.get_args(outer.hint)[0], where)
+        item = _unwrap(typing.get_args(outer.hint)[0], where)
     kind = _kind(item.hint, where)
     default = field.default
-    # None is what absence means, unless there is a default that says otherwise.
+    # Absence means None, unless the field has another default.
     absent_is_none = default is None or default is MISSING
     is_attribute = outer.attribute or item.attribute
     member = Member(
@@ -318,7 +321,7 @@ def _kind(hint: Any, where: str) -> Kind:
 
 
 def _check_constructor(cls: type[Any], names: Iterable[str]) -> None:
-    """Objects are made by calling the class with the mapped fields, so that must be enough, and allowed."""
+    """Check that the constructor can be called with the mapped fields as its only arguments."""
     if inspect.isabstract(cls):
         raise ConfigurationError(f"{cls.__name__} is abstract; only classes that have objects are mapped to XML")
     try:

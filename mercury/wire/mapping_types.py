@@ -1,7 +1,7 @@
-"""Single values as text and back: the lexical forms of XML Schema for the types a message may have.
+"""Writes and reads single values as text, in the lexical forms of XML Schema.
 
-Writing is strict: a value that has another type than its field, or that XML cannot carry, does not fit. Reading
-takes every lexical form of the schema type, with surrounding whitespace where the schema type allows it.
+Writing refuses a value that has another type than its field, or that XML cannot carry. Reading accepts every lexical
+form of the schema type, with whitespace around it where the schema type allows that.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from uuid import UUID
 
 from mercury.errors import ConfigurationError
 
-#: Decimals of 10 to the power of this and more are not written: without an exponent they would fill the memory.
+#: Decimals of 10 to this power and above are not written: without an exponent they have too many digits for memory.
 MAX_DECIMAL_EXPONENT = 5000
 
-#: What XML calls whitespace; Python's ``str.strip`` would take more.
+#: The whitespace of XML; Python's ``str.strip`` would remove more characters.
 SPACE = " \t\r\n"
 
 _SHORT = 40
@@ -30,12 +30,12 @@ _MANY = 120
 
 
 class Misfit(Exception):
-    """A value that does not fit its type, on its way up; every level it passes adds its part of the path."""
+    """A value does not fit its type. Each level of the mapping adds its part of the path while the error passes."""
 
     def __init__(self, reason: str, *path: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        #: From the innermost outwards.
+        #: The names of the elements, the innermost first.
         self.path = list(path)
 
     def __str__(self) -> str:
@@ -47,39 +47,39 @@ class Misfit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """How the values of one type look as the text of an element or of an attribute."""
+    """How the values of one type are written and read as the text of an element or attribute."""
 
     #: The schema type, with the prefix ``xs``.
     xsd: str
-    #: The text of a value. Raises `Misfit`, `ValueError` or `OverflowError`.
+    #: Returns the text of a value. Raises `Misfit`, `ValueError` or `OverflowError`.
     write: Callable[[object], str]
-    #: The value of a text. Raises `Misfit`, `ValueError` or `OverflowError`.
+    #: Returns the value of a text. Raises `Misfit`, `ValueError` or `OverflowError`.
     read: Callable[[str], object]
     #: The text may hold any character and has to be escaped.
     escaped: bool = False
-    #: For a schema: the only texts there are, the form of a text, and what the type is called.
+    #: For a schema: the allowed texts, the pattern of a text, and the name of the type.
     values: tuple[str, ...] = ()
     pattern: str = ""
     name: str = ""
 
 
 def shown(value: object) -> str:
-    """A value as it stands in the text of an error: like ``repr``, but short."""
+    """A value for the text of an error: its ``repr``, shortened."""
     if isinstance(value, str | bytes):
         return repr(value) if len(value) <= _SHORT else f"{value[:_SHORT]!r}..."
     try:
         text = repr(value)
-    except Exception:  # a repr that raises must not hide the error it was wanted for
+    except Exception:  # an error in repr must not hide the error that is reported
         return "?"
     return text if len(text) <= _SHORT else f"{text[:_SHORT]}..."
 
 
 def mismatch(expected: str, value: object) -> Misfit:
-    """``value`` is of another type than its field."""
+    """The error for a value of another type than its field."""
     return Misfit(f"expected {expected}, not {type(value).__name__} {shown(value)}")
 
 
-# Escaping. XML 1.0 has no way to write most control characters, not even as character references.
+# Escaping. XML 1.0 cannot carry most control characters, not even as character references.
 
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _TEXT = re.compile("[&<>\r\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -89,17 +89,17 @@ _IN_ATTRIBUTE = _IN_TEXT | str.maketrans({'"': "&quot;", "\n": "&#10;", "\t": "&
 
 
 def escape_text(text: str) -> str:
-    """``text`` for the content of an element, such that every character is read back as it was.
+    """Escape a text for the content of an element, so that every character is read back unchanged.
 
-    :raises Misfit: it holds a character that XML 1.0 cannot carry.
+    :raises Misfit: the text holds a character that XML 1.0 cannot carry.
     """
     return text if _TEXT.search(text) is None else _escaped(text, _IN_TEXT)
 
 
 def escape_attribute(text: str) -> str:
-    """``text`` for an attribute value in double quotes, such that every character is read back as it was.
+    """Escape a text for an attribute value in double quotes, so that every character is read back unchanged.
 
-    :raises Misfit: it holds a character that XML 1.0 cannot carry.
+    :raises Misfit: the text holds a character that XML 1.0 cannot carry.
     """
     return text if _ATTRIBUTE.search(text) is None else _escaped(text, _IN_ATTRIBUTE)
 
@@ -111,7 +111,7 @@ def _escaped(text: str, replacements: Mapping[int, str]) -> str:
     return text.translate(replacements)
 
 
-# Text, numbers and truth.
+# Text, numbers and booleans.
 
 
 def _write_str(value: object) -> str:
@@ -247,12 +247,15 @@ def _read_time(text: str) -> time:
 
 
 def _has_form(offset: timedelta) -> bool:
-    """Whether the schema has a form for an offset from UTC: whole minutes, no more than 14 hours."""
+    """Whether XML Schema can express an offset from UTC: whole minutes, at most 14 hours."""
     return abs(offset) <= timedelta(hours=14) and not offset % timedelta(minutes=1)
 
 
 def _midnight(text: str) -> str:
-    """``24:00:00`` is the end of the day, and nothing comes after it."""
+    """``24:00:00`` as ``00:00:00``, with the rest of the text unchanged.
+
+    :raises ValueError: the time is later than ``24:00:00``.
+    """
     if re.match(r"24:00:00(?:\.0+)?(?![0-9.])", text) is None:
         raise ValueError
     return f"00{text[2:]}"
@@ -315,7 +318,7 @@ def _matching(form: re.Pattern[str], text: str) -> str:
     return text
 
 
-#: Every type of a single value but enumerations and literals, which have a `Scalar` each.
+#: All types of a single value, except enumerations and literals: each of those has its own `Scalar`.
 SCALARS: Mapping[type, Scalar] = MappingProxyType(
     {
         str: Scalar("xs:string", _write_str, str, escaped=True),
@@ -380,7 +383,7 @@ def literal(values: tuple[object, ...], where: str) -> Scalar:
 
 
 def _choice(values: Mapping[str, object], name: str, accepts: Callable[[object], bool]) -> Scalar:
-    """One of some strings, each standing for a value."""
+    """The form of a type whose values are written as one of the given strings."""
 
     def write(value: object) -> str:
         if accepts(value):

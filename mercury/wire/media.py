@@ -1,6 +1,6 @@
-"""The Content-Type header and the encoding of what it announces (HTTP-01).
+"""Reads the Content-Type header, and converts the message to UTF-8 (HTTP-01).
 
-Everything behind this module is UTF-8.
+All other modules of this package get UTF-8.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from mercury.statemachine.protocol import SoapVersion
 from mercury.wire.scan import MessageRefused, refused
 
-#: The media types that may hold a SOAP envelope, and the SOAP version each is meant for.
+#: The media types of a SOAP envelope, and the SOAP version of each.
 _MEDIA_TYPES = {
     "text/xml": SoapVersion.SOAP11,
     "application/soap+xml": SoapVersion.SOAP12,
@@ -20,12 +20,12 @@ _MEDIA_TYPES = {
     "": None,
 }
 
-#: What nearly everybody sends; the long way is for the rest.
+#: The forms that most clients send; `_PARAMETER` reads all others.
 _USUAL = re.compile(r'(text/xml|application/soap\+xml)(?:; ?charset=(utf-8|UTF-8))?(?:; ?action="([^"\\]*)")?')
 _PARAMETER = re.compile(r';[ \t]*([^\s=;"]{1,64})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))[ \t]*')
 _ESCAPED = re.compile(r"\\(.)")
 
-#: The encodings that are read, by the names they go by, and the codec of each.
+#: The codec for each name of a supported encoding.
 _CODECS = {
     "utf-8": "utf-8",
     "utf8": "utf-8",
@@ -47,18 +47,18 @@ _DECLARED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ContentType:
-    """What a Content-Type header says."""
+    """The parts of a Content-Type header."""
 
-    #: The SOAP version that the media type is for; ``None`` = it does not say.
+    #: The SOAP version of the media type; ``None`` = the media type is not that of one version.
     soap: SoapVersion | None
-    #: As written, ``None`` = not given.
+    #: The charset parameter as written, ``None`` = not given.
     charset: str | None
     #: The action parameter of application/soap+xml, "" = not given.
     action: str
 
 
 def read_content_type(value: str) -> ContentType:
-    """Take a Content-Type header apart. An empty one means nothing is known.
+    """Parse a Content-Type header. With "", every part of the result is unknown.
 
     :raises MessageRefused: the media type cannot hold an envelope that Mercury reads.
     """
@@ -84,17 +84,17 @@ def read_content_type(value: str) -> ContentType:
 def to_utf8(data: bytes, charset: str | None = None) -> bytes:
     """``data`` as UTF-8 without a byte order mark.
 
-    ``charset`` decides; without it the byte order mark, then the XML declaration, then UTF-8. An XML declaration
-    stays as it is, though what it says about the encoding may have become wrong.
+    The encoding is ``charset``, or else that of the byte order mark, or else that of the XML declaration, or else
+    UTF-8. The XML declaration stays unchanged, and may then name another encoding than UTF-8.
 
-    :raises MessageRefused: an encoding that is not read here, or bytes that are none of that encoding.
+    :raises MessageRefused: the encoding is not supported, or the bytes are not valid in it.
     """
     name = charset or _detect(data)
     codec = _CODECS.get(name.strip().lower())
     if codec is None:
         raise refused(f"the encoding {name[:40]!r} is not supported")
     if codec == "utf-8":
-        return data.removeprefix(codecs.BOM_UTF8)  # whether it is UTF-8 is checked by the scan
+        return data.removeprefix(codecs.BOM_UTF8)  # the scanner checks that the rest is valid UTF-8
     if codec == "utf-16" and not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         codec = "utf-16-le" if data[1:2] == b"\0" else "utf-16-be"
     try:

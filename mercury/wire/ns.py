@@ -1,4 +1,4 @@
-"""Namespaces, the addresses with a meaning of their own, and actions, per version (docs/protocol.md, sections 1 and 2).
+"""Namespaces, the anonymous and none addresses, and actions, per version (docs/protocol.md, sections 1 and 2).
 
 Names are in Clark notation everywhere in this package: ``{namespace}local``.
 """
@@ -23,10 +23,10 @@ RM10 = "http://schemas.xmlsoap.org/ws/2005/02/rm"
 RM11 = "http://docs.oasis-open.org/ws-rx/wsrm/200702"
 #: NS-03
 MC = "http://docs.oasis-open.org/ws-rx/wsmc/200702"
-#: NS-13: .NET's flow control and its way to say "busy".
+#: NS-13: .NET's flow control, and its subcode for a limit on sequences.
 NETRM = "http://schemas.microsoft.com/ws/2006/05/rm"
-#: Mercury's own extensions: Follows in CreateSequence, IncompleteSequenceBehavior in it and in its response, Code in
-#: the detail of an application fault.
+#: Mercury's extensions: Follows in CreateSequence; IncompleteSequenceBehavior in CreateSequence and its response; Code
+#: in the detail of an application fault.
 MERCURY = "urn:mercury:rm"
 XML = "http://www.w3.org/XML/1998/namespace"
 
@@ -39,12 +39,12 @@ WSA_NS: Mapping[AddressingVersion, str] = MappingProxyType(
 )
 RM_NS: Mapping[RmVersion, str] = MappingProxyType({RmVersion.RM10: RM10, RmVersion.RM11: RM11})
 
-#: The other way round: what a namespace says about the versions in use (NS-18).
+#: The version for each namespace (NS-18).
 SOAP_VERSION: Mapping[str, SoapVersion] = MappingProxyType({ns: version for version, ns in SOAP_NS.items()})
 WSA_VERSION: Mapping[str, AddressingVersion] = MappingProxyType({ns: version for version, ns in WSA_NS.items()})
 RM_VERSION: Mapping[str, RmVersion] = MappingProxyType({ns: version for version, ns in RM_NS.items()})
 
-#: NS-08, NS-09, NS-10: what stands for the two neutral addresses on the wire. 2004/08 defines no "none": this is CXF's.
+#: NS-08, NS-09, NS-10: the URIs of `ANONYMOUS` and `NONE` on the wire. 2004/08 defines no "none": this is CXF's.
 ADDRESS_ON_WIRE: Mapping[AddressingVersion, Mapping[str, str]] = MappingProxyType(
     {
         AddressingVersion.WSA200408: MappingProxyType(
@@ -54,7 +54,7 @@ ADDRESS_ON_WIRE: Mapping[AddressingVersion, Mapping[str, str]] = MappingProxyTyp
     }
 )
 
-#: The neutral address for each of the four addresses on the wire, whichever version the envelope uses.
+#: `ANONYMOUS` or `NONE` for each of the four URIs on the wire, independent of the envelope's version.
 NEUTRAL_ADDRESS: Mapping[str, str] = MappingProxyType(
     {wire: neutral for addresses in ADDRESS_ON_WIRE.values() for neutral, wire in addresses.items()}
 )
@@ -72,11 +72,11 @@ class RmMessage(HashedEnum):
     TERMINATE_SEQUENCE = "TerminateSequence"
     #: WS-RM 1.1 only.
     TERMINATE_SEQUENCE_RESPONSE = "TerminateSequenceResponse"
-    #: An acknowledgement that travels alone.
+    #: A stand-alone acknowledgement.
     SEQUENCE_ACKNOWLEDGEMENT = "SequenceAcknowledgement"
-    #: A request for an acknowledgement that travels alone; the 1.0 schema names no action, peers use this one.
+    #: A stand-alone request for an acknowledgement. The specification of 1.0 names no action; peers use this one.
     ACK_REQUESTED = "AckRequested"
-    #: WS-RM 1.0 only: an empty message that only says which number is the last.
+    #: WS-RM 1.0 only: a message with an empty Body that marks the last number.
     LAST_MESSAGE = "LastMessage"
 
 
@@ -96,7 +96,7 @@ MAKE_CONNECTION_ACTION = MC + "/MakeConnection"
 def rm_action(rm: RmVersion, message: RmMessage) -> str:
     """The action of ``message`` in the version ``rm`` (ACT-01 to ACT-08).
 
-    :raises ValueError: that version has no such message.
+    :raises ValueError: the version does not have the message.
     """
     if _ONLY_IN.get(message, rm) is not rm:
         raise ValueError(f"WS-RM {rm.value} has no {message.value}")

@@ -1,9 +1,9 @@
-"""Parsing with libxml2, in a thread that ends with it.
+"""Parses with libxml2 in a thread that ends after it.
 
-lxml, which wraps libxml2, keeps each name that a thread has ever parsed for the life of that thread. A peer that sends
-ever new names would fill the memory of a long-lived thread, and in the end no document with a new name could be parsed
-in it. So what a peer wrote is parsed by lxml only in a thread of its own, and elsewhere by expat, which frees the names
-with the document.
+lxml, which wraps libxml2, keeps each name that a thread parses until the thread ends. A peer that sends new names in
+each message would fill the memory of a long-lived thread, until the thread could parse no document with a new name. So
+lxml parses a peer's XML only in a thread of its own. All other parsing uses expat, which frees the names with the
+document.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 def in_own_thread(function: Callable[[], T]) -> T:
-    """Call a function in a new thread, and wait for it; it costs about 0.1 ms.
+    """Call a function in a new thread, and wait for its result; the thread costs about 0.1 ms.
 
-    The names of a tree that it returns stay in memory as long as the tree.
+    If the function returns a tree, the names in it stay in memory as long as the tree.
 
-    :raises Exception: that of the function.
+    :raises Exception: the function raised it.
     """
     future: Future[T] = Future()
     thread = threading.Thread(target=_run, args=(future, function), name="mercury-parsing", daemon=True)
@@ -30,7 +30,7 @@ def in_own_thread(function: Callable[[], T]) -> T:
     try:
         return future.result()
     finally:
-        del future, thread  # the traceback of an exception refers to this frame
+        del future, thread  # the traceback of an exception keeps this frame alive
 
 
 def _run(future: Future[T], function: Callable[[], T]) -> None:

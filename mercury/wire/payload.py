@@ -1,4 +1,4 @@
-"""What an application hands over to be sent, and comparing XML."""
+"""Checks the payload that an application sends, and computes the canonical form of XML."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mercury.wire.own_thread import in_own_thread
 from mercury.wire.scan import DEFAULT_LIMITS, Limits, MessageRefused, Scanner
 from mercury.wire.xml_parser import closed_parser
 
-#: A namespace declaration that libxml2 takes if expat does.
+#: A namespace declaration that libxml2 accepts if expat accepts it.
 _DECLARED = re.compile(
     rb"xmlns(?::[^\s=\"'<>]+)?\s*=\s*[\"'](?:|urn:[A-Za-z0-9._/:-]+|https?://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._/-]*#?)?)[\"']"
 )
@@ -25,23 +25,23 @@ _FAULTS = frozenset({clark(ns.SOAP11, "Fault"), clark(ns.SOAP12, "Fault")})
 
 
 def check_payload(xml: bytes | str, *, limits: Limits = DEFAULT_LIMITS) -> Payload:
-    """Check an element that is to travel in a Body.
+    """Check an element that is to be sent in a Body.
 
-    It has to be what a peer with these limits would accept: one well-formed element with all its prefixes declared,
-    no DOCTYPE, no processing instruction. Its bytes stay as they are, but for the encoding: UTF-8, without an XML
-    declaration and without what stands around the element.
+    The element must be accepted by a peer with these limits: one well-formed element with all its prefixes declared,
+    no DOCTYPE, no processing instruction. The result is the element's bytes in UTF-8, without an XML declaration and
+    without comments or blanks before and after the element; nothing else changes.
 
-    It also has to be XML for libxml2, which is stricter than expat about namespaces and ``xml:id``: what reads it at
-    the other end may well be built on that.
+    libxml2 must accept the element too, because peers may use it. It is stricter than expat about namespaces and
+    ``xml:id``.
 
-    :param xml: bytes in the encoding that they declare themselves, or text.
-    :raises PayloadError: it is not that; the text says what is wrong.
+    :param xml: text, or bytes in the encoding that their XML declaration names.
+    :raises PayloadError: the element is not like this; the text gives the reason.
     """
     try:
         data = to_utf8(xml.encode(), "utf-8") if isinstance(xml, str) else to_utf8(xml)
         root = Scanner(data, limits, levels=1).run()
         element = cut(data, root)
-        if _doubtful(element):
+        if _libxml2_may_refuse(element):
             in_own_thread(lambda: _parse(element))
     except (MessageRefused, etree.LxmlError) as error:
         raise PayloadError(f"the payload cannot be sent: {error}") from error
@@ -51,9 +51,9 @@ def check_payload(xml: bytes | str, *, limits: Limits = DEFAULT_LIMITS) -> Paylo
 
 
 def canonical(xml: bytes | str, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """Inclusive canonical XML 1.0, comments included: two elements that say the same are equal in it.
+    """Inclusive canonical XML 1.0 with comments. Two elements with the same meaning have the same canonical form.
 
-    :raises PayloadError: not XML that could be sent, or with a relative namespace, which has no canonical form.
+    :raises PayloadError: `check_payload` refuses the XML, or it has a relative namespace, which has no canonical form.
     """
     payload = check_payload(xml, limits=limits)
     try:
@@ -62,11 +62,11 @@ def canonical(xml: bytes | str, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
         raise PayloadError(f"{payload.name} has no canonical form: {error}") from error
 
 
-def _doubtful(xml: bytes) -> bool:
-    """Whether libxml2 may refuse what expat has taken: for a namespace that is no URI, or an ``xml:id``."""
+def _libxml2_may_refuse(xml: bytes) -> bool:
+    """Whether libxml2 may refuse XML that expat accepts: for a namespace that is not a URI, or an ``xml:id``."""
     return b"xml:id" in xml or xml.count(b"xmlns") != len(_DECLARED.findall(xml))
 
 
 def _parse(xml: bytes) -> etree._Element:
-    # Only what has been scanned comes here, so the limits are ours, and there is no DTD to speak of.
+    # The scanner has checked the limits and refused a DTD, so the limits of libxml2 are not needed.
     return etree.fromstring(xml, closed_parser(huge_tree=True))

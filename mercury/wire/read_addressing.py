@@ -1,4 +1,4 @@
-"""WS-Addressing header blocks and endpoint references, in both versions (docs/protocol.md, section 9)."""
+"""Reads WS-Addressing header blocks and endpoint references, in both versions (docs/protocol.md, section 9)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mercury.wire.read_common import Document
 from mercury.wire.scan import MessageRefused, Node, refused
 from mercury.wire.values import collapse
 
-#: Header blocks that may stand only once (WSA-05).
+#: Header blocks that a message may have only once (WSA-05).
 _ONCE = ("Action", "To", "MessageID", "ReplyTo", "FaultTo", "From")
 
-#: Relationships that mean "reply"; the last one is what Sandesha2 wrote for a while.
+#: Relationships that mean "reply"; some versions of Sandesha2 write the last one.
 _REPLY = frozenset({"", ns.WSA10 + "/reply", "http://schemas.xmlsoap.org/ws/2005/08/addressing"})
 
 _ADDRESS: Mapping[str, AddressingVersion] = MappingProxyType(
@@ -28,8 +28,8 @@ _PARAMETERS = frozenset(
     {clark(uri, name) for uri in WSA_VERSION for name in ("ReferenceParameters", "ReferenceProperties")}
 )
 
-#: No header block of these may come in through somebody's reference parameters: it would be taken for ours.
-_OURS = frozenset({*WSA_VERSION, *RM_VERSION, ns.MC, ns.SOAP11, ns.SOAP12})
+#: A reference parameter may not be in these namespaces: sent as a header block, it would be read as one of Mercury's.
+_PROTOCOLS = frozenset({*WSA_VERSION, *RM_VERSION, ns.MC, ns.SOAP11, ns.SOAP12})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +55,10 @@ def read_addressing(
 ) -> Addressing:
     """Read the header blocks of one version.
 
-    :param blocks: by local name, those for this node only.
-    :param http_actions: what HTTP says the action is; what is empty says nothing (WSA-09).
-    :param replies: with RelatesTo, what HTTP says does not count.
-    :raises MessageRefused: with the WS-Addressing fault that is due.
+    :param blocks: the header blocks for this node, by local name.
+    :param http_actions: the actions that the HTTP headers give; "" = the header gives none (WSA-09).
+    :param replies: with RelatesTo, the actions of HTTP are not compared.
+    :raises MessageRefused: a header block is wrong; the error has the WS-Addressing fault.
     """
     for name in _ONCE:
         if len(blocks.get(name, ())) > 1:
@@ -101,8 +101,8 @@ def read_addressing(
 def read_endpoint(document: Document, version: AddressingVersion | None, node: Node) -> EndpointReference:
     """Read an endpoint reference: a header block, or an element of WS-RM.
 
-    :param version: the envelope's; ``None`` = it has no WS-Addressing headers, and either is right.
-    :raises MessageRefused: no address, or another version's (NS-18), or parameters that no reply may carry.
+    :param version: the envelope's version; ``None`` = it has no WS-Addressing header blocks, and both are accepted.
+    :raises MessageRefused: the address is missing or of another version (NS-18), or a reference parameter is refused.
     """
     address: str | None = None
     parameters: list[bytes] = []
@@ -131,7 +131,7 @@ def read_endpoint(document: Document, version: AddressingVersion | None, node: N
 
 
 def mixed() -> MessageRefused:
-    """Two versions of WS-Addressing in one envelope (NS-18)."""
+    """The error for two versions of WS-Addressing in one envelope (NS-18)."""
     return refused("two versions of WS-Addressing in one message")
 
 
@@ -139,7 +139,7 @@ def _read_parameters(document: Document, endpoint: Node, part: Node) -> list[byt
     if len(part.children) > document.limits.max_headers:
         raise refused(f"more than {document.limits.max_headers} reference parameters")
     for parameter in part.children:
-        if parameter.namespace in _OURS:
+        if parameter.namespace in _PROTOCOLS:
             reason = f"{parameter.local} cannot be a reference parameter"
             raise _invalid(endpoint.name, Subcode.INVALID_EPR, reason)
     return [document.cut(parameter) for parameter in part.children]
@@ -153,7 +153,7 @@ def _address(document: Document, node: Node, subject: str) -> str:
 
 
 def _reply_of(document: Document, nodes: Sequence[Node]) -> str | None:
-    """The message that this one answers; other relationships say nothing to us (WSA-02)."""
+    """The MessageID of the message that this one answers; other relationships are ignored (WSA-02)."""
     for node in nodes:
         relationship = collapse(node.attributes.get("RelationshipType", ""))
         if relationship in _REPLY or relationship.rpartition(":")[2] == "Reply":

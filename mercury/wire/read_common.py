@@ -1,4 +1,4 @@
-"""What the readers of all elements share: one child of a name, URIs, names in content."""
+"""Functions that the readers of all elements share: finding a child, reading URIs and qualified names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mercury.wire.values import BLANKS, collapse
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What is being read, and how much of everything it may have."""
+    """The message that is read, with its limits."""
 
-    #: UTF-8; the offsets in nodes are offsets in it.
+    #: The message in UTF-8; nodes have offsets in these bytes.
     data: bytes
     limits: Limits
     _allowance: Allowance = field(init=False)
@@ -23,16 +23,16 @@ class Document:
         object.__setattr__(self, "_allowance", Allowance(self.limits.max_declarations_bytes))
 
     def cut(self, node: Node) -> bytes:
-        """The element as standalone XML.
+        """The element as XML with all declarations that it uses.
 
-        :raises MessageRefused: the declarations that the elements cut out so far need are more than the limit.
+        :raises MessageRefused: the declarations added to the elements cut out so far are above the limit.
         """
         return cut(self.data, node, self._allowance)
 
     def uri(self, node: Node) -> str:
-        """The URI in ``node`` without blanks around it (ACT-11); "" when there is none.
+        """The URI in ``node`` without blanks around it (ACT-11); "" if ``node`` is empty.
 
-        :raises MessageRefused: it is longer than the limit.
+        :raises MessageRefused: the URI is longer than the limit.
         """
         text = collapse(node.text)
         if len(text.encode()) > self.limits.max_uri_length:
@@ -42,7 +42,7 @@ class Document:
     def required_uri(self, parent: Node, name: str) -> str:
         """The URI in the one child ``name`` of ``parent``.
 
-        :raises MessageRefused: there is no such child, it is empty, or there are several.
+        :raises MessageRefused: the child is missing or empty, or there are several.
         """
         node = child(parent, name)
         text = self.uri(node) if node is not None else ""
@@ -52,9 +52,9 @@ class Document:
 
 
 def child(parent: Node, name: str) -> Node | None:
-    """The one child of that name in Clark notation, wherever it stands among the others (SCH-02).
+    """The one child with a name in Clark notation, at any place among the children (SCH-02); ``None`` = there is none.
 
-    :raises MessageRefused: there are several, and which one counts would be a guess.
+    :raises MessageRefused: there are several.
     """
     found = None
     for node in parent.children:
@@ -66,9 +66,9 @@ def child(parent: Node, name: str) -> Node | None:
 
 
 def qualified_name(node: Node, text: str) -> str | None:
-    """The QName ``text`` at ``node`` in Clark notation, by the declarations that hold there (FLT-13).
+    """The QName ``text`` in Clark notation, resolved by the declarations at ``node`` (FLT-13).
 
-    ``None`` when its prefix is not declared.
+    ``None`` = its prefix is not declared.
     """
     prefix, _, local = text.strip(BLANKS).rpartition(":")
     uri = node.scope.resolve(prefix)

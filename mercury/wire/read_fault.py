@@ -1,4 +1,4 @@
-"""SOAP faults that are not messages of a sequence, in both versions of SOAP (docs/protocol.md, section 8)."""
+"""Reads SOAP faults that are not messages of a sequence, in both versions of SOAP (docs/protocol.md, section 8)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mercury.wire.read_rm import read_refused_acknowledgement
 from mercury.wire.scan import Node
 from mercury.wire.values import BLANKS, whole_number
 
-#: Names in the detail, by what they tell.
+#: The names of elements in the detail, by their meaning.
 _IDENTIFIERS = frozenset(clark(uri, "Identifier") for uri in RM_VERSION)
 _ACKNOWLEDGEMENTS = frozenset(clark(uri, "SequenceAcknowledgement") for uri in RM_VERSION)
 _MAX_MESSAGE_NUMBERS = frozenset(clark(uri, "MaxMessageNumber") for uri in RM_VERSION)
@@ -31,9 +31,9 @@ _ACTION = clark(ns.WSA10, "Action")
 
 
 def read_fault(document: Document, node: Node, headers: Mapping[str, Sequence[Node]]) -> tuple[Fault, RmVersion | None]:
-    """Read the Fault element of a Body, and what its code says about the version of WS-RM.
+    """Read the Fault element of a Body, and the version of WS-RM that its codes belong to.
 
-    :param headers: header blocks by local name; SequenceFault, NotUnderstood and FaultDetail are looked at.
+    :param headers: header blocks by local name; SequenceFault, NotUnderstood and FaultDetail are read.
     :raises MessageRefused: a URI in it is longer than the limit.
     """
     sequence_fault = next(iter(headers.get("SequenceFault", ())), None)
@@ -44,7 +44,7 @@ def read_fault(document: Document, node: Node, headers: Mapping[str, Sequence[No
     busy = code is FaultCode.CREATE_SEQUENCE_REFUSED and (
         CONNECTION_LIMIT_REACHED in named or any(part.name == CONNECTION_LIMIT_REACHED for part in details)
     )
-    identifier, ranges, highest, subject = _told_by(document, details)
+    identifier, ranges, highest, subject = _read_details(document, details)
     for block in headers.get("NotUnderstood", ()):
         subject = subject or _name(document, block, block.attributes.get("qname", ""))
     fault = Fault(
@@ -63,7 +63,7 @@ def read_fault(document: Document, node: Node, headers: Mapping[str, Sequence[No
 
 
 def _codes(node: Node) -> Iterator[str]:
-    """The codes in Clark notation, the outermost first: faultcode, or Code and every Subcode in it."""
+    """The codes in Clark notation, the outermost first: faultcode, or Code and each Subcode in it."""
     level = _part(node, "Code")
     if level is None:
         level = _part(node, "faultcode")
@@ -78,7 +78,7 @@ def _codes(node: Node) -> Iterator[str]:
 
 def _code(node: Node) -> str:
     name = qualified_name(node, node.text)
-    # A code of SOAP 1.1 may be refined with dots, and many forget its prefix.
+    # SOAP 1.1 allows finer codes after a dot, and many peers leave out the prefix.
     if name in ("Client", "Server") or (name or "").startswith(clark(ns.SOAP11, "")):
         name = clark(ns.SOAP11, local_of(name or "").partition(".")[0])
     return name or ""
@@ -92,16 +92,16 @@ def _sequence_fault_codes(node: Node | None) -> Iterator[str]:
 
 
 def _meaning(names: Sequence[str], by_receiver: bool) -> tuple[FaultCode, Subcode | None]:
-    """The first code that is known; FLT-11: texts never count."""
+    """The first code that Mercury knows; FLT-11: the text of a fault is not evaluated."""
     code = next(filter(None, map(code_of, names)), None)
     subcode = next(filter(None, map(subcode_of, names)), None)
-    if code is None and subcode is not None:  # SOAP 1.1 has room for the finest code only
+    if code is None and subcode is not None:  # SOAP 1.1 has one code, and WS-Addressing puts its subcode there
         code = FaultCode.INVALID_ADDRESSING_HEADER
     return code or (FaultCode.RECEIVER if by_receiver else FaultCode.SENDER), subcode
 
 
 def _details(node: Node, sequence_fault: Node | None, headers: Mapping[str, Sequence[Node]]) -> Iterator[Node]:
-    """What stands in the detail, wherever the version of SOAP and of WS-RM puts it."""
+    """The elements of the detail, from each place where a version of SOAP or WS-RM puts them."""
     detail = _part(node, "Detail") or _part(node, "detail")
     if detail is not None:
         yield from detail.children
@@ -114,7 +114,8 @@ def _details(node: Node, sequence_fault: Node | None, headers: Mapping[str, Sequ
         yield from block.children
 
 
-def _told_by(document: Document, details: Sequence[Node]) -> tuple[str | None, Ranges, int | None, str | None]:
+def _read_details(document: Document, details: Sequence[Node]) -> tuple[str | None, Ranges, int | None, str | None]:
+    """The sequence's identifier and ranges, the highest message number, and the name or URI of the fault's subject."""
     identifier: str | None = None
     ranges: Ranges = ()
     highest: int | None = None
@@ -142,7 +143,7 @@ def _name(document: Document, node: Node, text: str) -> str | None:
 
 
 def _reason(node: Node) -> str:
-    """The text for people, the English one if there are several."""
+    """The text of the fault; the English one if there are several."""
     reason = _part(node, "Reason")
     if reason is None:
         text = _part(node, "faultstring")
@@ -153,5 +154,5 @@ def _reason(node: Node) -> str:
 
 
 def _part(node: Node, local: str) -> Node | None:
-    """The first child of that local name: peers disagree whether SOAP 1.1's are qualified."""
+    """The first child with a local name: some peers qualify the children of a SOAP 1.1 fault, others do not."""
     return next((part for part in node.children if part.local == local), None)

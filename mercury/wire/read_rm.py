@@ -1,4 +1,4 @@
-"""The elements of WS-ReliableMessaging and WS-MakeConnection, both versions (docs/protocol.md, sections 3 to 7, 11)."""
+"""Reads the elements of WS-ReliableMessaging and WS-MakeConnection (docs/protocol.md, sections 3 to 7 and 11)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ _MAX_INT = 2**31 - 1
 
 
 def read_sequence(document: Document, version: RmVersion, node: Node) -> SequenceHeader:
-    """The Sequence header block (RM10-SCH-01, RM11-SCH-01).
+    """Read the Sequence header block (RM10-SCH-01, RM11-SCH-01).
 
-    :raises MessageRefused: without an identifier or a number from 1 (RM-SEQ-07); MessageNumberRollover above 2^63-1.
+    :raises MessageRefused: the identifier is missing, or the number is missing or below 1 (RM-SEQ-07), or it is above
+        2^63-1, with the fault MessageNumberRollover.
     """
     uri = RM_NS[version]
     identifier = document.required_uri(node, clark(uri, "Identifier"))
@@ -60,12 +61,12 @@ def read_sequence(document: Document, version: RmVersion, node: Node) -> Sequenc
 
 
 def read_acknowledgement(document: Document, version: RmVersion, node: Node) -> SequenceAcknowledgement | Fault:
-    """A SequenceAcknowledgement header block (RM10-SCH-02, RM11-SCH-02), its ranges ascending and merged.
+    """Read a SequenceAcknowledgement header block (RM10-SCH-02, RM11-SCH-02), with ranges ascending and merged.
 
-    What breaks the rules of RM-ACK-03 comes back as the fault that it deserves: the message it rides on is still good.
-    Ranges win over a None beside them: every CXF writes both (RM11-SCH-02).
+    A block that breaks a rule of RM-ACK-03 is returned as a fault: the message that carries it is still valid. A None
+    beside ranges is ignored, because CXF writes both (RM11-SCH-02).
 
-    :raises MessageRefused: more ranges or Nacks than the limit.
+    :raises MessageRefused: the block has more ranges or Nacks than the limit.
     """
     uri = RM_NS[version]
     identifier: str | None = None
@@ -109,7 +110,7 @@ def read_acknowledgement(document: Document, version: RmVersion, node: Node) -> 
 
 
 def read_refused_acknowledgement(document: Document, node: Node) -> tuple[str | None, Ranges]:
-    """The identifier and ranges in the detail of an InvalidAcknowledgement fault, wrong as they are."""
+    """Read the identifier and the invalid ranges in the detail of an InvalidAcknowledgement fault."""
     uri = node.namespace
     identifier = child(node, clark(uri, "Identifier"))
     pairs = [
@@ -123,14 +124,14 @@ def read_refused_acknowledgement(document: Document, node: Node) -> tuple[str | 
 
 
 def read_ack_requested(document: Document, version: RmVersion, node: Node) -> AckRequested | Fault:
-    """An AckRequested header block; what else it says is ignored (RM10-SCH-03). A bad one comes back as a fault."""
+    """Read the Identifier of an AckRequested header block (RM10-SCH-03). A block without one is returned as a fault."""
     identifier = child(node, clark(RM_NS[version], "Identifier"))
     uri = document.uri(identifier) if identifier is not None else ""
     return AckRequested(uri) if uri else Fault(code=FaultCode.SENDER, reason="AckRequested names no sequence")
 
 
 def _merged(ranges: list[tuple[int, int]]) -> Ranges:
-    """Ascending and merged, whatever order they came in (RM-ACK-02)."""
+    """Sort the ranges and merge adjoining ones (RM-ACK-02)."""
     if len(ranges) < 2:
         return tuple(ranges)
     ranges.sort()
@@ -144,7 +145,7 @@ def _merged(ranges: list[tuple[int, int]]) -> Ranges:
 
 
 def _as_given(pairs: list[tuple[int | None, int | None]]) -> Ranges:
-    limit = 2**64  # what an xs:unsignedLong can say: a fault has to be able to repeat it
+    limit = 2**64  # above the largest xs:unsignedLong: a fault must be able to repeat the numbers
     return tuple(
         (low, high) for low, high in pairs if low is not None and high is not None and low < limit and high < limit
     )
@@ -176,7 +177,7 @@ def _behavior(parent: Node, uri: str) -> IncompleteSequenceBehavior:
 
 
 def _extension(parent: Node) -> IncompleteSequenceBehavior | None:
-    """What a Mercury says of itself; a value that is not known here is no reason to refuse the rest."""
+    """Read Mercury's extension IncompleteSequenceBehavior; an unknown value is ignored."""
     node = child(parent, _MERCURY_BEHAVIOR)
     known = {each.value: each for each in IncompleteSequenceBehavior}
     return None if node is None else known.get(collapse(node.text))
@@ -229,7 +230,7 @@ def _create_sequence_response(document: Document, addressing: AddressingVersion 
         if acks_to is None:
             raise refused("Accept without AcksTo")
         accept_acks_to = read_endpoint(document, addressing, acks_to)
-        if accept_acks_to.none:  # RM-CS-06: CXF's way to refuse the offer
+        if accept_acks_to.none:  # RM-CS-06: CXF refuses an offer like this
             accept_acks_to = None
     return CreateSequenceResponse(
         identifier=document.required_uri(node, clark(uri, "Identifier")),
@@ -259,7 +260,7 @@ def _terminate_sequence_response(document: Document, _: AddressingVersion | None
 
 
 def _make_connection(document: Document, _: AddressingVersion | None, node: Node) -> Body:
-    """MC-SCH-01; the order of the two selections does not matter (IOP-SAND-01)."""
+    """Read MakeConnection (MC-SCH-01); Address and Identifier may stand in either order (IOP-SAND-01)."""
     address = child(node, clark(ns.MC, "Address"))
     identifiers = [part for part in node.children if part.name in _IDENTIFIERS]
     if len(identifiers) > 1:
@@ -290,7 +291,7 @@ BODY_READERS: Mapping[str, Callable[[Document, AddressingVersion | None, Node], 
 
 
 def rm_of_body(node: Node) -> RmVersion | None:
-    """What the Body's element says about the version of WS-RM (NS-18); ``None`` = nothing."""
+    """The version of WS-RM that the Body's element belongs to (NS-18); ``None`` = it belongs to none."""
     version = RM_VERSION.get(node.namespace)
     if version is None and node.name == clark(ns.MC, "MakeConnection"):
         versions = {RM_VERSION[part.namespace] for part in node.children if part.name in _IDENTIFIERS}

@@ -1,11 +1,11 @@
-"""The one pass over what arrived, with every count checked before anything is built from it.
+"""Scans the bytes of a message once, and checks each limit before it builds an object.
 
-Expat reads the bytes once, in callbacks; the first breach of a limit ends the pass. The protocol's own elements become
-`Node` objects on the way. What belongs to the application is only counted, and its place is noted in bytes, so that it
-can be cut out later exactly as it came. There is no second parser whose opinion could differ.
+Expat parses the bytes and calls the scanner, which stops at the first limit that is exceeded. The elements of the
+protocols become `Node` objects. The elements of the application are only counted, and the scanner notes their offsets
+in bytes, so that `mercury.wire.cut` can cut them out unchanged. No second parser reads the message.
 
-Documents with a DOCTYPE are refused at its first character, so no entity is ever declared, expanded or fetched.
-SOAP forbids processing instructions, so they are refused too.
+The scanner refuses a document at the start of a DOCTYPE, so no entity is declared, expanded or fetched. It also refuses
+processing instructions, which SOAP forbids.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from mercury.statemachine.faults import Fault, FaultCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of everything one message may have. All of it is checked while the message is read, never after.
+    """The limits of one message. All are checked while the message is parsed.
 
-    :raises ConfigurationError: one is below 1; the text begins with its name.
+    :raises ConfigurationError: a limit is below 1, or ``max_uri_length`` is too large; the text begins with its name.
     """
 
-    #: Bytes of the message as it arrived, and again of its UTF-8 form.
+    #: Bytes of the message as received, and also bytes of the message in UTF-8.
     max_bytes: int = 8 * 1024 * 1024
-    #: Elements inside each other, the Envelope included.
+    #: Depth of nested elements, the Envelope included.
     max_depth: int = 64
     #: Elements in all.
     max_elements: int = 50_000
     #: Attributes of one element, namespace declarations included.
     max_attributes: int = 64
-    #: Attributes of all elements together, namespace declarations included: each takes many times its bytes in memory.
+    #: Attributes of all elements together, namespace declarations included. An attribute takes many times its bytes of
+    #: memory.
     max_total_attributes: int = 200_000
     #: Bytes of one name of an element or attribute with its namespace, of one prefix, or of one namespace.
     max_name_length: int = 1024
@@ -41,13 +42,13 @@ class Limits:
     max_headers: int = 64
     #: Ranges, or Nacks, of one acknowledgement.
     max_ranges: int = 1024
-    #: Bytes of UTF-8 of one URI of the protocol: an address, an action, an identifier. Every store has room for so
-    #: much in an index, and not for more. A fault's reason is cut to it.
+    #: Bytes in UTF-8 of one URI of the protocols: an address, an action, an identifier. The default is the largest
+    #: value that every store can index. The reason of a fault is cut to this length.
     max_uri_length: int = INDEXED_BYTES
-    #: Bytes of all reference parameters of one endpoint reference: a peer makes us send them again and again.
+    #: Bytes of all reference parameters of one endpoint reference. Mercury sends them in each message to the endpoint.
     max_parameters_bytes: int = 64 * 1024
-    #: Bytes of namespace declarations that are repeated when header blocks, reference parameters and the content of
-    #: the Body are cut out of one message: each gets those around it that it uses.
+    #: Bytes of namespace declarations that are added when header blocks, reference parameters and the content of the
+    #: Body are cut out of one message. Each element gets a copy of the outer declarations that it uses.
     max_declarations_bytes: int = 64 * 1024
 
     def __post_init__(self) -> None:
@@ -57,16 +58,16 @@ class Limits:
 
 DEFAULT_LIMITS = Limits()
 
-#: Comments and CDATA sections, to be passed over, and as a group: a start tag with at least so many attributes.
-#: It reads every byte once: no quantifier gives back what it took, and an unclosed comment reaches to the end.
-_CROWDED = (
+#: Matches comments and CDATA sections, which are skipped, and as a group a start tag with at least so many attributes.
+#: It reads each byte once: the quantifiers do not backtrack, and an unclosed comment matches up to the end.
+_TOO_MANY_ATTRIBUTES = (
     rb"<!--(?s:.*?)(?:-->|\Z)|<!\[CDATA\[(?s:.*?)(?:\]\]>|\Z)|"
     rb"(<[^\s/>!?\"'<=]++(?:\s*+[^\s=/>\"'<]++\s*+=\s*+(?:\"[^\"<]*+\"|'[^'<]*+')){%d})"
 )
 
 
 class MessageRefused(Exception):
-    """What arrived cannot be used; ``fault`` says why. Never leaves this package."""
+    """A message cannot be used; ``fault`` gives the reason. The package does not raise this error to its callers."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.reason)
@@ -74,22 +75,22 @@ class MessageRefused(Exception):
 
 
 def refused(reason: str) -> MessageRefused:
-    """The sender made a mistake that no specification has a finer code for."""
+    """The error for a mistake of the sender for which the specifications have no special code."""
     return MessageRefused(Fault(code=FaultCode.SENDER, reason=reason))
 
 
 class Scope:
-    """The namespace declarations of one element on top of those around it."""
+    """The namespace declarations of one element, with a reference to those of the elements around it."""
 
     __slots__ = ("declared", "outer")
 
     def __init__(self, declared: dict[str, str], outer: Scope | None) -> None:
-        #: Prefix to namespace; "" is the default namespace, and the namespace "" takes a declaration back.
+        #: Prefix to namespace. The prefix "" is the default namespace; the namespace "" cancels an outer declaration.
         self.declared = declared
         self.outer = outer
 
     def resolve(self, prefix: str) -> str | None:
-        """The namespace that ``prefix`` stands for here; ``None`` when it is not declared."""
+        """The namespace that ``prefix`` stands for here; ``None`` = the prefix is not declared."""
         scope: Scope | None = self
         while scope is not None:
             if prefix in scope.declared:
@@ -98,7 +99,7 @@ class Scope:
         return None
 
     def all(self) -> dict[str, str]:
-        """Every declaration that holds here."""
+        """All declarations that hold here."""
         chain = []
         scope: Scope | None = self
         while scope is not None:
@@ -108,39 +109,38 @@ class Scope:
 
 
 class Node:
-    """One element of the protocol, or the outermost element of something that is not."""
+    """One element of the protocols, or the outermost element of a part that belongs to the application."""
 
     __slots__ = (
         "attributes",
         "children",
         "end",
         "local",
-        "mark",
         "name",
         "namespace",
         "outer",
         "scope",
         "start",
         "text",
+        "text_start",
     )
 
     def __init__(
-        self, name: str, attributes: dict[str, str], scope: Scope, outer: Scope, start: int, mark: int
+        self, name: str, attributes: dict[str, str], scope: Scope, outer: Scope, start: int, text_start: int
     ) -> None:
         self.namespace, brace, self.local = name.rpartition("}")
-        #: Clark notation, the attributes' too.
+        #: The name in Clark notation; so are the names of the attributes.
         self.name = "{" + name if brace else name
         self.attributes = attributes
         self.children: list[Node] = []
-        #: Its own character data, without its children's.
+        #: The character data of this element, without that of its children.
         self.text = ""
-        #: Where in the scanner's list the pieces of its text begin.
-        self.mark = mark
-        #: The declarations that hold inside, and those that hold around it: the same object when it declares none.
+        #: The index of the first piece of its text in the scanner's list.
+        self.text_start = text_start
+        #: The declarations that hold in it, and those that hold around it: one object if it declares no prefix.
         self.scope = scope
         self.outer = outer
-        #: Where its start tag begins and where its end tag begins; the latter means nothing for an empty-element tag.
-        #: In bytes.
+        #: The offsets of its start tag and of its end tag, in bytes. ``end`` has no meaning for an empty-element tag.
         self.start = start
         self.end = start
 
@@ -148,14 +148,14 @@ class Node:
 class Scanner:
     """Scans one document.
 
-    :param data: UTF-8, whatever its XML declaration says.
+    :param data: the document in UTF-8; its XML declaration is ignored.
     :param levels: elements down to this depth become nodes.
-    :param inside: the content of an element at that depth becomes nodes when the element is in one of these namespaces.
+    :param inside: the content of an element at that depth becomes nodes if the element is in one of these namespaces.
     """
 
     def __init__(self, data: bytes, limits: Limits, *, levels: int, inside: frozenset[str] = frozenset()) -> None:
         self.data = data
-        #: The root element, also when the scan ends early: then with what had been read of it.
+        #: The root element. If the scan ends early, it has the children that were read before.
         self.root: Node | None = None
         self._limits = limits
         self._levels = levels
@@ -165,10 +165,10 @@ class Scanner:
         self._elements = self._attributes = 0
         self._pending: dict[str, str] = {}
         self._stack: list[Node] = []
-        # Character data of the elements that are open, theirs alone: what belongs to an element leaves with it.
+        # The character data of the open elements; the pieces of an element are removed at its end tag.
         self._texts: list[str] = []
         self._scope = Scope({}, None)
-        # A character is at most four bytes long, so a shorter text needs no counting of bytes.
+        # A character has at most four bytes, so the bytes of a shorter text need not be counted.
         self._short = limits.max_name_length // 4
         self._max_depth = limits.max_depth
         self._max_elements = limits.max_elements
@@ -184,35 +184,35 @@ class Scanner:
         parser.ProcessingInstructionHandler = self._instruction
 
     def run(self) -> Node:
-        """Read all of it; returns the root element.
+        """Scan the whole document, and return the root element.
 
-        :raises MessageRefused: it is not well-formed, or a limit is passed.
+        :raises MessageRefused: the document is not well-formed, or exceeds a limit.
         """
         limit = self._limits.max_bytes
         if len(self.data) > limit:
             raise refused(f"the message is larger than {limit} bytes")
         try:
-            crowded = self._crowded()
-            if crowded is not None:
-                self._parser.Parse(self.data[:crowded], False)  # what comes before may be wrong, or name the message
+            excess = self._find_excess()
+            if excess is not None:
+                self._parser.Parse(self.data[:excess], False)  # the start may have another error, or the MessageID
                 raise self._too_many_attributes()
             self._parser.Parse(self.data, True)
         except expat.ExpatError as error:
             raise refused(f"the message is not well-formed XML: {error}") from error
         finally:
-            del self._parser  # its callbacks refer to this object: free both now
+            del self._parser  # its callbacks refer to this object; this frees both now
         assert self.root is not None  # a document without a root is not well-formed
         return self.root
 
-    def _crowded(self) -> int | None:
-        """Where the first start tag with too many attributes is; ``None`` = there is none, if this is XML at all.
+    def _find_excess(self) -> int | None:
+        """The offset of the first start tag with too many attributes; ``None`` = a well-formed document has none.
 
-        Expat reads a start tag whole before it calls anybody: a second for a message full of attributes.
+        Expat reads a whole start tag before its first callback. For a message full of attributes that takes a second.
         """
         data, limit = self.data, self._limits.max_attributes
         if data.count(b"=") <= limit:
             return None
-        for match in re.finditer(_CROWDED % (limit + 1), data):
+        for match in re.finditer(_TOO_MANY_ATTRIBUTES % (limit + 1), data):
             if match.lastindex is not None:
                 return match.start()
         return None
@@ -260,9 +260,9 @@ class Scanner:
         node = self._stack.pop()
         node.end = self._parser.CurrentByteIndex
         texts = self._texts
-        if len(texts) > node.mark:
-            node.text = "".join(texts[node.mark :])
-            del texts[node.mark :]
+        if len(texts) > node.text_start:
+            node.text = "".join(texts[node.text_start :])
+            del texts[node.text_start :]
         if depth == self._levels:
             self._floor = depth
             self._parser.CharacterDataHandler = texts.append
@@ -278,7 +278,7 @@ class Scanner:
                 self._check_length(text)
 
     def _check(self, name: str, attributes: list[str], pending: dict[str, str]) -> None:
-        """One look at what may be too much; the caller knows when none is needed."""
+        """Check the limits at a start tag; the caller skips this for an element that cannot exceed one."""
         limits = self._limits
         if self._elements > limits.max_elements:
             raise refused(f"more than {limits.max_elements} elements")

@@ -1,20 +1,20 @@
 """Lexical forms of XML Schema as the protocols use them: URIs, whole numbers, booleans, durations; and escaping.
 
-Reading is tolerant where the schema is (blanks around a URI or a number, ACT-11), and never costs more than the text
-is long. Writing is strict.
+Reading is tolerant where the schema is (blanks around a URI or a number, ACT-11), and takes time linear in the length
+of the text. Writing is strict.
 """
 
 from __future__ import annotations
 
 import re
 
-#: What XML calls white space; ``str.strip()`` alone would take more.
+#: The white space of XML; ``str.strip()`` without an argument would remove more characters.
 BLANKS = " \t\r\n"
 
-#: Any whole number above what fits 20 digits: it is too large for every use here, whatever it is.
+#: Stands for any whole number of more than 20 digits, which is too large for every use.
 TOO_LARGE = 10**20
 
-#: Seconds. What lasts longer than a century lasts for ever; it also keeps clocks and databases from overflowing.
+#: A century in seconds. A longer duration counts as unlimited, so times computed from it do not overflow.
 _CENTURY = 100 * 365 * 86400.0
 
 _INNER_BLANKS = re.compile(r"[ \t\r\n]+")
@@ -22,10 +22,10 @@ _DURATION = re.compile(
     r"P(?=[0-9T])(?:([0-9]{1,15})Y)?(?:([0-9]{1,15})M)?(?:([0-9]{1,15})D)?"
     r"(?:T(?=[0-9])(?:([0-9]{1,15})H)?(?:([0-9]{1,15})M)?(?:([0-9]{1,15}(?:\.[0-9]{1,15})?)S)?)?"
 )
-#: Seconds in a year, month, day, hour, minute, second; years and months have no fixed length, so an agreed one.
+#: Seconds in a year, month, day, hour, minute, second. A year counts as 365 days and a month as 30.
 _UNITS = (365 * 86400.0, 30 * 86400.0, 86400.0, 3600.0, 60.0, 1.0)
 
-#: What cannot stand in character data: markup, what a parser would turn into another character, what XML 1.0 forbids.
+#: The characters that are replaced in character data: markup, a carriage return, and what XML 1.0 forbids.
 _IN_TEXT = re.compile("[&<>\r\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _IN_ATTRIBUTE = re.compile('[&<>"\t\n\r\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]')
 _REFERENCES = {
@@ -40,7 +40,7 @@ _REFERENCES = {
 
 
 def collapse(text: str) -> str:
-    """The value of an xs:anyURI or another collapsed type: no blanks around it, single ones inside (ACT-11)."""
+    """The value of an xs:anyURI or another collapsed type: no blanks around it, single blanks inside (ACT-11)."""
     text = text.strip(BLANKS)
     if " " in text or "\n" in text or "\t" in text or "\r" in text:
         return _INNER_BLANKS.sub(" ", text)
@@ -48,9 +48,9 @@ def collapse(text: str) -> str:
 
 
 def whole_number(text: str | None) -> int | None:
-    """The value of an xs:unsignedLong with blanks around it allowed, or ``None`` when it is not one.
+    """The value of an xs:unsignedLong, which may have blanks around it; ``None`` = the text is not a whole number.
 
-    A number of more than 20 digits comes back as ``TOO_LARGE``.
+    A number of more than 20 digits is returned as ``TOO_LARGE``.
     """
     if text is None:
         return None
@@ -65,18 +65,18 @@ def whole_number(text: str | None) -> int | None:
 
 
 def boolean(text: str | None) -> bool | None:
-    """The value of an xs:boolean, or ``None`` when it is not one."""
+    """The value of an xs:boolean; ``None`` = the text is not one."""
     if text is None:
         return None
     return {"1": True, "true": True, "0": False, "false": False}.get(text.strip(BLANKS))
 
 
 def seconds(text: str) -> float | None:
-    """Seconds of an xs:duration that says how long something lives; ``None`` = for ever.
+    """The seconds of an xs:duration; ``None`` = unlimited.
 
-    Zero means for ever (RM-CS-11), and so does more than a century. A year counts 365 days, a month 30.
+    Zero means unlimited (RM-CS-11), and so does more than a century. A year counts as 365 days, a month as 30.
 
-    :raises ValueError: not a duration, or a negative one.
+    :raises ValueError: the text is not a duration, or a negative one.
     """
     match = _DURATION.fullmatch(text.strip(BLANKS))
     if match is None:
@@ -86,17 +86,17 @@ def seconds(text: str) -> float | None:
 
 
 def duration(value: float) -> str:
-    """``value`` seconds as an xs:duration, to the millisecond, never zero, for zero would mean for ever."""
+    """``value`` seconds as an xs:duration, to the millisecond, and at least one, because zero means unlimited."""
     return f"PT{max(value, 0.001):.3f}".rstrip("0").rstrip(".") + "S"
 
 
 def escape(text: str) -> str:
-    """``text`` as character data. What XML cannot carry becomes U+FFFD."""
+    """``text`` as character data. A character that XML cannot carry becomes U+FFFD."""
     return _IN_TEXT.sub(_reference, text)
 
 
 def escape_attribute(text: str) -> str:
-    """``text`` as an attribute value between double quotes. What XML cannot carry becomes U+FFFD."""
+    """``text`` as an attribute value in double quotes. A character that XML cannot carry becomes U+FFFD."""
     return _IN_ATTRIBUTE.sub(_reference, text)
 
 

@@ -1,4 +1,4 @@
-"""What the writers of all elements share: the prefixes of one envelope, endpoint references, acknowledgements."""
+"""Functions that the writers of all elements share: prefixes, endpoint references, acknowledgements."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mercury.wire import ns
 from mercury.wire.ns import ADDRESS_ON_WIRE
 from mercury.wire.values import escape
 
-#: The most that BufferRemaining may say (FC-01).
+#: The highest value of BufferRemaining (FC-01).
 _MAX_BUFFER = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one envelope is written: its versions, and the prefixes that its Envelope element declares."""
+    """The versions of one envelope, and the prefixes that its Envelope element declares."""
 
     addressing: AddressingVersion | None
     rm: RmVersion | None
@@ -25,13 +25,13 @@ class Style:
     wsrm: str
 
     def address(self, address: str) -> str:
-        """An address of the model as character data."""
+        """An address of an `Envelope` as character data, with the version's URI for `ANONYMOUS` and `NONE`."""
         if self.addressing is not None:
             address = ADDRESS_ON_WIRE[self.addressing].get(address, address)
         return escape(address)
 
     def endpoint(self, endpoint: EndpointReference) -> str:
-        """What stands inside an element that is an endpoint reference.
+        """Write the content of an element that is an endpoint reference.
 
         :raises ValueError: the envelope has no version of WS-Addressing to write it in.
         """
@@ -49,9 +49,9 @@ class Style:
         return f"<{wsrm}:Identifier>{escape(identifier)}</{wsrm}:Identifier>"
 
     def acknowledgement(self, acknowledgement: SequenceAcknowledgement) -> str:
-        """A SequenceAcknowledgement (RM10-SCH-02, RM11-SCH-02).
+        """Write a SequenceAcknowledgement (RM10-SCH-02, RM11-SCH-02).
 
-        Nacks cannot stand beside ranges or Final; where both are given, what was accepted is said.
+        Nacks may not stand beside ranges or Final. If an acknowledgement has both, its Nacks are not written.
         """
         wsrm = self.wsrm
         written = [f"<{wsrm}:SequenceAcknowledgement>", self.identifier(acknowledgement.identifier)]

@@ -1,7 +1,8 @@
-"""Protocol faults in both versions of SOAP (docs/protocol.md, section 8; WSA-06).
+"""Writes protocol faults in both versions of SOAP (docs/protocol.md, section 8; WSA-06).
 
-SOAP 1.2 carries everything in the Fault element. SOAP 1.1 has one code and keeps the detail for faults of the Body,
-so faults about a sequence get a SequenceFault header block, and those of WS-Addressing 1.0 a FaultDetail.
+SOAP 1.2 carries everything in the Fault element. SOAP 1.1 has one code, and its detail is only for faults about the
+Body. So in SOAP 1.1 faults about a sequence have a SequenceFault header block, and faults of WS-Addressing 1.0 a
+FaultDetail.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def write_fault11(style: Style, fault: Fault) -> tuple[str, str]:
     else:
         code = _soap11_code(style, fault)
     if fault.busy and fault.code is FaultCode.CREATE_SEQUENCE_REFUSED:
-        detail += _BUSY  # the code is taken, and SOAP 1.1 has no second level
+        detail += _BUSY  # SOAP 1.1 has no second-level code, so it is written into the detail
     detail = f"<detail>{detail}</detail>" if detail else ""
     soap = style.soap
     return headers, f"<{soap}:Fault>{code}<faultstring>{escape(fault.reason)}</faultstring>{detail}</{soap}:Fault>"
@@ -84,7 +85,7 @@ def _soap11_code(style: Style, fault: Fault) -> str:
 
 
 def _sequence_fault(style: Style, fault: Fault, name: str) -> str:
-    """RM10-SCH-08 has no Detail: what there is to tell are extensions of the header block itself."""
+    """Write SequenceFault. WS-RM 1.0 has no Detail (RM10-SCH-08): the details are extensions of the header block."""
     wsrm = style.wsrm
     detail = _detail(style, fault)
     if detail and style.rm is RmVersion.RM11:
@@ -94,7 +95,7 @@ def _sequence_fault(style: Style, fault: Fault, name: str) -> str:
 
 
 def _detail(style: Style, fault: Fault) -> str:
-    """The column "Detail" of docs/protocol.md, section 8, and of WS-Addressing 1.0; 2004/08 has no elements for it."""
+    """The detail of a fault (docs/protocol.md, section 8, "Detail"). WS-Addressing 2004/08 has no elements for it."""
     code, subject = fault.code, fault.subject
     if code in ABOUT_A_SEQUENCE and fault.identifier is not None and style.rm is not None:
         if code is FaultCode.INVALID_ACKNOWLEDGEMENT:
@@ -111,7 +112,7 @@ def _detail(style: Style, fault: Fault) -> str:
     if style.addressing is AddressingVersion.WSA10:
         wsa = style.wsa
         if code in (FaultCode.INVALID_ADDRESSING_HEADER, FaultCode.ADDRESSING_HEADER_REQUIRED):
-            # A name without a namespace is one of WS-Addressing's own: without a prefix it would be in none.
+            # A name without a namespace belongs to WS-Addressing; it is written with the namespace of version 1.0.
             name = subject if namespace_of(subject) else clark(ns.WSA10, subject)
             return _element(f"{wsa}:ProblemHeaderQName", name)
         if code is FaultCode.ACTION_NOT_SUPPORTED:
@@ -126,7 +127,7 @@ def _subcode(soap: str, name: str, finer: str = "") -> str:
 
 
 def _element(element: str, name: str, attributes: str = "") -> str:
-    """An element whose content is the QName ``name``; its prefix is declared right there (FLT-13)."""
+    """An element whose content is the QName ``name``. The element declares the prefix (FLT-13)."""
     uri = namespace_of(name)
     if not uri:
         return f"<{element}{attributes}>{escape(name)}</{element}>"

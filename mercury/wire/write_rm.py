@@ -1,6 +1,6 @@
-"""The elements of a Body that belong to WS-ReliableMessaging and WS-MakeConnection (sections 3 to 7 and 11).
+"""Writes the Body of WS-ReliableMessaging and WS-MakeConnection messages (docs/protocol.md, sections 3 to 7 and 11).
 
-Children stand in the order of the schemas; what a version does not have is not written (SCH-02).
+Children are written in the order of the schemas. An element that a version does not have is not written (SCH-02).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ RmBody = (
 
 
 def write_rm_body(style: Style, body: RmBody) -> str:
-    """The element for ``body``.
+    """Write the element for ``body``.
 
-    :raises ValueError: the envelope has no version of WS-RM, or one that does not know this message.
+    :raises ValueError: the envelope has no version of WS-RM, or its version does not have this message.
     """
     if style.rm is None:
         raise ValueError(f"{type(body).__name__} in an envelope without a version of WS-ReliableMessaging")
-    rm_action(style.rm, RmMessage(type(body).__name__))  # raises when the version has no such message
+    rm_action(style.rm, RmMessage(type(body).__name__))  # raises if the version does not have the message
     match body:
         case CreateSequence():
             content = _create_sequence(style, body)
@@ -56,7 +56,7 @@ def write_rm_body(style: Style, body: RmBody) -> str:
 
 
 def write_make_connection(style: Style, body: MakeConnection) -> str:
-    """MC-SCH-01: the Identifier of WS-RM goes into the slot after Address."""
+    """Write MakeConnection (MC-SCH-01): the Identifier of WS-RM stands after Address."""
     written = f'<wsmc:MakeConnection xmlns:wsmc="{ns.MC}">'
     if body.address is not None:
         written += f"<wsmc:Address>{style.address(body.address)}</wsmc:Address>"
@@ -79,7 +79,7 @@ def _offer(style: Style, offer: Offer, body: CreateSequence) -> str:
     wsrm = style.wsrm
     written = f"<{wsrm}:Offer>" + style.identifier(offer.identifier)
     if style.rm is RmVersion.RM11:
-        # RM11-SCH-05 requires an Endpoint; RM-CS-09: peers want it equal to AcksTo anyway.
+        # RM11-SCH-05 requires an Endpoint; RM-CS-09: peers expect it to be equal to AcksTo.
         written += f"<{wsrm}:Endpoint>{style.endpoint(offer.endpoint or body.acks_to)}</{wsrm}:Endpoint>"
     written += _expires(style, offer.expires)
     if style.rm is RmVersion.RM11:
@@ -99,7 +99,7 @@ def _create_sequence_response(style: Style, body: CreateSequenceResponse) -> str
 
 
 def _expires(style: Style, expires: float | None) -> str:
-    """RM-CS-11: what is absent means never."""
+    """Write Expires; without it the sequence does not expire (RM-CS-11)."""
     return "" if expires is None else f"<{style.wsrm}:Expires>{duration(expires)}</{style.wsrm}:Expires>"
 
 
@@ -109,7 +109,7 @@ def _behavior(style: Style, behavior: str) -> str:
 
 
 def _extension(style: Style, behavior: IncompleteSequenceBehavior | None) -> str:
-    """Mercury says this in a namespace of its own: the standard's element breaks some other peers (LIVE-04)."""
+    """Write Mercury's extension in a namespace of its own: some peers refuse the standard's element (LIVE-04)."""
     if behavior is None or style.rm is not RmVersion.RM11:
         return ""
     name = "m:IncompleteSequenceBehavior"

@@ -1,4 +1,4 @@
-"""The settings that every parser of libxml2 has: it reads the document it is given, and nothing else."""
+"""Creates parsers of libxml2 that read only the document that they are given."""
 
 from __future__ import annotations
 

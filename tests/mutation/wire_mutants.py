@@ -14,7 +14,7 @@ def limit(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
 
 
 #: Attributes are not counted before they are parsed, only while.
-NOT_CROWDED = Change("mercury.wire.scan:Scanner.run", "if crowded is not None:", "if False:")
+NOT_CROWDED = Change("mercury.wire.scan:Scanner.run", "if excess is not None:", "if False:")
 
 WIRE = (
     limit(
@@ -68,7 +68,7 @@ WIRE = (
     limit(
         "attributes before they are parsed",
         "mercury.wire.scan:Scanner.run",
-        "if crowded is not None:",
+        "if excess is not None:",
         "if False:",
         "test_too_many_attributes_are_refused_before_the_parser_has_read_them",
     ),

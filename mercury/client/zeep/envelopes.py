@@ -12,7 +12,7 @@ from mercury.errors import ApplicationFault, ConfigurationError, PayloadError
 from mercury.statemachine.protocol import SoapVersion
 from mercury.wire import ns
 from mercury.wire.application_fault import write_application_fault
-from mercury.wire.cut import free_prefix, undisguised
+from mercury.wire.cut import free_prefix, searchable
 from mercury.wire.media import read_content_type
 from mercury.wire.ns import SOAP_NS, SOAP_VERSION, clark
 from mercury.wire.payload import check_payload
@@ -118,7 +118,7 @@ def fault_reply(soap: SoapVersion, fault: ApplicationFault) -> Reply:
 
 
 def _envelope(soap: SoapVersion, body: bytes, headers: tuple[bytes, ...]) -> bytes:
-    s = free_prefix("s", [undisguised(part) for part in (*headers, body)])
+    s = free_prefix("s", [searchable(part) for part in (*headers, body)])
     head = b"".join(headers).decode()
     return (
         f'<{s}:Envelope xmlns:{s}="{SOAP_NS[soap]}"><{s}:Header>{head}</{s}:Header>'
