@@ -205,9 +205,11 @@ class RmsRecord:
     due: float | None = None
     #: When ``due`` was computed. It lies in the future only if the clock was set back since.
     planned_at: float = 0.0
-    #: Rows of its key wait: until its window opens, or, when it takes no more, until nothing of it is unacknowledged
-    #: and a successor takes them.
-    holds: bool = False
+    #: Rows of its key wait until its window opens, or until enough of its requests are answered.
+    window_full: bool = False
+    #: It takes no more messages. Rows of its key wait for a successor sequence, and that waits until no message of this
+    #: one can arrive late.
+    holds_successor: bool = False
     #: When the sequence ended or failed: its tombstone lasts from this time.
     ended_at: float | None = None
     last_error: str | None = None
@@ -219,6 +221,11 @@ class RmsRecord:
     polls: int = 0
     #: Whose turns it takes: of a sequence for responses, who has asked for them (`RmdRecord.owner`); empty: this side.
     owner: str = ""
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether rows of its key get no number yet."""
+        return self.window_full or self.holds_successor
 
     @property
     def fetched_by(self) -> str | None:

@@ -204,12 +204,12 @@ class Batch:
         machine, policy = record.machine, record.channel.policy
         if record.channel.back_channel and not record.channel.plain:
             # Nothing of it is ever posted, and what comes in its place is numbered when it is made.
-            if record.holds or not machine.takes_messages:
+            if record.holds_rows or not machine.takes_messages:
                 record.due = self.now
             elif record.due is None:
                 record.due = machine.next_due(policy, posts=False)
             return
-        if record.due is None or has_more_to_do(machine, policy, waiting=record.holds):
+        if record.due is None or has_more_to_do(machine, policy, waiting=record.holds_rows):
             record.due = self.now
 
     def sequences_before(self, record: RmsRecord) -> list[RmsRecord]:

@@ -95,8 +95,9 @@ def release_acknowledged(tx: Transaction, record: RmsRecord) -> None:
 
 
 def save_rms(tx: Transaction, record: RmsRecord) -> None:
-    """Save a sequence of a locked key; it stops holding back rows for a successor once nothing can arrive late."""
-    record.holds = record.holds and holds_back(record)
+    """Save a sequence of a locked key; rows wait for it no longer once none of its messages can arrive late."""
+    if not holds_back(record):
+        record.window_full = record.holds_successor = False
     tx.rms.save(record)
 
 

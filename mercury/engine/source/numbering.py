@@ -73,7 +73,7 @@ class Numbering:
                 continue
             if current is None or not current.machine.takes_messages:
                 if current is not None and holds_back(current):
-                    current.holds = True  # its successor starts when no message of this one can arrive late
+                    current.holds_successor = True  # its successor starts when no message of this one can arrive late
                     self._keep()
                     done += self._abandon(rows[place:])
                     break
@@ -82,7 +82,7 @@ class Numbering:
                     continue
                 current = self._create(row.channel, row.owner or "")
             if self._room == 0 or (row.expects_response and current.machine.crowded(row.channel.policy)):
-                current.holds = True
+                current.window_full = True
                 break
             self._assign(row, current)
         dead_letter(self._tx, self._context, late, TOO_LATE, Certainty.NOT_DELIVERED, self._now)
@@ -113,7 +113,7 @@ class Numbering:
         current = self._records[-1] if self._records else None
         if current is None or not current.machine.takes_messages or current.channel.back_channel:
             return self._tx.rms.unnumbered(self._key, batch)
-        current.holds = False
+        current.window_full = False
         policy, machine = current.channel.policy, current.machine
         room = room_for_numbers(machine, policy)
         rows = self._tx.rms.unnumbered(self._key, min(batch, room + 1))
@@ -183,7 +183,7 @@ class Numbering:
             record.machine.put_off_creation(self._now + pause)
             record.last_error = self._records[-1].last_error or NOTHING_TAKEN
         if self._records:
-            self._records[-1].holds = False
+            self._records[-1].window_full = self._records[-1].holds_successor = False
         self._room = None if channel.back_channel else channel.policy.window
         self._tx.rms.insert(record)
         self._records.append(record)

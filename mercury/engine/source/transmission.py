@@ -92,7 +92,7 @@ class KeyWork:
 
     def _is_dormant(self, record: RmsRecord, crowded: bool) -> bool:
         """Whether a sequence is a tombstone that is not due yet: then it has no work."""
-        if record.machine.alive or record.ended_at is None or crowded or record.holds:
+        if record.machine.alive or record.ended_at is None or crowded or record.holds_rows:
             return False
         remembered = record.channel.policy.tombstone
         planned = record.due in (record.ended_at + remembered, record.ended_at + self._at_most_briefly(remembered))

@@ -164,7 +164,7 @@ class CommittedRms:
         data = self.keys[key]
         self.waiting.pop(key, None)
         self.times.pop(key, None)
-        if data.waiting and (data.abandoned or not any(record.holds for record in data.records)):
+        if data.waiting and (data.abandoned or not any(record.holds_rows for record in data.records)):
             self.waiting[key] = None
         times = [record.due for record in data.records if record.due is not None]
         if times:

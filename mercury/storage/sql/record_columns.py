@@ -203,7 +203,8 @@ RMS: tuple[Described, ...] = (
     maybe(time, "due"),
     #: When `due` was computed: it is in the future only if the clock was set back since.
     time("planned_at"),
-    flag("holds"),
+    flag("window_full"),
+    flag("holds_successor"),
     maybe(time, "ended_at"),
     maybe(text, "last_error"),
     maybe(time, "fetch_due"),

@@ -48,6 +48,7 @@ from mercury.storage.turns import alternating, by_turns
 BUFFER, MESSAGE, ROW, SEQUENCE = INVOKER_BUFFER, INVOKER_MESSAGE, RMS_MESSAGE, RMS_SEQUENCE
 IS_MESSAGE = MESSAGE.c.kind == InboundKind.MESSAGE.value
 UNNUMBERED = ROW.c.number.is_(None)
+HOLDS_ROWS = or_(SEQUENCE.c.window_full, SEQUENCE.c.holds_successor)
 #: The owner that a turn of a source sequence counts for.
 OF = SEQUENCE.c.owner
 
@@ -212,7 +213,7 @@ def next_invoker(connection: Connection, work_filter: WorkFilter | None) -> floa
 def _waiting(wanted: WorkParameters, *, at: bool) -> Select[tuple[str]]:
     """Keys with rows to be numbered that no sequence holds back, or with an abandonment."""
     waiting = distinct(ROW.c.key_id, UNNUMBERED).subquery()
-    held = exists().where(SEQUENCE.c.key_id == waiting.c.value, SEQUENCE.c.holds)
+    held = exists().where(SEQUENCE.c.key_id == waiting.c.value, HOLDS_ROWS)
     abandoned = exists().where(ROW.c.key_id == waiting.c.value, IS_ABANDONED)
     return select(waiting.c.value).where(or_(~held, abandoned), _free(literal("rms ") + waiting.c.value, wanted, at=at))
 

@@ -78,7 +78,7 @@ class Model:
 
     rows: dict[str, Row] = field(default_factory=dict)
     next_number: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SEQUENCES, 1))
-    holds: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(SEQUENCES, False))
+    full: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(SEQUENCES, False))
 
     def waiting(self) -> list[Row]:
         return sorted((each for each in self.rows.values() if each.number is None), key=lambda each: each.place)
@@ -117,7 +117,7 @@ class RowsOfAKey(RuleBasedStateMachine):
 
     def record(self, name: str) -> RmsRecord:
         model = self.own or self.committed
-        return rms_record(name, self.channel, holds=model.holds[name])
+        return rms_record(name, self.channel, window_full=model.full[name])
 
     # --- transactions ------------------------------------------------------------------------------------------------
 
@@ -294,10 +294,10 @@ class RowsOfAKey(RuleBasedStateMachine):
             del self.model.rows[each.message_id]
 
     @precondition(lambda self: self.tx is not None)
-    @rule(sequence=st.sampled_from(SEQUENCES), holds=st.booleans())
-    def hold(self, sequence: str, holds: bool) -> None:
+    @rule(sequence=st.sampled_from(SEQUENCES), full=st.booleans())
+    def fill_the_window(self, sequence: str, full: bool) -> None:
         assert self.tx is not None
-        self.model.holds[sequence] = holds
+        self.model.full[sequence] = full
         self.tx.rms.save(self.record(sequence))
 
     def choose(self, data: st.DataObject) -> Row:
@@ -334,7 +334,7 @@ class RowsOfAKey(RuleBasedStateMachine):
                 if each.request in requests and each.number is not None and not each.acknowledged
             }
             assert {response.message_id for response in tx.rms.responses_to(requests, 1_000_000)} == open_ones
-        due = bool(model.waiting()) and not any(model.holds.values())
+        due = bool(model.waiting()) and not any(model.full.values())
         assert (self.key in self.store.due_rms(NOW, 10)) == due
 
     @invariant()
@@ -349,7 +349,7 @@ class RowsOfAKey(RuleBasedStateMachine):
             assert [(each.message_id, each.number) for each in stored] == [
                 (each.message_id, each.number) for each in unsettled
             ]
-        assert [record.holds for record in self.tx.rms.records(self.key)] == list(model.holds.values())
+        assert [record.window_full for record in self.tx.rms.records(self.key)] == list(model.full.values())
 
 
 def test_a_store_agrees_with_the_model(store_factory: StoreFactory) -> None:

@@ -390,7 +390,7 @@ def test_an_abandonment_that_is_dealt_with_in_this_transaction_is_over(outbox: O
 def test_a_sequence_holds_what_waits_but_no_abandonment(outbox: Outbox, store: StorageManager) -> None:
     def hold(tx: Transaction) -> None:
         (record,) = tx.rms.records(outbox.key)
-        record.holds, record.due = True, None
+        record.window_full, record.due = True, None
         tx.rms.save(record)
 
     outbox.append("a")

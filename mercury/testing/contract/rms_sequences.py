@@ -75,9 +75,9 @@ def test_a_key_that_nobody_knows_may_be_used_without_a_lock(store: StorageManage
     """A response sequence is made with the request sequence, in a batch that could not lock it before."""
     with store.transaction() as tx:
         tx.rms.insert(rms_record("new"))
-        tx.rms.save(rms_record("new", holds=True))
+        tx.rms.save(rms_record("new", window_full=True))
     with store.transaction() as tx:
-        assert [(record.id, record.holds) for record in tx.rms.peek(KEY)] == [("new", True)]
+        assert [(record.id, record.window_full) for record in tx.rms.peek(KEY)] == [("new", True)]
 
 
 def test_a_sequence_is_found_by_its_identifier_once_it_has_one(store: StorageManager) -> None:
@@ -175,24 +175,25 @@ def test_a_key_with_rows_to_number_is_due(store: StorageManager) -> None:
     assert store.next_due(Topic.RMS) is None
 
 
-def test_a_key_whose_sequence_holds_its_rows_is_not_due(store: StorageManager) -> None:
-    outbox = Outbox(store, rms_record(holds=True))
+@pytest.mark.parametrize("full", [True, False], ids=["window full", "no successor yet"])
+def test_a_key_whose_sequence_holds_its_rows_is_not_due(store: StorageManager, full: bool) -> None:
+    outbox = Outbox(store, rms_record(window_full=full, holds_successor=not full))
     outbox.append("a")
     assert store.due_rms(NOW, 10) == []
     assert store.next_due(Topic.RMS) is None
-    outbox.record.holds = False
+    outbox.record.window_full = outbox.record.holds_successor = False
     outbox.locked(lambda tx: tx.rms.save(outbox.record))
     assert store.due_rms(NOW, 10) == [KEY]
 
 
 def test_one_sequence_that_holds_is_enough(store: StorageManager) -> None:
-    insert(store, rms_record("old"), rms_record("holds", holds=True), rms_record("new"))
+    insert(store, rms_record("old"), rms_record("holds", window_full=True), rms_record("new"))
     append(store, row("a"))
     assert store.due_rms(NOW, 10) == []
 
 
 def test_a_key_that_holds_its_rows_is_due_by_its_time(store: StorageManager) -> None:
-    outbox = Outbox(store, rms_record(holds=True, due=NOW + 5))
+    outbox = Outbox(store, rms_record(window_full=True, due=NOW + 5))
     outbox.append("a")
     assert store.due_rms(NOW, 10) == []
     assert store.next_due(Topic.RMS) == NOW + 5

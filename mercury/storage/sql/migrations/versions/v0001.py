@@ -63,7 +63,6 @@ def upgrade(op: Operations) -> None:
         "mercury_dead_letter_owner",
         "mercury_dead_letter",
         ["owner", "size"],
-        unique=False,
         postgresql_where=sa.text("owner is not null"),
         sqlite_where=sa.text("owner is not null"),
     )
@@ -71,7 +70,6 @@ def upgrade(op: Operations) -> None:
         "mercury_dead_letter_sequence",
         "mercury_dead_letter",
         ["sequence", "size"],
-        unique=False,
         postgresql_where=sa.text("owner is not null"),
         sqlite_where=sa.text("owner is not null"),
     )
@@ -201,7 +199,6 @@ def upgrade(op: Operations) -> None:
         "mercury_rmd_sequence_owner",
         "mercury_rmd_sequence",
         ["owner"],
-        unique=False,
         postgresql_where=sa.text("ended_at is null"),
         sqlite_where=sa.text("ended_at is null"),
     )
@@ -209,7 +206,6 @@ def upgrade(op: Operations) -> None:
         "mercury_rmd_sequence_ended",
         "mercury_rmd_sequence",
         ["owner", "ended_at"],
-        unique=False,
         postgresql_where=sa.text("ended_at is not null"),
         sqlite_where=sa.text("ended_at is not null"),
     )
@@ -217,7 +213,6 @@ def upgrade(op: Operations) -> None:
         "mercury_rmd_sequence_due",
         "mercury_rmd_sequence",
         ["due"],
-        unique=False,
         postgresql_where=sa.text("due is not null"),
         sqlite_where=sa.text("due is not null"),
     )
@@ -225,7 +220,6 @@ def upgrade(op: Operations) -> None:
         "mercury_rmd_sequence_fetched",
         "mercury_rmd_sequence",
         ["fetched_by"],
-        unique=False,
         postgresql_where=sa.text("fetched_by is not null"),
         sqlite_where=sa.text("fetched_by is not null"),
     )
@@ -288,7 +282,6 @@ def upgrade(op: Operations) -> None:
         "mercury_rms_message_abandoned",
         "mercury_rms_message",
         ["key_id"],
-        unique=False,
         postgresql_where=sa.text("number is null and kind = 'abandon'"),
         sqlite_where=sa.text("number is null and kind = 'abandon'"),
     )
@@ -297,7 +290,6 @@ def upgrade(op: Operations) -> None:
         "mercury_rms_message_number",
         "mercury_rms_message",
         ["sequence_id", "number"],
-        unique=False,
         postgresql_where=sa.text("number is not null"),
         sqlite_where=sa.text("number is not null"),
     )
@@ -305,7 +297,6 @@ def upgrade(op: Operations) -> None:
         "mercury_rms_message_owner",
         "mercury_rms_message",
         ["owner", "key_id", "size"],
-        unique=False,
         postgresql_where=sa.text("owner is not null and not acknowledged"),
         sqlite_where=sa.text("owner is not null and not acknowledged"),
     )
@@ -313,7 +304,6 @@ def upgrade(op: Operations) -> None:
         "mercury_rms_message_request",
         "mercury_rms_message",
         ["request"],
-        unique=False,
         postgresql_where=sa.text("request is not null"),
         sqlite_where=sa.text("request is not null"),
     )
@@ -321,7 +311,6 @@ def upgrade(op: Operations) -> None:
         "mercury_rms_message_waiting",
         "mercury_rms_message",
         ["key_id", "position"],
-        unique=False,
         postgresql_where=sa.text("number is null"),
         sqlite_where=sa.text("number is null"),
     )
@@ -357,7 +346,8 @@ def upgrade(op: Operations) -> None:
         sa.Column("follows", sa.Text(), nullable=True),
         sa.Column("due", sa.Double(), nullable=True),
         sa.Column("planned_at", sa.Double(), nullable=False),
-        sa.Column("holds", sa.Boolean(), nullable=False),
+        sa.Column("window_full", sa.Boolean(), nullable=False),
+        sa.Column("holds_successor", sa.Boolean(), nullable=False),
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.Column("last_error", sa.Text(), nullable=True),
         sa.Column("fetch_due", sa.Double(), nullable=True),
@@ -372,7 +362,6 @@ def upgrade(op: Operations) -> None:
         "mercury_rms_sequence_due",
         "mercury_rms_sequence",
         ["due"],
-        unique=False,
         postgresql_where=sa.text("due is not null"),
         sqlite_where=sa.text("due is not null"),
     )
@@ -380,7 +369,6 @@ def upgrade(op: Operations) -> None:
         "mercury_rms_sequence_fetched",
         "mercury_rms_sequence",
         ["fetched_by", "fetch_due"],
-        unique=False,
         postgresql_where=sa.text("fetched_by is not null"),
         sqlite_where=sa.text("fetched_by is not null"),
     )
@@ -391,7 +379,6 @@ def upgrade(op: Operations) -> None:
         "mercury_rms_sequence_turn",
         "mercury_rms_sequence",
         ["owner", "due"],
-        unique=False,
         postgresql_where=sa.text("due is not null"),
         sqlite_where=sa.text("due is not null"),
     )
