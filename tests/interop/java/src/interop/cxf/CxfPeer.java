@@ -1,12 +1,10 @@
 package interop.cxf;
 
-import interop.Answer;
-import interop.Ask;
 import interop.Calls;
 import interop.Commands;
 import interop.Journal;
-import interop.Note;
 import interop.Orders;
+import interop.OrdersHere;
 import jakarta.jws.WebService;
 import jakarta.xml.ws.soap.SOAPBinding;
 import java.nio.file.Path;
@@ -51,24 +49,11 @@ public final class CxfPeer {
             .on("received", words -> Map.of("numbers", peer.journal.of(words.get("cell")))).run();
     }
 
-    /** The implementation that every server has. */
+    /** The annotations by which CXF finds the interface. */
     @WebService(endpointInterface = "interop.Orders", targetNamespace = Orders.NAMESPACE, serviceName = "OrdersService")
-    public static final class OrdersHere implements Orders {
-        private final Journal journal;
-
-        OrdersHere(Journal journal) {
-            this.journal = journal;
-        }
-
-        @Override
-        public void note(Note note) {
-            journal.add(note.cell, note.number);
-        }
-
-        @Override
-        public Answer ask(Ask ask) {
-            journal.add(ask.cell, ask.number);
-            return new Answer((long) ask.number * ask.number);
+    public static final class AnnotatedOrders extends OrdersHere {
+        AnnotatedOrders(Journal journal) {
+            super(journal);
         }
     }
 
@@ -78,8 +63,8 @@ public final class CxfPeer {
         String url = "http://127.0.0.1:" + words.get("port") + "/" + words.getOrDefault("path", "orders");
         JaxWsServerFactoryBean factory = new JaxWsServerFactoryBean();
         factory.setBus(bus);
-        factory.setServiceClass(OrdersHere.class);
-        factory.setServiceBean(new OrdersHere(journal));
+        factory.setServiceClass(AnnotatedOrders.class);
+        factory.setServiceBean(new AnnotatedOrders(journal));
         factory.setAddress(url);
         if (words.containsKey("wsdl")) {
             factory.setWsdlLocation(words.get("wsdl"));

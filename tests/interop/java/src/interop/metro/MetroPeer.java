@@ -2,13 +2,11 @@ package interop.metro;
 
 import com.sun.xml.ws.rx.rm.api.ReliableMessagingFeatureBuilder;
 import com.sun.xml.ws.rx.rm.api.RmProtocolVersion;
-import interop.Answer;
-import interop.Ask;
 import interop.Calls;
 import interop.Commands;
 import interop.Journal;
-import interop.Note;
 import interop.Orders;
+import interop.OrdersHere;
 import jakarta.jws.WebService;
 import jakarta.xml.ws.BindingProvider;
 import jakarta.xml.ws.BindingType;
@@ -42,27 +40,7 @@ public final class MetroPeer {
             .on("received", words -> Map.of("numbers", peer.journal.of(words.get("cell")))).run();
     }
 
-    /** The implementation that every server has. */
-    static class OrdersHere implements Orders {
-        private final Journal journal;
-
-        OrdersHere(Journal journal) {
-            this.journal = journal;
-        }
-
-        @Override
-        public void note(Note note) {
-            journal.add(note.cell, note.number);
-        }
-
-        @Override
-        public Answer ask(Ask ask) {
-            journal.add(ask.cell, ask.number);
-            return new Answer((long) ask.number * ask.number);
-        }
-    }
-
-    /** The same over SOAP 1.1. */
+    /** The service over SOAP 1.1. */
     @WebService(endpointInterface = "interop.Orders", targetNamespace = Orders.NAMESPACE,
         serviceName = "OrdersService", portName = "OrdersPort")
     @BindingType(SOAPBinding.SOAP11HTTP_BINDING)
@@ -72,7 +50,7 @@ public final class MetroPeer {
         }
     }
 
-    /** The same over SOAP 1.2. */
+    /** The service over SOAP 1.2. */
     @WebService(endpointInterface = "interop.Orders", targetNamespace = Orders.NAMESPACE,
         serviceName = "OrdersService", portName = "OrdersPort")
     @BindingType(SOAPBinding.SOAP12HTTP_BINDING)
