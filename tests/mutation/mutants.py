@@ -288,6 +288,18 @@ TESTED = (
         "::test_every_row_of_the_source_is_reached_and_every_input_has_one",
     ),
     Mutant(
+        "acknowledged requests whose exchanges are open",
+        (
+            Change(
+                "mercury.engine.source.transmission:KeyWork._postpone_in_flight",
+                "or 0, row.acknowledged",
+                "or 0, False",
+            ),
+        ),
+        test="tests/scenario/test_foreign_destinations.py"
+        "::test_acknowledged_request_whose_exchange_is_open_is_not_repeated",
+    ),
+    Mutant(
         "addresses that peers name",
         (Change("mercury.engine.addresses:AddressPolicy.allows", 'entry == "*" or _matches(entry, parts)', "True"),),
         test="tests/scenario/test_addresses_of_peers.py"

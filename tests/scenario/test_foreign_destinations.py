@@ -16,7 +16,7 @@ from mercury.testing import Flight
 from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM10_SOAP11, RM10_SOAP12, RM11_SOAP12, Foreign, answer_to, brought, identifier_in
-from .harness import PATIENT, Link, Pair
+from .harness import ASK, PATIENT, Link, Pair, body
 
 OLD = pytest.mark.parametrize("protocol", [RM10_SOAP11, RM10_SOAP12], ids=str)
 
@@ -39,6 +39,12 @@ class Theirs:
         """An acknowledgement comes, on a connection of its own."""
         block = self.foreign.acknowledgement("urn:theirs", ranges, final=final, extra=extra)
         brought(self.pair.client, self.foreign.alone(block))
+        self.pair.turn()
+
+    def respond(self, request: str, text: str) -> None:
+        """A response comes to the client's address, outside a sequence."""
+        answer = f"{ASK}Response", body(text).decode()
+        brought(self.pair.client, self.foreign.envelope(*answer, relates_to=request, to="http://client/responses"))
         self.pair.turn()
 
     def pass_by(self, seconds: float) -> None:
@@ -98,6 +104,35 @@ def test_a_bare_last_message_leaves_when_every_response_is_fetched(protocol: Pro
     assert "LastMessage" in pair.seen
 
 
+@OLD
+def test_a_bare_last_message_waits_for_responses_to_an_address(protocol: Protocol) -> None:
+    # LIVE-03: Metro acknowledges requests before it sends their responses, and sends none after LastMessage.
+    pair, foreign = with_requests(protocol, "one", listens=True)
+    request = next(iter(pair.client.store.committed.rms.by_message_id))
+    offered = pair.client.source().offered or ""
+    acknowledged = foreign.acknowledgement("urn:theirs", ((1, 1),))
+    brought(pair.client, foreign.alone(acknowledged))
+    pair.advance(5)
+    assert "LastMessage" not in pair.seen
+    brought(pair.client, foreign.respond(offered, 1, request, "re one"))
+    pair.advance(5)
+    assert pair.client.answers == [("one", "re one")]
+    assert "LastMessage" in pair.seen
+
+
+def test_acknowledged_request_whose_exchange_is_open_is_not_repeated() -> None:
+    # LIVE-14: Metro sends no response any more after one whose request was repeated.
+    pair, foreign = with_requests(RM11_SOAP12, "one")
+    open_exchanges = {1}
+    pair.client.engine.source.is_in_flight = lambda _, number, acknowledged: acknowledged and number in open_exchanges
+    answer_to(pair.client, foreign.alone(foreign.acknowledgement("urn:theirs", ((1, 1),))), purpose="message")
+    pair.advance(20)
+    assert pair.count("message 1") == 1
+    open_exchanges.clear()
+    pair.advance(20)
+    assert pair.count("message 1") > 1, "the exchange has ended without a response"
+
+
 def test_close_sequence_does_not_go_first_while_responses_are_missing() -> None:
     # LIVE-07
     pair, _ = with_requests(RM11_SOAP12, "one", close_unacknowledged_after=60.0)
@@ -109,11 +144,12 @@ def test_close_sequence_does_not_go_first_while_responses_are_missing() -> None:
 def test_only_a_request_names_an_address_for_its_response(protocol: Protocol) -> None:
     # LIVE-13: one keeps an acknowledgement for the response when ReplyTo and AcksTo are one address.
     theirs = Theirs(protocol, "one", close=False)
-    theirs.link.asks("two")
+    (request,) = theirs.link.asks("two")
     theirs.pair.turn()
     assert reply_tos(theirs.pair) == [None, "http://client/responses"]
     theirs.link.close()
     theirs.acknowledge((1, 2))
+    theirs.respond(request, "re two")
     assert reply_tos(theirs.pair)[2:] == [None]
     assert "LastMessage" in theirs.pair.seen
 

@@ -29,6 +29,10 @@ TROUBLE_OF_OWNER = 2
 #: Seconds for which a message is not posted again while its exchange is open: it is not lost, but the server is slow or
 #: holds the exchange for the response. Longer than the default time for which a server holds it.
 OPEN_TIMEOUT = 5.0
+#: The same for an acknowledged request: the destination has it, and only its response is awaited. Some destinations
+#: send responses one after the other, and one of them sends none any more after that of a repeated request (LIVE-14).
+#: Longer than the default `http.timeout`, after which the exchange ends by itself.
+ACKNOWLEDGED_TIMEOUT = 60.0
 #: The most answers that wait for one server, and for all servers. A peer can cause any number of answers, to any
 #: address, by small requests: above the limit the oldest answer of the owner with most of them is dropped. It is made
 #: again when the request is repeated.
@@ -123,11 +127,14 @@ class SenderPool:
                 extra={"endpoint": outgoing.url},
             )
 
-    def is_in_flight(self, record_id: str, number: int) -> bool:
-        """Whether a message of a sequence waits here, or has been in an open exchange for less than the limit."""
+    def is_in_flight(self, record_id: str, number: int, acknowledged: bool = False) -> bool:
+        """Whether a message of a sequence waits here, or has been in an open exchange for less than the limit.
+
+        :param acknowledged: it is a request that is acknowledged, which has a longer limit.
+        """
         slot = (Purpose.MESSAGE.value, record_id, number)
         with self._mutex:
-            return slot in self._queued or self._is_open(slot)
+            return slot in self._queued or self._is_open(slot, ACKNOWLEDGED_TIMEOUT if acknowledged else OPEN_TIMEOUT)
 
     def stored(self, outgoing: Outgoing) -> None:
         """Report that the reply of an exchange is committed."""
@@ -172,10 +179,10 @@ class SenderPool:
                         del self._open[outgoing.slot]
                 self._give_back(outgoing, weight, failing)
 
-    def _is_open(self, slot: Slot) -> bool:
+    def _is_open(self, slot: Slot, limit: float = OPEN_TIMEOUT) -> bool:
         """Whether the message of a slot is being posted. An acknowledgement never counts: a later one may have more."""
         began = self._open.get(slot)
-        return began is not None and self._clock() < began + OPEN_TIMEOUT
+        return began is not None and self._clock() < began + limit
 
     # --- what waits ------------------------------------------------------------------------------------------------
 

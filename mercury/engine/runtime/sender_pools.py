@@ -51,9 +51,12 @@ class SenderPools:
         first = outgoing.purpose is Purpose.MESSAGE and not outgoing.repeated
         (self._messages if first else self._others).put(outgoing)
 
-    def is_in_flight(self, record_id: str, number: int) -> bool:
-        """Whether a message of a sequence waits here, or has been in an open exchange for less than the limit."""
-        return self._messages.is_in_flight(record_id, number) or self._others.is_in_flight(record_id, number)
+    def is_in_flight(self, record_id: str, number: int, acknowledged: bool = False) -> bool:
+        """Whether a message of a sequence waits here, or has been in an open exchange for less than the limit.
+
+        :param acknowledged: it is a request that is acknowledged, which has a longer limit.
+        """
+        return any(pool.is_in_flight(record_id, number, acknowledged) for pool in (self._messages, self._others))
 
     def stored(self, outgoing: Outgoing) -> None:
         """Report that the reply of an exchange is committed."""

@@ -27,7 +27,8 @@ from mercury.wire.envelope import Envelope
 
 #: The most tombstones of one key: a key that is used from time to time may end many sequences a day.
 TOMBSTONES = 16
-IsInFlight = Callable[[str, int], bool]
+#: Of a sequence's record, a number, and whether it is acknowledged.
+IsInFlight = Callable[[str, int, bool], bool]
 
 
 class PairEnds(Exception):
@@ -159,9 +160,8 @@ class KeyWork:
             rows = rows[:1]
         ends = rows and not rows[-1].unread and envelopes.is_bare_last(rows[-1])
         bare_last = rows[-1].number if ends else None
-        to_fetch = machine.unanswered > 0 and record.channel.reply_to.anonymous
-        if bare_last is not None and (to_fetch or flow_control.waits_for_those_before(machine, bare_last)):
-            rows = rows[:-1]  # LIVE-03: first get the responses; a closed sequence takes no repeated request
+        if bare_last is not None and (machine.unanswered or flow_control.waits_for_those_before(machine, bare_last)):
+            rows = rows[:-1]  # LIVE-03: a closed sequence takes no repeated request, and some send no response
         due = [row for row in rows if policy.retransmission.is_due(row.due, self.now)]
         due = self._postpone_in_flight(tx, record, due)
         if self._shrinks_window(tx, record, due):
@@ -202,7 +202,7 @@ class KeyWork:
         others."""
         wait, rest = [], []
         for row in due:
-            if row.attempts and self._is_in_flight(record.id, row.number or 0):
+            if row.attempts and self._is_in_flight(record.id, row.number or 0, row.acknowledged):
                 row.due = self.now + record.channel.policy.retransmission.delay(row.attempts, self.context.ids.chance())
                 wait.append(row)
             else:

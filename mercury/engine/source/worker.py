@@ -78,5 +78,5 @@ class SourceWorker:
         return work.step
 
 
-def _never(_record_id: str, _number: int) -> bool:
+def _never(_record_id: str, _number: int, _acknowledged: bool) -> bool:
     return False

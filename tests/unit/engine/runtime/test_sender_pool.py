@@ -12,7 +12,15 @@ import pytest
 
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.runtime.owner_shares import WAITING_SERVERS
-from mercury.engine.runtime.sender_pool import ALL_ANSWERS, ANSWERS, LOG_INTERVAL, OPEN_TIMEOUT, SenderPool
+from mercury.engine.runtime.sender_pool import (
+    ACKNOWLEDGED_TIMEOUT,
+    ALL_ANSWERS,
+    ANSWERS,
+    LOG_INTERVAL,
+    OPEN_TIMEOUT,
+    SenderPool,
+)
+from mercury.settings import HttpSettings
 from mercury.statemachine.protocol import Protocol
 from mercury.wire.envelope import EMPTY, Envelope
 from tests.acceptance.processes import PATIENCE, eventually
@@ -191,6 +199,19 @@ def test_a_message_is_under_way_while_it_waits_and_while_it_is_posted_but_not_fo
         assert [threads.is_in_flight(SLOW, number) for number in range(3)] == [True, True, False]
         clock.now += OPEN_TIMEOUT
         assert [threads.is_in_flight(SLOW, number) for number in range(3)] == [False, True, False]
+
+
+def test_acknowledged_request_is_under_way_until_longer_than_exchanges_last() -> None:
+    # LIVE-14
+    network, clock = Network(), Clock()
+    with senders(network, 1, clock) as threads:
+        threads.put(outgoing(SLOW, 0))
+        eventually(lambda: network.count(SLOW) == 1, "it is being posted")
+        clock.now += HttpSettings().timeout
+        assert not threads.is_in_flight(SLOW, 0)
+        assert threads.is_in_flight(SLOW, 0, acknowledged=True)
+        clock.now += ACKNOWLEDGED_TIMEOUT
+        assert not threads.is_in_flight(SLOW, 0, acknowledged=True)
 
 
 def test_a_message_is_under_way_until_what_its_exchange_has_brought_is_stored() -> None:

@@ -37,7 +37,7 @@ def test_messages_that_are_not_posted_yet_are_not_posted_again() -> None:
     sending = Sending()
     assert [post.number for post in sending.posts] == [2, 3, 4]
     under_way = {post.number for post in sending.posts}
-    sending.client.engine.source.is_in_flight = lambda _, number: number in under_way
+    sending.client.engine.source.is_in_flight = lambda _, number, acknowledged: number in under_way
     for after in (1.5, 3.0, 4.5):
         assert sending.turn(NOW + after) == []
     assert sending.window is None, "nothing shows that the destination takes only the next number"
