@@ -56,8 +56,6 @@ class Cell:
             said.append("policy in the WSDL alone")
         elif self.server == CXF and self.assured:
             said.append("server: ExactlyOnce, InOrder")
-        if self.one_at_a_time:
-            said.append("client: source.max_unanswered = 1")
         if self.held_for_long:
             said.append("server: http.back_channel_wait = 60")
         if self.offer == "none":
@@ -67,11 +65,6 @@ class Cell:
         if self.replies == "addressable":
             said.append("client: decoupled endpoint" if self.client == CXF else "client: listens")
         return "; ".join(said) or "none"
-
-    @property
-    def one_at_a_time(self) -> bool:
-        """Metro in order keeps the exchanges of what is not next open, and answers few of them: docs/interop.md."""
-        return self.server == METRO and self.exchange == "request"
 
     @property
     def held_for_long(self) -> bool:

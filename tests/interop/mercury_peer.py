@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy import text
 
@@ -106,8 +106,6 @@ class MercuryPeer:
     def _sender(self, words: Words) -> Sender:
         protocol = Protocol(SoapVersion(words["soap"]), AddressingVersion(words["wsa"]), RmVersion(words["rm"]))
         policy = SourcePolicy(protocol=protocol, offer=words.get("offer") != "none")
-        if "unanswered" in words:
-            policy = replace(policy, max_unanswered=int(words["unanswered"]))
         listen = words.get("replies") == "addressable"
         return self._mercury.to(words["url"], key=words["cell"], namespace=NAMESPACE, policy=policy, listen=listen)
 
