@@ -1,1 +1,1 @@
-"""Measurements, run on purpose: `make bench`. Only ratios within one run mean anything."""
+"""Measures performance: `make bench`. Only the ratios within one run are comparable."""

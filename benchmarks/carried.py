@@ -1,4 +1,4 @@
-"""Mercury's processes in `queued_transaction`: the server, and the workers that carry what the application commits."""
+"""Mercury's processes in `queued_transaction`: the server, and the process that sends what the application commits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Row:
 
 @dataclass
 class Done:
-    """The response to a row, where one is asked for."""
+    """The response to a row, with ``--mode in-out``."""
 
     id: int
 

@@ -1,7 +1,8 @@
 """Messages a second between two processes on one machine, with the in-memory store.
 
-``python -m benchmarks.messages [--messages N]`` prints one row for each pattern: one-way and request/response, with a
-client that listens and one that does not, beside the bare HTTP exchange of the same bytes on the same endpoint stack.
+``python -m benchmarks.messages [--messages N]`` prints a row for each pattern: one-way and request/response, with a
+client that listens and with one that does not. The first row is the HTTP exchange of the same bytes without WS-RM, with
+the same server.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TEXT = "x" * 300
 
 
 def serve(pipe: Connection) -> None:
-    """The server's process: answers with what it has counted when asked."""
+    """The server's process: it answers each message on the pipe with the number of handled rows and its CPU seconds."""
     service = Service("rows")
     taken = 0
 
@@ -58,7 +59,7 @@ def serve(pipe: Connection) -> None:
 
 
 def measure(name: str, messages: int, pipe: Connection, work: Callable[[int], None]) -> None:
-    """Run ``work``, wait until the server has taken everything, and print a row."""
+    """Run ``work``, wait until the server has handled all messages, and print a row."""
     before, server_before = _ask(pipe)
     cpu = time.process_time()
     started = time.perf_counter()

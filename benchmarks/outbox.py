@@ -1,7 +1,7 @@
-"""The hand-written way, for comparison: an outbox table, a relay that posts one row a request, FastAPI, an inbox table.
+"""A hand-written outbox for comparison: an outbox table, a relay that posts a row in each request, and an inbox table.
 
-It is what a careful team writes: rows and outbox in one transaction, the inbox's primary key against repetition, kept
-connections on both sides. It does not keep order when a row fails, and it speaks to nothing but itself.
+Rows and outbox are written in one transaction, the inbox's primary key prevents repetition, and both sides keep their
+connections open. The order is not kept when a row fails, and the protocol is private to this program.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ INSERT = """
     with fresh as (insert into inbox values (%s) on conflict do nothing returning 1)
     insert into received(id, text) select %s, %s from fresh
 """
-#: Seconds between two looks at an empty outbox.
+#: Seconds between two polls of an empty outbox.
 POLL = 0.05
-#: Seconds after which what failed is tried again.
+#: Seconds before rows that could not be posted are posted again.
 AGAIN = 0.2
 
 
@@ -42,12 +42,12 @@ class Row(BaseModel):
 
 
 def enqueue(connection: psycopg.Connection[TupleRow], number: int, text: str) -> None:
-    """In the transaction of the application."""
+    """Add a row to the outbox, in the transaction of the application."""
     connection.execute("insert into outbox(message_id, row_id, text) values (%s, %s, %s)", (uuid.uuid4(), number, text))
 
 
 def relay(database: str, port: int) -> None:
-    """Post what is in the outbox, for ever."""
+    """Post the rows of the outbox until the process is ended."""
     connection = psycopg.connect(database)
     server = http.client.HTTPConnection("127.0.0.1", port)
     while True:
@@ -73,7 +73,7 @@ def relay(database: str, port: int) -> None:
 
 
 def serve(database: str, listener: socket.socket) -> None:
-    """The server, until it is ended."""
+    """Run the server until the process is ended."""
     state: dict[str, psycopg.AsyncConnection[TupleRow]] = {}
 
     @asynccontextmanager

@@ -1,15 +1,16 @@
 """Rows from one database to another, exactly once and in order: by Mercury, and by a hand-written outbox with HTTP.
 
-``python -m benchmarks.queued_transaction [--rows N] [--rounds R]`` runs all ways in turn on one PostgreSQL, in every
-round, and prints medians: rows a second while the client commits row by row (stream) and for a committed backlog
-(drain), CPU seconds for 1,000 rows of the drain (all processes, PostgreSQL's too), and how long a row takes from the
-client's commit to the server's at low load, by PostgreSQL's own commit timestamps. Only ratios within a run carry over.
+``python -m benchmarks.queued_transaction [--rows N] [--rounds R]`` measures each way in every round, on one PostgreSQL,
+and prints medians: rows a second while the client commits row by row (stream), rows a second of a committed backlog
+(drain), CPU seconds for 1,000 rows of the drain (all processes, with PostgreSQL's), and the time from the client's
+commit of a row to the server's at low load, by PostgreSQL's commit timestamps. Only the ratios within a run are
+comparable.
 
-``--mode in-out`` compares Mercury's own ways instead: the rows alone, and with a response to each, which the client
-confirms in a table; it has not arrived before it is confirmed.
+``--mode in-out`` compares two ways of Mercury instead: rows without responses, and rows with a response each. The
+client inserts each response into a table, and a row counts as arrived when its response is there.
 
-Each way has the same processes: the application that commits, what carries (relay or Mercury's workers), the server.
-Mercury has the settings of `TUNING`, as one would set for many small rows; the outbox posts one row a request, too.
+Each way has the same processes: the application that commits, the sender (the relay, or Mercury's workers), and the
+server. Mercury has the settings `TUNING`, for many small rows; the outbox, too, posts one row in each request.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ RECEIVED = "create table received(arrival bigserial primary key, id bigint not n
 CONFIRMED = "create table confirmed(arrival bigserial primary key, id bigint not null)"
 #: Rows of the latency run, and seconds between two of them.
 LONE, PAUSE = 100, 0.05
-#: Seconds without an end after which a run is given up.
+#: Seconds after which a run that has not ended is given up.
 PATIENCE = 300.0
-#: A link between two applications of one's own, with short handlers: more at once than a stranger's endpoint is sent.
+#: Settings for two applications of one owner with short handlers: more concurrent exchanges than the defaults.
 TUNING = {"MERCURY_RUNTIME_SENDERS": "64", "MERCURY_SOURCE_WINDOW": "128", "MERCURY_ENGINE_INVOKE_BATCH": "200"}
 
 
@@ -57,10 +58,10 @@ class Way:
     server: str
     roles: dict[str, list[str]]
     prepare: Callable[[Way], None]
-    #: Makes what commits one row, or many in one transaction.
+    #: Returns a function that commits the rows of a range in one transaction.
     committer: Callable[[Way], Callable[[range], None]]
     stores: dict[str, str] = field(default_factory=dict)
-    #: A row has arrived when the client has confirmed it.
+    #: Whether a row counts as arrived only when the client has inserted its confirmation.
     confirms: bool = False
     children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -70,7 +71,7 @@ def connect(url: str, *, autocommit: bool = False) -> psycopg.Connection[TupleRo
 
 
 def plain(url: str) -> str:
-    """The URL as psycopg has it."""
+    """The URL in the form of psycopg."""
     return sa.make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
@@ -126,14 +127,14 @@ def by_mercury(postgres: EmbeddedPostgres, run: str, *, same: bool, asks: bool =
 
     def prepare(_way: Way) -> None:
         for url in stores.values():
-            Mercury(url).stop()  # makes the tables
+            Mercury(url).stop()  # creates the tables
 
     label = f"Mercury, {'same database' if same else 'XA'}{', in-out' if asks else ''}"
     return Way(label, client, server, roles, prepare, committer, stores, confirms=asks)
 
 
 def _confirmed(_: carried.Done) -> None:
-    """Who only hands over needs the name of the callback; the carrier calls its own."""
+    """A placeholder: this process needs only the callback's name, and the carrier's process calls the callback."""
 
 
 def send(mercury: Mercury, sender: Sender, insert: sa.TextClause, numbers: range, *, asks: bool) -> None:
@@ -158,7 +159,7 @@ def free_port() -> int:
 
 @contextmanager
 def started(way: Way, *names: str) -> Iterator[None]:
-    """These processes of a way, until the block is left."""
+    """Run these processes of a way until the end of the block."""
     for name in names:
         way.children[name] = subprocess.Popen([sys.executable, "-m", *way.roles[name]], env=dict(os.environ))
     try:
@@ -175,7 +176,7 @@ def started(way: Way, *names: str) -> Iterator[None]:
 
 
 def wait_for(way: Way, rows: int) -> None:
-    """Until so many rows have arrived."""
+    """Wait until so many rows have arrived."""
     until = time.monotonic() + PATIENCE
     with connect(way.client if way.confirms else way.server, autocommit=True) as connection:
         while (came := _count(way, connection)) < rows:
@@ -195,7 +196,7 @@ def stream(way: Way, commit: Callable[[range], None], first: int, rows: int) -> 
     """Rows a second while the application commits them one by one."""
     with started(way, "server", "carrier"):
         commit(range(first, first + 1))
-        wait_for(way, first)  # everything is up
+        wait_for(way, first)  # all processes are running
         begun = time.perf_counter()
         for number in range(first + 1, first + rows):
             commit(range(number, number + 1))
@@ -238,7 +239,7 @@ def latency(way: Way, commit: Callable[[range], None], first: int) -> list[float
 
 
 def check(way: Way, rows: int) -> None:
-    """Every row once and in order: a fast way that loses rows is no way."""
+    """Check that each row arrived once and in order."""
     for url, table in [(way.server, "received"), *([(way.client, "confirmed")] if way.confirms else [])]:
         with connect(url) as connection:
             got = [row[0] for row in connection.execute(f"select id from {table} order by arrival").fetchall()]
@@ -269,7 +270,7 @@ def cpu_seconds(pids: list[int]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=2000, help="of each stream and each drain")
+    parser.add_argument("--rows", type=int, default=2000, help="number of rows of each stream and each drain")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--mode", choices=("in-only", "in-out"), default="in-only")
     options = parser.parse_args()
@@ -277,7 +278,7 @@ def main() -> None:
     os.environ.update(TUNING)  # the window is that of the application that sends, in this process
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mercury-bench-")))
-        folder.chmod(0o755)  # as root the server runs as somebody else
+        folder.chmod(0o755)  # if this process is root, the server runs as another user
         postgres = EmbeddedPostgres(folder / "pg", {"track_commit_timestamp": "on"}).start()
         stack.callback(postgres.stop)
         assert postgres.pid is not None
@@ -312,7 +313,7 @@ def one_round(way: Way, rows: int, postmaster: int, into: dict[str, list[float]]
 
 
 def tell(results: dict[str, dict[str, list[float]]]) -> None:
-    base = statistics.median(next(iter(results.values()))["drain"])  # the ratios are to the first way
+    base = statistics.median(next(iter(results.values()))["drain"])  # ratios are relative to the first way
     print(f"{'way':30} {'stream/s':>9} {'drain/s':>9} {'ratio':>6} {'CPU s/1000':>11} {'p50 ms':>8} {'p99 ms':>8}")
     for name, found in results.items():
         waits = sorted(1000 * seconds for seconds in found["latency"])

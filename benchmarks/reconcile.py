@@ -1,9 +1,9 @@
-"""The reconciler beside the plain SQL join of the same tables in PostgreSQL.
+"""Compares the time of the reconciler with that of a SQL join of the same tables in PostgreSQL.
 
-``python -m benchmarks.reconcile`` compares 1,000,000 equal rows: each side in a database of its own for the reconciler,
-both in one for the join. ``--large`` adds 5,000,000. ``--faults N`` plants N faults of every kind and checks that
-exactly those are found. Spark's session is up before the clock starts; the first run, which starts the workers, is
-shown apart.
+``python -m benchmarks.reconcile`` compares 1,000,000 equal rows: in two databases for the reconciler, and in one for
+the join. ``--large`` adds 5,000,000 rows. ``--faults N`` plants N faults of every kind, and checks that exactly those
+are found. The time to start Spark's session is not included. The first run, which starts Spark's workers, is printed
+separately.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mercury.reconcile import Column, Config, Result, SparkSettings, Table, Verd
 from mercury.reconcile.session import session
 
 COMPARED = ("customer", "amount", "placed_at", "note")
-#: The same rows in every database: they are made of their numbers.
+#: The values of a row are computed from its number, so they are the same in every database.
 ROWS = """
     i as id, 'customer ' || i % 9973 as customer, (i % 1000003)::numeric / 100 as amount,
     timestamptz '2026-01-01' + i * interval '1 second' as placed_at,
@@ -74,7 +74,7 @@ def fill(postgres: EmbeddedPostgres, rows: int) -> Config:
 
 
 def join(config: Config) -> int:
-    """The differences that the plain join finds; not the order."""
+    """The number of differences that the SQL join finds; it does not compare the order."""
     with connect(config.client.url) as connection:
         return len(connection.execute(JOIN.encode()).fetchall())
 
@@ -83,7 +83,7 @@ def join(config: Config) -> int:
 
 
 class Memory:
-    """The most memory that Spark took meanwhile, in MB: the JVM, and its Python workers together."""
+    """Measures the most memory that Spark uses, in MB: that of the JVM, and that of all Python workers together."""
 
     def __init__(self) -> None:
         self.jvm = self.workers = 0
@@ -153,7 +153,10 @@ def measure(config: Config, rows: int, spark: SparkSession, cold: bool) -> None:
 
 
 def plant(config: Config, rows: int, each: int) -> dict[Verdict, set[str]]:
-    """Faults of every kind in the server's table; a swap is of neighbours, where the one that came late is named."""
+    """Plant faults of every kind in the server's table.
+
+    :returns: the keys with each verdict. Of two swapped neighbours, the one that arrived late is out of order.
+    """
     free = random.Random(1).sample(range(10, rows - 10, 4), len(KINDS) * each)
     found = {kind: free[index * each : (index + 1) * each] for index, kind in enumerate(KINDS)}
     with connect(config.server.url) as connection:
@@ -195,7 +198,7 @@ def check(config: Config, rows: int, each: int, spark: SparkSession) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--large", action="store_true", help="five times as many rows as well")
+    parser.add_argument("--large", action="store_true", help="also compare five times as many rows")
     parser.add_argument("--faults", type=int, default=0, metavar="N", help="plant N faults of every kind, and check")
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:

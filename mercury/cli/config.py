@@ -42,7 +42,7 @@ def check_store(setting: Setting) -> None:
 def show_settings(config: ConfigFile = None, output: Output = Format.TEXT) -> None:
     """Print every setting with its value, and where the value comes from. Passwords in URLs are masked.
 
-    Exit code 2: a setting has an invalid value. No store is opened, and nothing is connected to.
+    Exit code 2: a setting has an invalid value. No store is opened, and no connection is made.
     """
     from mercury.settings import explain, variable
 

@@ -126,7 +126,7 @@ def redrive(
     everything: All = False,
     allow_duplicate: Annotated[
         bool,
-        typer.Option("--allow-duplicate", help="Also messages that may arrive twice by it; see above."),
+        typer.Option("--allow-duplicate", help="Also redrive messages that may arrive twice; see above."),
     ] = False,
     yes: Yes = False,
     store: StoreUrl = None,
@@ -138,8 +138,8 @@ def redrive(
     An outbound message is sent again with its MessageID, after the messages that wait under its key. An inbound request
     is delivered to its service again; no response to it is sent. A process that runs on the store does both.
 
-    Messages that may arrive twice by it are refused unless --allow-duplicate is given: a letter with certainty
-    "unknown", because the other side may have the message; and an inbound request whose sender got a fault for it.
+    A message that may arrive twice is refused unless --allow-duplicate is given: one with certainty "unknown", because
+    the other side may have the message; and an inbound request whose sender received a fault for it.
     Exit code 1: a letter was refused, or none was found.
     """
     from mercury.client.dead_letters import MAY_COME_AGAIN, MAY_HAVE_ARRIVED

@@ -1,4 +1,4 @@
-"""Fetching a document, and what it imports, from a file or a server."""
+"""Fetches a document and its imports, from a file or a server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_REDIRECTS = 3
 
 
 def fetch_all(source: str, settings: Settings, imports: Callable[[bytes], list[str]]) -> list[bytes]:
-    """A document and all that it imports, directly or through others; the document itself is the first.
+    """Fetch a document and all documents that it imports, directly or through others; the document itself is the first.
 
     Imports are read from the same server, or from the folder of the first file and below. Other imports are
     ignored.

@@ -86,7 +86,7 @@ def serve(
 
 
 def load_object(target: str) -> Any:
-    """What ``MODULE:NAME`` names."""
+    """Import the object that ``MODULE:NAME`` names."""
     module_name, _, attribute = target.partition(":")
     if not module_name or not attribute:
         fail(UNUSABLE, f"{target!r} is not of the form MODULE:APP, for example shop.server:app")

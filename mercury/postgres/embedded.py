@@ -1,4 +1,4 @@
-"""An embedded PostgreSQL: the programs of a wheel, with a launcher of our own.
+"""An embedded PostgreSQL: the programs of a wheel, with Mercury's own launcher.
 
 The wheel's own launcher is not used: as root it adds a user and opens the parents of its folders, it takes no settings,
 and it leaves log messages behind. This launcher starts the server with the settings that tests need: flushing to disk,
@@ -44,9 +44,9 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
 
 
 class EmbeddedPostgres:
-    """One server in one folder. The constructor and the properties change nothing; `start` creates what is missing.
+    """One server in one folder. `start` creates the folder's files; the constructor and the properties change none.
 
-    The server goes on when the process that started it ends, until it is stopped. Its data remain in the folder.
+    The server runs until it is stopped, even if the process that started it ends. Its data remain in the folder.
 
     :param folder: the folder for the data, the log and the socket: new, empty, or used for this before.
     :param settings: PostgreSQL's settings.

@@ -61,7 +61,7 @@ class Host(Protocol):
 
     @property
     def address(self) -> str | None:
-        """Where peers reach the process; ``None`` = as they say themselves."""
+        """The URL at which peers reach the process; ``None`` = the URL that their requests name."""
 
     def documents(self, service: str) -> Documents:
         """The WSDL and the schemas of a service that is hosted here."""
@@ -82,7 +82,7 @@ class Endpoint:
         #: The name of the service; ``None`` = responses arrive here.
         self.service = service
         self._documents: Documents | None = None
-        #: It has been logged that there are none.
+        #: Whether it has been logged that the service has no documents.
         self._undescribed = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,7 +111,7 @@ class Endpoint:
     def documents(self) -> Documents:
         """The WSDL and the schemas of its service.
 
-        :raises ConfigurationError: there is none, or it cannot be described.
+        :raises ConfigurationError: the endpoint has no service, or no WSDL can be written for it.
         """
         if self._documents is None:
             self._documents = self._host.documents(self.service or "")
@@ -140,8 +140,8 @@ class Endpoint:
     async def _send_large(self, scope: Scope, send: Send, reply: HttpMessage, unsent: HttpMessage = ACCEPTED) -> None:
         """Send an answer whose bytes count against ``http.max_sending_bytes`` until the peer has read them.
 
-        :param unsent: the answer when the limit is reached: to a message 202 without a body, for the peer sends its
-            request again later.
+        :param unsent: the answer when the limit is reached. For a message it is 202 without a body, because the peer
+            sends its request again later.
         """
         answers, now = self._host.bodies.answers, asyncio.get_running_loop().time()
         share = Share(network_of(_peer(scope)), now, abort_of(scope), unsent_of(scope))
@@ -161,7 +161,7 @@ class Endpoint:
     async def _reply(self, scope: Scope, headers: dict[str, str], receive: Receive) -> HttpMessage:
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):
-            raise RequestRefused(415, f"The Content-Encoding {encoding} is not taken.")
+            raise RequestRefused(415, f"The Content-Encoding {encoding} is not supported.")
         identity = identify(scope, headers, self._host.authenticate)
         body, share = await self._host.bodies.read(headers, receive, _peer(scope))
         try:

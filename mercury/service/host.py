@@ -31,7 +31,7 @@ TIMEOUT = 3.0
 #: The text for clients when the store fails; the store's own error text goes to the log only.
 NO_ANSWER = "the store does not answer"
 
-#: On the function of a route: the endpoint that it leads to.
+#: The attribute of a route's function that holds the route's endpoint.
 _ENDPOINT = "soap_endpoint"
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]

@@ -76,7 +76,7 @@ def _identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate
     shown = certificate_in(scope)
     if authenticate is None:
         if shown is not None and not shown.identity:  # all peers with such certificates would have the same identity
-            raise RequestRefused(403, "The client certificate names nobody.")
+            raise RequestRefused(403, "The client certificate has no name.")
         return shown.identity if shown is not None else None
     client = scope.get("client")
     request = HttpRequest(

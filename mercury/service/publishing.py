@@ -1,4 +1,4 @@
-"""What an endpoint says about itself: ``GET ?wsdl`` and ``GET ?xsd=1``."""
+"""Publishes the WSDL and the schemas of an endpoint: ``GET ?wsdl`` and ``GET ?xsd=1``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mercury.statemachine.policy import DestinationPolicy
 from mercury.statemachine.retransmission import Backoff
 from mercury.wsdl.write import OperationDescription, describe, schemas, with_address
 
-#: The queries that ask for a document, whatever their case, as toolkits write them.
+#: The queries for a document, in upper or lower case, as toolkits write them.
 _QUERY = re.compile(r"wsdl=?|xsd=([0-9]{1,4})", re.IGNORECASE)
 XML_TYPE = "text/xml; charset=utf-8"
 TEXT_TYPE = "text/plain; charset=utf-8"
@@ -26,17 +26,17 @@ class Documents(Protocol):
     """The WSDL of a service and its schemas."""
 
     def wsdl(self, address: str) -> bytes:
-        """The WSDL, with this address at each of its ports."""
+        """The WSDL, with ``address`` at each of its ports."""
 
     def schema(self, number: int, address: str) -> bytes | None:
-        """A schema by its number, from 1; what it imports is below ``address``. ``None`` = there are not so many."""
+        """A schema by its number, from 1; its imports have URLs below ``address``. ``None`` = it does not exist."""
 
 
 class WrittenDocuments:
     """The documents of a service that is made of typed functions.
 
-    :param policy: how its sequences are treated.
-    :param retransmission: what clients of WS-RM 1.0 are asked for.
+    :param policy: the policy of the destination's sequences, unless the service has its own.
+    :param retransmission: the retransmission timers for clients of WS-RM 1.0.
     :raises ConfigurationError: two of its operations have elements of the same name and of different classes.
     """
 
@@ -50,7 +50,7 @@ class WrittenDocuments:
         return with_address(self._wsdl, address)
 
     def schema(self, number: int, address: str) -> bytes | None:
-        del address  # one schema has everything
+        del address  # the schema imports no other one
         return self._schemas[number - 1] if 1 <= number <= len(self._schemas) else None
 
 
@@ -86,7 +86,7 @@ class Page:
 
 
 def wanted(query: bytes) -> int | None:
-    """What the query of a GET asks for: 0 = the WSDL, n = the schema of that number, ``None`` = neither."""
+    """The document that the query of a GET names: 0 = the WSDL, n = the schema of that number, ``None`` = none."""
     found = _QUERY.fullmatch(query.decode("latin-1"))
     if found is None:
         return None
@@ -107,7 +107,7 @@ def page(documents: Documents, number: int, address: str | None) -> Page:
 
 
 def unwritten(error: ConfigurationError) -> Page:
-    """The answer where a service cannot be described."""
+    """The answer for a service without a WSDL."""
     return _text(500, f"This service has no WSDL: {error}")
 
 
@@ -116,10 +116,11 @@ def _text(status: int, text: str) -> Page:
 
 
 def address_of(configured: str | None, scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> str | None:
-    """Where the endpoint of a request is reached: below the setting ``address``, else as the request has reached it.
+    """The URL of a request's endpoint: below the setting ``address``, or else the URL of the request.
 
-    :param headers: by names in small letters.
-    :returns: ``None`` = there is no such setting, and the Host header names no host.
+    :param configured: the setting ``address``; ``None`` = not set.
+    :param headers: the headers by names in lower case.
+    :returns: ``None`` = the setting is not set, and the Host header names no host.
     """
     root, path = scope.get("root_path", ""), scope["path"]
     if root and not path.startswith(root):

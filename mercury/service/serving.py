@@ -97,8 +97,8 @@ def server_for(
 
     :param settings: limits and timeouts. An orderly stop takes ``shutdown_deadline`` seconds at most: half for the open
         exchanges, half for the application.
-    :param tls: certificates. With ``server_cert`` the server speaks https; with ``client_ca`` it accepts only peers
-        with a certificate of that authority.
+    :param tls: certificates. With ``server_cert`` the server uses https; with ``client_ca`` it accepts only peers with
+        a certificate of that authority.
     :raises ConfigurationError: a certificate or key cannot be loaded.
     """
     tls = tls or TlsSettings()
@@ -120,7 +120,8 @@ def server_for(
 
 
 def _check_certificates(tls: TlsSettings) -> None:
-    """
+    """Check that the certificates and keys can be loaded.
+
     :raises ConfigurationError: a file cannot be loaded; the text begins with the setting's name.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -153,7 +154,8 @@ class BackgroundServer:
     def start(self, app: FastAPI, settings: HttpSettings) -> None:
         """Start the server, and wait until it accepts connections.
 
-        :raises ConfigurationError: it does not within `START_TIMEOUT`, or the application's start fails.
+        :raises ConfigurationError: the server does not accept connections within `START_TIMEOUT`, or the application's
+            start fails.
         """
         accepting = threading.Event()  # uvicorn's own flag is set before the TLS listener exists
         self._server = server = server_for(app, settings, accepting.set, self._tls)

@@ -110,7 +110,7 @@ class Shares:
         share.held = size
 
     def _of_large(self, size: int) -> int:
-        """The size if it is a large share's, otherwise 0."""
+        """``size``, if a share of this size is large; otherwise 0."""
         return size if size > self._small else 0
 
     def _is_full(self, held: int, size: int) -> bool:
@@ -118,7 +118,7 @@ class Shares:
         return self._counted + size - held > self.limit
 
     def _is_crowded(self, held: int, size: int) -> bool:
-        """Whether the size is a large share's and exceeds, with the other large ones, their part of the limit.
+        """Whether a share of this size is large and exceeds, with the other large shares, their part of the limit.
 
         A single large share may exceed it.
         """

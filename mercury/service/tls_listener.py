@@ -45,7 +45,7 @@ class Handshake:
 
 
 class TlsListener:
-    """Stands in for `asyncio.Server` in uvicorn's list of servers. It accepts connections from its construction on.
+    """Replaces `asyncio.Server` in uvicorn's list of servers. It accepts connections as soon as it is constructed.
 
     :param sock: a bound socket; this class makes it listen.
     :param make_protocol: makes the HTTP protocol of a connection after its handshake.

@@ -1,4 +1,4 @@
-"""Services made from a WSDL: requests and responses are validated by its schema."""
+"""The bodies of services made from a WSDL: requests and responses are validated by its schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mercury.wsdl.zeep_types import ZeepTypes
 
 
 class Parsed:
-    """Represents a body that zeep reads or writes, for the type hint ``Any``."""
+    """The type of a body with the type hint ``Any``, which zeep reads or writes."""
 
 
 class WsdlFirst:
@@ -43,7 +43,7 @@ class WsdlFirst:
         raise ConfigurationError(f"the WSDL has no operation {name!r}; it has {', '.join(operations) or 'none'}")
 
     def reader(self, operation: WsdlOperation, kind: type[Any]) -> Callable[[Payload], Any]:
-        """Reads the bodies of requests; what it returns raises `PayloadError` for one that is not valid.
+        """Make a function that reads the bodies of requests, and raises `PayloadError` for an invalid one.
 
         :raises ConfigurationError: zeep is needed and not installed.
         """
@@ -56,7 +56,7 @@ class WsdlFirst:
         return read
 
     def writer(self, operation: WsdlOperation, kind: type[Any]) -> Callable[[Any], Payload]:
-        """Writes the bodies of responses; what it returns raises `PayloadError` for one that is not valid.
+        """Make a function that writes the bodies of responses, and raises `PayloadError` for an invalid one.
 
         :raises ConfigurationError: zeep is needed and not installed.
         """
@@ -84,9 +84,9 @@ def _folded(name: str) -> str:
 
 
 class GivenDocuments:
-    """The WSDL that a service was made from, for publication.
+    """The documents of a service that was made from a WSDL.
 
-    If it has no policy, the policy of services of typed functions is added.
+    A WSDL without a policy gets the policy that services of typed functions have.
     """
 
     def __init__(self, contract: WsdlContract, policy: DestinationPolicy, retransmission: Backoff) -> None:

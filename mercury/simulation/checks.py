@@ -47,8 +47,8 @@ class Checks:
             self._sent(node, envelope.sequence.identifier, envelope.sequence.message_number, envelope.message_id)
 
     def replied(self, node: NodeView, http: HttpMessage) -> None:
-        """Check the same for a reply. Its bytes are parsed here without Mercury's decoder, so that a defect in it
-        shows."""
+        """Check that the contents of a reply were committed before it was sent. The reply is parsed without Mercury's
+        decoder, so that a defect of the decoder is found."""
         if b"Sequence" not in http.body:
             return
         header = ElementTree.fromstring(http.body)[0]  # noqa: S314  this process has written it
@@ -166,7 +166,7 @@ class Checks:
     def everything_ended(self, node: NodeView) -> None:
         self.bytes_counted(node)
         if self._variation.gives_up:
-            return  # a destination learns nothing of the end of a failed sequence
+            return  # the source of a failed sequence does not end it at the destination
         for record in node.store.destinations():
             if not record.machine.tombstone:
                 self.violated(f"{node.host}: destination sequence {record.identifier} did not end: {record.machine}")

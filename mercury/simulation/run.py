@@ -76,7 +76,7 @@ class Simulation:
         self.nodes = [processes[0] for processes in self.processes]
 
     def _processes(self, number: int, folder: Path | None) -> list[Node]:
-        # No waiting for locks: virtual time stands still meanwhile, so a stopped process would never release one.
+        # A lock is not waited for: virtual time does not pass during a wait, so a stopped process would not release it.
         ledger, committed = Ledger(), MemoryStore(lock_timeout=0.0)
         several = self.scenario.variation is Variation.SEVERAL
 
@@ -91,11 +91,11 @@ class Simulation:
         ]
 
     @property
-    def _everybody(self) -> list[Node]:
+    def _all_processes(self) -> list[Node]:
         return [node for processes in self.processes for node in processes]
 
     def close(self) -> None:
-        for node in self._everybody:
+        for node in self._all_processes:
             node.store.close()
 
     def run(self) -> SeedReport:
@@ -103,14 +103,14 @@ class Simulation:
         self._began = time.process_time()
         for line in self.scenario.describe():
             self.world.log(line)
-        for node in self._everybody:
+        for node in self._all_processes:
             node.start()
         self.network.plan_partitions(FAULTY_PHASE / 4)
         if self.scenario.variation is Variation.CLOCK:
             for node in self.nodes:
                 node.plan_clock_steps(FAULTY_PHASE / 4)
         if self.scenario.variation is Variation.SEVERAL:
-            for node in self._everybody:
+            for node in self._all_processes:
                 node.plan_stops(FAULTY_PHASE / 4)
         for flow in self.scenario.flows:
             self._send(flow)
@@ -142,7 +142,7 @@ class Simulation:
     def _heal(self) -> None:
         self.world.log("healed")
         self.network.heal()
-        for node in self._everybody:
+        for node in self._all_processes:
             node.heal()
 
     def _all_sent(self) -> bool:
@@ -156,10 +156,10 @@ class Simulation:
     def _quiet(self) -> bool:
         """Whether nothing is left to do, so that the healed phase may be cut short."""
         if self.scenario.variation.gives_up:
-            return False  # a message that was given up must not arrive late
+            return False  # run the whole phase: a message that was given up must not arrive late
         if not self._all_sent():
             return False
-        if not all(node.up for node in self._everybody) or not all(node.has_ended for node in self.nodes):
+        if not all(node.up for node in self._all_processes) or not all(node.has_ended for node in self.nodes):
             return False
         probe = Checks(self.scenario.variation)
         for node in self.nodes:
@@ -188,7 +188,7 @@ class Simulation:
             seed=self.scenario.seed,
             messages=sum(node.ledger.sent.get(flow.key, 0) for flow in self.scenario.flows for node in self.nodes),
             requests=self.network.requests,
-            crashes=sum(node.crashes for node in self._everybody),
+            crashes=sum(node.crashes for node in self._all_processes),
             virtual_seconds=self.world.elapsed,
             events=self.world.events,
             violations=tuple(self.checks.violations),

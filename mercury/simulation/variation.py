@@ -13,8 +13,8 @@ from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, Destin
 
 #: One seed in so many has a variation; the others have the default scenario.
 VARIED_EVERY = 3
-#: One seed in SEVERAL_EVERY has several processes on one store: the one with this remainder, which no other variation
-#: has.
+#: The seeds with several processes on one store: those with the remainder SEVERAL_AT after division by SEVERAL_EVERY.
+#: No other variation uses these seeds.
 SEVERAL_EVERY, SEVERAL_AT = 30, 28
 #: Virtual seconds after which a destination ends a sequence that its source gave up.
 SILENCE = 80.0

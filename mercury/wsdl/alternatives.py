@@ -1,6 +1,7 @@
 """WS-Policy in its normal form: a list of alternatives, each a list of assertions (WS-Policy 1.5 section 4.3).
 
-The normal form can be exponentially larger than what is written, and a reference can be repeated: both are bounded.
+The normal form can be exponentially larger than the document, and a policy can be referred to many times. So the size
+of the result and the number of steps are limited.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from mercury.errors import ConfigurationError
 from mercury.wire.ns import XML, clark
 from mercury.wsdl.names import POLICIES, WSU
 
-#: One of the choices that a policy leaves.
+#: The assertions of one alternative; a client fulfils all of them.
 Assertions = tuple[etree._Element, ...]
 
-#: More alternatives than these are not made of one policy; nor are more elements looked at.
+#: The highest number of alternatives of one policy, and of elements that are visited for one document.
 MAX_ALTERNATIVES = 64
 MAX_STEPS = 20_000
-#: Policies inside policies, references included.
+#: The depth of nested policies, references included.
 MAX_DEPTH = 64
 
 
 def policies_by_id(roots: Iterable[etree._Element]) -> Mapping[str, etree._Element]:
-    """The policies of documents by what a reference calls them: ``#id``, or their name."""
+    """The policies of documents by the URI of a reference to them: ``#id``, or their name."""
     found: dict[str, etree._Element] = {}
     for root in roots:
         for policy in root.iter(*(clark(namespace, "Policy") for namespace in POLICIES)):
@@ -36,16 +37,16 @@ def policies_by_id(roots: Iterable[etree._Element]) -> Mapping[str, etree._Eleme
 
 
 class Normal:
-    """Normalises the policies of some documents, with one bound for all of them."""
+    """Normalizes the policies of some documents, with one limit of steps for all of them."""
 
     def __init__(self, known: Mapping[str, etree._Element]) -> None:
         self._known = known
         self._steps = 0
-        #: References that lead nowhere; what they stand for is not known.
+        #: The URIs of references to policies that the documents do not have.
         self.missing: list[str] = []
 
     def alternatives(self, elements: Iterable[etree._Element], depth: int = 0) -> list[Assertions]:
-        """What several policies, references and assertions leave to choose when all of them hold.
+        """The alternatives of several policies, references and assertions that must all be fulfilled.
 
         :raises ConfigurationError: there are too many alternatives, or a policy refers to itself.
         """
@@ -82,7 +83,7 @@ class Normal:
                 return self.alternatives([policy], depth + 1)
             if uri not in self.missing:
                 self.missing.append(uri)
-        return [()]  # wsp:UsingPolicy and the like ask for nothing
+        return [()]  # any other element, such as wsp:UsingPolicy, requires nothing
 
 
 def is_optional(assertion: etree._Element) -> bool:
@@ -100,7 +101,7 @@ def _marked(assertion: etree._Element, mark: str) -> bool:
 
 
 def nested(assertion: etree._Element) -> Iterator[etree._Element]:
-    """All assertions inside one, through policies and choices, at every depth."""
+    """All assertions inside an assertion, at every depth; policies and choices between them are skipped."""
     for element in assertion.iterdescendants():
         if etree.QName(element).namespace not in POLICIES:
             yield element

@@ -1,7 +1,7 @@
-"""A WSDL 1.1 from which a service is made: its operations, and the schema of their bodies.
+"""Reads a WSDL 1.1 from which a service is made: its operations, and the schema of their bodies.
 
-Document/literal with one element each way, as every toolkit of today writes it. What a schema imports or includes is
-read from files below the folder of the WSDL, and from nowhere else.
+Operations are document/literal with one element in each direction, as current toolkits write them. Schemas that are
+imported or included are read only from files below the folder of the WSDL.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from mercury.wsdl.names import POLICIES, SOAP_BINDINGS, WSAM, WSAW, WSDL
 from mercury.wsdl.schema_files import SCHEMA, SchemaFiles, read_file
 from mercury.wsdl.write import with_address
 
-#: Bytes that are parsed and validated at a time; other threads run meanwhile.
+#: Bytes that are parsed and validated in one call; other threads can run between two calls.
 AT_ONCE = 64 * 1024
-#: Bytes times pieces of text: up to so many are put together in less than half a second.
+#: The bytes of a body times the pieces of its text. Up to this value, libxml2 joins the pieces within half a second.
 DIRECT = 2 * 10**10
-#: A text of more characters, with some that are escaped, is left out at first; it can have so many errors.
+#: A text with more characters, some of them escaped, is left out of the first validation. The highest number of errors
+#: that one text, or its absence, can cause.
 LONG, ERRORS_OF_A_TEXT = 16 * 1024, 8
 _ESCAPED = re.compile("[&<>\r]")
 _OF_SCHEMAS = (etree.ErrorDomains.SCHEMASP, etree.ErrorDomains.SCHEMASV)
@@ -37,7 +38,7 @@ _OF_SCHEMAS = (etree.ErrorDomains.SCHEMASP, etree.ErrorDomains.SCHEMASV)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WsdlOperation:
-    """One operation of a port type. Elements are in Clark notation."""
+    """One operation of a port type. The names of elements are in Clark notation."""
 
     name: str
     element: str
@@ -48,12 +49,13 @@ class WsdlOperation:
 
 
 class WsdlContract:
-    """What a WSDL says of one service.
+    """The operations and the schema of one service of a WSDL.
 
     :param source: the file, or the document itself.
-    :param port: the port whose operations are meant; left out, the first one that is bound to SOAP.
-    :raises ConfigurationError: it cannot be read, imports another WSDL or what is not below its folder, has no such
-        port, an operation that is not document/literal with one element each way, or a schema that is none.
+    :param port: the name of the port whose operations are used; by default the first one that is bound to SOAP.
+    :raises ConfigurationError: the WSDL cannot be read, imports another WSDL or a file that is not below its folder, or
+        does not have the port; or an operation is not document/literal with one element in each direction, or a schema
+        is not valid.
     """
 
     def __init__(self, source: str | Path | bytes, port: str | None = None) -> None:
@@ -63,29 +65,29 @@ class WsdlContract:
             what = str(source)
             self.root, folder = parse(read_file(Path(source), what), what), Path(source).parent
         if self.root.tag != clark(WSDL, "definitions"):
-            raise ConfigurationError(f"{what}: {self.root.tag} is no WSDL 1.1")
+            raise ConfigurationError(f"{what}: {self.root.tag} is not a WSDL 1.1")
         if next(self.root.iterchildren(clark(WSDL, "import")), None) is not None:
-            raise ConfigurationError(f"{what} imports another WSDL: give one that is whole (of .NET: ?singleWsdl)")
+            raise ConfigurationError(f"{what} imports another WSDL: name a complete one (of .NET: ?singleWsdl)")
         self._target = self.root.get("targetNamespace", "")
         service, binding = self._bound(what, port)
         self.name = service.get("name", "")
         self.operations = {each.name: each for each in self._operations(binding)}
-        #: The schemas that the WSDL contains and imports, each with its locations rewritten: see `SchemaFiles`.
+        #: The schemas that the WSDL contains and imports, with numbers as locations; see `SchemaFiles`.
         self.schemas = SchemaFiles(self.root, folder)
         self._schema = self.schemas.compiled()
         self._mutex = threading.Lock()
 
     @property
     def namespace(self) -> str:
-        """That of the elements of its operations, or else of the WSDL."""
+        """The namespace of the operations' elements; that of the WSDL if it has no operation."""
         return next((namespace_of(each.element) for each in self.operations.values()), self._target)
 
     def check(self, xml: bytes, element: str) -> etree._Element:
-        """A body, which has to be this element and valid by its schema.
+        """Check that a body is the given element and valid by the schema, and return the parsed body.
 
-        One that is not valid costs no more than one that is.
+        Checking an invalid body takes no longer than checking a valid one.
 
-        :raises PayloadError: it is not; the text says why.
+        :raises PayloadError: the body is not well-formed, is another element, or is not valid; the text has the reason.
         """
         return in_own_thread(lambda: self._check(xml, element))
 
@@ -102,12 +104,12 @@ class WsdlContract:
             return root
         light = copy.deepcopy(root)
         long = _lighten(light)
-        # Each text that is left out may be in error, or its absence may.
-        _refuse_invalid(self._schema, etree.tostring(light, encoding="UTF-8"), doubtful=ERRORS_OF_A_TEXT * len(long))
+        # Each text that is left out can cause errors by its absence; so many errors are ignored.
+        _refuse_invalid(self._schema, etree.tostring(light, encoding="UTF-8"), ignored=ERRORS_OF_A_TEXT * len(long))
         for each, text in long:
             each.text = text
         if long:
-            with self._mutex:  # the schema keeps the errors of its last document: of the long texts at most
+            with self._mutex:  # the schema object stores the errors of the last document that it validated
                 try:
                     self._schema.assertValid(light)
                 except etree.DocumentInvalid as error:
@@ -117,7 +119,7 @@ class WsdlContract:
     # --- publishing ----------------------------------------------------------------------------------------------
 
     def add_policy(self, policy: etree._Element, reference: etree._Element) -> None:
-        """Ask for reliability where the WSDL has no policy of its own."""
+        """Add a policy to a WSDL that has none, with a reference from each binding to SOAP."""
         if any(True for namespace in POLICIES for _ in self.root.iter(f"{{{namespace}}}*")):
             return
         self.root.insert(0, policy)
@@ -126,7 +128,7 @@ class WsdlContract:
                 binding.insert(0, copy.deepcopy(reference))
 
     def published(self, address: str) -> bytes:
-        """The WSDL with this address at its ports, and locations of schemas below it."""
+        """The WSDL as a document, with ``address`` at its ports and the schemas at ``address?xsd=n``."""
         root = copy.deepcopy(self.root)
         inside = [each for types in root.iterchildren(clark(WSDL, "types")) for each in types.iterchildren(SCHEMA)]
         for old, new in zip(inside, self.schemas.published(address), strict=False):
@@ -138,7 +140,7 @@ class WsdlContract:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def _bound(self, what: str, wanted: str | None) -> tuple[etree._Element, etree._Element]:
-        """The service and the binding of the port."""
+        """The service that has the wanted port, and the port's binding."""
         bindings = {clark(self._target, each.get("name", "")): each for each in self._children("binding")}
         for service in self._children("service"):
             for port in service.iterchildren(clark(WSDL, "port")):
@@ -156,23 +158,23 @@ class WsdlContract:
         actions = {each.get("name", ""): _soap_action(each) for each in binding.iterchildren(clark(WSDL, "operation"))}
         for operation in port_type.iterchildren(clark(WSDL, "operation")):
             name = operation.get("name", "")
-            asked, answered = _first(operation, WSDL, "input"), _first(operation, WSDL, "output")
-            if name not in actions or asked is None:
+            request, response = _first(operation, WSDL, "input"), _first(operation, WSDL, "output")
+            if name not in actions or request is None:
                 continue
-            element = self._element(asked, name)
-            default = self._default_action(port_type, asked, name)
+            element = self._element(request, name)
+            default = self._default_action(port_type, request, name)
             yield WsdlOperation(
                 name=name,
                 element=element,
-                action=_action(asked) or actions[name] or default,
-                response_element=None if answered is None else self._element(answered, name),
+                action=_action(request) or actions[name] or default,
+                response_element=None if response is None else self._element(response, name),
                 response_action=None
-                if answered is None
-                else _action(answered) or self._default_action(port_type, answered, f"{name}Response"),
+                if response is None
+                else _action(response) or self._default_action(port_type, response, f"{name}Response"),
             )
 
     def _default_action(self, port_type: etree._Element, way: etree._Element, name: str) -> str:
-        """WS-Addressing metadata, section 4.4.4."""
+        """The action of a message for which the WSDL names none (WS-Addressing metadata, section 4.4.4)."""
         colon = ":" if self._target.startswith("urn:") else "/"
         base = self._target.removesuffix(colon)
         default = name if name.endswith("Response") else f"{name}Request"
@@ -189,7 +191,7 @@ class WsdlContract:
         parts = list(self._named("message", way, "message").iterchildren(clark(WSDL, "part")))
         if len(parts) != 1 or not parts[0].get("element"):
             raise ConfigurationError(
-                f"operation {operation}: only document/literal with one element each way is served"
+                f"operation {operation}: only document/literal with one element in each direction is supported"
             )
         return name_of(parts[0], parts[0].get("element", ""))
 
@@ -198,53 +200,55 @@ def _parser() -> etree.XMLParser:
     return closed_parser(remove_comments=True, remove_pis=True)
 
 
-def _refuse_invalid(schema: etree.XMLSchema, xml: bytes, doubtful: int = 0) -> None:
-    """Validate a well-formed document while it is parsed, and no further than to the part with the first error.
+def _refuse_invalid(schema: etree.XMLSchema, xml: bytes, ignored: int = 0) -> None:
+    """Validate a well-formed document while it is parsed, and stop after the part with the first error.
 
-    Of a whole document lxml keeps each error with the path of its element, in a time that grows with their square.
+    Validation of a whole document would take a time that grows with the square of the number of errors, because lxml
+    computes the path of the element of each error.
 
-    :param doubtful: so many errors say nothing.
+    :param ignored: the number of errors that are ignored.
+    :raises PayloadError: the document has more errors.
     """
     parser, seen = closed_parser(schema=schema), 0
 
-    def look() -> None:
-        nonlocal seen, doubtful
+    def check_errors() -> None:
+        nonlocal seen, ignored
         found = parser.feed_error_log
         for number in range(seen, len(found)):
             if found[number].domain in _OF_SCHEMAS:
-                doubtful -= 1
-                if doubtful < 0:
+                ignored -= 1
+                if ignored < 0:
                     raise PayloadError(found[number].message[:500])
         seen = len(found)
 
     for start in range(0, len(xml), AT_ONCE):
         parser.feed(xml[start : start + AT_ONCE])
-        look()
+        check_errors()
     with contextlib.suppress(etree.XMLSyntaxError):  # the errors are in the log
         parser.close()
-    look()
+    check_errors()
 
 
 def _lighten(root: etree._Element) -> list[tuple[etree._Element, str]]:
-    """Leave out text that libxml2 would put together piece by piece, in a time that grows with its square.
+    """Remove the texts that libxml2 would join piece by piece, in a time that grows with the square of their length.
 
-    What stands between elements is white space or not, and no more is asked about it.
+    A text between elements is replaced by "x", or removed if it is white space: validation needs no more of it.
 
-    :returns: the elements without others in them whose text is left out, with their texts.
+    :returns: the elements without child elements whose text is removed, with their texts.
     """
     long = []
     for each in root.iter():
         if len(each):
-            each.text = _mark(each.text)
+            each.text = _shortened(each.text)
             for child in each:
-                child.tail = _mark(child.tail)
+                child.tail = _shortened(child.tail)
         elif each.text is not None and len(each.text) > LONG and _ESCAPED.search(each.text) is not None:
             long.append((each, each.text))
             each.text = None
     return long
 
 
-def _mark(text: str | None) -> str | None:
+def _shortened(text: str | None) -> str | None:
     return "x" if text is not None and text.strip(" \t\r\n") else None
 
 

@@ -1,4 +1,4 @@
-"""A document from outside as a tree: bounded before it is parsed, without a document type, without the network."""
+"""Parses a document from outside within limits, without a document type and without access to the network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mercury.wire.media import to_utf8
 from mercury.wire.scan import Limits, MessageRefused, Scanner, refused
 from mercury.wire.xml_parser import closed_parser
 
-#: What one document may have. Schemas of whole lines of business are that large.
+#: The limits of one document, which the schemas of large industry standards need.
 LIMITS = Limits(
     max_bytes=16 * 1024 * 1024,
     max_depth=128,
@@ -24,7 +24,7 @@ def _parser() -> etree.XMLParser:
 
 
 class _Scanner(Scanner):
-    """The pass over a message, for a document: it may have processing instructions; nothing comes of them."""
+    """Scans a document, which, unlike a message, may have processing instructions; they are ignored."""
 
     def _doctype(self, *_: object) -> None:
         raise refused("a DOCTYPE is not accepted")
@@ -36,15 +36,16 @@ class _Scanner(Scanner):
 def parse(data: bytes, what: str = "the document", limits: Limits = LIMITS) -> etree._Element:
     """The root element of a WSDL, a schema or a policy. Comments and processing instructions are left out.
 
-    :param data: in UTF-8, or in the encoding that it declares.
-    :param what: what is parsed, for the text of an error.
-    :raises ConfigurationError: it is not well-formed, has a document type, or passes a limit. No entity is declared,
-        expanded or fetched, and nothing is read besides ``data``.
+    No entity is declared, expanded or fetched, and no other document is read.
+
+    :param data: the document in UTF-8, or in the encoding that it declares.
+    :param what: the name of the document, for the text of an error.
+    :raises ConfigurationError: the document is not well-formed, has a document type, or exceeds a limit.
     """
     try:
         text = to_utf8(data)
         _Scanner(text, limits, levels=1).run()
-        # Only what has been scanned comes here: the limits are ours, and there is no document type.
+        # The scanner has checked the limits and refused a document type, so the limits of libxml2 are not needed.
         root: etree._Element = etree.fromstring(text, _parser())
     except (MessageRefused, etree.LxmlError) as error:
         raise ConfigurationError(f"{what} cannot be read: {error}") from error
@@ -52,22 +53,22 @@ def parse(data: bytes, what: str = "the document", limits: Limits = LIMITS) -> e
 
 
 def document(root: etree._Element) -> bytes:
-    """An element as a document: UTF-8 with an XML declaration, indented."""
+    """Write an element as a document, in UTF-8 with an XML declaration, indented."""
     etree.indent(root)
     return etree.tostring(root, xml_declaration=True, encoding="UTF-8")
 
 
 def standalone(element: etree._Element) -> etree._Element:
-    """A copy of an element that stands by itself, with every prefix that is declared around it.
+    """Copy an element with all namespace declarations that hold for it.
 
-    Prefixes in values, as in ``type="tns:Order"``, mean the same in it; a plain copy loses their declarations.
+    A plain copy loses the declarations of prefixes that are used only in values, as in ``type="tns:Order"``.
     """
     copy: etree._Element = etree.fromstring(etree.tostring(element, with_tail=False), _parser())
     return copy
 
 
 def name_of(element: etree._Element, text: str) -> str:
-    """The Clark name that a prefixed name means at an element; one without a known prefix has no namespace."""
+    """The name in Clark notation for a prefixed name at an element; without a namespace if the prefix is unknown."""
     prefix, _, local = text.strip().rpartition(":")
     namespace = element.nsmap.get(prefix or None)
     return f"{{{namespace}}}{local}" if namespace else local

@@ -10,7 +10,7 @@ from mercury.wire.ns import MC, WSA200408, clark
 
 WSDL = "http://schemas.xmlsoap.org/wsdl/"
 XSD = "http://www.w3.org/2001/XMLSchema"
-#: The two bindings of WSDL 1.1 that Mercury speaks.
+#: The SOAP bindings of WSDL 1.1 that Mercury supports.
 WSDL_SOAP: Mapping[SoapVersion, str] = MappingProxyType(
     {
         SoapVersion.SOAP11: "http://schemas.xmlsoap.org/wsdl/soap/",
@@ -26,14 +26,14 @@ WSP15 = "http://www.w3.org/ns/ws-policy"
 POLICIES = frozenset({WSP12, WSP15})
 WSU = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-utility-1.0.xsd"
 
-#: The policies of WS-ReliableMessaging, in both generations (POL-01, POL-02).
+#: The policies of WS-ReliableMessaging, in both versions (POL-01, POL-02).
 RMP10 = "http://schemas.xmlsoap.org/ws/2005/02/rm/policy"
 RMP11 = "http://docs.oasis-open.org/ws-rx/wsrmp/200702"
 RM_ASSERTIONS: Mapping[str, RmVersion] = MappingProxyType(
     {clark(RMP10, "RMAssertion"): RmVersion.RM10, clark(RMP11, "RMAssertion"): RmVersion.RM11}
 )
 
-#: WS-Addressing in WSDL: the metadata of 2007, and the binding of 2006 that came before it.
+#: WS-Addressing in WSDL: the metadata of 2007, and its predecessor, the binding of 2006.
 WSAM = "http://www.w3.org/2007/05/addressing/metadata"
 WSAW = "http://www.w3.org/2006/05/addressing/wsdl"
 ADDRESSING_ASSERTIONS: Mapping[str, AddressingVersion] = MappingProxyType(
@@ -47,7 +47,7 @@ ADDRESSING_ASSERTIONS: Mapping[str, AddressingVersion] = MappingProxyType(
 
 MC_SUPPORTED = clark(MC, "MCSupported")
 
-#: Where stacks write the timers of WS-RM 1.1, whose own policy has none (POL-02).
+#: The namespaces in which products write timers for WS-RM 1.1, whose policy has none (POL-02).
 TIMER_NAMESPACES = frozenset(
     {
         RMP10,
@@ -57,7 +57,7 @@ TIMER_NAMESPACES = frozenset(
         "http://java.sun.com/xml/ns/metro/ws-rx/wsrmp/200702",
     }
 )
-#: Assertions of these may be passed over: they say how the peer's own stack is set (POL-08).
+#: Assertions in these namespaces are ignored: they are settings of the peer's own product (POL-08).
 VENDORS = TIMER_NAMESPACES | {
     "http://sun.com/2006/03/rm",
     "http://sun.com/2006/03/rm/client",
@@ -70,7 +70,7 @@ VENDORS = TIMER_NAMESPACES | {
     "http://java.sun.com/xml/ns/wsit/2006/09/policy/fastinfoset/service",
     "http://java.sun.com/xml/ns/wsit/2006/09/policy/soaptcp/service",
 }
-#: WS-SecurityPolicy, from its first public version.
+#: WS-SecurityPolicy, all public versions.
 SECURITY = frozenset(
     {
         "http://schemas.xmlsoap.org/ws/2005/07/securitypolicy",
@@ -78,7 +78,7 @@ SECURITY = frozenset(
         "http://docs.oasis-open.org/ws-sx/ws-securitypolicy/200802",
     }
 )
-#: Assertions that change what is on the wire and that Mercury does not carry out.
+#: Assertions that change the messages on the wire and that Mercury does not support.
 UNSUPPORTED: Mapping[str, str] = MappingProxyType(
     {
         clark(

@@ -1,4 +1,4 @@
-"""What the policies of a WSDL ask of a client, and which settings of Mercury's follow (POL-01 to POL-08)."""
+"""Reads the requirements of a WSDL's policies, and computes a client's settings from them (POL-01 to POL-08)."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from mercury.wsdl.alternatives import Assertions, Normal, is_ignorable, is_optio
 from mercury.wsdl.document import name_of, parse
 from mercury.wsdl.names import POLICIES, SOAP_BINDINGS, WSDL
 
-#: Seconds: a peer's shorter pause before a retransmission is not taken over.
+#: The shortest pause before a retransmission, in seconds, that is taken from a peer's policy.
 SHORTEST_PAUSE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reliability:
-    """One RM assertion. Times are seconds; ``None`` = it does not say."""
+    """One RM assertion. Times are in seconds; ``None`` = the assertion has no such value."""
 
     rm: RmVersion
-    #: wsp:Optional: the peer takes messages without WS-RM too. Mercury sends with WS-RM all the same.
+    #: wsp:Optional: the peer accepts messages without WS-RM too. Mercury sends with WS-RM in any case.
     optional: bool = False
     assurance: DeliveryAssurance | None = None
     in_order: bool | None = None
-    #: After so long a silence the peer ends the sequence.
+    #: The peer ends a sequence on which it received no message for this time.
     inactivity_timeout: float | None = None
-    #: Before the first retransmission.
+    #: The pause before the first retransmission.
     retransmission_interval: float | None = None
     exponential_backoff: bool = False
     #: The longest delay of an acknowledgement.
@@ -42,41 +42,44 @@ class Reliability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """One of the choices that the policy of a port leaves."""
+    """One alternative of a port's policy."""
 
     reliability: Reliability | None = None
-    #: The version of WS-Addressing that is asked for; ``None`` = none is.
+    #: The version of WS-Addressing that is required; ``None`` = none is.
     addressing: AddressingVersion | None = None
-    #: Where responses may go, when that is restricted: ``True`` = only back on the connection of the request,
-    #: ``False`` = only to an address.
+    #: Where the peer sends responses: ``True`` = only on the connection of the request, ``False`` = only to an address,
+    #: ``None`` = both are possible.
     anonymous: bool | None = None
-    #: A client that cannot be reached is to fetch its responses by WS-MakeConnection.
+    #: A client that cannot be reached fetches its responses by WS-MakeConnection.
     make_connection: bool = False
-    #: What is asked for and not carried out by Mercury, in words.
+    #: The required features that Mercury does not support, in words.
     unsupported: tuple[str, ...] = ()
-    #: Assertions that are not known, in Clark notation.
+    #: Assertions that Mercury does not know, in Clark notation.
     unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """What one port asks for."""
+    """The requirements of one port."""
 
-    #: The name of its binding, and what it is bound to. A document that is a policy and nothing else has none of them.
+    #: The name of its binding, its address, and the version of SOAP. A document that is only a policy has none of them.
     binding: str = ""
     address: str = ""
     soap: SoapVersion | None = None
-    #: A policy is attached to it, or to what it is bound to. Without one nothing is known of WS-RM.
+    #: Whether a policy is attached to the port, its service, its binding or its port type. Without a policy it is not
+    #: known whether the peer uses WS-RM.
     attached: bool = True
-    #: In the order of the document; one that asks for nothing is ``Alternative()``. None = nobody can fulfil it.
+    #: The alternatives in the order of the document; one without requirements is ``Alternative()``. Empty = no client
+    #: can fulfil the policy.
     alternatives: tuple[Alternative, ...] = (Alternative(),)
-    #: References to policies that the document does not have: what they ask for is not known.
+    #: References to policies that the document does not have, so their requirements are not known.
     missing: tuple[str, ...] = ()
 
     def choose(self, preferred: Protocol | None = None) -> Alternative | None:
-        """The alternative that Mercury fulfils: without what it does not support, with WS-RM, in the preferred version.
+        """The alternative that Mercury uses: that with the fewest unsupported features, then the fewest unknown
+        assertions, then one with WS-RM, then one with the preferred version.
 
-        :returns: ``None`` = there is no alternative. One with `Alternative.unsupported` is chosen when each has some.
+        :returns: ``None`` = there is no alternative. It has unsupported features only if all alternatives have some.
         """
         rm = (preferred or Protocol()).rm
 
@@ -88,7 +91,7 @@ class Requirements:
         return min(self.alternatives, key=rank, default=None)
 
     def protocol(self, preferred: Protocol | None = None) -> Protocol:
-        """The versions to speak to this port: what it asks for, and ``preferred`` where it says nothing."""
+        """The protocol versions for messages to this port: those it requires, and otherwise those of ``preferred``."""
         preferred = preferred or Protocol()
         chosen = self.choose(preferred) or Alternative()
         rm = chosen.reliability.rm if chosen.reliability is not None else preferred.rm
@@ -97,44 +100,45 @@ class Requirements:
         return found if found.legal else replace(found, addressing=AddressingVersion.WSA10)
 
     def source_policy(self, base: SourcePolicy | None = None) -> SourcePolicy:
-        """The settings of a `Sender` to this port: ``base``, but for what the port asks for.
+        """The settings of a `Sender` to this port: ``base``, changed as the port requires.
 
-        The versions are those of `protocol`. The first retransmission comes after the peer's
-        BaseRetransmissionInterval, and not before its AcknowledgementInterval is over, within 0.1 s and the cap of
-        ``base``. An idle sequence ends before the peer's InactivityTimeout would end it.
+        The versions are those of `protocol`. The pause before the first retransmission is the peer's
+        BaseRetransmissionInterval, but at least its AcknowledgementInterval. It is at least 0.1 s, or the pause of
+        ``base`` if that is shorter, and at most the cap of ``base``. An idle sequence ends before the peer's
+        InactivityTimeout would end it.
         """
         base = base or SourcePolicy()
         chosen = self.choose(base.protocol) or Alternative()
-        asked = chosen.reliability or Reliability(rm=base.protocol.rm)
-        again = base.retransmission
-        pause = again.base if asked.retransmission_interval is None else asked.retransmission_interval
-        if asked.acknowledgement_interval is not None:
-            pause = max(pause, asked.acknowledgement_interval / (1 - again.jitter))
-        pause = min(max(pause, min(SHORTEST_PAUSE, again.base)), again.cap)
+        required = chosen.reliability or Reliability(rm=base.protocol.rm)
+        backoff = base.retransmission
+        pause = backoff.base if required.retransmission_interval is None else required.retransmission_interval
+        if required.acknowledgement_interval is not None:
+            pause = max(pause, required.acknowledgement_interval / (1 - backoff.jitter))
+        pause = min(max(pause, min(SHORTEST_PAUSE, backoff.base)), backoff.cap)
         idle = base.idle_timeout
-        if asked.inactivity_timeout is not None:
-            idle = min(asked.inactivity_timeout / 2, asked.inactivity_timeout if idle is None else idle)
+        if required.inactivity_timeout is not None:
+            idle = min(required.inactivity_timeout / 2, required.inactivity_timeout if idle is None else idle)
         return replace(
             base,
             protocol=self.protocol(base.protocol),
-            retransmission=replace(again, base=pause),
+            retransmission=replace(backoff, base=pause),
             idle_timeout=idle,
         )
 
 
 def read(document: bytes, imported: Iterable[bytes] = ()) -> dict[str, Requirements]:
-    """What each port of a WSDL asks for, by the name of the port, in the order of the document.
+    """Read the requirements of each port of a WSDL, by the name of the port, in the order of the document.
 
-    Policies are read at the service, the port, the binding and the port type, in WS-Policy 1.2 and 1.5, by reference
-    too (WS-PolicyAttachment section 4.1; POL-04, POL-05).
+    Policies are read at the service, the port, the binding and the port type, in WS-Policy 1.2 and 1.5, also by
+    reference (WS-PolicyAttachment section 4.1; POL-04, POL-05).
 
-    :param document: a WSDL 1.1, or a policy alone, which is given as the only port, named ``""``.
-    :param imported: the documents that it imports. Nothing is fetched.
-    :raises ConfigurationError: it is neither, or not well-formed, or has a document type, or is too large, or a policy
-        in it refers to itself or has too many alternatives.
+    :param document: a WSDL 1.1, or only a policy; the result for a policy has one port, named ``""``.
+    :param imported: the documents that the WSDL imports. No document is fetched.
+    :raises ConfigurationError: the document is neither, is not well-formed, has a document type, or is too large; or a
+        policy in it refers to itself or has too many alternatives.
     """
     root = parse(document, "the WSDL")
-    roots = [root, *(parse(each, "what the WSDL imports") for each in imported)]
+    roots = [root, *(parse(each, "an import of the WSDL") for each in imported)]
     normal = Normal(policies_by_id(roots))
     if root.tag in (clark(namespace, "Policy") for namespace in POLICIES):
         alternatives, missing = _asked(normal, [[root]])
@@ -151,9 +155,9 @@ def read(document: bytes, imported: Iterable[bytes] = ()) -> dict[str, Requireme
 
 
 def imports(document: bytes) -> list[str]:
-    """The locations that a WSDL imports other WSDLs from, as they are written.
+    """The locations of the WSDLs that a WSDL imports, as it writes them.
 
-    :raises ConfigurationError: as `read`.
+    :raises ConfigurationError: the document is not well-formed, has a document type, or is too large.
     """
     root = parse(document, "the WSDL")
     places = (each.get("location", "").strip() for each in root.iterchildren(clark(WSDL, "import")))
@@ -161,7 +165,7 @@ def imports(document: bytes) -> list[str]:
 
 
 class _Definitions:
-    """Bindings and port types by their whole names."""
+    """Bindings and port types by their qualified names."""
 
     def __init__(self, roots: Iterable[etree._Element]) -> None:
         self._found: dict[tuple[str, str], etree._Element] = {}
@@ -204,7 +208,7 @@ def _has(element: etree._Element, namespace: str, local: str) -> bool:
 
 
 def _attached(subject: etree._Element) -> Iterator[etree._Element]:
-    """What is asked for at one place: policies, references, and what stands there without a policy."""
+    """The policies and references at one element, and its assertions of WS-Addressing that are outside a policy."""
     wanted = {clark(namespace, local) for namespace in POLICIES for local in ("Policy", "PolicyReference")}
     for child in subject:
         if child.tag in wanted or child.tag in names.ADDRESSING_ASSERTIONS:
@@ -217,7 +221,7 @@ def _attached(subject: etree._Element) -> Iterator[etree._Element]:
 def _asked(
     normal: Normal, subjects: Iterable[Iterable[etree._Element]]
 ) -> tuple[tuple[Alternative, ...], tuple[str, ...]]:
-    """The alternatives of what stands at several places, and the references that lead nowhere."""
+    """The alternatives of the policies at several elements, and the references to policies that are missing."""
     normal.missing = []
     found = normal.alternatives(element for elements in subjects for element in elements)
     return tuple(dict.fromkeys(_alternative(each) for each in found)), tuple(normal.missing)
@@ -256,15 +260,16 @@ def _alternative(assertions: Assertions) -> Alternative:
     )
 
 
-#: A sequence is bound to a security token, or to the TLS session: Mercury sends no such header block (POL-03).
+#: Parts of the RM assertion that bind a sequence to a security token or to the TLS session. Mercury does not send the
+#: header blocks for that (POL-03).
 _BOUND_SEQUENCES = ("SequenceSTR", "SequenceTransportSecurity")
 _RESPONSES = MappingProxyType({"AnonymousResponses": True, "NonAnonymousResponses": False})
-#: Of WS-SecurityPolicy: they only describe what else the peer understands.
+#: Assertions of WS-SecurityPolicy that require nothing: they describe options that the peer understands.
 _DESCRIPTIONS = frozenset({"Wss10", "Wss11", "Trust10", "Trust13"})
 
 
 def _security(name: str, inside: set[str]) -> list[str]:
-    """What of an assertion of WS-SecurityPolicy is not carried out: nothing, where TLS is all that it asks for."""
+    """The unsupported features that an assertion of WS-SecurityPolicy requires; none if it requires only TLS."""
     if name in _DESCRIPTIONS:
         return []
     if name == "TransportBinding":
@@ -293,6 +298,6 @@ def _reliability(assertion: etree._Element, around: Assertions) -> Reliability:
 
 
 def _seconds(timer: etree._Element | None) -> float | None:
-    """Of a timer in milliseconds; ``None`` = it says nothing of use."""
+    """The seconds of a timer in milliseconds; ``None`` = the timer is absent, zero, or not a number."""
     text = "" if timer is None else timer.get("Milliseconds", "").strip()
     return int(text) / 1000 if re.fullmatch("0*[1-9][0-9]{0,14}", text, re.ASCII) else None

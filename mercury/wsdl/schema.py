@@ -1,7 +1,8 @@
-"""The XML Schema of mapped classes: what `mercury.wire.mapping` writes of them, and reads at least.
+"""Writes the XML Schema of mapped classes, for the documents that `mercury.wire.mapping` writes.
 
-One named type for each class and each enumeration, elements qualified and in the order of the fields, attributes
-without a namespace. What the reader tolerates besides, another order for example, is not in the schema.
+The schema has a named type for each class and each enumeration. Elements are qualified and in the order of the fields;
+attributes have no namespace. `mercury.wire.mapping` also reads some documents that the schema does not allow, for
+example with the elements in another order.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from mercury.wire.mapping_types import Scalar
 from mercury.wire.ns import clark
 from mercury.wsdl.names import XSD
 
-#: A body that is raw XML: any element may stand for it in Python, so nothing is known of its content.
+#: The class of a body that is raw XML: an element with any content.
 Raw = bytes
 
 
 def schema_of(namespace: str, elements: Mapping[str, type[Any]]) -> etree._Element:
-    """A schema with these elements.
+    """Write a schema with global elements.
 
-    :param namespace: of the elements and all elements in them; may be empty for none.
-    :param elements: mapped classes by the names of the elements, or ``bytes`` for an element of any content.
+    :param namespace: the namespace of the elements and all elements in them; "" = none.
+    :param elements: mapped classes by the names of the elements; ``bytes`` = an element with any content.
     :raises ConfigurationError: a class cannot be mapped, or a name or a value of an enumeration cannot stand in XML.
     """
     root = etree.Element(clark(XSD, "schema"), nsmap={"xs": XSD, **({"tns": namespace} if namespace else {})})
@@ -48,7 +49,7 @@ def schema_of(namespace: str, elements: Mapping[str, type[Any]]) -> etree._Eleme
 
 
 class _Types:
-    """The types of one schema: each is named when it is first referred to, and written once."""
+    """The types of one schema. Each gets its name at the first reference to it, and is written once."""
 
     def __init__(self, root: etree._Element, prefix: str) -> None:
         self._root = root
@@ -73,7 +74,7 @@ class _Types:
         return self._prefix + name
 
     def _name(self, key: object, wanted: str) -> str:
-        """A name of its own: two classes of different modules may be called the same."""
+        """A unique name: two classes of different modules may have the same name."""
         base = re.sub(r"^(?=[\W\d])|[^\w.-]", "_", wanted)
         name, number = base, 1
         while name in self._taken:
@@ -84,7 +85,7 @@ class _Types:
         return name
 
     def write(self) -> None:
-        """Write what the elements refer to; it grows on the way."""
+        """Write the types of all classes that are referred to. Writing a type may add further ones to the list."""
         for name, cls in self._classes:
             plan = plan_of(cls)
             written = etree.SubElement(self._root, clark(XSD, "complexType"), name=name)
@@ -133,7 +134,7 @@ def _restrict(simple: etree._Element, scalar: Scalar) -> None:
 
 
 def _anything(element: etree._Element) -> None:
-    """The content of ``element`` is not looked at."""
+    """Allow any content in ``element``."""
     content = etree.SubElement(element, clark(XSD, "complexType"), mixed="true")
     sequence = etree.SubElement(content, clark(XSD, "sequence"))
     any_ = {"namespace": "##any", "processContents": "skip", "minOccurs": "0", "maxOccurs": "unbounded"}

@@ -17,7 +17,7 @@ from mercury.wsdl.names import WSDL, XSD
 
 #: Files that are read for one WSDL.
 MAX_FILES = 256
-#: Where the parts of a schema are, to each other and to nobody else.
+#: The URLs of the parts of a schema begin with this. They are resolved by `_Pages` only.
 _PLACE = "schema:"
 SCHEMA = clark(XSD, "schema")
 _IMPORT = clark(XSD, "import")
@@ -27,7 +27,7 @@ _REFERENCES = (_IMPORT, clark(XSD, "include"), clark(XSD, "redefine"))
 def read_file(file: Path, what: str) -> bytes:
     """The bytes of a file.
 
-    :raises ConfigurationError: it cannot be read.
+    :raises ConfigurationError: the file cannot be read.
     """
     try:
         return file.read_bytes()
@@ -38,18 +38,18 @@ def read_file(file: Path, what: str) -> bytes:
 class SchemaFiles:
     """The schemas of a WSDL: those in it, and the files that they import and include.
 
-    Locations in them are replaced by the numbers of `documents`, from 1.
+    Locations in them are replaced by numbers: the positions in `documents`, from 1.
 
-    :param folder: where files may be, and below; ``None`` = nowhere.
-    :raises ConfigurationError: a file is not there or elsewhere, or there are too many.
+    :param folder: files are read only from this folder and below it; ``None`` = no file is read.
+    :raises ConfigurationError: a file does not exist or is outside the folder, or there are too many.
     """
 
     def __init__(self, wsdl: etree._Element, folder: Path | None) -> None:
         self._folder = folder.resolve() if folder is not None else None
         self._numbers: dict[Path, int] = {}
-        #: Copies, whose locations are numbers.
+        #: The schemas, copied, with numbers as locations.
         self.documents: list[etree._Element] = []
-        #: How many of them are inside the WSDL: the first ones.
+        #: The number of schemas inside the WSDL. They are the first ones of `documents`.
         self.inside = 0
         inside = [each for types in wsdl.iterchildren(clark(WSDL, "types")) for each in types.iterchildren(SCHEMA)]
         self.documents = [standalone(each) for each in inside]
@@ -83,14 +83,14 @@ class SchemaFiles:
             raise ConfigurationError(f"more than {MAX_FILES} schemas")
         root = parse(read_file(file, location), location)
         if root.tag != SCHEMA:
-            raise ConfigurationError(f"{location} is no schema: {root.tag}")
+            raise ConfigurationError(f"{location} is not a schema: {root.tag}")
         self.documents.append(root)
         self._numbers[file] = number = len(self.documents)
         self._follow(root, file.parent)
         return number
 
     def published(self, address: str) -> list[etree._Element]:
-        """Copies whose locations are below this address: ``?xsd=n``."""
+        """Copies of the schemas with URLs as locations: ``address?xsd=n``."""
         found = [copy.deepcopy(each) for each in self.documents]
         for root in found:
             for each in root.iterchildren(*_REFERENCES):
@@ -99,9 +99,12 @@ class SchemaFiles:
         return found
 
     def compiled(self) -> etree.XMLSchema:
-        """All of them as one schema.
+        """Compile all schemas as one.
 
-        libxml2 reads one document for each namespace that is imported: for each there is one that includes the others.
+        libxml2 reads only one document for each imported namespace. So for each namespace a document is made that
+        includes all schemas of the namespace.
+
+        :raises ConfigurationError: the schemas are not valid.
         """
         pages: dict[str, bytes] = {}
         by_namespace: dict[str, list[int]] = {}
@@ -112,7 +115,7 @@ class SchemaFiles:
         for number, root in enumerate(self.documents, 1):
             pages[f"{_PLACE}{number}"] = document(_placed(root, places))
         for namespace, numbers in by_namespace.items():
-            pages[places[namespace]] = document(_umbrella(namespace, numbers))
+            pages[places[namespace]] = document(_including(namespace, numbers))
         top = etree.Element(SCHEMA, targetNamespace=f"{_PLACE}top")
         for namespace, place in places.items():
             each = etree.SubElement(top, _IMPORT, schemaLocation=place)
@@ -132,7 +135,7 @@ class SchemaFiles:
 
 
 def _placed(root: etree._Element, places: Mapping[str, str]) -> etree._Element:
-    """A copy of a schema whose references lead to the pages of `SchemaFiles.compiled`."""
+    """A copy of a schema whose locations are the URLs of the pages of `SchemaFiles.compiled`."""
     root = copy.deepcopy(root)
     for each in root.iterchildren(*_REFERENCES):
         place = places.get(each.get("namespace", "")) if each.tag == _IMPORT else None
@@ -144,7 +147,8 @@ def _placed(root: etree._Element, places: Mapping[str, str]) -> etree._Element:
     return root
 
 
-def _umbrella(namespace: str, numbers: list[int]) -> etree._Element:
+def _including(namespace: str, numbers: list[int]) -> etree._Element:
+    """A schema of a namespace that includes the schemas with these numbers."""
     named = {"targetNamespace": namespace} if namespace else {}
     root = etree.Element(SCHEMA, named)
     for number in numbers:
@@ -153,7 +157,7 @@ def _umbrella(namespace: str, numbers: list[int]) -> etree._Element:
 
 
 class _Pages(etree.Resolver):
-    """Gives the pages of one schema, and nothing else."""
+    """Resolves the URLs of one schema's pages; any other URL is an empty document."""
 
     def __init__(self, pages: Mapping[str, bytes]) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""The WSDL 1.1 of a service: document/literal wrapped, for SOAP 1.1 and 1.2, with what it asks for as a policy.
+"""Writes the WSDL 1.1 of a service: document/literal wrapped, for SOAP 1.1 and 1.2, with a policy for WS-RM.
 
-One operation is one element in and, if it answers, one element out; the operation has the name of its element, as the
-wrapped style wants it. There are no operations of WS-RM in it (POL-07).
+An operation has one element in the request and, if it responds, one element in the response. The operation has the name
+of its request's element, as the wrapped style requires. The WSDL has no operations for WS-RM messages (POL-07).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from mercury.wsdl.document import document, standalone
 from mercury.wsdl.names import RMP10, RMP11, SOAP_OVER_HTTP, WSAM, WSAW, WSDL, WSDL_SOAP, WSP15, WSU, XSD
 from mercury.wsdl.schema import schema_of
 
-#: Targets need a namespace; a service whose elements have none gets this one.
+#: The target namespace of the WSDL of a service whose elements have no namespace.
 NO_NAMESPACE = "urn:mercury:service"
-#: The address of a service in a document that is written once for all addresses.
+#: A placeholder for the address of a service, in a document that is written once for all addresses.
 PLACE = "urn:mercury:service:address"
 _POLICY_ID = "Reliable"
 _PREFIXES = {
@@ -46,11 +46,11 @@ _PREFIXES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationDescription:
-    """One operation as a WSDL has it."""
+    """One operation for a WSDL."""
 
-    #: For an operation whose element is another one's too.
+    #: Used in the WSDL only if another operation has the same element.
     name: str
-    #: The local name of the element that comes in, and its class; ``bytes`` = any content.
+    #: The local name of the request's element, and its class; ``bytes`` = any content.
     element: str
     request: type[Any]
     action: str
@@ -67,12 +67,12 @@ def describe(
     policy: DestinationPolicy,
     retransmission: Backoff,
 ) -> etree._Element:
-    """The WSDL of a service; see `with_address`.
+    """Write the WSDL of a service with empty addresses; `with_address` sets them.
 
-    :param namespace: of the elements; may be empty for none.
-    :param policy: how the service treats sequences: assurance, order, and the timers for clients of WS-RM 1.0.
-    :param retransmission: the pauses that clients of WS-RM 1.0 are asked to make.
-    :raises ConfigurationError: two operations have elements of the same name and of different classes, or something
+    :param namespace: the namespace of the elements; "" = none.
+    :param policy: the delivery assurance, the order, and the timers for clients of WS-RM 1.0.
+    :param retransmission: the retransmission timers for clients of WS-RM 1.0.
+    :raises ConfigurationError: two operations have elements of the same name and of different classes, or a name
         cannot stand in XML.
     """
     target = namespace or NO_NAMESPACE
@@ -115,13 +115,13 @@ def _elements(operations: Sequence[OperationDescription]) -> dict[str, type[Any]
             if found.setdefault(element, cls) is not cls:
                 raise ConfigurationError(
                     f"two classes, {found[element].__qualname__} and {cls.__qualname__}, are the element {element!r}: "
-                    "a schema has one of each name; give one of the operations another name"
+                    "a schema has one element of each name; give one of the operations another name"
                 )
     return found
 
 
 def _unique(operations: Sequence[OperationDescription]) -> list[str]:
-    """The names of the operations: those of their elements, as far as these differ."""
+    """The names of the operations: that of the element, or for a repeated element the operation's own name."""
     found: list[str] = []
     for each in operations:
         name, number = each.element, 1
@@ -170,9 +170,9 @@ def policy_reference() -> etree._Element:
 
 
 def written_policy(policy: DestinationPolicy, retransmission: Backoff) -> etree._Element:
-    """Both generations of WS-RM are taken: two alternatives, each with its addressing (POL-06).
+    """Write the policy of a service, with an alternative for each version of WS-RM (POL-06).
 
-    Who cannot listen may fetch by WS-MakeConnection.
+    It offers WS-MakeConnection to clients that cannot listen.
     """
     written = etree.Element(clark(WSP15, "Policy"), {clark(WSU, "Id"): _POLICY_ID})
     choice = etree.SubElement(written, clark(WSP15, "ExactlyOne"))
@@ -183,12 +183,12 @@ def written_policy(policy: DestinationPolicy, retransmission: Backoff) -> etree.
     etree.SubElement(promise, clark(RMP11, policy.assurance.value))
     if policy.in_order:
         etree.SubElement(promise, clark(RMP11, "InOrder"))
-    # MC-SCH-04: optional, for a toolkit that does not know the assertion takes no alternative that demands it.
+    # MC-SCH-04: a toolkit that does not know the assertion would refuse the alternative if it were not optional.
     etree.SubElement(newer, names.MC_SUPPORTED, {clark(WSP15, "Optional"): "true"})
     older = etree.SubElement(choice, clark(WSP15, "All"))
     etree.SubElement(older, clark(WSAW, "UsingAddressing"))
     assertion = etree.SubElement(older, clark(RMP10, "RMAssertion"))
-    # POL-01: in this order.
+    # POL-01: the schema requires this order of the elements.
     _timer(assertion, "InactivityTimeout", policy.inactivity_timeout)
     _timer(assertion, "BaseRetransmissionInterval", retransmission.base)
     if retransmission.factor > 1:
@@ -210,7 +210,7 @@ def _timer(assertion: etree._Element, name: str, seconds: float | None) -> None:
 
 
 def with_address(wsdl: etree._Element, address: str) -> bytes:
-    """A WSDL as a document, with this address at each port that is bound to SOAP.
+    """Write a WSDL as a document, with ``address`` at each port that is bound to SOAP.
 
     :raises ConfigurationError: the address cannot stand in XML.
     """
@@ -224,7 +224,7 @@ def with_address(wsdl: etree._Element, address: str) -> bytes:
 
 
 def placed(written: bytes, address: str) -> bytes:
-    """A document that was written with the address `PLACE`, with this one instead.
+    """Replace the address `PLACE` in a document.
 
     :raises ConfigurationError: the address cannot stand in XML.
     """

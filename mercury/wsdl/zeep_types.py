@@ -1,6 +1,6 @@
-"""Bodies as zeep reads and writes them, by the schema of a WSDL: for handlers that have no classes for them.
+"""Reads and writes bodies with zeep by the schema of a WSDL, for handlers whose bodies are ``Any``.
 
-zeep is an extra, imported when such a handler is registered.
+zeep is an optional dependency. It is imported when such a handler is registered.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from mercury.wire.ns import clark, local_of
 from mercury.wire.own_thread import in_own_thread
 from mercury.wsdl.contract import WsdlContract
 
-#: Where zeep finds the documents; nothing is fetched from there.
+#: The URL of the documents for zeep; `_Pages` resolves it, and no document is fetched.
 _PLACE = "http://wsdl.invalid/service"
 
 
 class ZeepTypes:
     """The elements of one WSDL as zeep's types.
 
-    :raises ConfigurationError: zeep is not installed, or does not take the WSDL.
+    :raises ConfigurationError: zeep is not installed, or cannot read the WSDL.
     """
 
     def __init__(self, contract: WsdlContract) -> None:
@@ -38,7 +38,7 @@ class ZeepTypes:
         try:
             self._types: Any = zeep.wsdl.Document(_PLACE, _Pages(pages)).types
         except Exception as error:  # zeep raises what its parts raise
-            raise ConfigurationError(f"zeep does not take the WSDL: {type(error).__name__}: {error}") from error
+            raise ConfigurationError(f"zeep cannot read the WSDL: {type(error).__name__}: {error}") from error
 
     def read(self, root: etree._Element) -> Any:
         """The value of a body that is valid by the schema.
@@ -51,9 +51,11 @@ class ZeepTypes:
             raise PayloadError(f"{local_of(root.tag)}: {type(error).__name__}: {error}") from error
 
     def write(self, value: object, element: str) -> bytes:
-        """A value of zeep's, or a mapping by the names of the elements, as this element.
+        """Write a body.
 
-        :raises PayloadError: it does not fit.
+        :param value: a value of zeep's, or a dictionary with the names of the elements as keys.
+        :param element: the name of the body's element in Clark notation.
+        :raises PayloadError: the value does not fit the element's type.
         """
 
         def written() -> bytes:
@@ -64,19 +66,22 @@ class ZeepTypes:
             return etree.tostring(parent[0], with_tail=False)
 
         try:
-            return in_own_thread(written)  # elements that a peer named may be in the value
+            return in_own_thread(written)  # the value may contain elements with a peer's names
         except Exception as error:  # zeep raises what its parts raise
             raise PayloadError(f"{local_of(element)}: {type(error).__name__}: {error}") from error
 
 
 class _Pages:
-    """What zeep calls a transport: it has these documents, and nothing else."""
+    """A transport for zeep that returns the documents of one WSDL."""
 
     def __init__(self, pages: dict[str, bytes]) -> None:
         self._pages = pages
 
     def load(self, url: str) -> bytes:
-        """:raises ConfigurationError: the URL is not one of the pages of the WSDL."""
+        """The document at a URL.
+
+        :raises ConfigurationError: the URL is not that of a document of the WSDL.
+        """
         if url not in self._pages:
             raise ConfigurationError(f"{url} is not part of the WSDL")
         return self._pages[url]

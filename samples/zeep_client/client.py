@@ -21,7 +21,7 @@ parser.add_argument("--timeout", type=float, default=30, help="how long to wait,
 
 
 def script(client: zeep.Client) -> None:
-    """What was there before: it knows zeep, and nothing of Mercury."""
+    """The unchanged script: it uses zeep, and no name of Mercury."""
     for number in (1, 2, 3):
         client.service.Note(number=number)
     for number in (7, -1):

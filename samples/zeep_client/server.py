@@ -1,4 +1,4 @@
-"""What the client of zeep's calls, with its WSDL: ``mercury serve samples.zeep_client.server:app``."""
+"""The service that the zeep client calls, and its WSDL: ``mercury serve samples.zeep_client.server:app``."""
 
 from dataclasses import dataclass
 

@@ -71,7 +71,7 @@ STORAGE = (
                 "        if False:\n            raise Conflict(",
             ),
         ),
-        test="tests/conformance/test_claims.py::test_nothing_is_kept_of_what_is_done_under_a_lost_claim",
+        test="tests/conformance/test_claims.py::test_transaction_under_a_lost_claim_is_rolled_back",
     ),
     Mutant(
         "mark of a commit",
@@ -92,7 +92,7 @@ STORAGE = (
     Mutant(
         "conditional delivery mark",
         (Change("mercury.storage.sql.invoker:SqlInvoker.save_delivered", "if marked.rowcount != 1:", "if False:"),),
-        test="tests/conformance/test_invoker.py::test_a_mark_with_an_old_version_keeps_nothing",
+        test="tests/conformance/test_invoker.py::test_save_delivered_with_an_old_version_is_rolled_back",
     ),
     Mutant(
         "duplicate filter that is not stored",

@@ -1,7 +1,7 @@
-"""What every store must do, as tests: `StoreContract`.
+"""The tests that every store must pass: `StoreContract`.
 
-Each file has the tests of one part of the contract, as functions of a store. No test asks which kind of store it has:
-what a store does not promise is in its `Capabilities`, or said by the attributes of `StoreContract`.
+Each file has the tests of one part of the contract, as functions of a store. No test depends on the kind of the store:
+`Capabilities` and the attributes of `StoreContract` name the parts of the contract that a store does not have.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ TESTS = (
     "transactions",
     "turns",
 )
-#: What they are written with.
+#: The files with helpers of the tests.
 TOOLS = ("builders", "ending", "outbox", "threads")
 
-# Before any of them is imported: a test that fails shows the values.
+# Called before the files are imported, so that a failed assertion shows its values.
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in (*TESTS, *TOOLS)))

@@ -1,4 +1,4 @@
-"""Records for the tests: small ones with defaults, and one of each kind with nothing left at its default."""
+"""Records for the tests: small ones with defaults, and one of each kind in which no field has its default."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def channel(name: str = "default", *, endpoint: str = "http://peer.example/order
 
 CHANNEL = channel()
 KEY = CHANNEL.key
-#: What comes back has an address of its own: a request needs no replay once it is acknowledged.
+#: Responses come to an address, so an acknowledged request is not sent again.
 LISTENING = channel("listening", reply_to=EndpointReference("http://me.example/responses"))
-#: What comes back comes on the connection of a request.
+#: Responses come on the connection of a request, so an acknowledged request is sent again to fetch its response.
 FETCHING = channel("fetching", reply_to=ANONYMOUS_ENDPOINT)
 
 
@@ -69,7 +69,7 @@ def rmd_record(identifier: str = "urn:rmd:1", **more: Any) -> RmdRecord:
 
 
 def made_from(message_id: str, **more: Any) -> str:
-    """The key of the CreateSequence that `rmd_record` stands for."""
+    """The key of the CreateSequence that made the sequence of `rmd_record`."""
     return rmd_record(create_message_id=message_id, **more).create_key or ""
 
 
@@ -101,9 +101,9 @@ def letter(identifier: str, dead_at: float = NOW, **more: Any) -> DeadLetter:
     return DeadLetter(id=identifier, direction=Direction.OUTBOUND, reason="given up", dead_at=dead_at, **more)
 
 
-# --- everything set --------------------------------------------------------------------------------------------------
+# --- all fields set --------------------------------------------------------------------------------------------------
 
-#: XML characters of one to four bytes, and what quoting gets wrong.
+#: XML characters of one to four bytes, and characters that need quoting.
 TEXT = "Zoë ☃ 𝄞 'quoted' \"twice\" \\ % ; -- <&>"
 PROTOCOL = Protocol(SoapVersion.SOAP11, AddressingVersion.WSA200408, RmVersion.RM10)
 ENDPOINT = EndpointReference(
@@ -139,7 +139,7 @@ FULL_CHANNEL = Channel(
 
 
 def full_row() -> OutboundMessage:
-    """As it is handed to `append`: the rest is given by the store, or later."""
+    """A row with all fields that `append` takes. The store sets the others."""
     return OutboundMessage(
         message_id="urn:uuid:full",
         channel=FULL_CHANNEL,
@@ -161,7 +161,7 @@ def full_row() -> OutboundMessage:
 
 
 def full_rms() -> RmsRecord:
-    """With every field set."""
+    """A source sequence with all fields set."""
     return RmsRecord(
         id="rms-full",
         channel=FULL_CHANNEL,
@@ -205,7 +205,7 @@ def full_rms() -> RmsRecord:
 
 
 def full_rmd() -> RmdRecord:
-    """With every field set."""
+    """A destination sequence with all fields set."""
     return RmdRecord(
         machine=RMDSequence(
             identifier="urn:uuid:rmd",
@@ -242,7 +242,7 @@ def full_rmd() -> RmdRecord:
 
 
 def full_buffer() -> InvokerRecord:
-    """With every field set."""
+    """An InvokerBuffer with all fields set."""
     return InvokerRecord(
         sequence="urn:uuid:rmd",
         machine=InvokerBuffer(

@@ -1,4 +1,4 @@
-"""Claims: one worker at a time, and nothing is kept of one whose claim is gone."""
+"""Claims: one worker at a time holds a claim, and a transaction under a lost claim is rolled back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_claim_belongs_to_one_owner_until_its_lease_is_over(store: StorageMana
     assert store.claim("rms 1", "me", NOW + LEASE + 1, LEASE) is None
 
 
-def test_claims_on_different_sequences_have_nothing_to_do_with_each_other(store: StorageManager) -> None:
+def test_claims_on_different_sequences_are_independent(store: StorageManager) -> None:
     first = claim(store, "me", resource="rms 1")
     second = claim(store, "another", resource="rms 2")
     assert store.claim("rms 2", "me", NOW, LEASE) is None
@@ -64,7 +64,7 @@ def test_the_epoch_grows_with_every_take_over(store: StorageManager) -> None:
 
 
 def test_the_epoch_grows_after_a_release_too(store: StorageManager) -> None:
-    """Or what was begun before the release could commit after it."""
+    """Otherwise a transaction that began before the release could commit after it."""
     first = claim(store, "me")
     store.release(first)
     second = claim(store, "another")
@@ -80,7 +80,7 @@ def test_the_owner_prolongs_its_claim_and_keeps_the_epoch(store: StorageManager)
     assert claim(store, "another", NOW + 20 + LEASE + 1).epoch > held.epoch
 
 
-def test_a_lease_that_is_over_can_be_prolonged_while_nobody_took_it(store: StorageManager) -> None:
+def test_expired_claim_can_be_prolonged_until_another_owner_takes_it(store: StorageManager) -> None:
     held = claim(store, "me")
     late = claim(store, "me", NOW + 10 * LEASE)
     commit_under(store, late)
@@ -93,7 +93,7 @@ def test_a_released_claim_can_be_taken_at_once(store: StorageManager) -> None:
     assert claim(store, "another").owner == "another"
 
 
-def test_giving_back_what_is_lost_takes_nothing_from_the_new_owner(store: StorageManager) -> None:
+def test_release_of_a_lost_claim_leaves_it_to_the_new_owner(store: StorageManager) -> None:
     old = claim(store, "me")
     new = claim(store, "another", NOW + LEASE + 1)
     store.release(old)
@@ -126,7 +126,7 @@ def test_work_under_a_valid_claim_is_committed(store: StorageManager) -> None:
 
 
 @pytest.mark.parametrize("how", ["taken over", "released", "released and taken again", "never held"])
-def test_nothing_is_kept_of_what_is_done_under_a_lost_claim(store: StorageManager, how: str) -> None:
+def test_transaction_under_a_lost_claim_is_rolled_back(store: StorageManager, how: str) -> None:
     happened: list[str] = []
     held = claim(store, "me")
     outbox = Outbox(store)
@@ -175,7 +175,7 @@ def test_a_transaction_under_two_claims_needs_both(store: StorageManager) -> Non
 
 
 def test_a_transaction_without_a_guard_needs_no_claim(store: StorageManager) -> None:
-    """An application's own send."""
+    """An application that sends a message has no claim."""
     claim(store, "another")
     with store.transaction() as tx:
         tx.rms.append(row("a"))

@@ -1,4 +1,4 @@
-"""What a clock that was ahead has put off is brought forward; what is meant to be far ahead stays there."""
+"""After a clock was set back, work that was planned too far ahead becomes due; long pauses stay as they are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_sequence_that_was_planned_in_the_future_is_due(store: StorageManager)
     assert store.advance_overdue(NOW, LONGEST) == 0
 
 
-def test_a_sequence_with_a_long_pause_is_left_alone(store: StorageManager) -> None:
+def test_sequence_with_a_long_pause_stays_as_it_is(store: StorageManager) -> None:
     with store.transaction() as tx:
         tx.rms.insert(rms_record(due=NOW + 24 * HOUR, planned_at=NOW))
     assert store.advance_overdue(NOW, LONGEST) == 0
@@ -57,14 +57,14 @@ def test_a_failed_message_is_due_when_it_is_farther_ahead_than_one_is_ever_put_o
 
 
 def test_a_claim_of_a_clock_that_was_ahead_ends_with_its_lease(store: StorageManager) -> None:
-    """Its owner may be gone: nobody is to wait an hour for that."""
+    """Its owner may have crashed: other workers must not wait an hour for the claim."""
     held = store.claim("rms 1", "gone", NOW + HOUR, 30.0)
     usual = store.claim("rms 2", "here", NOW, 30.0)
     assert held is not None
     assert usual is not None
     assert store.advance_overdue(NOW, LONGEST) == 1
     with store.transaction() as tx:
-        tx.guard(held)  # it holds until somebody else takes it
+        tx.guard(held)  # the claim is valid until another owner takes it
     assert store.claim("rms 1", "me", NOW + 29.0, 30.0) is None
     assert store.claim("rms 1", "me", NOW + 31.0, 30.0) is not None
     assert store.claim("rms 2", "me", NOW + 31.0, 30.0) is not None

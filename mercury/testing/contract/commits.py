@@ -1,4 +1,4 @@
-"""What happens after a commit: actions, those who listen, and stores of the same data."""
+"""The effects of a commit: actions that run after it, listeners that are called, and other stores that see the data."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def test_actions_are_not_run_when_the_commit_fails(store: StorageManager) -> Non
 # --- listeners -------------------------------------------------------------------------------------------------------
 
 
-class Ear:
-    """A listener that remembers."""
+class RecordingListener:
+    """A listener that records the topics of its calls."""
 
     def __init__(self, store: StorageManager) -> None:
         self._heard: set[Topic] = set()
@@ -81,7 +81,7 @@ class Ear:
             self._called.notify_all()
 
     def hears(self, topic: Topic) -> bool:
-        """Whether it hears of a topic soon. A store may tell by a thread of its own."""
+        """Whether the listener is called with a topic within `SOON`. A store may call it in another thread."""
         with self._called:
             return self._called.wait_for(lambda: topic in self._heard, SOON)
 
@@ -103,14 +103,14 @@ class Ear:
         pytest.param(Topic.INVOKER, lambda tx: tx.invoker.delete("urn:rmd:1"), id="delete a buffer"),
     ],
 )  # fmt: skip
-def test_listeners_hear_of_work_after_its_commit(
+def test_listeners_are_called_after_a_commit_with_new_work(
     store: StorageManager, topic: Topic, work: Callable[[Transaction], None]
 ) -> None:
     Outbox(store)
     with store.transaction() as tx:
         tx.rmd.insert(rmd_record())
         tx.invoker.insert(buffer())
-    first, second = Ear(store), Ear(store)
+    first, second = RecordingListener(store), RecordingListener(store)
     with store.transaction() as tx:
         work(tx)
         assert first.heard == set()
@@ -137,8 +137,8 @@ def _due_destination(tx: Transaction) -> RmdRecord:
     return record
 
 
-def test_listeners_hear_nothing_of_what_made_no_work(store: StorageManager) -> None:
-    ear = Ear(store)
+def test_listeners_are_not_called_after_a_commit_without_new_work(store: StorageManager) -> None:
+    ear = RecordingListener(store)
     with store.transaction() as tx:
         tx.rmd.read("urn:rmd:1")
         tx.rms.lock([KEY])
@@ -174,7 +174,7 @@ def test_a_closed_store_cannot_be_used(store: StorageManager) -> None:
     store.close()
 
 
-def test_stores_do_not_share_what_they_keep(store_factory: StoreFactory) -> None:
+def test_stores_of_different_names_share_no_data(store_factory: StoreFactory) -> None:
     one, other = store_factory("one"), store_factory("other")
     with one.transaction() as tx:
         fill(tx)

@@ -1,4 +1,4 @@
-"""Dead letters: kept until somebody takes them."""
+"""Dead letters: stored until they are redriven or deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which buffers have something to do, against the one definition of it: `mercury.statemachine.deliverable`."""
+"""A store finds exactly the buffers that have work by the definition in `mercury.statemachine.deliverable`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ HIGHEST = 5
 
 @dataclass(frozen=True)
 class Content:
-    """A buffer, and what waits in it."""
+    """A buffer and its messages."""
 
     machine: InvokerBuffer
     waiting: RangeSet
-    #: The number of the message that says it is the last, if it waits.
+    #: The number of the message that is marked as the last, if it is in the buffer.
     says_last: int | None
-    #: An end or a cut waits to be seen.
+    #: Whether the buffer has a marker that was not consumed: an end or a cut.
     marked: bool
 
     @property
@@ -38,7 +38,7 @@ class Content:
 
 @st.composite
 def contents(draw: st.DrawFn) -> Content:
-    """Any content that reception and delivery can bring about."""
+    """Any content that reception and delivery can produce."""
     machine = InvokerBuffer(
         in_order=draw(st.booleans()),
         assurance=draw(st.sampled_from(DeliveryAssurance)),
@@ -49,7 +49,7 @@ def contents(draw: st.DrawFn) -> Content:
     passed = set(range(1, 1 + draw(st.integers(0, HIGHEST)))) if machine.in_order else draw(numbers)
     begun = set[int]()
     if passed and machine.assurance is DeliveryAssurance.AT_MOST_ONCE:
-        begun = draw(st.sets(st.sampled_from(sorted(passed))))  # its rows stay until the calls have ended
+        begun = draw(st.sets(st.sampled_from(sorted(passed))))  # the rows stay until their handlers have returned
     waiting = (draw(numbers) - passed) | begun
     last = draw(st.none() | st.integers(max(passed | waiting, default=0), HIGHEST))
     says_last = last if last in waiting else None

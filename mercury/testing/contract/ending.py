@@ -1,4 +1,4 @@
-"""A ``with`` block that has to end with an error."""
+"""A ``with`` block that must end with an error."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ class ending(Generic[T]):  # noqa: N801 (reads as `with ending(...)`)
             return True
         if error is not None and not swallowed:
             return isinstance(error, self._error)
-        pytest.fail(f"it did not end with {self._error.__name__}")
+        pytest.fail(f"the block did not end with {self._error.__name__}")

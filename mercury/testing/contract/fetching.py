@@ -1,4 +1,4 @@
-"""What waits for a MakeConnection is found by the address and by who asks, and by nothing else."""
+"""Messages that wait for a MakeConnection are found only by their address and the identity of the client."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_sequence_is_found_while_something_of_it_waits(store: StorageManager) 
     assert found(store) == []
 
 
-def test_nobody_finds_what_belongs_to_another_identity(store: StorageManager) -> None:
+def test_sequences_of_another_identity_are_not_found(store: StorageManager) -> None:
     insert(
         store,
         rms_record("a", fetched("of nobody"), fetch_due=NOW),
@@ -95,7 +95,7 @@ def test_nobody_finds_what_belongs_to_another_identity(store: StorageManager) ->
     assert found(store, identity="CN=third") == []
 
 
-def test_sequences_that_are_not_committed_wait_for_nobody(store: StorageManager) -> None:
+def test_sequences_that_are_not_committed_are_not_found(store: StorageManager) -> None:
     class Left(Exception):
         pass
 
@@ -145,7 +145,7 @@ def test_an_acknowledgement_is_found_until_it_is_fetched(store: StorageManager) 
     assert found_received(store) == []
 
 
-def test_nobody_finds_acknowledgements_for_another_identity(store: StorageManager) -> None:
+def test_acknowledgements_for_another_identity_are_not_found(store: StorageManager) -> None:
     with store.transaction() as tx:
         tx.rmd.insert(acknowledging("urn:a", identity="CN=one"))
         tx.rmd.insert(acknowledging("urn:b"))

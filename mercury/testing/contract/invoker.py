@@ -1,4 +1,4 @@
-"""Invoker buffers: rows come in without a lock, and go with the one mark that counts."""
+"""InvokerBuffers: rows are added without a lock, and consumed by the one `save_delivered` that commits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read(store: StorageManager, sequence: str = ONE) -> InvokerRecord:
 
 
 def deliver(store: StorageManager, *numbers: int, sequence: str = ONE, state: InvokerState | None = None) -> None:
-    """Mark these numbers as consumed, and every marker that is there."""
+    """Consume the messages with these numbers, and all markers of the buffer."""
     with store.transaction() as tx:
         record = tx.invoker.read(sequence)
         assert record is not None
@@ -93,7 +93,7 @@ def test_messages_are_read_by_number_with_their_bodies(store: StorageManager) ->
 
 
 def test_many_messages_can_be_read_and_consumed_at_once(store: StorageManager) -> None:
-    """More than a statement may have parameters in some databases."""
+    """The number is above the parameter limit of a statement in some databases."""
     insert(store, buffer())
     add(store, *(inbound(number, payload=b"") for number in range(1, 2001)))
     with store.transaction() as tx:
@@ -158,10 +158,10 @@ def test_rows_added_in_a_savepoint_that_failed_are_not_there(store: StorageManag
         assert tx.invoker.markers(ONE) == []
 
 
-# --- the mark --------------------------------------------------------------------------------------------------------
+# --- save_delivered --------------------------------------------------------------------------------------------------
 
 
-def test_a_mark_saves_the_record_and_deletes_what_was_consumed(store: StorageManager) -> None:
+def test_save_delivered_saves_the_record_and_deletes_the_consumed_messages(store: StorageManager) -> None:
     insert(store, buffer(version=4))
     add(store, inbound(1), inbound(2), inbound(3), marker(InboundKind.END, 3))
     record = read(store)
@@ -177,7 +177,7 @@ def test_a_mark_saves_the_record_and_deletes_what_was_consumed(store: StorageMan
         assert tx.invoker.markers(ONE) == []
 
 
-def test_a_mark_leaves_the_markers_it_is_not_given(store: StorageManager) -> None:
+def test_save_delivered_keeps_the_markers_that_are_not_consumed(store: StorageManager) -> None:
     insert(store, buffer())
     add(store, marker(InboundKind.END, 3), marker(InboundKind.CUT))
     with store.transaction() as tx:
@@ -187,14 +187,14 @@ def test_a_mark_leaves_the_markers_it_is_not_given(store: StorageManager) -> Non
         assert [each.kind for each in tx.invoker.markers(ONE)] == [InboundKind.CUT]
 
 
-def test_the_version_grows_with_every_mark(store: StorageManager) -> None:
+def test_version_grows_with_each_save_delivered(store: StorageManager) -> None:
     insert(store, buffer())
     for version in range(5):
         assert read(store).version == version
         deliver(store)
 
 
-def test_a_mark_with_an_old_version_keeps_nothing(store: StorageManager) -> None:
+def test_save_delivered_with_an_old_version_is_rolled_back(store: StorageManager) -> None:
     insert(store, buffer())
     add(store, inbound(1), inbound(2))
     old = read(store)
@@ -207,7 +207,7 @@ def test_a_mark_with_an_old_version_keeps_nothing(store: StorageManager) -> None
     assert (read(store).version, read(store).attempts) == (1, 0)
 
 
-def test_a_mark_of_what_was_forgotten_keeps_nothing(store: StorageManager) -> None:
+def test_save_delivered_of_a_deleted_buffer_is_rolled_back(store: StorageManager) -> None:
     insert(store, buffer())
     old = read(store)
     with store.transaction() as tx:
@@ -219,8 +219,8 @@ def test_a_mark_of_what_was_forgotten_keeps_nothing(store: StorageManager) -> No
         assert tx.invoker.all() == []
 
 
-def test_of_a_mark_and_a_deletion_at_once_either_comes_first(store: StorageManager, threads: Threads) -> None:
-    """The application was slow, and the sequence is forgotten meanwhile: one of the two is kept whole."""
+def test_one_of_a_save_delivered_and_a_deletion_at_once_commits_first(store: StorageManager, threads: Threads) -> None:
+    """A sequence is deleted while the application still handles its message: one of the two transactions commits."""
     insert(store, buffer("urn:a"), buffer("urn:b"))
     add(store, inbound(1, "urn:a"), inbound(1, "urn:b"))
 
@@ -228,7 +228,7 @@ def test_of_a_mark_and_a_deletion_at_once_either_comes_first(store: StorageManag
         with store.transaction() as tx:
             tx.invoker.delete("urn:a")
 
-    def mark() -> bool:
+    def save() -> bool:
         try:
             with store.transaction() as tx:
                 for sequence in ("urn:a", "urn:b"):
@@ -236,13 +236,13 @@ def test_of_a_mark_and_a_deletion_at_once_either_comes_first(store: StorageManag
                     assert record is not None
                     tx.invoker.save_delivered(record, consumed=[1])
                 forgetting.append(threads.start(forget))
-                waits(forgetting[0])  # it may be over before this one, or wait for its end
+                waits(forgetting[0])  # it may end before this transaction, or wait for its end
         except Conflict:
             return False
         return True
 
     forgetting: list[Future[None]] = []
-    kept = mark()
+    kept = save()
     result(forgetting[0])
     assert numbers(store, "urn:b") == ([] if kept else [(1, 1)])
     with store.transaction() as tx:
@@ -250,7 +250,7 @@ def test_of_a_mark_and_a_deletion_at_once_either_comes_first(store: StorageManag
         assert list(tx.invoker.numbers("urn:a")) == []
 
 
-def test_of_two_that_deliver_the_same_one_is_kept(store: StorageManager, threads: Threads) -> None:
+def test_one_of_two_transactions_that_deliver_the_same_message_commits(store: StorageManager, threads: Threads) -> None:
     insert(store, buffer())
     add(store, *(inbound(number) for number in range(1, 101)))
     delivered: list[int] = []
@@ -294,7 +294,7 @@ def test_a_deleted_buffer_is_gone_with_all_that_was_in_it(store: StorageManager)
     assert due(store) == ["urn:b"]
 
 
-def test_a_buffer_can_be_marked_and_deleted_in_one_transaction(store: StorageManager) -> None:
+def test_buffer_can_be_saved_and_deleted_in_one_transaction(store: StorageManager) -> None:
     insert(store, buffer())
     add(store, inbound(1))
     with store.transaction() as tx:

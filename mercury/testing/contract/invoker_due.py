@@ -1,4 +1,4 @@
-"""Which buffers are due, and when."""
+"""A buffer is due when it has deliverable work and its retry time has come."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_failed_buffer_is_due_at_its_retry_time(store: StorageManager) -> None:
 
 
 def test_nothing_is_due_again_where_nothing_waits(store: StorageManager) -> None:
-    """A time to try again is no work by itself."""
+    """A retry time alone does not make a buffer due."""
     insert(store, buffer(retry_at=NOW))
     assert due(store, NOW + 100) == []
     assert store.next_due(Topic.INVOKER) is None
@@ -186,8 +186,8 @@ def test_a_limited_number_of_due_buffers_is_returned(store: StorageManager) -> N
     assert sorted(due(store)) == names
 
 
-def test_busy_buffers_do_not_keep_the_others_from_their_turn(store: StorageManager) -> None:
-    """With more buffers that never run empty than one look takes, each is worked on in its turn."""
+def test_buffers_that_always_have_work_do_not_delay_the_others(store: StorageManager) -> None:
+    """There are more buffers with work than one query returns: the buffers are served in turn."""
     names = [f"urn:rmd:{number}" for number in range(8)]
     insert(store, *(buffer(name) for name in names))
     add(store, *(inbound(number, name) for name in names for number in range(1, 20)))

@@ -1,4 +1,4 @@
-"""Who waits for whom. Whatever waits here is another thread, and nobody waits without a bound."""
+"""Locks: which transactions wait for others. A second thread does the waiting, and each wait has a timeout."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mercury.testing.contract.outbox import Outbox, ids
 from mercury.testing.contract.stores import StoreFactory, needs
 from mercury.testing.contract.threads import Threads, result, waits
 
-#: Seconds; enough for a free lock, on a busy machine too.
+#: A lock timeout in seconds that is long enough to take a free lock, also on a busy machine.
 SHORT = 0.1
 
 
 def add_one(store: StorageManager, identifier: str = "urn:rmd:1") -> int:
-    """Read under the lock, change, save."""
+    """Change a record under its lock, and return the new value."""
     with store.transaction() as tx:
         record = tx.rmd.lock([identifier])[identifier]
         record.ack_failures += 1
@@ -32,7 +32,7 @@ def add_one(store: StorageManager, identifier: str = "urn:rmd:1") -> int:
 
 
 def attempt(work: Callable[[], object]) -> str:
-    """How it ends."""
+    """Run a transaction, and return its result in words."""
     try:
         work()
     except Conflict:
@@ -73,7 +73,7 @@ def test_a_key_is_waited_for_until_the_first_transaction_ends(store: StorageMana
 
 
 def test_a_key_is_locked_even_where_nothing_is_yet(store: StorageManager, threads: Threads) -> None:
-    """The first sequence of a key is made by one transaction only."""
+    """Only one transaction can make the first sequence of a key."""
 
     def make(record_id: str) -> list[str]:
         with store.transaction() as tx:
@@ -93,7 +93,7 @@ def test_a_key_is_locked_even_where_nothing_is_yet(store: StorageManager, thread
 
 
 def test_a_key_stays_locked_when_all_that_it_had_is_deleted(store: StorageManager, threads: Threads) -> None:
-    """Of two that wait for a key, one has it, even if the transaction before them left nothing of it."""
+    """Two transactions wait for a key whose records are deleted: only one at a time gets the lock."""
     Outbox(store)
     third: list[Future[int]] = []
 
@@ -119,7 +119,9 @@ def test_a_key_stays_locked_when_all_that_it_had_is_deleted(store: StorageManage
     assert result(third[0]) == 1
 
 
-def test_a_buffer_that_is_marked_is_waited_for(store: StorageManager, threads: Threads) -> None:
+def test_save_delivered_waits_for_another_transaction_that_saves_the_same_buffer(
+    store: StorageManager, threads: Threads
+) -> None:
     with store.transaction() as tx:
         tx.invoker.insert(buffer())
         tx.invoker.add([inbound(1)])
@@ -148,7 +150,7 @@ def test_a_lock_is_free_after_a_roll_back(store: StorageManager, threads: Thread
 
 
 def test_row_read_under_its_lock_is_the_last_committed_one(store: StorageManager, threads: Threads) -> None:
-    """What a transaction has read before it locked must not make it miss what came in between."""
+    """A transaction that has read a row before locking it sees the changes that were committed in between."""
     outbox = Outbox(store)
     with store.transaction() as tx:
         tx.rmd.insert(rmd_record())
@@ -185,7 +187,7 @@ def test_only_sequences_that_exist_are_locked_and_returned(store: StorageManager
         tx.rms.lock([])
 
 
-# --- what does not wait ----------------------------------------------------------------------------------------------
+# --- transactions that do not wait -----------------------------------------------------------------------------------
 
 
 @needs("writes_side_by_side")
@@ -278,10 +280,10 @@ def test_lock_timeout_is_transient_and_leaves_no_lock(
     with store.transaction() as tx:
         tx.rms.lock([KEY])
         assert ids(tx.rms.unnumbered(KEY, 10)) == ["a"]
-    assert attempt(second) in ("done", "conflict")  # every lock is free again; the mark has another version by now
+    assert attempt(second) in ("done", "conflict")  # every lock is free again; the buffer may have a newer version
 
 
-def test_locks_got_before_one_that_was_not_are_given_back(store_factory: StoreFactory, threads: Threads) -> None:
+def test_locks_are_released_when_a_later_lock_times_out(store_factory: StoreFactory, threads: Threads) -> None:
     store = store_factory(lock_timeout=SHORT)
     with store.transaction() as tx:
         tx.rmd.insert(rmd_record("urn:rmd:1"))
@@ -329,7 +331,7 @@ def test_rows_are_locked_in_one_order_whatever_order_they_are_named_in(store: St
         pytest.param(lambda tx: (_save_delivered(tx), tx.rmd.lock(["urn:rmd:1"])), id="buffer, RMD"),
         pytest.param(lambda tx: (tx.rmd.lock(["urn:rmd:2"]), tx.rmd.lock(["urn:rmd:1"])), id="RMD, a lower RMD"),
         pytest.param(
-            # Whatever a store's order of keys is, it is not this one.
+            # No store orders keys like this.
             lambda tx: [tx.rms.lock([SequenceKey(f"http://{host}", "")]) for host in "hgfedcba"],
             id="RMS, a lower RMS",
         ),
@@ -353,7 +355,7 @@ def test_a_breach_of_the_lock_order_is_refused(store: StorageManager, work: Call
     assert outbox.here("a", "never") == ["a"]
 
 
-# --- two that do the same --------------------------------------------------------------------------------------------
+# --- two transactions that do the same -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -371,7 +373,7 @@ def test_a_breach_of_the_lock_order_is_refused(store: StorageManager, work: Call
         ),
     ],
 )
-def test_of_two_transactions_that_make_the_same_one_is_kept(
+def test_one_of_two_transactions_that_insert_the_same_record_commits(
     store: StorageManager,
     threads: Threads,
     work: Callable[[Transaction, str], None],
@@ -382,7 +384,7 @@ def test_of_two_transactions_that_make_the_same_one_is_kept(
             work(tx, name)
             if name == "first":
                 second.append(threads.start(lambda: attempt(lambda: make("second"))))
-                waits(second[0])  # it may be over before this one, or wait for its end
+                waits(second[0])  # it may end before this transaction, or wait for its end
 
     second: list[Future[str]] = []
     ends = {"first": attempt(lambda: make("first")), "second": result(second[0])}
@@ -392,7 +394,7 @@ def test_of_two_transactions_that_make_the_same_one_is_kept(
 
 
 def test_a_dead_letter_is_taken_by_one_transaction_only(store: StorageManager, threads: Threads) -> None:
-    """Two people send the same letter again at once: it is sent once."""
+    """Two operators redrive the same dead letter at once: it is redriven once."""
     with store.transaction() as tx:
         tx.dead_letters.add([letter("dead")])
 

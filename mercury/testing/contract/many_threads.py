@@ -1,4 +1,4 @@
-"""Many threads at once: nothing is lost, nothing is repeated, and each one's order is kept."""
+"""Many threads use a store at once: no row is lost or repeated, and the rows of each thread keep their order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EACH = 25
 
 
 def again(store: StorageManager, work: Callable[[Transaction], None]) -> None:
-    """One unit of work, repeated while the store says that it may pass."""
+    """Run one unit of work, and repeat it after each transient error."""
     for _ in range(1000):
         try:
             with store.transaction() as tx:
@@ -37,7 +37,7 @@ def again(store: StorageManager, work: Callable[[Transaction], None]) -> None:
         except TransientStorageError:
             continue
         return
-    raise AssertionError("it never passed")
+    raise AssertionError("the unit of work did not succeed in 1000 attempts")
 
 
 def test_rows_appended_by_many_threads_are_complete_and_ordered_by_thread(
@@ -74,7 +74,7 @@ def test_rows_appended_by_one_transaction_keep_their_order(store: StorageManager
 
 
 def test_rows_that_come_while_others_are_numbered_get_each_one_number(store: StorageManager, threads: Threads) -> None:
-    """Senders, and two that number and acknowledge: no number twice, no row without one, nothing left."""
+    """Two threads number and acknowledge while others append: each row gets one number, and no row is left."""
     record = rms_record()
     Outbox(store, record)
     numbers: dict[str, int] = {}
@@ -117,7 +117,7 @@ def test_rows_that_come_while_others_are_numbered_get_each_one_number(store: Sto
 
 
 def test_messages_received_by_many_threads_are_delivered_once(store: StorageManager, threads: Threads) -> None:
-    """Reception and invocation side by side, as far as the store sees them."""
+    """Threads store messages as reception does, while others consume them as the invoker does."""
     with store.transaction() as tx:
         tx.rmd.insert(rmd_record())
         tx.invoker.insert(buffer())
@@ -170,7 +170,7 @@ def test_messages_received_by_many_threads_are_delivered_once(store: StorageMana
 
 
 def test_transactions_over_many_rows_at_once_never_deadlock(store: StorageManager, threads: Threads) -> None:
-    """A batch of arrivals, the workers and a handler meet on the same rows; all lock in one order."""
+    """Reception, workers and a handler use the same rows; all take their locks in one order."""
     channels = [channel(f"key {number}") for number in range(3)]
     names = [f"urn:rmd:{number}" for number in range(3)]
     with store.transaction() as tx:
@@ -211,7 +211,7 @@ def test_transactions_over_many_rows_at_once_never_deadlock(store: StorageManage
 
 
 def test_claims_under_which_many_work_let_one_at_a_time_commit(store: StorageManager, threads: Threads) -> None:
-    """Leases that are over as soon as they are taken: the epoch alone decides."""
+    """Each lease expires as soon as the claim is taken, so only the epoch decides which transaction commits."""
     Outbox(store)
     clock = itertools.count(int(NOW), 10)
     kept: list[tuple[int, str]] = []

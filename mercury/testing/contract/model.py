@@ -1,8 +1,8 @@
-"""The rows of a key against a model of dictionaries, under walks that nobody thought of.
+"""Compares the rows of a key with a model made of dictionaries, in random sequences of operations.
 
-A walk opens transactions and savepoints, does in them what the worker and reception do, and ends them well or badly.
-At every step the store has to agree with the model: inside the transaction with what was done in it, outside with
-what was committed.
+A random run opens transactions and savepoints, does in them the operations of the worker and of reception, and commits
+them or rolls them back. After each operation the store must agree with the model: a transaction sees its own changes,
+and all other transactions see the committed rows.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def some_ranges() -> st.SearchStrategy[Ranges]:
 
 
 class Undo(Exception):
-    """Leaves a savepoint or a transaction."""
+    """Rolls a savepoint or a transaction back."""
 
 
 @dataclass
 class Row:
-    """A row as the model has it."""
+    """A row of the model."""
 
     message_id: str
     place: int
@@ -74,7 +74,7 @@ class Row:
 
 @dataclass
 class Model:
-    """Everything about one key."""
+    """The rows and sequences of one key."""
 
     rows: dict[str, Row] = field(default_factory=dict)
     next_number: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SEQUENCES, 1))
@@ -92,7 +92,7 @@ class Model:
 
 
 class RowsOfAKey(RuleBasedStateMachine):
-    """One walk. `store` is set by the test."""
+    """One random run. The test sets `store`."""
 
     store: StorageManager
 
@@ -173,7 +173,7 @@ class RowsOfAKey(RuleBasedStateMachine):
         assert self.own is not None
         return self.own
 
-    # --- what is done ------------------------------------------------------------------------------------------------
+    # --- operations --------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.tx is None)
     @rule(count=limits(), expects=st.booleans(), responds=st.booleans())
@@ -301,11 +301,11 @@ class RowsOfAKey(RuleBasedStateMachine):
         self.tx.rms.save(self.record(sequence))
 
     def choose(self, data: st.DataObject) -> Row:
-        """A row that is there, or one that is not."""
+        """A row that exists, or one that does not."""
         rows = sorted(self.model.rows.values(), key=lambda each: each.place)
         return data.draw(st.sampled_from([*rows, Row("unknown", 0, expects=False, request=None)]))
 
-    # --- what has to agree -------------------------------------------------------------------------------------------
+    # --- comparisons -------------------------------------------------------------------------------------------------
 
     @invariant()
     def others_see_what_is_committed(self) -> None:

@@ -1,4 +1,4 @@
-"""One source sequence and its rows, each step in a transaction of its own."""
+"""One source sequence and its rows, with each operation in a transaction of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Outbox:
-    """What the holder of a key's claim does, step by step."""
+    """The operations of the worker that holds the claim on a key, each in a transaction."""
 
     def __init__(self, store: StorageManager, record: RmsRecord | None = None) -> None:
         self.store = store
@@ -24,7 +24,7 @@ class Outbox:
         self.locked(lambda tx: tx.rms.insert(self.record))
 
     def locked(self, work: Callable[[Transaction], T]) -> T:
-        """One transaction with the key locked."""
+        """Run ``work`` in a transaction that has locked the key."""
         with self.store.transaction() as tx:
             tx.rms.lock([self.key])
             return work(tx)
@@ -35,11 +35,11 @@ class Outbox:
                 tx.rms.append(row(message_id, self.record.channel, **more))
 
     def number(self, limit: int = 1000, *, due: float = NOW) -> list[OutboundMessage]:
-        """Give the next numbers to the rows that wait."""
+        """Number the rows that have no number."""
         return self.locked(lambda tx: number_in(tx, self, limit, due=due))
 
     def send(self, *message_ids: str, **more: Any) -> list[OutboundMessage]:
-        """Append and number."""
+        """Append rows, and number them."""
         self.append(*message_ids, **more)
         return self.number()
 
@@ -65,10 +65,10 @@ class Outbox:
     def answered(self, message_id: str) -> OutboundMessage | None:
         return self.locked(lambda tx: tx.rms.answered(message_id))
 
-    # --- looking ---------------------------------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------------------------
 
     def waiting(self, limit: int = 1000) -> list[str]:
-        """The rows without a number."""
+        """The MessageIDs of the rows without a number."""
         return ids(self.locked(lambda tx: tx.rms.unnumbered(self.key, limit)))
 
     def unsettled(self, limit: int = 1000) -> list[str]:
@@ -79,7 +79,7 @@ class Outbox:
             return tx.rms.row(message_id)
 
     def here(self, *message_ids: str) -> list[str]:
-        """Which of these rows exist."""
+        """The MessageIDs of those of the given rows that exist."""
         return [message_id for message_id in message_ids if self.row(message_id) is not None]
 
     @property
@@ -89,7 +89,7 @@ class Outbox:
 
 
 def number_in(tx: Transaction, outbox: Outbox, limit: int = 1000, *, due: float = NOW) -> list[OutboundMessage]:
-    """Number what waits, in a transaction that has locked the key."""
+    """Number the rows that have no number, in a transaction that has locked the key."""
     rows = tx.rms.unnumbered(outbox.key, limit)
     for each in rows:
         each.sequence_id = outbox.record.id
@@ -100,7 +100,7 @@ def number_in(tx: Transaction, outbox: Outbox, limit: int = 1000, *, due: float 
 
 
 def single(numbers: Iterable[int]) -> Ranges:
-    """Ranges of one number each."""
+    """The numbers as ranges of one number each."""
     return tuple((number, number) for number in numbers)
 
 

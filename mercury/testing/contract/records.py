@@ -1,4 +1,4 @@
-"""Nothing of a record is lost or changed by being stored."""
+"""Storing a record loses and changes none of its fields."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mercury.testing.contract.builders import (
 )
 from mercury.testing.contract.outbox import Outbox
 
-#: What a store gives or derives itself, and a test sets in another way.
+#: Fields that the store sets or derives; the tests do not set them directly.
 GIVEN = MappingProxyType(
     {
         "OutboundMessage": frozenset(
@@ -43,7 +43,7 @@ GIVEN = MappingProxyType(
 
 
 def at_default(value: Any) -> list[str]:
-    """Fields of a record that a store could forget without the test noticing."""
+    """The fields of a record that have their defaults: a test would not detect that a store loses them."""
     name = type(value).__name__
     found = []
     for field in dataclasses.fields(value):
@@ -206,7 +206,7 @@ def test_a_body_of_a_megabyte_comes_back_as_it_was(store: StorageManager) -> Non
 
 
 def test_a_record_that_was_read_is_a_copy(store: StorageManager) -> None:
-    """What is changed counts once it is saved, and what was saved does not change with its record."""
+    """A change of a record is stored only by saving it, and changes after that do not affect the stored record."""
     outbox = Outbox(store)
     outbox.send("a")
     with store.transaction() as tx:

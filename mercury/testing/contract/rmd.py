@@ -25,11 +25,11 @@ def open_count(store: StorageManager) -> int:
         return tx.rmd.open_count()
 
 
-# --- made once -------------------------------------------------------------------------------------------------------
+# --- created once ----------------------------------------------------------------------------------------------------
 
 
 def test_a_sequence_is_found_by_the_request_that_made_it(store: StorageManager) -> None:
-    """RM-CS-13: everything that tells two clients apart; another peer may use the same MessageID."""
+    """RM-CS-13: the key has everything that distinguishes two clients, as two peers may use the same MessageID."""
     others: tuple[dict[str, Any], ...] = (
         {"acks_to": EndpointReference("http://other.example/acks")},
         {"service": "another"},
@@ -58,7 +58,7 @@ def test_one_request_makes_one_sequence(store: StorageManager) -> None:
 
 
 def test_sequences_that_no_request_made_are_no_repetitions_of_each_other(store: StorageManager) -> None:
-    """The sequences that this side offered."""
+    """The sequences that this side offered were not made by a CreateSequence."""
     insert(store, rmd_record("urn:a"), rmd_record("urn:b"))
     assert open_count(store) == 2
 
@@ -87,7 +87,7 @@ def test_a_sequence_that_was_made_in_a_savepoint_that_failed_is_not_found(store:
         assert [record.identifier for record in tx.rmd.all()] == ["urn:b"]
 
 
-# --- changed and forgotten -------------------------------------------------------------------------------------------
+# --- changed and deleted ---------------------------------------------------------------------------------------------
 
 
 def test_a_saved_sequence_is_changed(store: StorageManager) -> None:
@@ -166,7 +166,7 @@ def test_the_kinds_of_work_have_times_of_their_own(store: StorageManager) -> Non
     assert (store.next_due(Topic.RMS), store.next_due(Topic.INVOKER)) == (None, None)
 
 
-# --- whose they are ---------------------------------------------------------------------------------------------------
+# --- owners -----------------------------------------------------------------------------------------------------------
 
 
 def test_open_sequences_are_counted_for_one_owner(store: StorageManager) -> None:
@@ -198,11 +198,14 @@ def test_idle_sequences_are_found_the_oldest_first(store: StorageManager) -> Non
         assert tx.rmd.idle(NOW - 5, 10, "192.0.2.0") == ["urn:2", "urn:0"]
 
 
-# --- what waits behind them, in bytes ---------------------------------------------------------------------------------
+# --- bytes that wait for the application ------------------------------------------------------------------------------
 
 
 def insert_with_bytes(store: StorageManager, *waiting: tuple[str, str, int]) -> None:
-    """Sequences with the address that made them, and bytes that wait behind each."""
+    """Insert sequences.
+
+    :param waiting: the identifier, the address of the peer, and the bytes that wait for the application, of each.
+    """
     for identifier, peer, size in waiting:
         record = rmd_record(identifier, create_message_id=f"create {identifier}", peer=peer, received_bytes=1000 + size)
         insert(store, record)
@@ -282,7 +285,7 @@ def test_idle_sequences_with_something_that_waits_are_found_the_oldest_first(sto
 
 
 def test_sequences_of_owners_with_many_are_found_those_of_the_one_with_most_first(store: StorageManager) -> None:
-    """Without those that hold messages for the application, have ended, or were made by this side."""
+    """Sequences with messages for the application, ended ones, and those offered by this side do not count."""
     late = {"unused_before": NOW + 1, "heard_before": NOW + 1}
     made = (("few", 2, 0), ("most", 4, 50), ("many", 3, 0))
     for peer, count, ago in made:
@@ -319,11 +322,11 @@ def test_sequences_that_were_never_used_are_found_first_and_of_each_kind_only_th
         assert tx.rmd.crowding(1, unused_before=NOW - 2, heard_before=NOW) == [("urn:c:3", 1)]
 
 
-# --- what has ended ---------------------------------------------------------------------------------------------------
+# --- ended sequences --------------------------------------------------------------------------------------------------
 
 
 def insert_ended(store: StorageManager) -> None:
-    """Ended sequences of peers at two addresses; one that goes on, and one that this side offered."""
+    """Insert ended sequences of peers at two addresses, one open sequence, and one that this side offered."""
     for number, at in enumerate((NOW - 10, NOW - 30, NOW - 20, NOW)):
         peer = f"192.0.2.{number % 2}"
         insert(store, rmd_record(f"urn:{number}", create_message_id=f"create {number}", peer=peer, ended_at=at))

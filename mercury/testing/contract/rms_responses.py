@@ -1,4 +1,4 @@
-"""Rows that wait for a response, responses, and rows that are moved, taken or discarded."""
+"""Requests that wait for a response, responses, and rows that are moved to a successor, taken or discarded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mercury.storage.records import OutboundKind, SequenceKey
 from mercury.testing.contract.builders import EVERYTHING, FETCHING, KEY, LISTENING, NOW, rms_record, row
 from mercury.testing.contract.outbox import Outbox, ids, number_in, single
 
-#: Bytes: more than any test stores.
+#: A limit in bytes that no test reaches.
 ANY = 1_000_000
 
 
@@ -53,7 +53,7 @@ def test_a_request_goes_once_it_is_acknowledged_and_its_response_consumed(
 def test_an_acknowledged_request_is_repeated_only_to_fetch_its_response(
     store: StorageManager, on: object, expects: bool, answered: bool, needed: bool
 ) -> None:
-    """HTTP-05: without an address the response comes on the connection of the request."""
+    """HTTP-05: for a client without an address, the response comes on the connection of the request."""
     outbox = Outbox(store, rms_record(on=on))  # type: ignore[arg-type]
     outbox.send("request", expects_response=expects)
     if answered:
@@ -64,7 +64,7 @@ def test_an_acknowledged_request_is_repeated_only_to_fetch_its_response(
 
 
 def test_changed_copy_of_an_exchange_knows_the_original_request(outbox: Outbox) -> None:
-    """The sequence counts a response once, however often it arrives."""
+    """A response that arrives several times is counted once."""
     outbox.send("request", expects_response=True, correlation="order:17")
     first, again = outbox.answered("request"), outbox.answered("request")
     assert first is not None
@@ -85,7 +85,7 @@ def test_answering_twice_in_one_transaction_is_noticed(outbox: Outbox) -> None:
 
 
 def test_a_request_may_be_answered_before_it_has_a_number(outbox: Outbox) -> None:
-    """It was moved to a successor; its response had been on the way."""
+    """The request was moved to a successor while its response was in transit."""
     outbox.send("request", expects_response=True)
     outbox.unnumber(1)
     assert outbox.answered("request") is not None
@@ -159,7 +159,7 @@ def test_a_response_can_be_fetched_while_it_has_a_number_and_no_acknowledgement(
 def test_of_two_responses_to_one_request_the_one_that_is_not_acknowledged_is_fetched(
     outbox: Outbox, store: StorageManager, first: int
 ) -> None:
-    """At least once: a handler that ran twice has answered twice."""
+    """With AtLeastOnce, a handler that ran twice has made two responses."""
     outbox.append("first", request="request")
     outbox.append("second", request="request")
     outbox.number()
@@ -177,7 +177,7 @@ def test_of_two_responses_to_one_request_the_one_that_is_not_acknowledged_is_fet
 def test_rows_read_for_a_request_do_not_depend_on_others_with_its_message_id(
     outbox: Outbox, store: StorageManager
 ) -> None:
-    """A peer chooses MessageIDs, and may choose one for all its requests."""
+    """A peer chooses the MessageIDs, and may use one MessageID for all its requests."""
     for number in range(1, 51):
         outbox.append(f"response {number}", relates_to="urn:same", request=f"{number} urn:s", payload=b"<x/>" * 250)
     outbox.number()
@@ -204,7 +204,7 @@ def test_responses_are_read_up_to_so_many_bytes_the_smallest_first_and_one_at_le
     def read(most_bytes: int) -> list[str]:
         with store.transaction() as tx:
             found = tx.rms.responses_to(requests, most_bytes)
-        assert ids(found) == list(sizes), "what is not read is known"
+        assert ids(found) == list(sizes), "the rows above the limit are returned without their bodies"
         for each in found:
             assert (len(each.payload), each.damaged) == (0 if each.unread else sizes[each.message_id], False)
         return [each.message_id for each in found if not each.unread]
@@ -300,7 +300,7 @@ def test_a_sequence_that_was_forgotten_leaves_the_rows_that_wait(outbox: Outbox)
 
 
 def test_one_transaction_numbers_makes_the_sequence_and_lets_go(store: StorageManager) -> None:
-    """The worker meets a new key: sequence, numbers and what is due are one commit."""
+    """For a new key the worker creates the sequence, numbers the rows and sets the due time in one commit."""
     with store.transaction() as tx:
         tx.rms.append(row("a"))
         tx.rms.append(row("b"))
@@ -337,7 +337,7 @@ def test_numbering_takes_up_where_it_stopped(outbox: Outbox) -> None:
     assert outbox.unsettled() == ["a", "b", "c", "d"]
 
 
-# --- watched ---------------------------------------------------------------------------------------------------------
+# --- the oldest message ----------------------------------------------------------------------------------------------
 
 
 def test_the_oldest_unacknowledged_message_is_known_and_ends_do_not_count(
@@ -352,17 +352,17 @@ def test_the_oldest_unacknowledged_message_is_known_and_ends_do_not_count(
     assert oldest() is None
     outbox.locked(lambda tx: tx.rms.discard(tx.rms.unnumbered(KEY, 10)))
     outbox.append("kept", created_at=NOW - 9, relates_to="urn:request", answered=True)
-    assert oldest() is None, "a reply that is kept to be fetched again does not count"
+    assert oldest() is None, "a response that is stored to be fetched again does not count"
     outbox.locked(lambda tx: tx.rms.discard(tx.rms.unnumbered(KEY, 10)))
     outbox.append("a", created_at=NOW - 5, expects_response=True)
     outbox.append("b", created_at=NOW - 3)
     assert oldest() == NOW - 5
     outbox.number(2)
     outbox.acknowledge(1)
-    assert oldest() == NOW - 3, "what is acknowledged and not answered does not count"
+    assert oldest() == NOW - 3, "a request that is acknowledged and not answered does not count"
 
 
-# --- what responses take ---------------------------------------------------------------------------------------------
+# --- bytes of responses ----------------------------------------------------------------------------------------------
 
 
 def test_bytes_of_responses_are_summed_until_they_are_acknowledged(outbox: Outbox, store: StorageManager) -> None:

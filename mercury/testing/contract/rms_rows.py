@@ -1,4 +1,4 @@
-"""The life of a row: appended, numbered, transmitted, acknowledged, answered, gone."""
+"""The life cycle of a row: appended, numbered, transmitted, acknowledged, answered, deleted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mercury.testing.contract.builders import EVERYTHING, KEY, LISTENING, NOW, r
 from mercury.testing.contract.ending import ending
 from mercury.testing.contract.outbox import Outbox, ids, number_in
 
-#: Bytes: more than any test stores.
+#: A limit in bytes that no test reaches.
 ANY = 1_000_000
 
 
@@ -44,7 +44,7 @@ def test_rows_of_other_keys_are_not_touched(outbox: Outbox, store: StorageManage
 
 
 def test_an_end_that_becomes_the_last_message_comes_back_whole(outbox: Outbox) -> None:
-    """WS-RM 1.0: only its number makes it a message; what it was handed over as says nothing of that."""
+    """In WS-RM 1.0 the end of a sequence becomes a LastMessage, with a number."""
     outbox.append("end", kind=OutboundKind.END, action="", payload=b"")
     (end,) = outbox.locked(lambda tx: tx.rms.unnumbered(KEY, 10))
     end.last, end.sequence_id, end.number, end.due = True, outbox.record.id, 1, NOW
@@ -145,7 +145,7 @@ def test_a_transmission_is_counted_and_put_off(outbox: Outbox) -> None:
 
 
 def test_of_rows_due_later_only_the_first_and_one_repeated_are_read(outbox: Outbox) -> None:
-    """The first row shows whether anybody answers, and one when there is something to do again."""
+    """The first row shows whether the peer answers, and the row that is due next shows when there is work again."""
     outbox.send(*"abcdefgh")
     times = dict(zip("abcdefgh", (9, 7, 0, 5, 5, 0, 8, 0), strict=True))
 
@@ -154,7 +154,7 @@ def test_of_rows_due_later_only_the_first_and_one_repeated_are_read(outbox: Outb
         for each in rows:
             each.due = NOW + times[each.message_id]
         tx.rms.transmitted(rows)
-        assert ids(tx.rms.unsettled(outbox.record, 10, NOW)) == list("acdfh"), "not written yet"
+        assert ids(tx.rms.unsettled(outbox.record, 10, NOW)) == list("acdfh"), "the changes are not written yet"
 
     outbox.locked(put_off)
 
@@ -174,8 +174,8 @@ def test_of_rows_due_later_only_the_first_and_one_repeated_are_read(outbox: Outb
         assert ids([first, chosen, more]) == list("acf")
         assert chosen.payload
         assert not chosen.unread
-        assert more.unread is not bool(more.payload), "it says whether its body is missing"
-        assert ids(tx.rms.unsettled(outbox.record, 10, NOW - 1, one=True)) == list("ac"), "nothing is due"
+        assert more.unread is not bool(more.payload), "the row shows whether its body was read"
+        assert ids(tx.rms.unsettled(outbox.record, 10, NOW - 1, one=True)) == list("ac"), "no row is due"
 
     outbox.locked(poll_for_one)
 
@@ -308,7 +308,7 @@ def test_acknowledgements_after_a_release_wait_for_the_next_release(outbox: Outb
 
 
 def test_collectable_rows_do_not_hide_stuck_ones(outbox: Outbox) -> None:
-    """An older request goes in the transaction that acknowledges a younger one, which waits for its response."""
+    """One transaction deletes an older request and acknowledges a newer one, which still waits for its response."""
     outbox.send("old", "young", expects_response=True)
     outbox.acknowledge(1)
     outbox.locked(lambda tx: tx.rms.answered("old"))

@@ -1,4 +1,4 @@
-"""Source sequences: found by key, by identifier and by what asked for them; due when there is work."""
+"""Source sequences: found by key, by identifier and by their CreateSequence; due when they have work."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_order_stays_when_sequences_are_changed_and_forgotten(store: Storage
 
 
 def test_no_two_sequences_get_one_identifier(store: StorageManager) -> None:
-    """Two processes may take the same offer at once: neither sees what the other has not committed."""
+    """Two processes may accept the same offer at once: neither sees the other's uncommitted sequence."""
     insert(store, rms_record("first", identifier="urn:offered"))
     with ending(store.transaction(), Conflict) as tx:
         tx.rms.insert(rms_record("second", LISTENING, identifier="urn:offered"))
@@ -71,8 +71,8 @@ def test_no_two_sequences_get_one_identifier(store: StorageManager) -> None:
         assert tx.rms.key_of("urn:offered") == LISTENING.key
 
 
-def test_a_key_that_nobody_knows_may_be_used_without_a_lock(store: StorageManager) -> None:
-    """A response sequence is made with the request sequence, in a batch that could not lock it before."""
+def test_new_key_may_be_used_without_a_lock(store: StorageManager) -> None:
+    """A response sequence is created with the request sequence, in a transaction that could not lock its key before."""
     with store.transaction() as tx:
         tx.rms.insert(rms_record("new"))
         tx.rms.save(rms_record("new", window_full=True))
@@ -100,7 +100,7 @@ def test_a_sequence_is_found_by_its_identifier_once_it_has_one(store: StorageMan
 
 def test_keys_of_sequences_are_found_together_by_their_identifiers(store: StorageManager) -> None:
     insert(store, rms_record("a", identifier="urn:a"), rms_record("b", LISTENING, identifier="urn:b"))
-    for _ in range(2):  # what a store remembers of the first time is the same
+    for _ in range(2):  # the second time a store may use its cache
         with store.transaction() as tx:
             assert tx.rms.keys_by_identifier(["urn:a", "urn:b", "urn:c"]) == {"urn:a": KEY, "urn:b": LISTENING.key}
             assert tx.rms.keys_by_identifier([]) == {}
@@ -116,7 +116,7 @@ def test_keys_of_sequences_are_found_together_by_the_messages_that_requested_the
 
 
 def test_an_identifier_that_a_peer_chooses_is_not_taken_for_a_message_id(store: StorageManager) -> None:
-    """A peer gives its sequence the MessageID with which another sequence was requested."""
+    """A peer names its sequence after the MessageID of another sequence's CreateSequence."""
     insert(store, rms_record("a", create_message_id="urn:same"), rms_record("b", LISTENING, identifier="urn:same"))
     with store.transaction() as tx:
         assert tx.rms.keys_by_identifier(["urn:same"]) == {"urn:same": LISTENING.key}
@@ -241,8 +241,8 @@ def test_a_limited_number_of_due_keys_is_returned_each_once(store: StorageManage
 
 
 @pytest.mark.parametrize("waiting", [True, False])
-def test_neither_rows_nor_times_keep_the_other_from_their_turn(store: StorageManager, waiting: bool) -> None:
-    """With more keys that have new rows than one look takes, a retransmission still gets its turn; or the other way."""
+def test_new_rows_and_retransmissions_do_not_delay_each_other(store: StorageManager, waiting: bool) -> None:
+    """More keys have new rows than one query returns: retransmissions are still found. The reverse holds too."""
     for number in range(20):
         crowd = channel(f"crowd {number}")
         if waiting:

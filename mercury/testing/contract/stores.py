@@ -1,4 +1,4 @@
-"""The stores that a test opens, and what of them it has to know beside their capabilities."""
+"""Opens the stores of a test, and skips tests for which a store lacks a capability or a trait."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class OpenStore(Protocol):
     """Opens a store of the kind that is tested."""
 
     def __call__(self, name: str, *, lock_timeout: float) -> StorageManager:
-        """Open the store of a name. The same name is the same data, if the store keeps any; a new one is empty.
+        """Open a store. Stores of one name have the same data, if the store is durable; a store of a new name is empty.
 
         :param lock_timeout: seconds after which waiting for a lock raises `TransientStorageError`.
         """
@@ -23,13 +23,13 @@ class OpenStore(Protocol):
 
 @dataclass(frozen=True)
 class Traits:
-    """What of a kind of store a test has to know beside its capabilities."""
+    """Properties of a kind of store that tests need and that are not among its capabilities."""
 
-    #: Two transactions may have written at the same time. False: the second writer waits for the first one's end.
+    #: Whether two transactions can write at the same time; otherwise the second writer waits for the end of the first.
     writes_side_by_side: bool = True
-    #: Notices rows that are locked against the order, or changed without their lock.
+    #: Whether the store raises an error if rows are locked against the lock order, or changed without their lock.
     notices_lock_order: bool = True
-    #: How many walks the model takes: each has a store of its own, and a database costs more than a dictionary.
+    #: The number of random runs of `model`. Each has a store of its own, which for a database takes longer.
     walks: int = 150
 
 
@@ -47,7 +47,7 @@ class StoreFactory:
         return store
 
     def has(self, store: StorageManager, name: str) -> bool:
-        """Whether it has a trait or a capability."""
+        """Whether a store has a trait or a capability."""
         return bool(getattr(self.traits, name) if hasattr(self.traits, name) else getattr(store.capabilities, name))
 
     def close(self) -> None:
@@ -56,7 +56,7 @@ class StoreFactory:
 
 
 def needs(*names: str) -> Callable[[Test], Test]:
-    """The decorated test is skipped for stores without these capabilities or traits."""
+    """Skip the decorated test for stores without these capabilities or traits."""
 
     def decorate(test: Test) -> Test:
         vars(test)["needs"] = names
@@ -66,6 +66,6 @@ def needs(*names: str) -> Callable[[Test], Test]:
 
 
 def needed(test: object) -> tuple[str, ...]:
-    """What `needs` says of a test."""
+    """The capabilities and traits that `needs` gives a test."""
     names: tuple[str, ...] = getattr(test, "needs", ())
     return names

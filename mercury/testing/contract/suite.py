@@ -15,13 +15,13 @@ from mercury.testing.contract.threads import Threads
 
 
 class _Fixtures:
-    """What the tests ask for."""
+    """The fixtures of the tests."""
 
-    #: Two transactions may have written at the same time. False: the second writer waits for the first one's end.
+    #: Whether two transactions can write at the same time; otherwise the second writer waits for the end of the first.
     writes_side_by_side: bool = True
-    #: Notices rows that are locked against the order, or changed without their lock.
+    #: Whether the store raises an error if rows are locked against the lock order, or changed without their lock.
     notices_lock_order: bool = True
-    #: How many walks the test against a model takes, each with a store of its own.
+    #: The number of random runs of the test against a model, each with a store of its own.
     walks: int = 150
 
     @pytest.fixture
@@ -51,16 +51,16 @@ class _Fixtures:
 
 
 def made_for(request: pytest.FixtureRequest, store_factory: StoreFactory) -> StorageManager:
-    """An empty store; the test is skipped if it lacks what the test needs."""
+    """An empty store; the test is skipped if the store lacks a capability that the test needs."""
     made = store_factory()
     for name in needed(request.function):
         if not store_factory.has(made, name):
-            pytest.skip(f"this store does not say that it is {name!r}")
+            pytest.skip(f"this store does not have {name!r}")
     return made
 
 
 def contract_tests() -> dict[str, Callable[..., None]]:
-    """Every test of the contract by its name."""
+    """All tests of the contract by name."""
     found: dict[str, Callable[..., None]] = {}
     for file in TESTS:
         module = import_module(f"mercury.testing.contract.{file}")
@@ -73,9 +73,10 @@ def contract_tests() -> dict[str, Callable[..., None]]:
 class StoreContract(_Fixtures):
     """The tests that every store must pass, for a test class of your own.
 
-    The class needs one fixture, ``open_store``; what it returns is called as ``open_store(name, lock_timeout=seconds)``
-    and gives a `StorageManager`. The same name is the same data within a test, if the store keeps any; the suite closes
-    what was opened. Tests of what a store does not promise (`Capabilities`, and the attributes here) are skipped.
+    The class needs a fixture ``open_store``. It returns a function, which is called as ``open_store(name,
+    lock_timeout=seconds)`` and returns a `StorageManager`. Within a test, stores of one name have the same data, if the
+    store is durable. The suite closes the stores. Tests of capabilities (`Capabilities`, and the attributes of this
+    class) that a store does not have are skipped.
 
     pytest and hypothesis are needed. docs/stores.md has an example.
     """

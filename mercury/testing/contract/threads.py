@@ -1,4 +1,4 @@
-"""A second thread for a test, with every wait bounded."""
+"""Threads for a test; each wait for a thread has a timeout."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: What should happen soon has failed when it has not happened after so many seconds.
+#: Seconds to wait for an expected event; the test fails after that.
 SOON = 10.0
-#: What should not happen is watched for so many seconds; a right store never fails for it, however slow the machine.
+#: Seconds to wait for an event that must not happen. A correct store passes also on a slow machine.
 MOMENT = 0.05
 
 
@@ -34,7 +34,7 @@ class Threads:
         assert not late or error is not None, f"{len(late)} threads did not end"
 
     def start(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
-        """Run ``work`` in a thread; returns once that thread runs."""
+        """Run ``work`` in a thread; return as soon as the thread runs."""
         running = threading.Event()
 
         def run() -> T:
@@ -48,11 +48,14 @@ class Threads:
 
 
 def result(future: concurrent.futures.Future[T]) -> T:
-    """What a thread returned, or the error it ended with."""
+    """The result of a thread.
+
+    :raises Exception: the function raised it.
+    """
     return future.result(timeout=SOON)
 
 
 def waits(future: concurrent.futures.Future[T]) -> bool:
-    """Whether a thread is still busy after a moment."""
+    """Whether a thread still runs after `MOMENT`."""
     done, _ = concurrent.futures.wait([future], timeout=MOMENT)
     return not done

@@ -1,4 +1,4 @@
-"""One unit of work: what others see of it, what is left of it, and what is told after it."""
+"""Transactions: isolation, roll-back, savepoints, and the actions after a commit."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from mercury.testing.contract.outbox import Outbox, ids, number_in
 
 
 class Mistake(Exception):
-    """What an application raises."""
+    """An error that the application raises."""
 
 
 def fill(tx: Transaction, name: str = "new") -> None:
-    """One thing of every kind, findable by its name."""
+    """Store a record of each kind, with keys made from ``name``."""
     tx.rmd.insert(rmd_record(f"urn:rmd:{name}", create_message_id=f"create {name}", due=NOW))
     tx.invoker.insert(buffer(f"urn:rmd:{name}"))
     tx.invoker.add([inbound(1, f"urn:rmd:{name}"), marker(InboundKind.CUT, 0, f"urn:rmd:{name}")])
@@ -40,7 +40,7 @@ def fill(tx: Transaction, name: str = "new") -> None:
 
 
 def seen(store: StorageManager, name: str = "new") -> list[bool]:
-    """What a transaction of its own sees of it, by every way there is to look without a lock."""
+    """Whether another transaction sees the records of `fill`, by each query that needs no lock."""
     with store.transaction() as tx:
         looks = [
             tx.rmd.read(f"urn:rmd:{name}") is not None,
@@ -202,7 +202,7 @@ def test_a_transaction_sees_its_own_sequences(store: StorageManager) -> None:
 
 
 def test_a_transaction_sees_what_it_did_to_rows(store: StorageManager) -> None:
-    """The worker numbers, transmits, acknowledges and moves in one transaction."""
+    """One transaction numbers, transmits, acknowledges and moves rows, as the worker does."""
     outbox = Outbox(store)
     outbox.append("a", "b", "c", "d")
 
@@ -240,7 +240,7 @@ def test_a_transaction_sees_what_it_did_to_rows(store: StorageManager) -> None:
 
 
 def undone(tx: Transaction, work: Callable[[], None]) -> None:
-    """Do it inside a savepoint that is left with an exception."""
+    """Run ``work`` in a savepoint that an exception rolls back."""
     with ending(tx.savepoint(), Mistake):
         work()
         raise Mistake
@@ -375,7 +375,7 @@ def test_a_savepoint_that_fails_undoes_the_ones_inside_it_that_ended_well(store:
 
 
 def test_every_second_of_many_savepoints_fails(store: StorageManager) -> None:
-    """A run of the invoker: one savepoint for each message."""
+    """The invoker sets one savepoint for each message."""
     with store.transaction() as tx:
         for number in range(50):
             if number % 2:

@@ -1,4 +1,4 @@
-"""Peers take turns at the application: whose buffer comes next, and which one of it."""
+"""Fair scheduling: peers take turns, and of one peer the sequence that was served longest ago comes first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def sequence(name: str, peer: str = "", **more: str) -> RmdRecord:
 
 
 def make(store: StorageManager, *records: RmdRecord, messages: int = 1) -> None:
-    """Sequences with so many messages each."""
+    """Insert sequences with so many messages each."""
     for record in records:
         with store.transaction() as tx:
             tx.rmd.insert(record)
@@ -38,7 +38,7 @@ def due(store: StorageManager, after: str = "", limit: int = 100) -> list[str]:
 def test_one_sequence_of_each_peer_comes_before_the_second_of_any(store: StorageManager) -> None:
     make(store, *(sequence(f"a{number}", "10.0.0.1") for number in range(3)), messages=3)
     for name in ("a0", "a1", "a2"):
-        deliver(store, name, 1)  # now it is known whose turn is longest ago
+        deliver(store, name, 1)  # the store now has the time of each sequence's last delivery
     make(store, sequence("b", "10.0.0.2"), sequence("c", "10.0.0.3"))
     assert due(store) == ["a0", "b", "c", "a1", "a2"]
     assert due(store, limit=2) == ["a0", "b"]
@@ -50,11 +50,11 @@ def test_the_peer_after_the_one_that_had_the_last_turn_comes_first(store: Storag
     assert due(store, after="10.0.0.1") == ["b", "c", "a"]
     assert due(store, after="10.0.0.2") == ["c", "a", "b"]
     assert due(store, after="10.0.0.3") == ["a", "b", "c"]
-    assert due(store, after="10.0.0.15") == ["b", "c", "a"]  # who had it may have nothing left
+    assert due(store, after="10.0.0.15") == ["b", "c", "a"]  # the peer that was served last may have no work left
     assert due(store, after="10.0.0.2", limit=1) == ["c"]
 
 
-def test_of_one_peer_that_sequence_comes_first_whose_turn_is_longest_ago(store: StorageManager) -> None:
+def test_sequence_of_a_peer_that_was_served_longest_ago_comes_first(store: StorageManager) -> None:
     make(store, *(sequence(f"a{number}", "10.0.0.1") for number in range(3)), messages=3)
     for name in ("a1", "a0", "a2", "a1"):
         deliver(store, name, 1 if name != "a1" else 2)
@@ -62,8 +62,8 @@ def test_of_one_peer_that_sequence_comes_first_whose_turn_is_longest_ago(store: 
     assert [name for name in due(store) if name.startswith("a")] == ["a0", "a2", "a1"]
 
 
-def test_a_peer_with_ever_new_sequences_keeps_no_other_from_its_turn(store: StorageManager) -> None:
-    """A sequence that had no turn yet is first of its peer, and of nobody else."""
+def test_peer_that_keeps_making_sequences_does_not_delay_the_others(store: StorageManager) -> None:
+    """A sequence that was never served is the first one of its peer, and does not precede those of other peers."""
     make(store, sequence("honest", "10.0.0.9"), messages=3)
     deliver(store, "honest", 1)
     after = ""
@@ -80,18 +80,18 @@ def test_a_peer_with_ever_new_sequences_keeps_no_other_from_its_turn(store: Stor
 def test_a_peer_is_an_identity_or_else_an_address_and_for_responses_the_endpoint(store: StorageManager) -> None:
     make(store, sequence("known", "10.0.0.1", identity="somebody"), sequence("unknown", "10.0.0.1"))
     make(store, rmd_record("responses", offered_to="http://there/"))
-    with store.transaction() as tx:  # what is left of a sequence that is forgotten
+    with store.transaction() as tx:  # a buffer whose sequence is deleted
         tx.invoker.insert(buffer("forgotten"))
         tx.invoker.add([inbound(1, "forgotten")])
     peers = {"known": "somebody", "unknown": "10.0.0.1", "responses": "http://there/", "forgotten": ""}
     assert store.due_invoker(NOW, 10) == peers
 
 
-# --- what is sent ----------------------------------------------------------------------------------------------------
+# --- source sequences ------------------------------------------------------------------------------------------------
 
 
 def sending(store: StorageManager, owner: str, count: int, *, waits: bool, due: float = NOW) -> list[SequenceKey]:
-    """So many keys of an owner, each with something to do: a row that waits, or a sequence whose time has come."""
+    """Insert so many keys of an owner, each with work: a row without a number, or a sequence that is due."""
     found = []
     for number in range(count):
         on = channel(f"{owner} {number:02}", endpoint="http://peer.example/responses")
@@ -120,14 +120,14 @@ def test_one_key_of_each_owner_comes_before_the_second_of_any(store: StorageMana
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["rows", "times"])
-def test_more_owners_than_a_look_takes_have_their_turn_one_after_the_other(store: StorageManager, waits: bool) -> None:
+def test_more_owners_than_one_query_returns_are_served_in_turn(store: StorageManager, waits: bool) -> None:
     keys = {name: sending(store, name, 3, waits=waits, due=NOW - 100)[0] for name in "abcdef"}
     assert due_to_send(store, after="", limit=2) == [keys["a"], keys["b"]]
     assert due_to_send(store, after="b", limit=2) == [keys["c"], keys["d"]]
     assert due_to_send(store, after="e", limit=2) == [keys["f"], keys["a"]]
 
 
-def test_keys_that_another_process_works_on_take_no_turn(store: StorageManager) -> None:
+def test_keys_that_another_process_works_on_are_skipped(store: StorageManager) -> None:
     many = sending(store, "a", 8, waits=False, due=NOW - 100)
     (other,) = sending(store, "b", 1, waits=False)
     for key in many[:6]:

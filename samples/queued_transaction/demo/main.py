@@ -118,14 +118,14 @@ def run(options: Options, stores: list[Store], console: Console) -> list[Outcome
     outcomes = []
     with (
         folder(options) as (work, out),
-        Status("PostgreSQL is started", console=console) as status,
+        Status("PostgreSQL is being started", console=console) as status,
         servers(options, work / "pg") as (client, server),
     ):
         for store in stores:
             chosen = replace(options, store=store)
             logs = work / store.value
             logs.mkdir()
-            status.update("databases are made")
+            status.update("databases are being created")
             with databases(chosen, client, server) as pair:
                 status.stop()
                 figures = Figures(chosen, Network.of(chosen))
