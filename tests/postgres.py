@@ -1,13 +1,11 @@
-"""PostgreSQL for tests.
+"""PostgreSQL for tests. A server starts when the first test needs it.
 
-Nothing is started before a test asks for it. What there is:
+- `postgres_database` creates databases on one server that all tests share; they are dropped after the test.
+- `postgres_server` is that server, which runs until the end of the test session.
+- `own_postgres` is a server for one test, which may kill and restart it.
 
-- `postgres_database`: makes databases on one server that all tests share; they are gone after the test.
-- `postgres_server`: that server, for its whole life one session of tests.
-- `own_postgres`: a server of the test's own, which it may kill and start again.
-
-With ``MERCURY_TEST_POSTGRES``, the URL of a database whose role may create databases, the shared server is the user's
-own one. All flush to disk: what is proved here is proved with the settings that it is used with.
+With ``MERCURY_TEST_POSTGRES``, the URL of a database whose role may create databases, the shared server is an existing
+one. All servers flush to disk, as servers in production do.
 """
 
 from __future__ import annotations

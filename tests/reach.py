@@ -1,7 +1,7 @@
-"""Search of a machine from its starts: which rows of its table are taken, and what is asked for in them.
+"""Searches the states of a machine from its start states: which rows of its table are taken, and with which effects.
 
-The search is exhaustive within the inputs that it is given: every input in every state that was reached, breadth first,
-until all rows were taken with all of their effects and nothing new is reached, or up to a number of states.
+The search is exhaustive for the given inputs: it applies each input in each state that was reached, breadth first. It
+ends when all rows were taken with all their effects and no new state is reached, or at a limit of states.
 """
 
 from __future__ import annotations

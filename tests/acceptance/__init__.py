@@ -1,1 +1,1 @@
-"""Mercury as its users run it: real processes, real sockets, real signals."""
+"""Tests that run Mercury as its users do: with real processes, real sockets and real signals."""

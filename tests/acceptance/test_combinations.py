@@ -1,4 +1,4 @@
-"""A sample of the combinations of versions and ways; `python -m tests.acceptance.combinations` runs all of them."""
+"""A sample of the combinations of versions and patterns; `python -m tests.acceptance.combinations` runs all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One contract for both sides: handlers at the server, typed calls at the client; messages as pydantic models."""
+"""A contract class for both sides: handlers at the server, typed calls at the client, messages as pydantic models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes of a first user: the errors and log lines that name them, and that no call waits for ever."""
+"""Mistakes of a first user: errors and log lines name the mistake, and no call blocks for ever."""
 
 from __future__ import annotations
 

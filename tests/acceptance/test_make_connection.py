@@ -1,4 +1,4 @@
-"""A client that cannot listen and fetches by MakeConnection what comes back, over real sockets."""
+"""A client that cannot listen fetches its responses by MakeConnection, over real sockets."""
 
 from __future__ import annotations
 

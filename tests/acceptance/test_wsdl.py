@@ -1,4 +1,4 @@
-"""The WSDL that a service publishes: as toolkits fetch it, and as zeep calls by it."""
+"""The WSDL that a service publishes: toolkits fetch it, and zeep calls the service with it."""
 
 from __future__ import annotations
 

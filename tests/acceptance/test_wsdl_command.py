@@ -1,4 +1,4 @@
-"""``mercury wsdl``: what a peer asks for, and what a service publishes."""
+"""``mercury wsdl`` shows the requirements of a peer, and prints the WSDL of a service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A zeep client that is unchanged but for its transport, over real sockets."""
+"""A zeep client in which only the transport is changed, over real sockets."""
 
 from __future__ import annotations
 

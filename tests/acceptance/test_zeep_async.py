@@ -1,4 +1,4 @@
-"""zeep's AsyncClient, unchanged but for its transport, over real sockets."""
+"""zeep's AsyncClient, in which only the transport is changed, over real sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What zeep's clients talk to in tests: the service of ``tests/data/wsdl/orders.wsdl``, and what is on the wire."""
+"""The server that zeep's clients call in tests: the service of ``tests/data/wsdl/orders.wsdl``, with its messages."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Who writes the counters of a machine: nobody outside `mercury.statemachine`.
+"""Checks that only `mercury.statemachine` changes the counters of a machine.
 
-A machine is known by its name: what a record calls ``machine``, or a name that was bound to such a thing or to a new
-machine. The rule finds assignments to its attributes, deletions, `setattr`, `dataclasses.replace`, and the methods that
-change a set of numbers in place.
+A machine is recognized by its name: the attribute ``machine`` of a record, or a name that is bound to one or to a new
+machine. The check finds assignments to its attributes, deletions, `setattr`, `dataclasses.replace`, and the methods
+that change a set of numbers in place.
 """
 
 from __future__ import annotations

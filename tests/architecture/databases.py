@@ -1,8 +1,8 @@
-"""Who may ask which database it is: what PostgreSQL and SQLite do differently is known in one place.
+"""Checks that the differences between PostgreSQL and SQLite are in one place of the code.
 
-Asked is by the name of one as a value (``"postgresql"``, ``"sqlite"``, with or without a driver), by the class of a
-`Dialect`, by the name or driver of SQLAlchemy's dialect, or by a driver's own errors of SQLite. Everybody else calls a
-method of the `Dialect`, or reads one of its attributes, which say what differs.
+The check finds code that depends on the database: its name as a value (``"postgresql"``, ``"sqlite"``, with or without
+a driver), the class of a `Dialect`, the name or driver of SQLAlchemy's dialect, and errors of SQLite's driver. All
+other code calls a method of the `Dialect` or reads one of its attributes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which module may import which. Every import of every file is read, in functions and for type checkers too."""
+"""Checks the direction of imports. Each import of each file is read, also in functions and for type checkers."""
 
 from __future__ import annotations
 

@@ -1,20 +1,18 @@
-"""No state in modules: whatever can change belongs to an object that somebody made.
+"""Checks that modules have no state: objects that can change are created by their user.
 
-The rule. What a module binds at its top, and what a class body binds, has to be unchangeable. It is looked at when the
-module is loaded, so that it does not matter how the value was made. Unchangeable are constants, patterns, enums,
-functions, classes and types; tuples, frozensets, `MappingProxyType` and frozen dataclasses, if all that is in them is.
-Beside them:
+The values that a module or a class body binds must not be changeable. They are checked when the module is loaded, so
+the way in which a value was made does not matter. Constants, patterns, enums, functions, classes and types are
+unchangeable; so are tuples, frozensets, `MappingProxyType` and frozen dataclasses, if all their items are. Exceptions:
 
-- ``__all__``, which the language wants to be a list;
+- ``__all__``, which must be a list;
 - tables and expressions of SQLAlchemy, which are filled while their module is loaded and only read afterwards;
-- fixtures of pytest in the class of the stores' contract, which describe how something is made for each test;
-- loggers, whose state is the logging library's, and Typer applications, which are only filled by decorators;
+- fixtures of pytest in the class of the store contract, which describe how an object is made for each test;
+- loggers, whose state belongs to the logging library, and Typer applications, which only decorators fill;
 - caches of pure functions, if they are bounded: without a bound, peers would decide how large they get;
 - a private dict in capitals that no statement of its own module changes: a constant written as a literal. It is private
   so that no other module can change it either.
 
-And no function says ``global``. State of a process in a module would be shared by two Mercurys in one process, and by
-the tests, without anybody having decided it (style: no module-level state).
+No function may use ``global``. Two Mercurys in one process, and the tests, would share state in a module.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Production code does not know that it is tested.
+"""Checks that production code does not depend on whether it is tested.
 
-A test that needs something else gives it as an argument: a store, a transport, a clock, ids. Found are imports of test
-tools, names that ask whether this is a test, and texts that name a test tool's or our own test's variable.
+A test that needs a different object passes it as an argument: a store, a transport, a clock, ids. The check finds
+imports of test tools, names that mean "this is a test", and texts with an environment variable of a test tool or of our
+tests.
 """
 
 from __future__ import annotations

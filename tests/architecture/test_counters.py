@@ -1,4 +1,4 @@
-"""No counter of a machine is written from outside; see `counters` for the rule."""
+"""Only `mercury.statemachine` changes the counters of a machine; see `counters` for the rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One place knows what PostgreSQL and SQLite do differently, and its checker would notice another one."""
+"""The differences between PostgreSQL and SQLite are in one place, and the checker finds a second one."""
 
 from __future__ import annotations
 

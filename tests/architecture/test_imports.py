@@ -1,4 +1,4 @@
-"""The import direction of the house, and that its checker would notice a breach."""
+"""Imports follow the direction of docs/architecture.md, and the checker finds a violation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each mutant names the symbol whose guard it takes out, and the guard is in the source of that symbol."""
+"""Each mutant names the symbol whose guard it removes, and the guard is in the source of that symbol."""
 
 from __future__ import annotations
 

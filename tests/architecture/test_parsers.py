@@ -1,4 +1,4 @@
-"""Documents of peers are parsed by one kind of parser, which cannot be made to read anything else."""
+"""One kind of parser parses the documents of peers, and it reads no other file or URL."""
 
 from __future__ import annotations
 

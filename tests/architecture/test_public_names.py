@@ -1,4 +1,4 @@
-"""The public names: sorted, loadable, and the same in all three places that know them."""
+"""The public names are sorted and loadable, and the three places that list them agree."""
 
 from __future__ import annotations
 

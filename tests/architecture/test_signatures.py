@@ -1,4 +1,4 @@
-"""Every type that a public signature mentions is public too, so that an application can name it in its own."""
+"""Each type in a public signature is public too, so that an application can use it in its own signatures."""
 
 from __future__ import annotations
 

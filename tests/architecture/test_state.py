@@ -1,4 +1,4 @@
-"""No module of Mercury has state of its own; see `state` for the rule."""
+"""No module of Mercury has state; see `state` for the rule."""
 
 from __future__ import annotations
 

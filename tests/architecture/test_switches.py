@@ -1,4 +1,4 @@
-"""No switch for tests in production code; see `switches`."""
+"""Production code has no switch for tests; see `switches`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The repository as a whole; see `tree`."""
+"""The rules for all files of the repository; see `tree`."""
 
 from __future__ import annotations
 

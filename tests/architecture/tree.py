@@ -1,4 +1,4 @@
-"""What the repository's files may contain, whatever language they are in."""
+"""Rules for the content of the repository's files, in any language."""
 
 from __future__ import annotations
 

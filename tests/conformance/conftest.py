@@ -1,6 +1,6 @@
-"""The stores of Mercury that the suite of `mercury.testing` runs on: a new one is one more entry of `KINDS`.
+"""The stores of Mercury that run the store contract of `mercury.testing`. A new store is a new entry of `KINDS`.
 
-A store that is not Mercury's is tested by a class of its own: `mercury.testing.StoreContract`.
+For a store outside Mercury, write a subclass of `mercury.testing.StoreContract`.
 """
 
 from __future__ import annotations

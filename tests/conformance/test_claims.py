@@ -1,3 +1,3 @@
-"""Claims: one worker at a time, and nothing is kept of one whose claim is gone."""
+"""Claims: one worker at a time holds a claim, and a transaction under a lost claim is rolled back."""
 
 from mercury.testing.contract.claims import *  # noqa: F403

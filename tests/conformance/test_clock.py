@@ -1,3 +1,3 @@
-"""What a clock that was ahead has put off is brought forward; what is meant to be far ahead stays there."""
+"""After a clock was set back, work that was planned too far ahead becomes due; long pauses stay as they are."""
 
 from mercury.testing.contract.clock import *  # noqa: F403

@@ -1,3 +1,3 @@
-"""Which buffers have something to do, against the one definition of it."""
+"""A store finds exactly the buffers that have work by the definition in `mercury.statemachine.deliverable`."""
 
 from mercury.testing.contract.deliverable import *  # noqa: F403

@@ -1,3 +1,3 @@
-"""Who waits for whom. Whatever waits here is another thread, and nobody waits without a bound."""
+"""Locks: which transactions wait for others. A second thread does the waiting, and each wait has a timeout."""
 
 from mercury.testing.contract.locking import *  # noqa: F403

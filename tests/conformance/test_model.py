@@ -1,3 +1,3 @@
-"""The rows of a key against a model of dictionaries, under walks that nobody thought of."""
+"""The rows of a key are compared with a model made of dictionaries, in random sequences of operations."""
 
 from mercury.testing.contract.model import *  # noqa: F403

@@ -1,3 +1,3 @@
-"""Nothing of a record is lost or changed by being stored."""
+"""Storing a record loses and changes none of its fields."""
 
 from mercury.testing.contract.records import *  # noqa: F403

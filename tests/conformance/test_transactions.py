@@ -1,4 +1,4 @@
-"""One unit of work: what others see of it, what is left of it, and what is told after it."""
+"""Transactions: isolation, roll-back, savepoints, and the actions after a commit."""
 
 from mercury.testing.contract.commits import *  # noqa: F403
 from mercury.testing.contract.transactions import *  # noqa: F403

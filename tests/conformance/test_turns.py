@@ -1,3 +1,3 @@
-"""Peers take turns at the application: whose buffer comes next, and which one of it."""
+"""Fair scheduling: peers take turns, and of one peer the sequence that was served longest ago comes first."""
 
 from mercury.testing.contract.turns import *  # noqa: F403

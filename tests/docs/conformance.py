@@ -1,6 +1,6 @@
-"""``make conformance``: how many rules of docs/protocol.md there are, are held, and are cited by tests; and the rest.
+"""``make conformance``: counts the rules of docs/protocol.md, those that hold, and those that tests cite.
 
-The counts come from the page and from the tests as they are, not from a list that somebody keeps.
+It lists the other rules. The numbers are computed from the page and from the tests, so they are always current.
 """
 
 from __future__ import annotations

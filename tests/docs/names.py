@@ -1,6 +1,6 @@
-"""docs/names.md: every public name and call, written from the docstrings.
+"""Writes docs/names.md, with all public names and calls, from the docstrings.
 
-``python -m tests.docs.names`` writes the page. A test says whether it is current.
+``python -m tests.docs.names`` writes the page. A test checks that it is current.
 """
 
 from __future__ import annotations

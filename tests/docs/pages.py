@@ -1,4 +1,4 @@
-"""README and docs as texts: their links, headings, code blocks, and the tests and commands they name."""
+"""Reads README and docs: their links, headings, code blocks, and the tests and commands that they name."""
 
 from __future__ import annotations
 

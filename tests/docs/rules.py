@@ -1,4 +1,4 @@
-"""docs/protocol.md and what cites it: rules by id, decisions by number, figures, sections, pages.
+"""Reads docs/protocol.md and all citations: rules by id, decisions by number, figures, sections, pages.
 
 ``python -m tests.docs.rules`` writes the generated parts of the page (the column of tests, and the list of rules that
 no test cites) and prints that list.

@@ -1,4 +1,4 @@
-"""``make conformance`` counts every rule once, and says of each that is not held why."""
+"""``make conformance`` counts each rule once, and gives the reason for each rule that does not hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md names files and names that there are."""
+"""The files and names in CONTRIBUTING.md exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events as docs/reference.md has them, and the metric that docs/how-to.md shows, run as it stands there."""
+"""docs/reference.md lists all events, and the metric of docs/how-to.md runs as printed there."""
 
 from __future__ import annotations
 

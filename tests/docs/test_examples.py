@@ -1,4 +1,4 @@
-"""The programs that README and the tutorial show are run as they stand there, by real processes."""
+"""The programs in README and the tutorial run as printed there, in real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every line of docs/guarantees.md is proved by a test that exists."""
+"""Each line of docs/guarantees.md names a test that exists."""
 
 from __future__ import annotations
 

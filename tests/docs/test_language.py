@@ -1,4 +1,4 @@
-"""Pages, names and comments use the words of docs/glossary.md; words that were private to this project are retired."""
+"""Pages, names and comments use the words of docs/glossary.md, and no retired word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/names.md is what the docstrings say, and says all that the docstrings of public names say."""
+"""docs/names.md is current, and complete for all public names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule, decision, figure, section and page that is cited is in the repository."""
+"""Each rule, decision, figure, section and page that is cited exists in the repository."""
 
 from __future__ import annotations
 

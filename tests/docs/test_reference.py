@@ -1,4 +1,4 @@
-"""docs/reference.md and what it describes say the same; commands and names that the pages use are there."""
+"""docs/reference.md agrees with the code that it describes, and the commands and names that the pages use exist."""
 
 from __future__ import annotations
 

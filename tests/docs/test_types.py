@@ -1,4 +1,4 @@
-"""``mypy --strict`` from outside the package: the samples, and the programs that the pages show."""
+"""``mypy --strict`` outside the package accepts the samples, and the programs in the pages."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Mercury and other stacks, live: see docs/interop.md."""
+"""Live tests of Mercury with other products; see docs/interop.md."""

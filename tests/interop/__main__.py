@@ -1,6 +1,7 @@
-"""All cells, or those whose names contain all words given: ``python -m tests.interop [--messages N] [WORD ...]``.
+"""Runs all cells, or those whose names contain all given words: ``python -m tests.interop [--messages N] [WORD ...]``.
 
-Each is printed as it is done, as a row of the table in docs/interop.md. One that fails is run peer to peer too.
+Each cell is printed as a row of the table in docs/interop.md. A cell that fails is also run without Mercury, between
+two processes of the peer's product.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The matrix: who talks to whom, in which dialect, how, and what goes wrong meanwhile."""
+"""The matrix of cells: client, server, protocol, exchange pattern, and network faults of each."""
 
 from __future__ import annotations
 

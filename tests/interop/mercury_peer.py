@@ -1,4 +1,4 @@
-"""Mercury as a client and a server that is told what to do on its standard input; see `peers`."""
+"""Mercury as a client and a server that reads commands from standard input; see `peers`."""
 
 from __future__ import annotations
 

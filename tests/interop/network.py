@@ -1,4 +1,4 @@
-"""The proxy of the lossy network sample, beside the test, as bad as it is told to be."""
+"""The proxy of the sample lossy_network, with the faults of a cell."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Processes that are told what to do on their standard input, whichever stack runs in them.
+"""Processes of any product that read commands from standard input.
 
-One line is one command: a serial number, a name and words ``key=value``, with tabs between. It is answered by a line
-that begins with ``@`` and the number. A process ends when its standard input does: nothing is left behind.
+A command is one line: a serial number, a name and words ``key=value``, separated by tabs. The answer is a line that
+begins with ``@`` and the number. A process ends at the end of its standard input, so none is left behind.
 """
 
 from __future__ import annotations

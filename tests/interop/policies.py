@@ -1,4 +1,4 @@
-"""Descriptions of the service with the policy that a cell needs: all that Metro is told, and CXF where it says so."""
+"""WSDLs of the service with the policy that a cell needs: the configuration of Metro, and of CXF in some cells."""
 
 from __future__ import annotations
 

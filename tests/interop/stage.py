@@ -1,4 +1,4 @@
-"""Runs cells: starts each process once, and judges by what reached the applications."""
+"""Runs cells: starts each process once, and judges a cell by the messages that the applications received."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slice of the matrix, live: `make interop` runs all of it. See docs/interop.md."""
+"""A sample of the matrix, live: `make interop` runs all of it. See docs/interop.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Simulate seeds until one shows a violation: exit code 1 when one does, 0 when none does.
+"""Simulates seeds until one has a violation. Exit code 1 = a violation was found, 0 = none was.
 
-``python -m tests.mutation.hunt FIRST END STEP`` takes every STEPth seed from FIRST up to END, END excluded.
+``python -m tests.mutation.hunt FIRST END STEP`` runs every STEPth seed from FIRST up to END, without END.
 """
 
 from __future__ import annotations

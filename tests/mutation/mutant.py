@@ -1,4 +1,4 @@
-"""A guard taken out: what is changed, and what must fail then."""
+"""A removed guard: the change of the source, and the test that must fail."""
 
 from __future__ import annotations
 

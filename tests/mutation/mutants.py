@@ -1,4 +1,4 @@
-"""The guards that Mercury rests on, and what must fail when one of them is taken out."""
+"""The guards of Mercury, each with the test that must fail when it is removed."""
 
 from __future__ import annotations
 

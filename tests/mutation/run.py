@@ -1,6 +1,6 @@
-"""Take out each guard in turn, in a copy of the tree, and expect the check that is named to fail.
+"""Removes each guard in turn, in a copy of the tree, and expects its test to fail.
 
-``python -m tests.mutation.run [NAME ...]`` prints one line a mutant; exit code 1 if one survives.
+``python -m tests.mutation.run [NAME ...]`` prints a line for each mutant. Exit code 1 = a test passed without a guard.
 """
 
 from __future__ import annotations

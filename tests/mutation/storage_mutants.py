@@ -1,4 +1,4 @@
-"""The guards of the transactional stores and of two-phase commit, and what must fail when one of them is taken out."""
+"""The guards of the stores and of two-phase commit, each with the test that must fail when it is removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a guard stands: the symbol, and the part of its module's file that is its source."""
+"""Finds the symbol of a guard, and the part of its module's file that is the symbol's source."""
 
 from __future__ import annotations
 

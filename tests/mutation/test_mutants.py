@@ -1,4 +1,4 @@
-"""Each guard is taken out in a copy of the tree: what is named must fail."""
+"""Each guard is removed in a copy of the tree, and its test must fail."""
 
 from __future__ import annotations
 

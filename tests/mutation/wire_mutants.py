@@ -1,4 +1,4 @@
-"""The limits on what a peer sends that is not looked at, and what must fail when one of them is taken out."""
+"""The limits for messages of peers, each with the test that must fail when it is removed."""
 
 from __future__ import annotations
 

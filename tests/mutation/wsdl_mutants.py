@@ -1,4 +1,4 @@
-"""The guards around documents: what a WSDL or a policy may do to the process that reads it, and what a body may be."""
+"""The guards for WSDLs, policies and bodies, each with the test that must fail when it is removed."""
 
 from __future__ import annotations
 

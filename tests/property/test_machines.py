@@ -1,4 +1,4 @@
-"""The three machines under walks that nobody thought of: whatever comes, in whatever order, from a hostile peer too."""
+"""The three state machines with random events in any order, also from a hostile peer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A source and a destination, joined by a network that loses, repeats and reorders, then by a fair one.
+"""A source and a destination, joined by a network that loses, repeats and reorders, and then by one without faults.
 
-Whatever happened before: every number is given to the application once and in order, or it has left for a successor,
-or it is reported in doubt; and under a fair network everything comes to its end.
+At the end each number was delivered once and in order, or its message moved to a successor, or it is reported in doubt.
+Under the network without faults all sequences end.
 """
 
 from __future__ import annotations

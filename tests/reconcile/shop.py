@@ -1,4 +1,4 @@
-"""A shop: orders of a client, and what a server has of them, with faults planted by seed."""
+"""Orders of a client and the rows of a server, with faults planted by a seed."""
 
 from __future__ import annotations
 

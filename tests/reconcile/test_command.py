@@ -1,4 +1,4 @@
-"""`mercury reconcile`, as people and programs use it."""
+"""`mercury reconcile`: its output as text for people and as JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two databases of different kinds, names, types and keys; and what a side may look like that nobody planned."""
+"""Two databases of different kinds, with different names, types and keys; and unusual tables on one side."""
 
 from __future__ import annotations
 

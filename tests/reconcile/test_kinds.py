@@ -1,4 +1,4 @@
-"""Canonical texts: equal values have equal texts, whatever their database calls them."""
+"""Canonical texts: equal values have equal texts, in every database."""
 
 from __future__ import annotations
 

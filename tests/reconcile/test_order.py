@@ -1,4 +1,4 @@
-"""Which rows are out of order: against an exhaustive search, and in cases that a person can judge."""
+"""Rows out of order: compared with an exhaustive search, and in cases that can be checked by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a row is that has not arrived, told by two real stores in between."""
+"""The place of a row that has not arrived, found in two real stores."""
 
 from __future__ import annotations
 

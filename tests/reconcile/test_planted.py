@@ -1,4 +1,4 @@
-"""Faults of every kind are planted, and are found: those, and nothing else."""
+"""The reconciler finds the planted faults of each kind, and no others."""
 
 from __future__ import annotations
 

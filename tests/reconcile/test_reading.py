@@ -1,4 +1,4 @@
-"""The TOML file: what it says is what is compared, and what it says wrong is told."""
+"""The TOML file: its settings are used, and a wrong setting is an error that names it."""
 
 from __future__ import annotations
 

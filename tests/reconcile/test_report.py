@@ -1,4 +1,4 @@
-"""The report: it says all, adds up, and nothing in a row can get out of its cell."""
+"""The report: it is complete, its numbers add up, and a value cannot break out of its cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java and Spark: what is found, what is missing, and that nothing of them is left behind."""
+"""Java and Spark: the one that is used, the error if one is missing, and the clean-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices and key ranges: together they are the table, once."""
+"""Slices and key ranges: together they cover the table once."""
 
 from __future__ import annotations
 

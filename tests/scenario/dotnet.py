@@ -1,4 +1,4 @@
-"""What reliable sessions of .NET send, written by hand."""
+"""Messages of .NET's reliable sessions, written by hand."""
 
 from __future__ import annotations
 

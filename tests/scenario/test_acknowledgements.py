@@ -1,4 +1,4 @@
-"""When and how messages are acknowledged, and what a source makes of acknowledgements (docs/protocol.md, section 6)."""
+"""When and how messages are acknowledged, and how a source handles acknowledgements (docs/protocol.md, section 6)."""
 
 from __future__ import annotations
 

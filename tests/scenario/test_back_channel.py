@@ -1,4 +1,4 @@
-"""Clients without an address: everything comes back on the connections of their own posts (HTTP-04, HTTP-05)."""
+"""Clients without an address get everything on the connections of their own posts (HTTP-04, HTTP-05)."""
 
 from __future__ import annotations
 

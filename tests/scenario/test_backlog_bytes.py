@@ -1,4 +1,4 @@
-"""How many bytes wait for the application: of one sequence, of one peer, and in all."""
+"""The limits on bytes that wait for the application: of one sequence, of one peer, and of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of .NET at a service of Mercury's: each of their bindings, as they write them (IOP-WCF rules)."""
+""".NET clients of a Mercury service: messages as each .NET binding writes them (IOP-WCF rules)."""
 
 from __future__ import annotations
 

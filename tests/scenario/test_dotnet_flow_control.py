@@ -1,4 +1,4 @@
-"""A destination that says how many more messages it has room for, as .NET does (docs/protocol.md, section 14)."""
+"""A destination that sends its free buffer space, as .NET does (docs/protocol.md, section 14)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of Mercury's at a service of .NET: each of their bindings, as they answer (IOP-WCF rules)."""
+"""A Mercury client of a .NET service: answers as each .NET binding writes them (IOP-WCF rules)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many ended sequences of peers are remembered: a peer that makes and ends any number fills nothing."""
+"""The limits on remembered ended sequences: a peer that creates and ends many of them does not fill the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events: each fact once, after the commit that made it true, and none for what was rolled back."""
+"""Each event is emitted once, after the commit that made it true, and none for a rolled-back transaction."""
 
 from __future__ import annotations
 

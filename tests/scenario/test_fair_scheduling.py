@@ -1,4 +1,4 @@
-"""Peers take turns at the application: one with many sequences does not keep the others waiting."""
+"""Fair scheduling: a peer with many sequences does not delay the messages of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Destinations that nobody here wrote: what they were seen to do with a source's messages (LIVE rules)."""
+"""Destinations of other products: how a source reacts to their observed behavior (LIVE rules)."""
 
 from __future__ import annotations
 

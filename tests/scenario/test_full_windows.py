@@ -1,4 +1,4 @@
-"""More waits than the window takes: what is numbered and sent, what asks, and what must not wait for room."""
+"""More messages wait than the window allows: which ones are numbered and sent, and which do not wait for the window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Habits of peers that no other story is about (docs/protocol.md, section 17), and what follows from them."""
+"""Observed behavior of peers that no other file tests (docs/protocol.md, section 17)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All twelve combinations of versions and of listening or not carry both patterns to the end."""
+"""All twelve combinations of versions, listening or not, send and receive messages up to the highest number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters at a peer's will: they count for its limits until an operator has looked at them."""
+"""Dead letters that peers cause count for the limits of those peers until an operator discards or redrives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is bounded, and what happens at the bound: nothing is lost by it, and everything goes on later."""
+"""Limits: no message is lost when one is reached, and the work goes on later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request is acknowledged, and then its response cannot come any more: the waiting future fails."""
+"""A request is acknowledged, and its response can no longer come: the waiting future fails."""
 
 from __future__ import annotations
 

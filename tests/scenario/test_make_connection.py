@@ -1,4 +1,4 @@
-"""Clients that cannot listen: they fetch by MakeConnection what is for them, as Sandesha2 and Metro do (MC-01)."""
+"""Clients that cannot listen fetch their messages by MakeConnection, as Sandesha2 and Metro do (MC-01)."""
 
 from __future__ import annotations
 

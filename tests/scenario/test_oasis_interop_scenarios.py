@@ -1,6 +1,6 @@
-"""The scenarios of the interoperability tests of the OASIS committee WS-RX, with Mercury at both ends and at each.
+"""The interoperability scenarios of the OASIS committee WS-RX, with Mercury at both ends, and at each end alone.
 
-Their numbers are those of the committee's document: 1.1 one-way, acknowledged on connections; 1.2 a sequence without a
+The numbers are those of the committee's document: 1.1 one-way, acknowledged on connections; 1.2 a sequence without a
 message; 1.3 a sequence that is closed with a message missing; 1.4 one-way, acknowledged at an address; 2.1 request and
 response over an offered sequence; 2.2 without an offer; 2.3 with an offer that is declined (LIVE-06).
 """

@@ -1,4 +1,4 @@
-"""Odd, broken and hostile peers: what they send changes nothing it should not, and is always answered."""
+"""Faulty and hostile peers: their messages have no effect beyond their rights, and each one gets an answer."""
 
 from __future__ import annotations
 

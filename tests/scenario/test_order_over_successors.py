@@ -1,4 +1,4 @@
-"""What each end says of sequences that end with a gap, and how the order is kept over them with whom."""
+"""Sequences that end with a gap: what each end sends about them, and with which peers the order is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses outside any sequence: none was offered for them, or none was taken (LIVE-06, WS-RX scenarios 2.2, 2.3)."""
+"""Responses outside any sequence, because none was offered or accepted (LIVE-06, WS-RX scenarios 2.2, 2.3)."""
 
 from __future__ import annotations
 

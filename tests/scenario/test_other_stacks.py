@@ -1,4 +1,4 @@
-"""What other stacks send by their defaults, written by hand as they write it (docs/protocol.md, section 17b)."""
+"""Messages of other products with their default settings, written by hand (docs/protocol.md, section 17b)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mercury as a client that cannot listen and fetches by MakeConnection what comes back (MC-01, MC-04 to MC-07)."""
+"""Mercury as a client that cannot listen and fetches its responses by MakeConnection (MC-01, MC-04 to MC-07)."""
 
 from __future__ import annotations
 

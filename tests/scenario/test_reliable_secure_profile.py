@@ -1,7 +1,7 @@
-"""The WS-I Reliable Secure Profile: its assertions about messages, of everything that both ends of Mercury send.
+"""The WS-I Reliable Secure Profile: its assertions about messages, checked for all messages of both ends of Mercury.
 
-Each row is one assertion; it looks at every message of stories in which messages get lost, come twice and late. The
-profile's own numbers stand where they are known here; the others are named by the rules of docs/protocol.md.
+Each row is one assertion. It is checked for each message of stories in which messages are lost, repeated and delayed.
+An assertion has the profile's number, or else the id of the rule in docs/protocol.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Responses that a peer asks for and does not acknowledge: how many bytes of them are stored."""
+"""The limits on stored bytes of responses that a peer requests and does not acknowledge."""
 
 from __future__ import annotations
 

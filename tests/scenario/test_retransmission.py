@@ -1,4 +1,4 @@
-"""Windows, backoff, probing: what is sent when nothing comes back."""
+"""Windows, back-off and probes: the messages that are sent while no answer comes."""
 
 from __future__ import annotations
 

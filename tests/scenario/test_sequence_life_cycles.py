@@ -1,4 +1,4 @@
-"""How sequences begin, carry each other on, and end: on purpose, by time, by abandonment, and as tombstones."""
+"""The life cycle of sequences: creation, successors, tombstones, and ends on purpose, by time and by abandonment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who makes room when as many sequences are open as may be: who does not use them, then who has by far the most."""
+"""The limit on open sequences: first unused ones make room for new ones, then those of the peer with the most."""
 
 from __future__ import annotations
 

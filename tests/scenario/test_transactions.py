@@ -1,4 +1,4 @@
-"""Sending inside a transaction: nothing before the commit, nothing after a rollback, and in order."""
+"""Sending in a transaction: messages are sent after its commit, in order, and not after a rollback."""
 
 from __future__ import annotations
 

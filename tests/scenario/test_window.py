@@ -1,4 +1,4 @@
-"""What is in flight to destinations that take only some of it, and what counts as in flight."""
+"""The messages in flight to destinations that accept only a part of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slice of the simulation: the real engine in worlds that a seed decides."""
+"""A sample of the simulation: the real engine in worlds that are made from seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same worlds over SQLite files: the SQL store's own logic, with crashes before any of its statements."""
+"""The same worlds with SQLite files: the SQL store with crashes before each of its statements."""
 
 from __future__ import annotations
 

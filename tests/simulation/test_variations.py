@@ -1,4 +1,4 @@
-"""Worlds that differ from the default one in one thing, each with what holds in it."""
+"""Worlds that differ from the default in one point, each with its own invariants."""
 
 from __future__ import annotations
 

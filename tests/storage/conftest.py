@@ -1,4 +1,4 @@
-"""The stores that promises about storage are kept on, each named by its URL."""
+"""The stores that the tests of storage run on, each named by its URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m tests.storage.outage URL``: a process that sends notes, whatever its store does, until it is ended."""
+"""``python -m tests.storage.outage URL``: a process that sends notes until it is ended, also while its store fails."""
 
 from __future__ import annotations
 

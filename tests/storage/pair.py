@@ -1,4 +1,4 @@
-"""A client's and a server's engine over stores of any kind, turned by hand: no thread, no socket, the time is said."""
+"""A client's and a server's engine with stores of any kind, called by the test, which also sets the time."""
 
 from __future__ import annotations
 

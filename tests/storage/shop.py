@@ -1,4 +1,4 @@
-"""A shop and its customer: a service, and settings under which nothing waits long."""
+"""A shop and its customer: a service, and settings with short intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How PostgreSQL is given many rows at once: one array for each column."""
+"""Many rows are passed to PostgreSQL at once: as one array for each column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sending from an event loop: what commits, what runs where, and that the loop is never blocked."""
+"""Sending from an event loop: which calls commit, which thread runs them, and that they do not block the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limit in bytes on what waits for the application, over every store: what it keeps out, and what it costs."""
+"""The limit in bytes on messages that wait for the application, with every store: its effect, and its cost."""
 
 from __future__ import annotations
 

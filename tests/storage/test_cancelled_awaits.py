@@ -1,4 +1,4 @@
-"""A cancelled await: before the commit all is rolled back, afterwards nothing is undone; no thread is left alone."""
+"""A cancelled await: before the commit the work is rolled back, after it nothing is undone, and no thread is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On PostgreSQL leases go by the database's clock, and processes tell each other of work."""
+"""On PostgreSQL, leases use the database's clock, and processes notify each other of new work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock that is set back by an hour: what was put off goes on soon, in the same process and in the next one."""
+"""A clock that is set back by an hour: delayed work continues soon, in the same process and after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store gives back altered is never sent and never delivered: it is put aside with its reason, and told."""
+"""A row that is damaged in the store is neither sent nor delivered: it becomes a dead letter, with an event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database that goes away under load and comes back: what was committed is there, what was not is done again."""
+"""A database that fails under load and comes back: committed work is kept, and other work is repeated."""
 
 from __future__ import annotations
 

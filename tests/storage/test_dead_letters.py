@@ -1,4 +1,4 @@
-"""Dead letters are found by what is known of them, and redriven without a message more or less."""
+"""Dead letters are found by their properties, and redriving them loses and repeats no message."""
 
 from __future__ import annotations
 

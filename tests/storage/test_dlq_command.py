@@ -1,4 +1,4 @@
-"""``mercury dlq``: on a store, whether or not a process runs on it."""
+"""``mercury dlq``, on a store with and without a running process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many bytes of responses one transaction has in memory, however many requests come or wait together."""
+"""The bytes of responses that one transaction has in memory, while many requests arrive or wait."""
 
 from __future__ import annotations
 

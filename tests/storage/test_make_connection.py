@@ -1,4 +1,4 @@
-"""A client that cannot listen and fetches by MakeConnection what comes back, with every kind of store."""
+"""A client that cannot listen fetches its responses by MakeConnection, with every kind of store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mercury messages`, `status` and `sequences --store`: what an operator sees of a store, and can do about it."""
+"""`mercury messages`, `status` and `sequences --store`: the views of a store for an operator, and the actions on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses outside any sequence, on every kind of store: kept over a restart, taken once, gone in the end."""
+"""Responses outside any sequence, with every kind of store: kept over a restart, delivered once, deleted in the end."""
 
 from __future__ import annotations
 

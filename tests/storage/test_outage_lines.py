@@ -1,4 +1,4 @@
-"""What the log of each process says of a database that is away, or corrupt: that it is, and that it is back."""
+"""Log lines for a database that is unreachable or corrupt: one when it fails, and one when it works again."""
 
 from __future__ import annotations
 

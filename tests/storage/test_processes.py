@@ -1,4 +1,4 @@
-"""Several processes on one store: they share the work, and what one of them leaves is taken over and done once."""
+"""Several processes with one store: they share the work, and take over the work of a process that ends, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a database refuses to keep: it is refused where it comes in, and one message with it stops no other."""
+"""Values that a database cannot store are refused on arrival, and a message with one does not stop the others."""
 
 from __future__ import annotations
 

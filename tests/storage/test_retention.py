@@ -1,4 +1,4 @@
-"""What is over goes, later than anybody needs it, and nothing else does: tables do not grow for ever."""
+"""Retention: finished records are deleted when they are no longer needed, and no others, so tables do not grow."""
 
 from __future__ import annotations
 

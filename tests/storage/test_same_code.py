@@ -1,4 +1,4 @@
-"""The store is one URL: a program runs unchanged on every kind."""
+"""The store is given by a URL: a program runs unchanged with every kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Savepoints are plain statements, and hold what SQLAlchemy's own would."""
+"""Savepoints are plain SQL statements, with the same effect as SQLAlchemy's own."""
 
 from __future__ import annotations
 

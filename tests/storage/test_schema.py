@@ -1,4 +1,4 @@
-"""The schema: made by migrations, known by its version, changed by nobody but who was told to."""
+"""The schema: created by migrations, identified by its version, and changed only by the command that upgrades it."""
 
 from __future__ import annotations
 

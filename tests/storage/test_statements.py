@@ -1,4 +1,4 @@
-"""What many messages cost together: statements are counted, and their number does not grow with the messages."""
+"""The number of SQL statements for many messages does not grow with the messages."""
 
 from __future__ import annotations
 

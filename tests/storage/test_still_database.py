@@ -1,4 +1,4 @@
-"""A PostgreSQL that keeps its connections and answers nothing any more, as on a machine that stands still."""
+"""A PostgreSQL that keeps its connections open and no longer answers, like a machine that hangs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``python -m tests.storage.worker``: a process that handles orders of the store in MERCURY_STORE until it is ended.
 
-Each order waits for the lock `GATE`, shared, and is written into the table ``taken`` of the store's own database, in
-the transaction that consumes it.
+For each order it takes the shared lock `GATE`, and inserts the order into the table ``taken`` of the store's database,
+in the transaction that consumes the message.
 """
 
 from __future__ import annotations

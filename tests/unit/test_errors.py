@@ -1,4 +1,4 @@
-"""The one tree of errors: what it says of itself is what it is."""
+"""The tree of errors: its drawing agrees with the classes."""
 
 from __future__ import annotations
 

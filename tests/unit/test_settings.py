@@ -1,4 +1,4 @@
-"""Settings: environment over file over defaults, and a mistake is told where it was made."""
+"""Settings: the environment overrides the file, which overrides defaults; the error for a mistake names its origin."""
 
 from __future__ import annotations
 

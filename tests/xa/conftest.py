@@ -1,4 +1,4 @@
-"""The forms of an atomic commit that the tests are run on."""
+"""The forms of an atomic commit that the tests run with."""
 
 from __future__ import annotations
 

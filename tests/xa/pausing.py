@@ -1,4 +1,4 @@
-"""A coordinator that stops in the middle of a commit, until it is let go."""
+"""A coordinator that stops in the middle of a commit until the test resumes it."""
 
 from __future__ import annotations
 

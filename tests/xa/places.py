@@ -1,4 +1,4 @@
-"""The databases of one test, and how its Mercurys are made over them."""
+"""The databases of one test, and the construction of its Mercurys with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application's work and its messages are committed together or not at all, in every form."""
+"""The application's work and its messages are committed together or not at all, in each form of commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The database server ends sessions in the middle of a commit: the caller learns the outcome, and nothing else."""
+"""The database server ends sessions in the middle of a commit: the caller gets the correct outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A branch in doubt is an event: once, for as long as it is in doubt."""
+"""A branch in doubt emits one event for the whole time it is in doubt."""
 
 from __future__ import annotations
 

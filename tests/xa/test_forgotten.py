@@ -1,4 +1,4 @@
-"""A decision may be forgotten while somebody still asks for it: no decision does not say that nothing was decided."""
+"""A decision is deleted while a query for it is on its way: a missing decision does not mean that none was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A handler's work and the consumption of its message are committed together, in every form, over real HTTP."""
+"""A handler's work and the consumption of its message are committed together, in each form, with real HTTP."""
 
 from __future__ import annotations
 

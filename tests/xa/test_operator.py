@@ -1,4 +1,4 @@
-"""`mercury xa`: the operator sees what is in doubt, and finishes it by the same arbiter as recovery."""
+"""`mercury xa`: an operator lists transactions in doubt, and finishes them by the same decisions as recovery."""
 
 from __future__ import annotations
 

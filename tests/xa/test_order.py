@@ -1,4 +1,4 @@
-"""Who has seen a transaction sends after what that one sent: the store's part is committed first."""
+"""A process that has seen a transaction sends after its messages: the store's branch is committed first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A coordinator is stopped, recovery runs to its end elsewhere, then the coordinator goes on: there is one outcome."""
+"""A coordinator is stopped, recovery finishes its transaction, then the coordinator resumes: there is one outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recovery at work: threads, servers that are killed, connections that break."""
+"""Recovery with threads, killed servers, and broken connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Branches that a dead process left are finished as the decision log says, by any process, any number of times."""
+"""Recovery finishes the branches of a dead process by the decision log, in any process and any number of times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be atomic is refused before anything is written, and the error says what to do."""
+"""Work that cannot be atomic is refused before anything is written, and the error names the remedy."""
 
 from __future__ import annotations
 

@@ -119,9 +119,7 @@ def test_a_key_stays_locked_when_all_that_it_had_is_deleted(store: StorageManage
     assert result(third[0]) == 1
 
 
-def test_save_delivered_waits_for_another_transaction_that_saves_the_same_buffer(
-    store: StorageManager, threads: Threads
-) -> None:
+def test_save_delivered_waits_for_another_one_of_the_same_buffer(store: StorageManager, threads: Threads) -> None:
     with store.transaction() as tx:
         tx.invoker.insert(buffer())
         tx.invoker.add([inbound(1)])

@@ -1,4 +1,4 @@
-"""What others have sent is shown, and obeyed by nothing that shows it."""
+"""Texts from peers are printed with control characters escaped, so that they cannot control the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which transaction's block a caller is in."""
+"""The transaction whose block the calling code is in."""
 
 from __future__ import annotations
 

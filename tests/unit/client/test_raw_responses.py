@@ -1,4 +1,4 @@
-"""Futures whose result is the response as it came, header blocks included."""
+"""Futures whose result is the response as received, with its header blocks."""
 
 from __future__ import annotations
 

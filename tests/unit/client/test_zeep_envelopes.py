@@ -1,4 +1,4 @@
-"""Taking zeep's envelopes apart, and making those that zeep reads."""
+"""Parses zeep's envelopes, and makes envelopes that zeep reads."""
 
 from __future__ import annotations
 

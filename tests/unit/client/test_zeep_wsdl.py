@@ -1,4 +1,4 @@
-"""Which operation an envelope of zeep's calls, by the WSDL documents that were loaded."""
+"""The operation that an envelope of zeep calls, found in the loaded WSDL documents."""
 
 from __future__ import annotations
 

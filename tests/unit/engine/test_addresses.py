@@ -1,4 +1,4 @@
-"""AddressPolicy: a peer's address is used only when it is below one that is listed, whatever it looks like."""
+"""AddressPolicy: a peer's address is used only if it is below a listed one, in whatever form it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ClaimKeeper: asks the store no more than it has to, and never believes in a claim that is gone."""
+"""ClaimKeeper: it queries the store no more often than needed, and never treats a lost claim as held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A buffer or a sequence whose work fails is left alone for a while, longer each time."""
+"""A buffer or sequence whose work fails is not retried during its cool-down, which grows with each failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with endpoints: known while it lasts, and told once."""
+"""Errors of endpoints: stored while they last, and logged once."""
 
 from __future__ import annotations
 

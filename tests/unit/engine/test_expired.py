@@ -1,4 +1,4 @@
-"""Whose sequences were made for a moment only."""
+"""Owners whose sequences expire soon after their creation."""
 
 from __future__ import annotations
 

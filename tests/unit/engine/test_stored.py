@@ -1,4 +1,4 @@
-"""Bytes that are stored, as far as one process can tell."""
+"""Stored bytes, counted by one process."""
 
 from __future__ import annotations
 

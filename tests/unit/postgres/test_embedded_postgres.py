@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: what a user's machine may do to it, and what it may not do to the user's machine."""
+"""The embedded PostgreSQL: properties of a user's machine that it tolerates, and changes of it that it avoids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fixtures that give tests a PostgreSQL: what one test leaves behind, no other test sees."""
+"""The fixtures that give tests a PostgreSQL: one test does not see the databases of another one."""
 
 from __future__ import annotations
 

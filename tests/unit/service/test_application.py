@@ -1,4 +1,4 @@
-"""The FastAPI application around the endpoints: what goes straight to an endpoint, and what sees everything."""
+"""The FastAPI application around the endpoints: which requests bypass FastAPI, and that middleware sees all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sends a request: what a server's scope says of headers and of the certificate."""
+"""The sender of a request: from the headers and the certificate in a server's scope."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who makes room when the bytes of many peers are too many."""
+"""The transfer that is cut when the bytes of many peers exceed a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By which way an acknowledgement goes, and which leaves with which reply of arrivals that came together."""
+"""The way of an acknowledgement to the peer, and which acknowledgement goes with which reply of a batch of arrivals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every row of the three tables is reached, does what it says, and nothing happens without one."""
+"""Each row of the three tables is reached and has its effects, and no event is without a row."""
 
 from __future__ import annotations
 

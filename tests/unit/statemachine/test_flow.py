@@ -1,4 +1,4 @@
-"""The window of a source: shrinks to one, and grows again, the more carefully the more often that failed."""
+"""The window of a source: it shrinks to one, and grows again, more slowly after each failed attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a source numbers, asks, probes and waits: each rule by itself."""
+"""The rules by which a source numbers messages, requests acknowledgements, probes and waits: each rule alone."""
 
 from __future__ import annotations
 

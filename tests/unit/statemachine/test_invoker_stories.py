@@ -1,4 +1,4 @@
-"""InvokerBuffer: what the application gets, and when."""
+"""InvokerBuffer: which messages the application gets, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RangeSet: sets of message numbers as ranges, and what a step may cost."""
+"""RangeSet: sets of message numbers as ranges, and the cost of an operation."""
 
 from __future__ import annotations
 

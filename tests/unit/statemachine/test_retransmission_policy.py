@@ -1,4 +1,4 @@
-"""RetransmissionPolicy: when again, and when no more."""
+"""RetransmissionPolicy: the times of retransmissions, and when they end."""
 
 from __future__ import annotations
 

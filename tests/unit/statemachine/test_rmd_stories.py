@@ -1,4 +1,4 @@
-"""RMDSequence: what happens to a sequence at its destination, told in order."""
+"""RMDSequence: the life of a sequence at its destination, in stories."""
 
 from __future__ import annotations
 

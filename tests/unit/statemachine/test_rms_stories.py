@@ -1,4 +1,4 @@
-"""RMSSequence: what happens to a sequence at its source, told in order."""
+"""RMSSequence: the life of a sequence at its source, in stories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shortest traces on which a literal reading of the tables went wrong, and how they go now."""
+"""The shortest traces on which a literal reading of the tables fails, and their correct results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the successor of a sequence is asked for."""
+"""The time at which the successor of a sequence is requested."""
 
 from __future__ import annotations
 

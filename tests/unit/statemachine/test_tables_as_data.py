@@ -1,4 +1,4 @@
-"""The tables are read whole, or not at all; and what is printed of them is what they hold."""
+"""A table is read completely or not at all, and its printed form has the same content."""
 
 from __future__ import annotations
 

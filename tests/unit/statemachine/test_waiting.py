@@ -1,4 +1,4 @@
-"""What a source waits for, in words."""
+"""The reason in words why a source waits."""
 
 from __future__ import annotations
 

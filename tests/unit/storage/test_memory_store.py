@@ -1,4 +1,4 @@
-"""What is the in-memory store's own: it keeps nothing of what is gone, and a crash keeps what was committed."""
+"""Properties of the in-memory store: deleted records use no memory, and committed state survives a simulated crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that fails is told once when it goes and once when it is back."""
+"""A failing store is logged once when it fails, and once when it works again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every field of a record has a column, and every field of a message goes to its dead letter and back."""
+"""Each field of a record has a column, and each field of a message is kept in its dead letter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What peers write as text in a column: as large as it was counted, and kept in no cache."""
+"""Peers' texts in a column: their stored size is the counted size, and no cache keeps them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several processes may find a new SQLite file at once."""
+"""Several processes open a new SQLite file at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mercury.testing.StoreContract`: a store that breaks the contract is found, and no test of it is forgotten."""
+"""`mercury.testing.StoreContract`: it detects a store that violates the contract, and includes all tests."""
 
 from __future__ import annotations
 

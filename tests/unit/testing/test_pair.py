@@ -1,4 +1,4 @@
-"""`mercury.testing.Pair`: what users' tests rest on."""
+"""`mercury.testing.Pair`: the properties that users' tests rely on."""
 
 from __future__ import annotations
 

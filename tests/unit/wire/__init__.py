@@ -1,1 +1,1 @@
-"""The codec: published messages, peers' messages, everything Mercury emits, and everything an attacker may send."""
+"""Tests of the codec: published messages, messages of other products, all messages that Mercury sends, and attacks."""

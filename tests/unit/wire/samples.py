@@ -1,4 +1,4 @@
-"""What several test modules speak of: identifiers, short envelopes, and one of every kind of message Mercury emits."""
+"""Values that several test modules share: identifiers, short envelopes, and a message of each kind that is sent."""
 
 from __future__ import annotations
 

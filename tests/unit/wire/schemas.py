@@ -1,4 +1,4 @@
-"""The published schemas of tests/data/xsd as one validator for any envelope; nothing is fetched."""
+"""The published schemas of tests/data/xsd as one validator for any envelope. No schema is fetched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever Mercury sends is valid by the published schemas, in every protocol, and comes back as it went."""
+"""All messages that Mercury sends are valid by the published schemas, in each protocol, and are decoded unchanged."""
 
 from __future__ import annotations
 

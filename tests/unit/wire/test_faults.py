@@ -1,4 +1,4 @@
-"""Every fault of docs/protocol.md, section 8: as it is written in every protocol, and as others write it."""
+"""Each fault of docs/protocol.md, section 8: as Mercury writes it in each protocol, and as other products write it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Properties over messages that nobody thought of. Hypothesis makes the same ones in every run."""
+"""Properties of random messages. Hypothesis generates the same messages in each run."""
 
 from __future__ import annotations
 

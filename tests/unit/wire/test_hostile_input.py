@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is a fault, soon, and nothing is fetched or expanded (decision 28)."""
+"""Hostile messages are answered with a fault, quickly, and nothing is fetched or expanded (decision 28)."""
 
 from __future__ import annotations
 

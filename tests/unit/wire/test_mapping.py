@@ -1,4 +1,4 @@
-"""Dataclasses to XML and back, as an application sees it."""
+"""Dataclasses to XML and back, as applications use them."""
 
 from __future__ import annotations
 

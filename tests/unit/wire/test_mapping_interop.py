@@ -1,4 +1,4 @@
-"""What other stacks write and expect, and what nobody should send."""
+"""XML that other products write and expect, and XML that is refused."""
 
 from __future__ import annotations
 

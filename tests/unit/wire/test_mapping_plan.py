@@ -1,4 +1,4 @@
-"""Which classes can be mapped, and what is said about those that cannot."""
+"""The classes that can be mapped, and the errors for those that cannot."""
 
 from __future__ import annotations
 

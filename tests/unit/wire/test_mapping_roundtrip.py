@@ -1,4 +1,4 @@
-"""Whatever can be written is read back equal: values of a rich class, and of classes of any shape."""
+"""Every object that can be written is read back equal: values of one large class, and of generated classes."""
 
 from __future__ import annotations
 

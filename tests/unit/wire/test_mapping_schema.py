@@ -1,4 +1,4 @@
-"""The schema of a class says what is written of its objects, and nothing that would not be read."""
+"""The schema of a class accepts the XML of its objects, and no XML that the reader refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lexical forms of single values, both ways."""
+"""The lexical forms of single values, written and read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Ever new names in what peers write: the memory that they take comes back.
+"""New names in each message of a peer: the memory that they use is freed.
 
-lxml keeps each name for the life of the thread that parsed it, and refuses new names after some hundred megabytes. That
-takes too long for a test, so these measure the memory of a process that parses 54 MB of names in one thread.
+lxml keeps each name until the thread that parsed it ends, and refuses new names after some hundred megabytes. A test of
+that takes too long, so these tests measure the memory of a process that parses 54 MB of names in one thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an application may hand over, and faults that it raises on purpose."""
+"""The payloads that an application may send, and the faults that it raises on purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an application handed over is what the other application gets: byte by byte, or at least as canonical XML."""
+"""The receiving application gets the payload that was sent: the same bytes, or at least the same canonical XML."""
 
 from __future__ import annotations
 

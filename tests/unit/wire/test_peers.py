@@ -1,4 +1,4 @@
-"""Messages from the test data of Apache CXF, Apache Sandesha2 and Eclipse Metro, habits and mistakes included."""
+"""Messages from the test data of Apache CXF, Apache Sandesha2 and Eclipse Metro, with their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every minimal message of tests/data/messages is read as what its name says, value by value."""
+"""Each minimal message of tests/data/messages is read correctly, value by value."""
 
 from __future__ import annotations
 

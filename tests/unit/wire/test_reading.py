@@ -1,4 +1,4 @@
-"""What is read although it is not pretty, and what is refused, and how."""
+"""Unusual messages that are accepted, and messages that are refused, with their faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WS-ReliableMessaging and WS-MakeConnection: what is read although it is not pretty, and what is refused, and how."""
+"""WS-ReliableMessaging and WS-MakeConnection: unusual elements that are accepted, and elements that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lexical forms, names and actions; and what the package shows."""
+"""Lexical forms, names and actions; and the public names of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies by the schema of a WSDL: what the check of one costs."""
+"""The validation of bodies by the schema of a WSDL, and its cost."""
 
 from __future__ import annotations
 

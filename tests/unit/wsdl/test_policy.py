@@ -1,4 +1,4 @@
-"""Reading what a peer's policy asks for, and the settings that follow from it."""
+"""Reading the requirements of a peer's policy, and the settings for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents of a service that is made from a WSDL, as they are published."""
+"""The published documents of a service that is made from a WSDL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often acknowledgements are posted to addresses that do not take them."""
+"""The number of acknowledgements that are posted to addresses that do not accept them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many arrivals share a transaction."""
+"""The number of arrivals that share a transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exchanges that are held open: each gets its response from the commit that made it possible, or is let go in time."""
+"""Held exchanges: each gets its response after the commit that stored it, or is ended in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to peers, over real sockets: how many are kept, and for how long, whatever is written as an address."""
+"""Persistent connections to peers, over real sockets: their number and duration, and different forms of an address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the threads that post are shared among servers."""
+"""The threads that post are shared among servers."""
 
 from __future__ import annotations
 

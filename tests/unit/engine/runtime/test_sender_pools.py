@@ -1,4 +1,4 @@
-"""What a server waits for is posted, whatever the server holds open (LIVE-05)."""
+"""A post that a server waits for is sent, even while the server holds other exchanges open (LIVE-05)."""
 
 from __future__ import annotations
 

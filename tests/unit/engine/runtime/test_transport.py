@@ -1,4 +1,4 @@
-"""Posting over real sockets, to servers that do what HTTP allows and what it does not."""
+"""Posting over real sockets, to servers that use the freedom of HTTP, and to servers that violate it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The threads of one worker: nobody looks for work in vain, and no work is left lying."""
+"""The threads of one worker: they do not poll without need, and no work is left undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message that waits for a thread, or is being posted: the pause before its repetition has not begun."""
+"""While a message waits for a thread or is being posted, the pause before its retransmission does not begin."""
 
 from __future__ import annotations
 
