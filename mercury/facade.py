@@ -377,6 +377,10 @@ class Mercury(Observable, Outgoing):
     def back_channel_wait(self) -> float:
         return self.settings.http.back_channel_wait
 
+    @property
+    def response_wait(self) -> float:
+        return self.settings.http.response_wait
+
 
 def _in_use(asked: str | StorageManager | None, setting: str) -> str:
     """Which store this is: it may be another one than the settings say, or a file in some folder."""

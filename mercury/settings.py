@@ -79,8 +79,11 @@ class HttpSettings:
     max_receiving_bytes: int = 64 * 1024 * 1024
     #: Bytes of the answers above 64 KiB that have not been read yet; above it a request is answered with 202 alone.
     max_sending_bytes: int = 64 * 1024 * 1024
-    #: How long an exchange is held open for its response when the client does not listen.
+    #: How long an exchange is held open for its response when the client does not listen and fetches a late response:
+    #: it is Mercury, or it uses MakeConnection.
     back_channel_wait: float = 2.0
+    #: The same for other clients without a listener, which may take a response on its request's connection only.
+    response_wait: float = 300.0
     #: The token that a request for the status of sequences must show, as ``Authorization: Bearer TOKEN``: then every
     #: address gets it, whole. Without it, only this machine gets it, with masked identifiers. A proxy on this
     #: machine that adds no header is taken for it: behind a proxy, set the token.
@@ -104,7 +107,8 @@ class HttpSettings:
         at_least(1, max_connections=self.max_connections, max_receiving_bytes=self.max_receiving_bytes)
         at_least(1, max_connections_per_address=self.max_connections_per_address)
         at_least(1, max_sending_bytes=self.max_sending_bytes)
-        at_least(0, back_channel_wait=self.back_channel_wait, shutdown_deadline=self.shutdown_deadline)
+        at_least(0, back_channel_wait=self.back_channel_wait, response_wait=self.response_wait)
+        at_least(0, shutdown_deadline=self.shutdown_deadline)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,6 +117,9 @@ class PendingResponse:
     first_missing: int = 0
     #: The request is delivered only after a message that is not received yet.
     behind_a_gap: bool = False
+    #: The client is known to fetch the response if it does not come on this exchange: it is Mercury, which repeats the
+    #: request, or it uses MakeConnection.
+    fetches: bool = False
 
     @property
     def request(self) -> str:
@@ -138,13 +141,15 @@ class Response:
     written: dict[bool, HttpMessage] = field(default_factory=dict, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class HeldExchange:
     """An exchange that is held open."""
 
     waiting: PendingResponse
     #: Its result is the response; ``None`` if the response is not sent on this exchange.
     response: Future[HttpMessage | None]
+    #: It is answered without the response because other exchanges of the same request are held.
+    superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,7 +112,8 @@ class Connections:
         1. the one that is idle longest;
         2. of the network with the most connections, the one whose header or handshake is incomplete longest;
         3. of the network with the most connections, if that is more than the new connection's network has, the one
-           whose exchange is held longest, or else the one whose body or answer is transferred longest.
+           whose exchange is held longest, or else the one whose body or answer is transferred longest. One connection
+           more is enough if its exchange is held for longer than ``http.back_channel_wait``.
 
         At ``http.max_connections_per_address`` it is the one with the lowest activity of the same network, unless all
         of them transfer or process a request. So a connection that is silent, slow or waiting keeps no new one out.
@@ -178,11 +179,16 @@ class Connections:
             return activity, 0, 0, connection.since
         if activity < Activity.HELD:
             return activity, -in_network, 0, connection.since
-        if activity is Activity.BUSY or in_network <= count + 1:
+        if activity is Activity.BUSY or in_network <= (count if self._is_held_long(connection) else count + 1):
             return None
         # The network's size comes before the activity: a network with slow bodies on many connections must not cost a
         # smaller network its held exchanges.
         return Activity.HELD, -in_network, activity, connection.since
+
+    def _is_held_long(self, connection: Connection) -> bool:
+        """Whether an exchange is held for longer than ``http.back_channel_wait``."""
+        until = connection.since + self.settings.back_channel_wait
+        return connection.activity is Activity.HELD and until < asyncio.get_running_loop().time()
 
     def _least_needed_of(self, network: str) -> Connection | None:
         """The connection to close for a new one of the same network; ``None`` = all of them transfer or are busy."""

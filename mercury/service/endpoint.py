@@ -18,7 +18,7 @@ from mercury.engine.runtime.held_exchanges import HeldExchanges
 from mercury.engine.runtime.threads import Runtime
 from mercury.errors import ConfigurationError, Overloaded
 from mercury.service.bodies import Bodies, RequestRefused
-from mercury.service.held import abort_of, held, unsent_of
+from mercury.service.held import Hold, abort_of, hold_of, unsent_of
 from mercury.service.identity import Authenticate, identify
 from mercury.service.publishing import TEXT_TYPE, Documents, Page, address_of, page, unwritten, wanted
 from mercury.service.shares import FREE, Share
@@ -68,7 +68,12 @@ class Host(Protocol):
 
     @property
     def back_channel_wait(self) -> float:
-        """The longest time, in seconds, that an exchange is held open for its response."""
+        """The longest time, in seconds, that an exchange is held open for its response if the client fetches a late
+        one."""
+
+    @property
+    def response_wait(self) -> float:
+        """The longest time, in seconds, that an exchange is held open for any other client, if that is longer."""
 
 
 class Endpoint:
@@ -171,9 +176,14 @@ class Endpoint:
         if answer.held is None:
             return answer.http
         held_exchanges, waiting = runtime.held_exchanges, answer.held
+        limits, hold = (self._host.back_channel_wait, self._host.response_wait), hold_of(scope)
         try:
-            with held(scope, lambda: held_exchanges.give_up(waiting)):
-                return await _response(held_exchanges, waiting, self._host.back_channel_wait) or answer.http
+            with hold.begun(lambda: held_exchanges.give_up(waiting), asyncio.get_running_loop().time()):
+                response = await _response(held_exchanges, waiting, hold, limits)
+            if response is None and not waiting.waiting.fetches and not waiting.superseded:
+                # Its caller would get an empty 202 as an empty response. CXF repeats the request after 503.
+                raise RequestRefused(503, "The response does not exist yet; send the request again later.", busy=True)
+            return response or answer.http
         finally:
             _let_go(runtime, answer)
 
@@ -209,23 +219,29 @@ async def _answer(runtime: Runtime, arrival: Arrival) -> Answer:
     return await future
 
 
-async def _response(held_exchanges: HeldExchanges, held: HeldExchange, seconds: float) -> HttpMessage | None:
+async def _response(
+    held_exchanges: HeldExchanges, held: HeldExchange, hold: Hold, limits: tuple[float, float]
+) -> HttpMessage | None:
     """Hold the exchange open for its response (HTTP-05).
 
-    :returns: the response; ``None`` = it did not come in ``seconds``, or the exchange cannot expect it soon.
+    :param limits: the longest times, in seconds: if the client fetches a late response, and otherwise.
+    :returns: the response; ``None`` = it did not come in time, or the exchange cannot expect it soon.
     """
-    future = asyncio.wrap_future(held.response)
-    patience = held_exchanges.patience(held)
-    if patience is not None and patience < seconds:
-        done, _ = await asyncio.wait([future], timeout=patience)
-        if not done and held_exchanges.patience(held) is not None:
+    clock, future = asyncio.get_running_loop().time, asyncio.wrap_future(held.response)
+    begun, prolonged = clock(), held.waiting.fetches
+    end = begun + limits[0]
+    while not held.response.done():
+        patience = held_exchanges.patience(held)
+        if patience is not None and patience <= 0:
             return None
-        seconds -= patience
-    try:
-        async with asyncio.timeout(seconds):
-            return await future
-    except TimeoutError:
-        return None
+        left = end - clock()
+        if left > 0:
+            await asyncio.wait([future], timeout=left if patience is None else min(left, patience))
+        elif not prolonged and hold.prolong():
+            prolonged, end = True, begun + limits[1]
+        else:
+            return None
+    return await future
 
 
 def _let_go(runtime: Runtime, answer: Answer) -> None:

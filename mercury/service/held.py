@@ -1,4 +1,4 @@
-"""The interface through which an endpoint uses its connection: it reports a held exchange, and it cuts the connection.
+"""The interface through which an endpoint uses its connection: it holds an exchange, and it cuts the connection.
 
 Only Mercury's HTTP server provides it; with another server these functions do nothing.
 """
@@ -7,36 +7,78 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, MutableMapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, Protocol
 
 #: The key of the connection in the extensions of an ASGI scope.
 EXTENSION = "mercury.connection"
 
 
+class Hold:
+    """Whether the exchange of a connection's request is held open for its response. Used in the event loop's thread."""
+
+    def __init__(self) -> None:
+        self._give_up: Callable[[], None] | None = None
+        #: Since when the exchange is held, by the event loop's clock.
+        self.since = 0.0
+        self._prolonged = False
+        #: The client has left, or the server stops.
+        self._ending = False
+
+    @property
+    def active(self) -> bool:
+        """Whether an exchange is held."""
+        return self._give_up is not None
+
+    @contextlib.contextmanager
+    def begun(self, give_up: Callable[[], None], now: float) -> Iterator[None]:
+        """A context for the time that the exchange is held.
+
+        :param give_up: answers the exchange at once, without the response.
+        """
+        self._give_up, self.since, self._prolonged = give_up, now, False
+        try:
+            yield
+        finally:
+            self._give_up = None
+
+    def prolong(self) -> bool:
+        """Hold the exchange for longer than a client that fetches responses; ``False`` = its client has left, or the
+        server stops."""
+        self._prolonged = not self._ending
+        return self._prolonged
+
+    def end_soon(self) -> None:
+        """Give the exchange up when it is prolonged: its client has left, or the server stops."""
+        self._ending = True
+        if self._prolonged:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Answer the exchange at once without its response."""
+        if self._give_up is not None:
+            self._give_up()
+
+
 class Holder(Protocol):
     """The connection of a request. Used in the event loop's thread."""
+
+    @property
+    def hold(self) -> Hold:
+        """Of the request that is processed now."""
 
     @property
     def transport(self) -> asyncio.Transport:
         """The transport that the answer is written to."""
 
-    def held(self, give_up: Callable[[], None]) -> AbstractContextManager[None]:
-        """A context for the time that the request's exchange is held open for its response.
-
-        :param give_up: called when the connection is needed for another peer: it answers the exchange at once, without
-            the response. The connection is closed after that.
-        """
-
     def abort(self) -> None:
         """Cut the connection at once; bytes that are not sent yet are lost."""
 
 
-def held(scope: MutableMapping[str, Any], give_up: Callable[[], None]) -> AbstractContextManager[None]:
-    """`Holder.held` of a request's connection; with another server than Mercury's a context that does nothing."""
+def hold_of(scope: MutableMapping[str, Any]) -> Hold:
+    """The `Hold` of a request's connection; with another server than Mercury's one that nothing ends early."""
     holder: Holder | None = scope.get("extensions", {}).get(EXTENSION)
-    return contextlib.nullcontext() if holder is None else holder.held(give_up)
+    return Hold() if holder is None else holder.hold
 
 
 def abort_of(scope: MutableMapping[str, Any]) -> Callable[[], None] | None:

@@ -6,9 +6,7 @@ To use it with your own uvicorn: ``uvicorn shop:app --http mercury.service.http1
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,7 +18,7 @@ from uvicorn.server import ServerState
 from mercury.service.connections import Activity, Connection, connections_of
 from mercury.service.flow import Flow, Outlet
 from mercury.service.heads import Breach, objection, refusal
-from mercury.service.held import EXTENSION, Holder
+from mercury.service.held import EXTENSION, Hold, Holder
 from mercury.service.peer import tls_extension
 from mercury.service.reading import BodyPieces, Reading
 
@@ -75,9 +73,7 @@ class Http11Protocol(HttpToolsProtocol):
         self._outlet: Outlet | None = None
         #: The request that the application processes now; `cycle` is the one that arrived last.
         self._running: RequestResponseCycle | None = None
-        #: Answers the held exchange at once (`Holder.held`), ``None`` = none is held; and since when it is held.
-        self._give_up: Callable[[], None] | None = None
-        self._held_since = 0.0
+        self.hold = Hold()
         #: The peer sends no more: the connection is closed after the outstanding answers.
         self._last = False
         #: The connection was refused or is being closed: further bytes are discarded.
@@ -108,6 +104,7 @@ class Http11Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.remove(self)
         self._ended = True
+        self.hold.end_soon()
         self._disconnect()
         super().connection_lost(exc)
 
@@ -116,6 +113,7 @@ class Http11Protocol(HttpToolsProtocol):
         connection. Otherwise the transport closes after its write buffer is sent; the deadline bounds that."""
         if self._answering and self._reading is Reading.NOTHING and not self._ended and self.transport.can_write_eof():
             self._last = True
+            self.hold.end_soon()  # a client that has left looks the same
             return True
         self._read_deadline = min(self._read_deadline, self.loop.time() + self._settings.receive_timeout)
         return False
@@ -138,7 +136,7 @@ class Http11Protocol(HttpToolsProtocol):
             return Activity.TRANSFER
         if self._ended or self.transport.is_closing():
             return Activity.ENDING
-        if self._give_up is not None:
+        if self.hold.active:
             return Activity.HELD
         if self._answering:
             # Only the last request can have an incomplete body: those before it are being processed.
@@ -148,23 +146,15 @@ class Http11Protocol(HttpToolsProtocol):
 
     @property
     def since(self) -> float:
-        return self.deadline if self._give_up is None else self._held_since
-
-    @contextlib.contextmanager
-    def held(self, give_up: Callable[[], None]) -> Iterator[None]:
-        self._give_up, self._held_since = give_up, self.loop.time()
-        try:
-            yield
-        finally:
-            self._give_up = None
+        return self.hold.since if self.hold.active else self.deadline
 
     def make_room(self) -> None:
         if self._write_deadline < math.inf:
             self.abort()
-        elif self._give_up is not None and self._running is not None:
+        elif self.hold.active and self._running is not None:
             self.pipeline.clear()
             self._running.keep_alive = False
-            self._give_up()
+            self.hold.give_up()
         elif self._answering or self._reading is Reading.HEAD:
             self._refuse(408, "the rest of the request did not come, and others wait for a connection")
         else:
@@ -175,6 +165,7 @@ class Http11Protocol(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         super().shutdown()
+        self.hold.end_soon()
         if self.transport.is_closing():  # the stop does not wait for a peer that does not read
             self._read_deadline = self._sent_by = self.loop.time() + LINGER
             self._write_deadline = min(self._write_deadline, self._sent_by)

@@ -304,11 +304,11 @@ class Node:
             reply(answer.http)
             return
         held = run.held_exchanges.hold(answer.waiting)
-        held.response.add_done_callback(lambda found: self._respond(run, found.result(), reply))
+        held.response.add_done_callback(lambda found: self._respond(run, found.result() or answer.http, reply))
         self._world.after(self._scenario.back_channel_wait, lambda: self._give_up(run, held, answer.http, reply))
 
-    def _respond(self, run: _Run, response: HttpMessage | None, reply: OnReply) -> None:
-        if run is self._run and response is not None:
+    def _respond(self, run: _Run, response: HttpMessage, reply: OnReply) -> None:
+        if run is self._run:
             self._checks.replied(self, response)
             reply(response)
 

@@ -270,6 +270,8 @@ class RmdRecord:
     received_bytes: int = 0
     #: This side has ended it, or is about to, to make room: its source may not know yet.
     given_up: bool = False
+    #: Its source is Mercury, as CreateSequence says: it fetches a response that is not on its request's connection.
+    source_is_mercury: bool = False
 
     @property
     def identifier(self) -> str:

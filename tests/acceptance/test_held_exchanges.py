@@ -1,4 +1,5 @@
-"""How long exchanges are held open for a peer without an address that posts one request after the other."""
+"""How long exchanges are held open for a peer without an address that posts one request after the other, and fetches
+responses that come late."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Peer:
         acks_to = f'<w:AcksTo><a:Address xmlns:a="{WSA}">{WSA}/anonymous</a:Address></w:AcksTo>'
         offer = "<w:Offer><w:Identifier>urn:offered</w:Identifier>"
         offer += f'<w:Endpoint><a:Address xmlns:a="{WSA}">{WSA}/anonymous</a:Address></w:Endpoint></w:Offer>'
-        body = f'<w:CreateSequence xmlns:w="{RM}">{acks_to}{offer}</w:CreateSequence>'
+        mercury = '<m:IncompleteSequenceBehavior xmlns:m="urn:mercury:rm">NoDiscard</m:IncompleteSequenceBehavior>'
+        body = f'<w:CreateSequence xmlns:w="{RM}">{acks_to}{offer}{mercury}</w:CreateSequence>'
         created = self._post(body, f"{RM}/CreateSequence", "urn:create", "")
         self._sequence = created.findtext(f".//{{{RM}}}Identifier")
 

@@ -195,9 +195,12 @@ def test_idle_connection_makes_room_at_the_limit_of_its_address(first: bytes) ->
 
 @contextlib.contextmanager
 def desk(
-    count: int, sources: int = 1, **http: float
+    count: int, sources: int = 1, *, fetches: bool = True, **http: float
 ) -> Iterator[tuple[tuple[str, int], list[socket.socket], threading.Event]]:
-    """A service that answers no question before the event is set, and connections with held exchanges."""
+    """A service that answers no question before the event is set, and connections with held exchanges.
+
+    :param fetches: the client is one that fetches late responses, as Mercury does.
+    """
     service, over = Service("desk", namespace="urn:mercury:app"), threading.Event()
 
     @service.operation
@@ -205,12 +208,12 @@ def desk(
         over.wait(PATIENCE)
         return Said(f"re {question.text}")
 
-    limits = HttpSettings(back_channel_wait=600.0, **http)  # type: ignore[arg-type]
+    limits = HttpSettings(**({"back_channel_wait": 600.0} | http))  # type: ignore[arg-type]
     server = Mercury(settings=Settings(store="memory:", http=limits))
     try:
         host, port = server.listen(service).removeprefix("http://").split(":")
         address = (host, int(port))
-        with held(count, address, question(address), sources) as peers:
+        with held(count, address, question(address, fetches=fetches), sources) as peers:
             runtime = server.running_runtime
             assert runtime is not None
             parking = runtime.held_exchanges
@@ -222,9 +225,17 @@ def desk(
         server.stop()
 
 
-def question(address: tuple[str, int], body: str = '<Ask xmlns="urn:mercury:app"><text>1</text></Ask>') -> bytes:
+def question(
+    address: tuple[str, int],
+    body: str = '<Ask xmlns="urn:mercury:app"><text>1</text></Ask>',
+    *,
+    fetches: bool = False,
+) -> bytes:
     """An HTTP request in a new sequence, to which the service responds."""
-    created = exchange(f"{address[0]}:{address[1]}", create_sequence())
+    told = b'<m:IncompleteSequenceBehavior xmlns:m="urn:mercury:rm">NoDiscard</m:IncompleteSequenceBehavior>'
+    end = b"</w:CreateSequence>"
+    creation = create_sequence().replace(end, told + end if fetches else end)
+    created = exchange(f"{address[0]}:{address[1]}", creation)
     identifier = etree.fromstring(created.body).findtext(f".//{{{RM}}}Identifier")
     sequence = (
         f'<a:ReplyTo xmlns:a="{WSA}"><a:Address>{WSA}/anonymous</a:Address></a:ReplyTo><w:Sequence xmlns:w="{RM}" '
@@ -253,6 +264,23 @@ def test_held_exchanges_of_addresses_with_as_many_connections_as_the_new_one_sta
         over.set()
         for each in peers:
             assert b"re 1" in read_reply(each).body
+
+
+def test_exchange_that_is_held_for_a_slow_handler_makes_room_for_an_address_with_no_connection() -> None:
+    with desk(2, sources=2, fetches=False, max_connections=2, back_channel_wait=0.0) as (address, peers, over):
+        eventually(lambda: answer(address) == 200, "another address gets a place")
+        assert read_reply(peers[0]).status == 503
+        over.set()
+        assert b"re 1" in read_reply(peers[1]).body
+
+
+def test_client_that_has_left_while_its_exchange_is_held_for_a_slow_handler_takes_no_place() -> None:
+    with desk(2, fetches=False, back_channel_wait=0.0) as (_, peers, over):
+        peers[0].shutdown(socket.SHUT_WR)  # as a client that closes its connection
+        assert read_reply(peers[0]).status == 503
+        assert closed(peers[0])
+        over.set()
+        assert b"re 1" in read_reply(peers[1]).body
 
 
 def test_slow_bodies_of_an_address_with_many_connections_make_room_before_another_ones_held_exchange() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -49,9 +50,12 @@ Words = dict[str, str]
 
 
 class MercuryPeer:
-    """The store's database holds the journal: what reached the handlers, and what reached the callback."""
+    """The store's database holds the journal: what reached the handlers, and what reached the callback.
 
-    def __init__(self, store: str, port: int) -> None:
+    :param handler_seconds: how long the handler of a request takes.
+    """
+
+    def __init__(self, store: str, port: int, handler_seconds: float) -> None:
         self._mercury = Mercury(f"sqlite:///{store}", allow=["http://127.0.0.1:*"])
         with self._mercury.transaction() as tx:
             for table in ("received", "answered"):
@@ -66,6 +70,7 @@ class MercuryPeer:
 
         @service.operation
         def ask(what: Ask, tx: Transaction) -> Answer:
+            time.sleep(handler_seconds)
             keep(tx, "received", what.cell, what.number)
             return Answer(what.number**2)
 
@@ -125,7 +130,7 @@ def keep(tx: Transaction, table: str, cell: str, number: int) -> None:
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
-    peer = MercuryPeer(sys.argv[1], int(sys.argv[2]))
+    peer = MercuryPeer(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
     commands: dict[str, Callable[[Words], Words]] = {
         "received": peer.received,
         "send": peer.send,

@@ -202,7 +202,11 @@ def java_peer(stack: str, folder: Path, name: str) -> Peer:
     return Peer(stack, command, folder / f"{name}.log")
 
 
-def mercury_peer(folder: Path, name: str, port: int, **settings: str) -> Peer:
-    """A process with Mercury, on an SQLite file in ``folder``, with the defaults but for ``settings``."""
+def mercury_peer(folder: Path, name: str, port: int, *, handler_seconds: float = 0.0, **settings: str) -> Peer:
+    """A process with Mercury, on an SQLite file in ``folder``, with the defaults but for ``settings``.
+
+    :param handler_seconds: how long the handler of a request takes.
+    """
     command = [sys.executable, "-m", "tests.interop.mercury_peer", str(folder / f"{name}.db"), str(port)]
+    command.append(str(handler_seconds))
     return Peer("mercury", command, folder / f"{name}.log", **settings)

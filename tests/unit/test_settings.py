@@ -291,6 +291,7 @@ FIGURES = {
     "http.max_receiving_bytes": ("0",),
     "http.max_sending_bytes": ("0",),
     "http.back_channel_wait": ("-1",),
+    "http.response_wait": ("-1",),
     "http.shutdown_deadline": ("-1",),
     "log.level": ("loud",),
     "log.format": ("xml",),

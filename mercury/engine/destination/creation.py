@@ -101,6 +101,7 @@ def _make(batch: Batch, exchange: InboundExchange, body: CreateSequence, message
     context, now, service = batch.context, batch.now, exchange.arrival.service
     policy = context.application.policy(service)
     identifier = context.ids.new()
+    is_mercury = body.mercury_behavior is not None or body.follows is not None
     expires = _shorter(body.expires, policy.max_expires)
     record = RmdRecord(
         machine=RMDSequence(
@@ -122,6 +123,7 @@ def _make(batch: Batch, exchange: InboundExchange, body: CreateSequence, message
         identity=exchange.arrival.identity,
         offered=body.offer.identifier if body.offer is not None else None,
         offered_to=exchange.arrival.request.url if exchange.arrival.request is not None else "",
+        source_is_mercury=is_mercury,
     )
     if body.offer is not None:
         record.response_channel = _accept(batch, exchange, body.offer, body, record)

@@ -65,7 +65,11 @@ def sequenced(batch: Batch, exchange: InboundExchange, header: SequenceHeader, b
         if operation is not None and operation.response_action is not None:
             number = header.message_number
             exchange.waiting = PendingResponse(
-                message_id=message_id, sequence=record.identifier, number=number, repeated=duplicate
+                message_id=message_id,
+                sequence=record.identifier,
+                number=number,
+                repeated=duplicate,
+                fetches=record.source_is_mercury or record.acks_to.polled,
             )
 
 

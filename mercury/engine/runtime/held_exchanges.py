@@ -15,6 +15,10 @@ from mercury.wire.envelope import HttpMessage
 
 #: Requests that were posted in parallel may overtake each other by so many seconds.
 REORDERING = 0.5
+#: Seconds in which a client that does not fetch responses repeats a lost message twice: CXF does after 3 and 9.
+REPETITIONS = 10.0
+#: The most exchanges that are held for one request of a client that does not fetch responses.
+OF_ONE_REQUEST = 2
 #: The number of sequences whose gaps are remembered.
 REMEMBERED = 1024
 
@@ -50,14 +54,26 @@ class HeldExchanges:
                 self._early = None
 
     def hold(self, waiting: PendingResponse) -> HeldExchange:
-        """Hold an exchange. Its future gets the response, or ``None`` if the response does not come here."""
+        """Hold an exchange. Its future gets the response, or ``None`` if the response does not come here.
+
+        Of a client that does not fetch responses, the first and the newest exchange of a request are held, and those
+        between are answered without it. The caller of a synchronous client waits on the first one; the newest one is
+        there if the first one broke unnoticed.
+        """
         held = HeldExchange(waiting, Future())
         about = waiting.request
+        superseded: list[HeldExchange] = []
         with self._mutex:
             self._note_missing(waiting)
             early, over = (self._early or {}).get(about), self._over
             if early is None and not over:
-                self._held.setdefault(about, []).append(held)
+                exchanges = self._held.setdefault(about, [])
+                if not waiting.fetches:
+                    superseded, exchanges[1:] = exchanges[OF_ONE_REQUEST - 1 :], exchanges[1 : OF_ONE_REQUEST - 1]
+                exchanges.append(held)
+        for each in superseded:
+            each.superseded = True
+            _answer(each, None)
         if early is not None or over:
             _answer(held, in_reply(early, waiting) if early is not None else None)
         return held
@@ -113,14 +129,15 @@ class HeldExchanges:
         """Seconds until waiting is pointless if the request is still behind a gap; ``None`` = it is not behind a gap.
 
         Requests that were posted in parallel overtake each other, so a new gap gets `REORDERING` seconds to close, once
-        for all requests behind it.
+        for all requests behind it. For a client that does not fetch responses it gets `REPETITIONS` seconds, in which
+        the missing message may be repeated.
         """
         waiting = held.waiting
         with self._mutex:
             missing, since = self._missing.get(waiting.sequence, (0, None))
         if not waiting.behind_a_gap or waiting.number < missing or since is None:
             return None
-        return max(0.0, since + REORDERING - self._clock())
+        return max(0.0, since + (REORDERING if waiting.fetches else REPETITIONS) - self._clock())
 
     def _note_missing(self, waiting: PendingResponse) -> None:
         missing, since = self._missing.pop(waiting.sequence, (0, None))

@@ -114,6 +114,7 @@ RMD: tuple[Described, ...] = (
     number("received_bytes"),
     #: This side has ended the sequence to make room: its tombstone is removed last.
     flag("given_up"),
+    flag("source_is_mercury"),
 )
 
 #: The buffer between a destination sequence and the application: `InvokerRecord`.

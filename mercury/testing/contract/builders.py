@@ -237,6 +237,7 @@ def full_rmd() -> RmdRecord:
         ack_failures=2,
         received_bytes=2**40 + 1,
         given_up=True,
+        source_is_mercury=True,
         due=NOW + 5.25,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mercury.engine.exchange import HeldExchange, PendingResponse, Response
-from mercury.engine.runtime.held_exchanges import REORDERING, HeldExchanges
+from mercury.engine.runtime.held_exchanges import REORDERING, REPETITIONS, HeldExchanges
 from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.storage.names import request_name
@@ -32,7 +32,7 @@ def response(message_id: str, number: int = 0) -> Response:
     return Response(request=request_name("urn:s", number), envelope=envelope)
 
 
-def behind(parking: HeldExchanges, number: int, missing: int) -> HeldExchange:
+def behind(parking: HeldExchanges, number: int, missing: int, *, fetches: bool = True) -> HeldExchange:
     """Hold the exchange of a request behind a gap."""
     waiting = PendingResponse(
         message_id=f"urn:{number}",
@@ -40,6 +40,7 @@ def behind(parking: HeldExchanges, number: int, missing: int) -> HeldExchange:
         number=number,
         first_missing=missing,
         behind_a_gap=number > missing,
+        fetches=fetches,
     )
     return parking.hold(waiting)
 
@@ -116,6 +117,38 @@ def test_a_new_gap_is_given_a_moment_once_and_not_for_each_request_behind_it() -
     assert parking.patience(first) == 0
     assert parking.patience(behind(parking, 4, missing=2)) == 0
     assert parking.patience(behind(parking, 5, missing=2)) == 0
+
+
+def test_a_client_that_does_not_fetch_responses_has_time_to_repeat_the_missing_message() -> None:
+    clock = Clock()
+    parking = HeldExchanges(clock)
+    first = behind(parking, 3, missing=2, fetches=False)
+    assert parking.patience(first) == REPETITIONS
+    clock.now += REPETITIONS
+    assert parking.patience(first) == 0
+    assert parking.patience(behind(parking, 4, missing=2, fetches=False)) == 0
+
+
+def test_the_first_and_the_newest_exchange_of_a_request_stay_if_the_client_does_not_fetch_responses() -> None:
+    parking = HeldExchanges()
+    waiting = PendingResponse(message_id="urn:1", sequence="urn:s")
+    first, *between, newest = (parking.hold(waiting) for _ in range(5))
+    for each in between:
+        assert each.superseded
+        assert each.response.result(0) is None
+    parking.release([response("urn:1")])
+    assert first.response.result(0) == newest.response.result(0)
+    assert first.response.result(0) is not None
+    assert not any(each.superseded for each in (first, newest))
+
+
+def test_every_exchange_of_a_request_stays_if_the_client_fetches_responses() -> None:
+    parking = HeldExchanges()
+    waiting = PendingResponse(message_id="urn:1", sequence="urn:s", fetches=True)
+    exchanges = [parking.hold(waiting) for _ in range(5)]
+    assert not any(each.response.done() for each in exchanges)
+    parking.release([response("urn:1")])
+    assert all(each.response.result(0) for each in exchanges)
 
 
 def test_a_request_is_waited_for_once_its_gap_is_closed() -> None:

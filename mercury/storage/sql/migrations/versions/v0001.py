@@ -148,9 +148,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("correlation", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("position"),
     )
-    op.create_index(
-        "mercury_invoker_message_number", "mercury_invoker_message", ["sequence", "kind", "number"], unique=False
-    )
+    op.create_index("mercury_invoker_message_number", "mercury_invoker_message", ["sequence", "kind", "number"])
     op.create_table(
         "mercury_rmd_sequence",
         sa.Column("identifier", sa.Text(), nullable=False),
@@ -185,6 +183,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("due", sa.Double(), nullable=True),
         sa.Column("received_bytes", sa.BigInteger(), nullable=False),
         sa.Column("given_up", sa.Boolean(), nullable=False),
+        sa.Column("source_is_mercury", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("identifier"),
     )
     op.create_index(
