@@ -26,6 +26,8 @@ from tests.acceptance.processes import PATIENCE
 
 NOWHERE = "http://127.0.0.1:1/services/desk"
 TWICE = SourcePolicy(retransmission=RetransmissionPolicy(base=0.02, max_attempts=2))
+#: For a peer that answers: its answer comes before the second attempt.
+TWICE_SLOWLY = SourcePolicy(retransmission=RetransmissionPolicy(base=3.0, max_attempts=2))
 
 
 def desk() -> Service:
@@ -140,7 +142,7 @@ def test_a_dead_letter_says_how_often_it_was_sent_and_what_came_back() -> None:
     with Mercury("memory:") as server:
         url = server.listen(desk())
         with Mercury("memory:") as mercury:
-            orders = mercury.to(f"{url}/services/desk", policy=TWICE)
+            orders = mercury.to(f"{url}/services/desk", policy=TWICE_SLOWLY)
             orders.send(Note("one"))
             assert orders.wait(timeout=PATIENCE)
             server.stop()

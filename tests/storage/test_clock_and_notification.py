@@ -158,7 +158,7 @@ def test_the_settings_of_a_session_are_those_that_the_promises_rest_on(postgres_
 
     url = make_url(postgres_url)
     url = url.update_query_dict({"options": "-c work_mem=5MB"})
-    store = open_sql_store(url.render_as_string(hide_password=False), lock_timeout=7.0, idle_timeout=11.0)
+    store = open_sql_store(url.render_as_string(hide_password=False), lock_timeout=7.0, idle_timeout=71.0)
     with store.connection() as connection:
         shown = {
             name: connection.exec_driver_sql(f"show {name}").scalar_one()
@@ -167,7 +167,7 @@ def test_the_settings_of_a_session_are_those_that_the_promises_rest_on(postgres_
         }  # fmt: skip
     assert shown == {
         "lock_timeout": "7s",
-        "idle_in_transaction_session_timeout": "11s",
+        "idle_in_transaction_session_timeout": "71s",
         "synchronous_commit": "on",
         "work_mem": "5MB",
         "transaction_isolation": "read committed",
