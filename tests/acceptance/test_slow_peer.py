@@ -70,7 +70,7 @@ def test_peer_that_trickles_delays_no_other_and_is_logged() -> None:
             with Mercury("memory:", settings=settings) as client:
                 for number in range(20):
                     client.to(slow, key=f"{number}").send(Note("never"))
-                eventually(lambda: len(connections) == 3, "the slow one has its share of the senders")
+                eventually(lambda: len(connections) == 6, "the slow one has its share of the senders")
                 healthy = client.to(url)
                 healthy.send(Note("soon"))
                 assert healthy.wait(PATIENCE)

@@ -7,6 +7,11 @@ from collections.abc import Mapping
 
 #: Servers that posts of one peer wait for, at most.
 WAITING_SERVERS = 64
+#: All peers together use at most this part of the exchanges, one exchange each: the others are for this side.
+ALL_PEERS = 3 / 4
+#: A peer gets a second exchange only while all peers together use less than this part: the rest is for peers that have
+#: none.
+MORE_THAN_ONE = 1 / 2
 
 
 class OwnerShares:
@@ -16,12 +21,14 @@ class OwnerShares:
     exchange there is. The exchanges of this side (an empty owner) have no share. Not safe to be used by several threads
     at the same time.
 
-    :param share: a peer may have this many times as much as is free.
+    :param total: the weight of all exchanges.
+    :param share: a peer may have this many times as much as is free for second exchanges of peers.
     :param most_trying: exchanges at failing endpoints that an owner, or this side, may have.
     """
 
-    def __init__(self, share: int, most_trying: int) -> None:
-        self._share, self._most_trying = share, most_trying
+    def __init__(self, total: int, share: int, most_trying: int) -> None:
+        self._total, self._share, self._most_trying = total, share, most_trying
+        self._used_by_peers = 0
         self._in_use: Counter[str] = Counter()
         self._trying: Counter[str] = Counter()
         #: By owner, and by server the number of waiting posts; in both the one that was served longest ago is first.
@@ -31,7 +38,12 @@ class OwnerShares:
 
     def has_room(self, owner: str, free: int) -> bool:
         """Whether an owner may have another exchange while ``free`` are free."""
-        return not owner or self._in_use[owner] < self._share * free
+        if not owner:
+            return True
+        used = self._in_use[owner]
+        if not used:
+            return self._used_by_peers < ALL_PEERS * self._total
+        return used < self._share * min(free, MORE_THAN_ONE * self._total - self._used_by_peers)
 
     def may_try(self, owner: str) -> bool:
         """Whether an owner may have another exchange at a failing endpoint."""
@@ -40,11 +52,13 @@ class OwnerShares:
     def take(self, owner: str, weight: int, *, failing: bool) -> None:
         """An exchange begins."""
         self._in_use[owner] += weight
+        self._used_by_peers += weight if owner else 0
         self._trying[owner] += failing
 
     def release(self, owner: str, weight: int, *, failing: bool) -> None:
         """An exchange ends."""
         self._in_use[owner] -= weight
+        self._used_by_peers -= weight if owner else 0
         self._trying[owner] -= failing
         if not self._in_use[owner]:
             del self._in_use[owner], self._trying[owner]

@@ -19,7 +19,8 @@ log = logging.getLogger("mercury.runtime")
 #: mostly waits, and with more of them open more responses share a transaction.
 WHOLE, HELD = 4, 1
 #: A server may use this many times the free capacity: a single server gets 3/4 of the total, two get 3/7 each, and so
-#: on. A server that uses none always gets free capacity. The same holds for a peer, whatever servers it names.
+#: on. A server that uses none always gets free capacity. A peer has such a share in half of the capacity, whatever
+#: servers it names (`OwnerShares`).
 SHARE = 3
 #: An endpoint whose last exchange failed may use this part, at least one exchange; all such endpoints of one server
 #: together may use twice as much, and those of one owner half of all exchanges.
@@ -89,7 +90,7 @@ class SenderPool:
         #: The times of the last log lines about dropped answers.
         self._log_limiter = LogLimiter(1, LOG_INTERVAL)
         self._free = WHOLE * count
-        self._owners = OwnerShares(SHARE, self._part(TROUBLE_OF_OWNER))
+        self._owners = OwnerShares(WHOLE * count, SHARE, self._part(TROUBLE_OF_OWNER))
 
     def start(self) -> None:
         with self._mutex:

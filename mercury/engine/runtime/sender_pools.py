@@ -13,14 +13,11 @@ from collections.abc import Callable
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.runtime.sender_pool import SenderPool
 
-#: The second pool has this part of the exchanges of the first, at least four: one peer gets three of four.
-APART = 2
-
 
 class SenderPools:
     """The pool for messages that are sent for the first time, and the pool for all other posts.
 
-    :param count: the most parallel exchanges of the first pool; see `SenderPool` for this and the other parameters.
+    :param count: the most parallel exchanges of each pool; see `SenderPool` for this and the other parameters.
     """
 
     def __init__(
@@ -31,7 +28,7 @@ class SenderPools:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._messages = SenderPool(count, exchange, failing, clock)
-        self._others = SenderPool(max(4, count // APART), exchange, failing, clock)
+        self._others = SenderPool(count, exchange, failing, clock)
 
     @property
     def threads(self) -> list[threading.Thread]:

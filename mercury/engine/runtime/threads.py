@@ -56,8 +56,9 @@ class RuntimeSettings:
     queue: int = 1024
     #: The most arrivals in one transaction.
     batch: int = 256
-    #: The most parallel HTTP exchanges, each in a thread; one that the server holds open for its response counts a
-    #: quarter. One server gets 3/4 of them at most.
+    #: The most parallel HTTP exchanges for messages that are sent for the first time, each in a thread; as many, in
+    #: addition, for everything else. One that the server holds open for its response counts a quarter. One server gets
+    #: 3/4 of them at most.
     senders: int = 32
     invokers: int = 4
     #: The time between two polls of a worker without a wake-up.

@@ -406,11 +406,11 @@ def test_owner_that_names_many_slow_servers_leaves_exchanges_for_other_owners_an
     with senders(network, 32) as threads:
         for url in hanging(network, 60):
             threads.put(replace(outgoing(url, 1), owner="peer"))
-        eventually(lambda: len(network.begun) == 24, "it has three quarters")
+        eventually(lambda: len(network.begun) == 12, "it has three quarters of a half")
         threads.put(replace(outgoing(OTHER, 1), owner="another"))
         threads.put(outgoing(BESIDE, 1))
         eventually(lambda: {OTHER, BESIDE} <= set(network.begun), "the others are posted")
-        assert len(network.begun) == 26
+        assert len(network.begun) == 14
         network.held[SLOW].release(60)
         eventually(lambda: len(network.begun) == 62, "and so is the rest of the owner's")
         eventually(lambda: not threads._owners._in_use and not threads._owners._waiting, "nothing is counted any more")
@@ -454,11 +454,35 @@ def test_failing_endpoints_of_one_owner_leave_exchanges_for_those_of_another_and
     with senders(network, 32) as threads:
         for url in urls:
             threads.put(replace(outgoing(url, 1), owner="peer"))
-        eventually(lambda: len(network.begun) == 16, "they are tried")
+        eventually(lambda: len(network.begun) == 12, "they are tried")
         threads.put(replace(outgoing(OTHER, 1), owner="another"))
         threads.put(outgoing(BESIDE, 1))
         eventually(lambda: {OTHER, BESIDE} <= set(network.begun), "the others are tried too")
-        assert len(network.begun) == 18
+        assert len(network.begun) == 14
+
+
+def test_slow_servers_of_three_owners_leave_exchanges_for_a_fourth_and_for_this_side() -> None:
+    """By shares of what is free alone, three owners have all exchanges."""
+    network = Network()
+    with senders(network, 32) as threads:
+        for number, url in enumerate(hanging(network, 60)):
+            threads.put(replace(outgoing(url, 1), owner=f"peer {number % 3}"))
+        eventually(lambda: len(network.begun) >= 14, "they have nearly half of the exchanges")
+        threads.put(replace(outgoing(OTHER, 1), owner="another"))
+        threads.put(outgoing(BESIDE, 1))
+        eventually(lambda: {OTHER, BESIDE} <= set(network.begun), "the others are posted")
+        assert len(network.begun) <= 16 + 2
+
+
+def test_slow_servers_of_many_owners_leave_a_quarter_of_the_exchanges_for_this_side() -> None:
+    network = Network()
+    with senders(network, 32) as threads:
+        for number, url in enumerate(hanging(network, 60)):
+            threads.put(replace(outgoing(url, 1), owner=f"peer {number}"))
+        eventually(lambda: len(network.begun) == 24, "one exchange each, as long as there are some")
+        threads.put(outgoing(OTHER, 1))
+        eventually(lambda: network.count(OTHER) == 1, "this side's post is made")
+        assert len(network.begun) == 24 + 1
 
 
 def test_owners_take_turns_over_all_servers_that_posts_wait_for() -> None:
@@ -467,11 +491,11 @@ def test_owners_take_turns_over_all_servers_that_posts_wait_for() -> None:
     with senders(network, 8) as threads:
         for number, url in enumerate(urls):
             threads.put(replace(outgoing(url, 1), owner=f"peer {number % owners}"))
-        threads.put(outgoing(OTHER, 1))
-        eventually(lambda: len(network.begun) == 8, "all exchanges are in use")
+        threads.put(replace(outgoing(OTHER, 1), owner="another"))
+        eventually(lambda: len(network.begun) == 6, "the exchanges for peers are in use")
         network.held[SLOW].release(owners + 1)
         eventually(lambda: network.count(OTHER) == 1, "it waits for one post of each of them")
-        assert len(network.begun) <= 8 + owners + 2
+        assert len(network.begun) <= 6 + owners + 2
         network.held[SLOW].release(owners * each)
         eventually(lambda: len(network.begun) == owners * each + 1, "nothing waits for ever")
         eventually(lambda: not threads._servers and not threads._owners.turns(), "nothing is kept of what is over")
