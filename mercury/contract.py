@@ -39,7 +39,7 @@ class Contract(Service):
     of `Service`.
     """
 
-    #: Sends its calls; ``None`` = nobody: it is the server's side.
+    #: Sends the calls; ``None`` = this is the server's side.
     _sender: Sender | None = None
 
     @property

@@ -4,16 +4,16 @@
 
     MercuryError
     ├── ConfigurationError        a setting, an option or a registration is wrong; the text says what to change
-    ├── PayloadError              a body cannot be turned into XML, or XML into the type that was asked for
+    ├── PayloadError              a body cannot be turned into XML, or XML into the requested type
     ├── SequenceError
     │   ├── SequenceEnded         the sequence takes no more messages
     │   └── SequenceFailed        the sequence failed; its messages became dead letters
     ├── StorageError
     │   ├── TransientStorageError the same work may succeed when it is done again
-    │   │   └── Conflict          somebody else changed the row first, or the claim was lost
+    │   │   └── Conflict          another transaction changed the row first, or the claim was lost
     │   ├── DataError             the database refuses a value, and would refuse it again
-    │   └── CapabilityError       the store cannot do what was asked of it
-    ├── OutcomeUnknown            whether a transaction is committed cannot be told now; do not repeat it
+    │   └── CapabilityError       the store does not have a capability that a call needs
+    ├── OutcomeUnknown            it is not known whether a transaction is committed; do not repeat it
     ├── TransportError            the other side could not be reached, or did not answer in time
     ├── NotAuthenticated          raised by an ``authenticate`` hook: the request is refused with 401
     ├── Overloaded                a queue is full; nothing was stored; try again later
@@ -45,7 +45,7 @@ class PayloadError(MercuryError):
 
 
 class SequenceError(MercuryError):
-    """A sequence cannot do what was asked."""
+    """A call is not possible because of the sequence's state."""
 
 
 class SequenceEnded(SequenceError):
@@ -76,13 +76,14 @@ class DataError(StorageError):
 
 
 class CapabilityError(StorageError):
-    """The store does not have the capability that was asked for. Nothing was written."""
+    """The store does not have a capability that the call needs. Nothing was written."""
 
 
 class OutcomeUnknown(MercuryError):
-    """The connection was lost over a commit, and nobody could be asked. It is one or the other: ask before repeating.
+    """The connection was lost during a commit, and the database cannot be queried for its outcome.
 
-    What was prepared in other databases waits for recovery, which makes it one or the other in all of them.
+    The work is either committed or rolled back; find out which before you repeat it. Branches that are prepared in
+    other databases wait for recovery, which gives all of them the same outcome.
     """
 
 

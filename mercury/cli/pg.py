@@ -33,7 +33,7 @@ def start(folder: Folder = DEFAULT_FOLDER, output: Output = Format.TEXT) -> None
     r"""Start the server in the background, and print its URL. It runs until it is stopped. Does nothing if it runs.
 
     The server flushes to disk, allows prepared transactions, and listens at a Unix socket that only you can connect to.
-    If you are root, it runs as user nobody. Install its programs by: pip install 'mercury-rm\[demo]'
+    If you are root, it runs as user `nobody`. Install its programs by: pip install 'mercury-rm\[demo]'
     """
     server = _server(folder)
     with _storage_errors():

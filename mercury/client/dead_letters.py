@@ -30,7 +30,7 @@ REDRIVEN = "urn:mercury:redriven:"
 
 #: Reasons for not redriving a dead letter unless duplicates are allowed.
 MAY_HAVE_ARRIVED = "the other side may have it already: it is redriven only where it may arrive twice"
-MAY_COME_AGAIN = "its sender was told that it failed, and may send the same anew: it is redriven only where that may be"
+MAY_COME_AGAIN = "its sender received a fault and may send it again: it is redriven only where it may arrive twice"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from mercury.statemachine.messages import EndpointReference
 _BRACKETED = re.compile(r"(?:[^\[\]]*@)?\[[^\[\]]*\](?::[0-9]*)?")
 #: No blanks and no control characters: they would break a line of HTTP.
 _PLAIN = re.compile(r"[^\x00-\x20\x7f]*")
-#: What WS-Addressing and WS-MakeConnection write for a peer that nobody can connect to, in any version.
+#: The beginnings of the URIs that WS-Addressing and WS-MakeConnection use for peers without an address.
 _NOT_ADDRESSES = ("http://docs.oasis-open.org/ws-rx/wsmc/", "http://www.w3.org/", "http://schemas.xmlsoap.org/")
 
 
@@ -43,14 +43,14 @@ def origin_of(parts: SplitResult) -> tuple[str, str, int]:
     """Scheme, host and effective port: the same for every way to write them, and what is connected to."""
     host = parts.hostname or ""
     if ":" in host:
-        with contextlib.suppress(ValueError):  # whatever it is, nobody can connect to it
+        with contextlib.suppress(ValueError):  # not an IPv6 address, so no connection to it is possible
             host = str(IPv6Address(host))
     return parts.scheme, host, _port(parts)
 
 
-@lru_cache(maxsize=128)  # it is asked several times of each post
+@lru_cache(maxsize=128)  # called several times for each post
 def server_of(url: str) -> str:
-    """The server that a URL leads to, however it is written: scheme, host and port. What is no URL stays as it is."""
+    """The scheme, host and port of a URL, in one form for all ways to write them. Other text is returned unchanged."""
     try:
         scheme, host, port = origin_of(split_url(url))
     except ConfigurationError:

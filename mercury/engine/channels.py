@@ -12,7 +12,7 @@ from mercury.storage.records import Channel, InvokerRecord, RmdRecord, RmsRecord
 REPLIES_POLL_INTERVAL = 3600.0
 #: Seconds after which a response sequence that nothing ended ends by itself.
 RESPONSE_IDLE = 86400.0
-#: Messages that may be fetched by MakeConnection and not acknowledged: each is asked for by itself.
+#: The window of a channel whose messages the peer fetches by MakeConnection, each with a request of its own.
 FETCHED_WINDOW = 16
 #: Why there is no way for a response.
 TOO_MANY_ADDRESSES = (
@@ -76,10 +76,10 @@ def hopeless(record: RmsRecord, request: RmdRecord | None, grace: float, now: fl
 
 
 def unfetchable_at(request: RmdRecord | None, grace: float) -> float | None:
-    """When nobody can fetch replies to the requests of a sequence any more; ``None`` = that is not known yet.
+    """When the replies to the requests of a sequence can no longer be fetched; ``None`` = that is not known yet.
 
-    :param request: the sequence; ``None`` = it is forgotten.
-    :param grace: how long exchanges that were open at its end are thought of, in seconds.
+    :param request: the sequence; ``None`` = it is deleted.
+    :param grace: seconds after the end of the sequence in which its replies can still be fetched.
     """
     if request is None:
         return 0.0

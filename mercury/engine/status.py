@@ -39,7 +39,7 @@ class SequenceStatus:
 def status_of(record: RmsRecord, backlog: int) -> SequenceStatus:
     """The status of a source sequence. ``backlog``: rows of its key."""
     machine, channel = record.machine, record.channel
-    fetchable = channel.plain and channel.back_channel  # replies that may be asked for again
+    fetchable = channel.plain and channel.back_channel  # replies that may be fetched again
     return SequenceStatus(
         side="source",
         identifier=machine.identifier or "",

@@ -118,7 +118,7 @@ class ServerFolder:
         if not binaries.may_run(["/bin/sh", "-c", 'test -x "$1"', "sh", str(there)], user):
             raise ConfigurationError(
                 f"PostgreSQL does not run as root, and user {UNPRIVILEGED if new else uid} cannot reach {self.path}: "
-                "name a folder whose parents everybody may pass through"
+                "name a folder whose parents every user may pass through"
             )
         return user
 

@@ -48,7 +48,7 @@ MEANINGS: Mapping[Enum, str] = {
     InvokerEvent.SAM: "messages were given to the application",
     InvokerEvent.BEGUN: "the application is about to get messages, and never again (AtMostOnce); SAM comes after it",
     InvokerEvent.COMPLETED: "the application has done with what was begun",
-    InvokerEvent.INTERRUPTED: "nobody works any more on what was begun",
+    InvokerEvent.INTERRUPTED: "no worker has the begun messages any more",
     InvokerEvent.CUT: "the sequence ended incomplete",
 }
 
@@ -109,7 +109,7 @@ Two more factors stand **beside the tuple**:
 - **F**, failed (only at the source), with the reason. While F is set the tuple is frozen; the source still answers
   CloseSequence and TerminateSequence. A refusal that answers a repeated CreateSequence is not final, nor is a
   CreateSequenceResponse with the identifier of another sequence: the sequence fails as replaced, its messages move to
-  another one that is asked for anew, and if the answer to the first CreateSequence turns up late, the sequence it made
+  another one that is requested anew, and if the answer to the first CreateSequence comes late, the sequence it made
   is ended (1010).
 """
 
@@ -120,7 +120,7 @@ Every input of a machine is looked up, whatever the state. A row says what an ev
 holds, by the counters before the event; rows of one state and event are tried from above, and one without a guard holds
 when the others do not. **Effects** are what the machine may ask for then: the engine carries them out. The
 **specification** is given by the ids of protocol.md. A test searches the machines from their starts until every row was
-taken and every effect asked for, so there is no row that cannot be reached; and it meets no event without a row.
+taken with every effect, so there is no row that cannot be reached; and it meets no event without a row.
 
 The grid below the factors shows the same at a glance: what may come of an event in a state.
 """
@@ -158,7 +158,7 @@ is said more precisely:
   new numbers at the destination.
 - What the final ranges do not list, or what IncompleteSequenceBehavior discards, leaves for a successor sequence.
   Everything else that is unacknowledged at a failure is in doubt, except what was never sent.
-- A destination forgets a sequence that nobody used (EXP in 0000) without a tombstone. All other ends are tombstones,
+- A destination deletes a sequence that was never used (EXP in 0000) without a tombstone. All other ends are tombstones,
   which outlast a peer's retries.
 """
 

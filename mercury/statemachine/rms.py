@@ -238,8 +238,8 @@ class RMSSequence(RmsCounters):
                 pass  # a refusal that says busy: CreateSequence is sent again
 
     def _replaced(self) -> Iterator[RmsEffect]:
-        """It is asked for anew: a repetition was refused because its offer is known (RM-CS-13), or the identifier is
-        no use.
+        """Fail, and request another sequence: a repetition was refused because its offer is known (RM-CS-13), or the
+        identifier is that of another sequence.
         """
         left = self._left_over(final=False)
         self.moved.update(left)

@@ -139,8 +139,9 @@ class RmsCounters:
     def asks_final(self, policy: SourcePolicy) -> bool:
         """Whether the destination may acknowledge at CloseSequence only (LIVE-07), which goes beside the messages.
 
-        One that discards what lies behind a gap is not asked: a message that is late would be the gap. Nor is it while
-        responses are missing: a destination that is closed may refuse the repeated requests that fetch them.
+        CloseSequence is not sent to a destination that discards messages behind a gap, because a late message would be
+        the gap; nor while responses are missing, because a closed destination may refuse the repeated requests that
+        fetch them.
         """
         silent = self.state is RmsState.SENDING_LAST and not self.acknowledged and not self.abandoned
         silent = silent and not self.unanswered

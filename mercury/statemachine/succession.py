@@ -1,4 +1,4 @@
-"""When the successor of a sequence is asked for that the destination has ended. Pure."""
+"""The time at which the successor of a sequence is requested that the destination has ended. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mercury.statemachine.retransmission import Backoff
 from mercury.statemachine.rms_counters import RmsCounters
 
-#: What is said where the destination gives no reason.
+#: The error if the destination gives no reason.
 NOTHING_TAKEN = "the destination ended a sequence and has taken none of its messages; it is tried with another sequence"
 
 
@@ -19,8 +19,8 @@ def took_nothing(machine: RmsCounters) -> bool:
 def successor_pause(before: Sequence[RmsCounters], backoff: Backoff, chance: float) -> float:
     """Seconds before CreateSequence of a sequence that follows these is sent.
 
-    The first successor is asked for at once. If nothing of that is taken either, another one is not likely to do
-    better: the pauses are those of a message that is not acknowledged.
+    The first successor is requested at once. If the destination accepts none of its messages either, the pauses before
+    further ones are those of a message that is not acknowledged.
 
     :param before: the sequences of its key before it, oldest first.
     :param chance: a random number, 0 <= chance < 1.

@@ -1,7 +1,7 @@
 """Transition tables as data: the one form in which the three machines, the tests and the documentation know them.
 
 Theory: a *state* is an enum member whose value spells the factors that have come true (``"1100"``). A *row* says what
-an event does in a state while its guard holds: the next state, the effects that may be asked for, and the rule it comes
+an event does in a state while its guard holds: the next state, the effects that it may have, and the rule it comes
 from. Rows of one state and event stand in the order in which their guards are tried; the last one may have none. Every
 input of a machine is looked up, in every state: what says nothing there has a row that says so.
 """
@@ -45,7 +45,7 @@ class Row(Generic[S, E, G]):
     kind: Kind
     #: The state afterwards; that of the row unless ``kind`` is ``MOVE``.
     next: S
-    #: What may be asked for: classes of `mercury.statemachine.effects`.
+    #: The effects that the row may have: classes of `mercury.statemachine.effects`.
     effects: tuple[type, ...]
     #: The rules it comes from, by their ids (docs/protocol.md).
     specification: tuple[str, ...]

@@ -184,7 +184,7 @@ class InvokerEvent(HashedEnum):
     BEGUN = "BEG"
     #: It has done with them.
     COMPLETED = "END"
-    #: Nobody works any more on what was begun.
+    #: No worker has the begun messages any more.
     INTERRUPTED = "INT"
     #: The sequence ended incomplete.
     CUT = "CUT"

@@ -16,7 +16,7 @@ def waits_for(machine: RmsCounters, policy: SourcePolicy, now: float) -> str | N
     if machine.state is RmsState.ENDING and machine.control_attempts > 1:
         return f"the end was sent {machine.control_attempts} times and is not answered"
     if machine.starved and machine.control_attempts:
-        return "the destination says that it has no room for messages (BufferRemaining 0); it is asked again and again"
+        return "the destination says that it has no room for messages (BufferRemaining 0); AckRequested is repeated"
     if machine.outstanding and machine.acknowledged and machine.flow.size == 1:
         lowest = machine.lowest_outstanding()
         return f"the destination takes only the next message: one at a time is sent, number {lowest} is next"

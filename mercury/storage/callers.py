@@ -1,4 +1,4 @@
-"""How clients are told apart: by network, and by the parts of a CreateSequence that its repetition has too."""
+"""Distinguishes clients: by network, and by the parts of a CreateSequence that its repetition has too."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class DeadLetter:
     to_parameters: tuple[bytes, ...] = ()
     expects_response: bool = False
     callback: str | None = None
-    #: The peer was told that an inbound message is not taken: it may have sent it again, as another message.
+    #: The peer received a fault for an inbound message: it may have sent it again, as another message.
     disowned: bool = False
     #: What the store kept of it is not what was stored: it must be neither sent nor delivered.
     damaged: bool = False

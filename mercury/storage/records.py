@@ -142,12 +142,12 @@ class OutboundMessage:
     #: When the next transmission is due.
     due: float = 0.0
     acknowledged: bool = False
-    #: The response is stored. Of a response: nobody will acknowledge it, it is kept to be fetched again.
+    #: The response is stored. Of a response: no acknowledgement will come, and it is stored to be fetched again.
     answered: bool = False
     #: The row is damaged: it must not be sent.
     damaged: bool = False
     unread: bool = False  #: It came without its body, for which there was no room (`responses_to`).
-    #: Of a response: who has asked for it (`RmdRecord.owner`), whose limits its bytes count for; ``None`` = nobody's.
+    #: Of a response: the owner of the request (`RmdRecord.owner`), whose limits its bytes count for; ``None`` = none.
     owner: str | None = None
 
     @property
@@ -215,11 +215,11 @@ class RmsRecord:
     last_error: str | None = None
     #: On a polled channel: from when a MakeConnection may find something of it; ``None`` = nothing waits.
     fetch_due: float | None = None
-    #: Of a client that fetches: when it asks next, ``None`` = it expects nothing; and how often it has asked since
-    #: something was sent or fetched.
+    #: Of a client that fetches: when it sends the next MakeConnection, ``None`` = it expects nothing; and how many it
+    #: has sent since a message was sent or fetched.
     poll_due: float | None = None
     polls: int = 0
-    #: Whose turns it takes: of a sequence for responses, who has asked for them (`RmdRecord.owner`); empty: this side.
+    #: The peer whose turns it takes: for responses the owner of the requests (`RmdRecord.owner`); empty = this side.
     owner: str = ""
 
     @property
@@ -327,7 +327,7 @@ class InvokerRecord:
     response_channels: tuple[Channel, ...] = ()
     #: Bytes of all messages that have left it: what is missing to its sequence's `received_bytes` waits here.
     consumed_bytes: int = 0
-    #: Bytes of the responses to its requests that were stored since the store was last asked how many are left.
+    #: Bytes of the responses to its requests that were stored since the store was last queried for those that are left.
     response_bytes: int = 0
     #: Bytes of the dead letters that its messages have left so far; some may be gone.
     letter_bytes: int = 0

@@ -119,7 +119,7 @@ def test_forwarded_address_is_not_believed_even_from_this_machine() -> None:
         """The recipe of docs/how-to.md."""
         seen.append(request.client)
         if request.client != "10.0.0.1":
-            raise NotAuthenticated("Only the proxy is asked.")
+            raise NotAuthenticated("Requests must come through the proxy.")
         return request.headers.get("x-client-dn")
 
     create = Foreign().create()

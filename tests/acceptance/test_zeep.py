@@ -567,7 +567,7 @@ def test_policy_that_nobody_can_fulfil_is_refused(shop: Shop) -> None:
             alternative.getparent().remove(alternative)
         return etree.tostring(root, encoding="unicode")
 
-    with pytest.raises(ConfigurationError, match="nobody can call it"):
+    with pytest.raises(ConfigurationError, match="no client can call it"):
         shop.client(url=NOWHERE, change=change).service.Notify(text="x")
     assert shop.waiting() == 0
 

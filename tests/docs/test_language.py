@@ -29,6 +29,10 @@ RETIRED = {
     r"weather": "network faults",
     r"mishaps?": "failure",
     r"whoever": "the role: a client, a peer, a process",
+    r"(?:some|any|every)body": "the role: a client, a peer, a process",
+    r"nobody(?!\")": "no client, no peer, no process",
+    r"strangers?": "another peer",
+    r"told(?!:)": "who sends or reports what",
 }
 #: Parts of identifiers in code that are retired: words between underscores or humps, and whole names.
 RETIRED_PARTS = {

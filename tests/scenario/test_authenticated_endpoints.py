@@ -123,7 +123,7 @@ def test_another_identity_answers_no_request_outside_a_sequence(
     story = asked(**how)
     plain = story.foreign.envelope("urn:test/re", "<forged/>", relates_to=story.request)
     story.brought(plain, OTHER)
-    assert caplog.text.count("a response does not count") == 1
+    assert caplog.text.count("a response is ignored") == 1
     story.client.turn()
     assert not story.answer.done()
     story.brought(story.foreign.envelope("urn:test/re", "<theirs/>", relates_to=story.request), OWNER)

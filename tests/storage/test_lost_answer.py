@@ -119,7 +119,7 @@ def test_a_database_that_does_not_come_back_leaves_it_unknown(store: SqlStore) -
     away = create_engine(make_url(store.engine.url).set(database="no such database"))
     store.commit_markers = CommitMarkers(away, waited.append)
     store.commit_markers.make = CommitMarkers(store.engine).make  # type: ignore[method-assign]
-    with pytest.raises(OutcomeUnknown, match="Look at what it has written before it is repeated"):
+    with pytest.raises(OutcomeUnknown, match="Check what it has written before you repeat it"):
         place(store, done)
     assert waited == [commit_markers.PAUSE] * (commit_markers.TRIES - 1)
 

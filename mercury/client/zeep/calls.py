@@ -265,9 +265,7 @@ class Calls:
             return _Terms(base, None)
         chosen = asked.choose(base.protocol)
         if chosen is None:
-            raise ConfigurationError(
-                f"{address}: the alternatives of its policy exclude each other: nobody can call it"
-            )
+            raise ConfigurationError(f"{address}: its policy has no alternative, so no client can call it")
         if chosen.reliability is None and not self._reliable:
             return None
         for each in chosen.unsupported:

@@ -4,7 +4,7 @@ and in all.
 Above a limit a new message is refused as busy and comes again. What waits of a sequence is the difference of two
 counters, in records that are written anyway: what was received (`RmdRecord.received_bytes`) and what has left its
 buffer (`InvokerRecord.consumed_bytes`). What has left it as a dead letter counts until an operator has discarded it or
-given it life again; the store is asked for that when a sequence has left more than its share.
+redriven it; the store is queried for their sum when a sequence has left more than its share.
 
 The next message of a sequence, which its others wait for, is taken above the sequence's own limit. Above that of its
 peer, or of all, it is taken only when as many bytes wait behind it as it has, so that it can no more than double what
@@ -34,7 +34,7 @@ log = logging.getLogger("mercury.engine.reception")
 STRAY = 16
 #: Why nothing is taken from a peer whose dead letters fill its limit.
 LETTERS = "Too many bytes of {} are dead letters here, which an operator has to look at"
-#: What the operator is told.
+#: The log text for the operator.
 LOOK = (
     "the dead letters of a peer take %d bytes, those of all peers %d: a limit is reached, and what would add to them "
     "is refused as busy; look at them with `mercury dlq list`, then `mercury dlq redrive` or `mercury dlq discard`"
@@ -105,14 +105,14 @@ class Backlog:
         return None
 
     def crowded_by(self, owner: str) -> list[str | None]:
-        """Whose messages take more than half of what may wait: this owner's, everybody's (``None``)."""
+        """The limits that are more than half used: that of this owner, and that of all peers (``None``)."""
         settings = self._context.settings
         own, every = self._waiting(owner)
         crowded: list[str | None] = [owner] if owner and own > settings.max_backlog_bytes_per_peer // 2 else []
         return [*crowded, None] if every > settings.max_backlog_bytes // 2 else crowded
 
     def _full_of_letters(self, sequence: str, owner: str, most: int | None) -> str | None:
-        """Whether dead letters alone fill a limit: nothing makes room then but an operator, who is told."""
+        """The refusal if dead letters alone fill a limit, which only an operator can change; the log names it."""
         settings, own, every = self._context.settings, self._letters(owner), self._letters(None)
         if most is not None and self._letters_of(sequence) >= most:
             whose = "this sequence"
@@ -127,9 +127,10 @@ class Backlog:
         return LETTERS.format(whose)
 
     def _letters_against(self, owner: str, waiting: int) -> int:
-        """What the letters of all peers take of the limit of all, for a peer for which so much waits.
+        """The bytes of all peers' dead letters that count against the limit of all, for a peer with so many bytes.
 
-        Letters stay until an operator comes: a few peers could else keep out everybody for good.
+        They do not count for a peer with few bytes: otherwise the dead letters of a few peers, which stay until an
+        operator discards them, could exclude all other peers.
         """
         return self._letters(None) if waiting + self._letters(owner) > little(self._context.settings) else 0
 

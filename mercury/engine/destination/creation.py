@@ -209,7 +209,7 @@ def created(batch: Batch, exchange: InboundExchange, body: CreateSequenceRespons
         return
     if batch.rms_identifier_taken(body.identifier):
         # A peer that names its sequence like that of another must not keep messages from leaving, its own or another's.
-        text = "a peer names its sequence like another one: a new sequence is asked for"
+        text = "a peer names its sequence like another one: a new sequence is requested"
         log.warning(text, extra={"sequence": body.identifier, "endpoint": record.channel.endpoint})
         batch.raise_rms(record, events.IdentifierTaken())
         return
@@ -233,7 +233,7 @@ def created(batch: Batch, exchange: InboundExchange, body: CreateSequenceRespons
 
 
 def _end_orphan(batch: Batch, record: RmsRecord, identifier: str) -> None:
-    """RM-CS-13: the response to a CreateSequence that was replaced came late. Nobody uses its sequence: it ends."""
+    """RM-CS-13: end the sequence of a late response to a CreateSequence that was replaced, because it is not used."""
     record.machine = RMSSequence.orphan(record.machine.rm, identifier, batch.now)
     record.ended_at = None
     batch.change_rms(record)

@@ -46,7 +46,7 @@ def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
         alive = record.machine.alive
         batch.raise_rms(record, events.FaultReceived(fault, _final_ranges(exchange, record, fault)))
         if alive and not record.machine.alive and fault.code is FaultCode.UNKNOWN_SEQUENCE:
-            # A peer that has forgotten the sequence has forgotten what it was asked in it.
+            # A peer that no longer knows the sequence no longer knows the requests in it.
             dead_letter_unanswered(batch.tx, batch.context, record, batch.now)
         return
     batch.change_rms(record)

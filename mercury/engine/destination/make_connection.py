@@ -53,9 +53,9 @@ def _selection_fault(body: MakeConnection) -> Fault | None:
 
 
 def fetched(batch: Batch, exchange: InboundExchange) -> None:
-    """Something was fetched from the peer: more is asked for at once when it says that more waits (MC-04).
+    """Plan the next MakeConnection after a message was fetched: at once if the peer says that more wait (MC-04).
 
-    A peer that says so and has brought nothing new is asked after the pauses that grow, as if it had not answered.
+    If the peer says so and sent nothing new, the next one is sent after a growing pause, as if it had not answered.
     """
     request = exchange.arrival.request
     record = batch.rms_by_id(request.record_id or "") if request is not None else None

@@ -23,7 +23,7 @@ from mercury.wire.ns import RmMessage
 log = logging.getLogger("mercury.engine.reception")
 
 #: Actions whose message says nothing without its header block and a body. CXF posts the first before it has recorded a
-#: response for which it is asked for an acknowledgement, the other when it shuts down (LIVE-02).
+#: response for which an acknowledgement is requested, the other when it shuts down (LIVE-02).
 _SAYS_NOTHING = frozenset(
     {
         *(ns.rm_action(rm, RmMessage.SEQUENCE_ACKNOWLEDGEMENT) for rm in RmVersion),
@@ -101,8 +101,9 @@ def _refusal(
         return None
     application, envelope = batch.context.application, exchange.envelope
     if record.service is None:
-        # A sender that was asked nothing stores nothing here, and becomes the owner of nothing. Who was asked before is
-        # not refused, or it would repeat this for ever: what nobody waits for becomes a dead letter.
+        # A peer that received no request cannot store a response here, nor become the owner of a sequence. A peer that
+        # received one before is not refused, because it would repeat the response for ever: a response for which no
+        # request waits becomes a dead letter.
         owned_by_it = record.identity is None and exchange.arrival.identity is not None
         stranger = not record.machine.received and (record.create_message_id is not None or owned_by_it)
         row = _request(batch, exchange, record) if stranger else None

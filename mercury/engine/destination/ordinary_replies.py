@@ -1,7 +1,7 @@
 """Ordinary replies: responses that travel outside any sequence, because none was offered or taken (LIVE-06).
 
 A reply that comes in gets an invoker buffer of its own, with one message in it: there is no number to order it by. One
-that goes out stands in the buffer of a sequence that is never told to the peer; see `Role.REPLY`.
+that goes out stands in the buffer of a sequence that the peer does not know; see `Role.REPLY`.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def answers(batch: Batch, exchange: InboundExchange, row: OutboundMessage, seque
     if may_answer(exchange.arrival, row, batch.rms_by_id(row.sequence_id or ""), sequence):
         return True
     about = {"message_id": row.message_id, "peer": exchange.arrival.peer, "identity": exchange.arrival.identity}
-    log.warning("a response does not count: its request went to somebody else", extra=about)
+    log.warning("a response is ignored: its request went to another peer", extra=about)
     return False
 
 

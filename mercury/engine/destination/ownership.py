@@ -1,8 +1,8 @@
 """Who may speak for a sequence (WS-RM section 5, SEC-01): the identity that made it, or the endpoint it belongs to.
 
 An identity is what the HTTP layer established: the name in a TLS client certificate, or what the application's
-``authenticate`` returned. Where none is known, knowing the identifier of a sequence is all that is asked for; it is
-random, and has to travel over TLS.
+``authenticate`` returned. Where none is known, a peer only needs to know the identifier of a sequence, which is random
+and must be sent over TLS.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Many clients never end their sequences (a process that creates one and exits): the newest use wins over the oldest
 idle one, so that such a client neither fills the endpoint for others nor is refused itself. A few peers that use up the
-limit of all keep nobody out: first sequences that were never used make room, of any peer; then the peer with by far the
-most gives up one that it has not used for a while. A sequence in use is never ended. How many ended ones are remembered
-is in `tombstone_quota`.
+limit of all do not exclude others: first sequences that were never used make room, of any peer; then the peer with by
+far the most gives up one that it has not used for a while. A sequence in use is never ended. `tombstone_quota` limits
+the ended ones that are remembered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IN_USE = 300.0
 
 
 class Creation(Protocol):
-    """What is asked here of the transaction that makes sequences: a `Batch` of arrivals."""
+    """The interface that this module needs of the transaction that creates sequences, a `Batch` of arrivals."""
 
     context: EngineContext
     tx: Transaction
@@ -42,7 +42,7 @@ class Creation(Protocol):
         """How many destination sequences are open: all, or one owner's."""
 
     def crowding(self, limit: int = 0, /) -> Mapping[str, int]:
-        """Sequences that may make room, with the number that their peer has open; asked again without a limit."""
+        """Sequences that may make room, with the number that their peer has open; called again without a limit."""
 
     def buffer(self, identifier: str, /) -> InvokerRecord | None:
         """The invoker buffer of a sequence, as committed."""
@@ -144,7 +144,7 @@ def _holds(batch: Creation, record: RmdRecord) -> bool:
 
 
 def _end_those_that_wait(batch: Creation, owner: str | None) -> None:
-    """End idle sequences with messages that wait: what lies behind a gap that nobody fills makes room by it."""
+    """End idle sequences with messages that wait behind a gap that their peer does not fill, which makes room."""
     before = batch.now - batch.context.settings.idle_sequence
     for record in batch.rmds.values():
         if _ends(record, before, owner) and _holds(batch, record):

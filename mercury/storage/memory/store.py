@@ -263,7 +263,7 @@ class MemoryStore:
 
     # --- the process -----------------------------------------------------------------------------------------------
 
-    def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:  # noqa: ARG002  nobody else shares it
+    def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:  # noqa: ARG002  no other process
         self._listeners.append(listener)
 
     def close(self) -> None:

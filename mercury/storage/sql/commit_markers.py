@@ -75,6 +75,6 @@ class CommitMarkers:
             except StorageError as again:
                 trouble = again
         raise OutcomeUnknown(
-            f"whether a transaction of {self._engine.url.render_as_string(hide_password=True)} is committed cannot be "
-            f"told: {trouble}. Look at what it has written before it is repeated"
+            f"it is not known whether a transaction of {self._engine.url.render_as_string(hide_password=True)} is "
+            f"committed: {trouble}. Check what it has written before you repeat it"
         ) from error

@@ -316,8 +316,8 @@ class Coordinator:
             except StorageError as trouble:
                 last = trouble
         raise OutcomeUnknown(
-            f"whether {gtrid} is committed cannot be told: {last}. Recovery will make it one or the other; "
-            f"`mercury xa show {gtrid}` says which"
+            f"it is not known whether {gtrid} is committed: {last}. Recovery will commit it or roll it back; "
+            f"`mercury xa show {gtrid}` shows which"
         ) from error
 
     def _is_committed(self, branches: Sequence[Branch]) -> bool:

@@ -364,7 +364,7 @@ class _ProcessView:
 
 
 def _nobody(_branch: InDoubtBranch, _now: float) -> None:
-    """Nobody watches."""
+    """Do nothing: there is no observer."""
 
 
 def _in_doubt(branch: PreparedBranch, now: float, why: str) -> InDoubtBranch:

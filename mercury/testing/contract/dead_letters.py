@@ -56,7 +56,7 @@ def test_bytes_of_letters_caused_by_peers_are_summed_for_a_sequence_an_owner_and
     assert taken() == (0, 0, 0)
     body = b"x" * 1000
     with store.transaction() as tx:
-        tx.dead_letters.add([letter("nobody's", payload=body)])
+        tx.dead_letters.add([letter("unknown", payload=body)])
         mine = [letter(each, payload=body, owner="192.0.2.1", sequence="urn:s") for each in ("a", "b")]
         tx.dead_letters.add([*mine, letter("c", owner="192.0.2.1"), letter("d", owner="192.0.2.2", sequence="urn:s")])
     small, large = letter("c").size, letter("c", payload=body).size

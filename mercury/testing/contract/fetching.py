@@ -85,11 +85,11 @@ def test_a_sequence_is_found_while_something_of_it_waits(store: StorageManager) 
 def test_sequences_of_another_identity_are_not_found(store: StorageManager) -> None:
     insert(
         store,
-        rms_record("a", fetched("of nobody"), fetch_due=NOW),
+        rms_record("a", fetched("without identity"), fetch_due=NOW),
         rms_record("b", fetched("of one", identity="CN=one"), fetch_due=NOW + 1),
         rms_record("c", fetched("of another", identity="CN=another"), fetch_due=NOW + 2),
     )
-    assert found(store) == ["of nobody"]
+    assert found(store) == ["without identity"]
     assert found(store, identity="CN=one") == ["of one"]
     assert found(store, identity="CN=another") == ["of another"]
     assert found(store, identity="CN=third") == []

@@ -78,7 +78,7 @@ def test_numbers_are_returned_as_ranges_within_a_window(store: StorageManager) -
         assert list(tx.invoker.numbers(ONE, 4, 4)) == []
         assert list(tx.invoker.numbers(ONE, 6, 8)) == []
         assert list(tx.invoker.numbers(ONE, 2**62)) == [(2**62, 2**62)]
-        assert list(tx.invoker.numbers("urn:nobody's")) == []
+        assert list(tx.invoker.numbers("urn:unknown")) == []
 
 
 def test_messages_are_read_by_number_with_their_bodies(store: StorageManager) -> None:
@@ -89,7 +89,7 @@ def test_messages_are_read_by_number_with_their_bodies(store: StorageManager) ->
         assert set(found) == {1, 3}
         assert (found[1].payload, found[1].message_id, found[3].number) == (b"<one/>", f"{ONE}/1", 3)
         assert tx.invoker.messages(ONE, []) == {}
-        assert tx.invoker.messages("urn:nobody's", [1]) == {}
+        assert tx.invoker.messages("urn:unknown", [1]) == {}
 
 
 def test_many_messages_can_be_read_and_consumed_at_once(store: StorageManager) -> None:
@@ -111,7 +111,7 @@ def test_markers_are_no_messages_and_keep_their_order(store: StorageManager) -> 
         assert kinds == [(InboundKind.END, 2), (InboundKind.CUT, 0)]
         assert list(tx.invoker.numbers(ONE)) == [(2, 2)]
         assert tx.invoker.messages(ONE, [2])[2].kind is InboundKind.MESSAGE
-        assert tx.invoker.markers("urn:nobody's") == []
+        assert tx.invoker.markers("urn:unknown") == []
 
 
 def test_a_part_of_a_buffer_has_its_markers_and_the_messages_between_two_numbers(store: StorageManager) -> None:
@@ -123,14 +123,14 @@ def test_a_part_of_a_buffer_has_its_markers_and_the_messages_between_two_numbers
         assert part.markers == tx.invoker.markers(ONE) != []
         assert tx.invoker.part(ONE, 10, 2**63).messages.keys() == {2**62}  # above the highest number there may be
         assert tx.invoker.part(ONE, 4, 4).messages == {}
-        nothing = tx.invoker.part("urn:nobody's", 1, 9)
+        nothing = tx.invoker.part("urn:unknown", 1, 9)
         assert (nothing.markers, nothing.messages) == ([], {})
 
 
 def test_records_of_many_buffers_are_read_together(store: StorageManager) -> None:
     insert(store, buffer("urn:a"), buffer("urn:b"))
     with store.transaction() as tx:
-        found = tx.invoker.read_many(["urn:a", "urn:nobody's", "urn:b"])
+        found = tx.invoker.read_many(["urn:a", "urn:unknown", "urn:b"])
         assert found == {"urn:a": tx.invoker.read("urn:a"), "urn:b": tx.invoker.read("urn:b")}
         assert tx.invoker.read_many([]) == {}
 
@@ -284,7 +284,7 @@ def test_a_deleted_buffer_is_gone_with_all_that_was_in_it(store: StorageManager)
     add(store, inbound(1, "urn:a"), marker(InboundKind.CUT, 0, "urn:a"), inbound(1, "urn:b"))
     with store.transaction() as tx:
         tx.invoker.delete("urn:a")
-        tx.invoker.delete("urn:nobody's")
+        tx.invoker.delete("urn:unknown")
     with store.transaction() as tx:
         assert tx.invoker.read("urn:a") is None
         assert tx.invoker.messages("urn:a", [1]) == {}

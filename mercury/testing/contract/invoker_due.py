@@ -169,7 +169,7 @@ def test_a_successor_waits_for_the_last_marker_too(store: StorageManager) -> Non
 
 
 def test_a_successor_does_not_wait_for_what_is_unknown_or_forgotten(store: StorageManager) -> None:
-    insert(store, buffer("urn:before"), buffer("urn:after", follows="urn:before"), buffer(follows="urn:nobody's"))
+    insert(store, buffer("urn:before"), buffer("urn:after", follows="urn:before"), buffer(follows="urn:unknown"))
     add(store, inbound(1, "urn:after"), inbound(1))
     assert due(store) == [ONE]
     with store.transaction() as tx:

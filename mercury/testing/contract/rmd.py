@@ -118,8 +118,8 @@ def test_a_deleted_sequence_is_gone(store: StorageManager) -> None:
 
 def test_unknown_message_is_not_found(store: StorageManager) -> None:
     with store.transaction() as tx:
-        assert tx.rmd.read("urn:nobody's") is None
-        assert tx.rmd.lock(["urn:nobody's"]) == {}
+        assert tx.rmd.read("urn:unknown") is None
+        assert tx.rmd.lock(["urn:unknown"]) == {}
         assert tx.rmd.all() == []
 
 

@@ -78,12 +78,12 @@ def test_peer_that_keeps_making_sequences_does_not_delay_the_others(store: Stora
 
 
 def test_a_peer_is_an_identity_or_else_an_address_and_for_responses_the_endpoint(store: StorageManager) -> None:
-    make(store, sequence("known", "10.0.0.1", identity="somebody"), sequence("unknown", "10.0.0.1"))
+    make(store, sequence("known", "10.0.0.1", identity="till"), sequence("unknown", "10.0.0.1"))
     make(store, rmd_record("responses", offered_to="http://there/"))
     with store.transaction() as tx:  # a buffer whose sequence is deleted
         tx.invoker.insert(buffer("forgotten"))
         tx.invoker.add([inbound(1, "forgotten")])
-    peers = {"known": "somebody", "unknown": "10.0.0.1", "responses": "http://there/", "forgotten": ""}
+    peers = {"known": "till", "unknown": "10.0.0.1", "responses": "http://there/", "forgotten": ""}
     assert store.due_invoker(NOW, 10) == peers
 
 
