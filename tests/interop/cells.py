@@ -56,6 +56,8 @@ class Cell:
             said.append("policy in the WSDL alone")
         elif self.server == CXF and self.assured:
             said.append("server: ExactlyOnce, InOrder")
+        if self.one_at_a_time:
+            said.append("client: source.max_unanswered = 1")
         if self.held_for_long:
             said.append("server: http.back_channel_wait = 60")
         if self.offer == "none":
@@ -65,6 +67,14 @@ class Cell:
         if self.replies == "addressable":
             said.append("client: decoupled endpoint" if self.client == CXF else "client: listens")
         return "; ".join(said) or "none"
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """A Metro server queues the response of a repeated request twice, and the second copy blocks those behind it
+        unless only one is awaited, as by Metro's own client: docs/interop.md.
+        """
+        repeats = self.network == "lossy" or self.kill == "client"
+        return self.server == METRO and self.exchange == "request" and repeats
 
     @property
     def held_for_long(self) -> bool:

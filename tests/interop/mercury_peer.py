@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import text
 
@@ -111,6 +111,8 @@ class MercuryPeer:
     def _sender(self, words: Words) -> Sender:
         protocol = Protocol(SoapVersion(words["soap"]), AddressingVersion(words["wsa"]), RmVersion(words["rm"]))
         policy = SourcePolicy(protocol=protocol, offer=words.get("offer") != "none")
+        if "unanswered" in words:
+            policy = replace(policy, max_unanswered=int(words["unanswered"]))
         listen = words.get("replies") == "addressable"
         return self._mercury.to(words["url"], key=words["cell"], namespace=NAMESPACE, policy=policy, listen=listen)
 
