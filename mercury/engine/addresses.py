@@ -139,8 +139,13 @@ def _matches(entry: str, parts: SplitResult) -> bool:
 
 
 def _climbs(path: str) -> bool:
-    """Whether a server may take the path for one that is not below its beginning: ``/a/../b``, in any disguise."""
-    segments = (segment.partition(";")[0] for segment in re.split(r"[/\\]", unquote(path)))
+    """Whether a server may take the path for one that is not below its beginning: ``/a/../b``, in any disguise.
+
+    A proxy may decode a path before the server decodes it again, so it is decoded until nothing changes.
+    """
+    while (decoded := unquote(path)) != path:
+        path = decoded
+    segments = (segment.partition(";")[0] for segment in re.split(r"[/\\]", path))
     return any(segment in (".", "..") for segment in segments)
 
 

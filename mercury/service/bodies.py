@@ -11,6 +11,7 @@ from mercury.service.shares import FREE, Share, Shares
 from mercury.settings import HttpSettings
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.storage.callers import network_of
+from mercury.wire.values import whole_number
 
 log = logging.getLogger("mercury.endpoint")
 
@@ -57,9 +58,9 @@ class Bodies:
             (408); the peer disconnected (400); or it was cut so that another network's body fits (503). Its bytes
             are no longer counted then.
         """
-        announced = headers.get("content-length", "")
-        if announced.isdecimal():
-            self._check(int(announced), host)
+        announced = whole_number(headers.get("content-length"))
+        if announced is not None:
+            self._check(announced, host)
         pieces: list[bytes] = []
         size = 0
         share: Share | None = None

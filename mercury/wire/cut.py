@@ -21,7 +21,8 @@ _START_TAG = re.compile(rb"<[^\"'>]*+(?:(?:\"[^\"]*\"|'[^']*')[^\"'>]*+)*+>")
 _NAME = re.compile(rb"<[^\s/>]+")
 
 #: CDATA sections, comments and character references: a reader does not see them, but they separate characters in bytes.
-_SEPARATORS = re.compile(rb"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|&#(?:x([0-9A-Fa-f]+)|([0-9]+));", re.DOTALL)
+#: A reference may have any number of leading zeros; they are no part of the groups, for `int` has a limit on digits.
+_SEPARATORS = re.compile(rb"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|&#(?:x0*+([0-9A-Fa-f]{1,6})|0*+([0-9]{1,7}));", re.DOTALL)
 
 _LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 
@@ -97,9 +98,16 @@ def searchable(xml: bytes) -> bytes:
 
     The result is not XML; `uses` searches it.
     """
-    if b"<!" in xml or b"&#" in xml:
-        return _SEPARATORS.sub(_characters, xml)
-    return xml
+    if b"<!" not in xml and b"&#" not in xml:
+        return xml
+    # Put together at once: `re.sub` would keep an object for each of up to millions of references.
+    plain, at = bytearray(), 0
+    for match in _SEPARATORS.finditer(xml):
+        plain += xml[at : match.start()]
+        plain += _characters(match)
+        at = match.end()
+    plain += xml[at:]
+    return bytes(plain)
 
 
 def _characters(match: re.Match[bytes]) -> bytes:

@@ -108,6 +108,20 @@ WIRE = (
         "test_long_namespaces_repeated_for_every_header_block_are_refused",
     ),
     limit(
+        "copies of a text in pieces",
+        "mercury.wire.mapping_parse:parse_values",
+        "target=_Target(), ",
+        "",
+        "test_text_in_many_pieces_is_joined_once[comments]",
+    ),
+    limit(
+        "digits of a reference",
+        "mercury.wire.cut:_SEPARATORS",
+        "0*+([0-9]{1,7})",
+        "([0-9]+)",
+        "test_a_reference_with_any_number_of_leading_zeros_is_read_and_written_again[&#%s65;-5000]",
+    ),
+    limit(
         "reference parameters",
         "mercury.wire.read_addressing:read_endpoint",
         "or sum(map(len, parameters)) > document.limits.max_parameters_bytes",

@@ -269,3 +269,17 @@ def test_responses_nobody_fetched_are_one_line_in_the_log(late: bool, caplog: py
 
 def _arrival(http: HttpMessage) -> Arrival:
     return Arrival(http=http, service="orders", url="http://server/services/orders")
+
+
+def test_reference_with_thousands_of_zeros_in_a_parameter_comes_back_in_the_response() -> None:
+    # Python's `int` refuses more than 4,300 digits.
+    world = World()
+    server, foreign = Node("server", world), Foreign(RM11_SOAP12)
+    sequence = foreign.open(server, offer="urn:offered")
+    parameter = f'<q xmlns="urn:q">&#{"0" * 5000}65;</q>'
+    more = {"reply_to": "anonymous", "reply_parameters": parameter, "message_id": "urn:one"}
+    server.get(foreign.ask(sequence, 1, "one", **more))
+    world.run()
+    reply = server.get(foreign.ask(sequence, 1, "one", **more))
+    assert b"re one" in reply.body
+    assert b"0" * 5000 in reply.body

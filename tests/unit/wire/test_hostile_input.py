@@ -9,12 +9,15 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 from xml.parsers import expat
 
 import pytest
 
 from mercury.statemachine.faults import Fault, FaultCode
-from mercury.wire import DEFAULT_LIMITS, Limits, Payload, decode
+from mercury.wire import DEFAULT_LIMITS, Limits, Payload, check_payload, decode, encode
+from mercury.wire.cut import searchable
+from mercury.wire.mapping_parse import parse_values
 
 from .samples import refusal, soap
 
@@ -298,6 +301,79 @@ def test_input_within_the_limits_takes_linear_time_and_space(name: str) -> None:
     started = time.thread_time()  # of this thread's CPU: a busy machine makes it no slower
     assert isinstance(decode(data, "").body, Payload)
     assert time.thread_time() - started < 5
+
+
+#: A text in pieces: with what separates them, and what a reader sees of one separator.
+PIECES = {
+    "comments": ("<!---->", ""),
+    "processing instructions": ("<?p?>", ""),
+    "CDATA sections": ("<![CDATA[b]]>", "b"),
+    "references": ("&#65;", "A"),
+    "entities": ("&amp;", "&"),
+    "all of them": ("<!----><?p?><![CDATA[b]]>&#65;&amp;", "bA&"),
+}
+
+
+@pytest.mark.parametrize("separator", PIECES)
+def test_text_in_many_pieces_is_joined_once(separator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A parser joins the text before it calls any of these but `data`: once for each piece, if a piece is a call.
+    calls: list[str] = []
+
+    class Counting(ElementTree.XMLParser):
+        def __init__(self, *, target: object = None, encoding: str | None = None) -> None:
+            assert target is not None, "the default target joins the text at each comment"
+            assert not hasattr(target, "comment")
+            assert not hasattr(target, "pi")
+            for name in ("start", "end"):
+                setattr(target, name, self._counted(name, getattr(target, name)))
+            super().__init__(target=target, encoding=encoding)
+
+        @staticmethod
+        def _counted(name: str, method: Callable[..., object]) -> Callable[..., object]:
+            def counted(*arguments: object) -> object:
+                calls.append(name)
+                return method(*arguments)
+
+            return counted
+
+    monkeypatch.setattr(ElementTree, "XMLParser", Counting)
+    written, read = PIECES[separator]
+    root = parse_values(f"<a><b>\N{GRINNING FACE}{f'a{written}' * 1000}</b></a>".encode())
+    assert root[0].text == "\N{GRINNING FACE}" + f"a{read}" * 1000
+    assert calls == ["start", "start", "end", "end"]
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 5000])
+@pytest.mark.parametrize("form", ["&#%s65;", "&#x%s41;"])
+def test_a_reference_with_any_number_of_leading_zeros_is_read_and_written_again(form: str, zeros: int) -> None:
+    # Python's `int` refuses more than 4,300 decimal digits.
+    element = f'<q xmlns="urn:q">{form % ("0" * zeros)}</q>'
+    endpoint = f"<wsa:Address>urn:a</wsa:Address><wsa:ReferenceParameters>{element}</wsa:ReferenceParameters>"
+    envelope = decode(soap(f"{ACTION}<wsa:ReplyTo>{endpoint}</wsa:ReplyTo>{element}", element), "")
+    assert envelope.body == Payload(element.encode(), "{urn:q}q") == check_payload(element)
+    assert decode(encode(envelope).body, "").reply_to == envelope.reply_to
+    assert envelope.reply_to is not None
+    assert envelope.reply_to.parameters == (element.encode(),)
+    assert searchable(element.encode()) == b'<q xmlns="urn:q">A</q>'
+
+
+def test_a_reference_of_thousands_of_digits_that_is_no_reference_is_read() -> None:
+    text = f"&#{'9' * 5000}; &#xD800;"
+    for written in (f"<!-- {text} -->", f"<![CDATA[ {text} ]]>"):
+        element = f"<q>{written}</q>"
+        assert encode(decode(soap(ACTION, element), "")).body
+    assert refusal(soap(ACTION, f"<q>{text}</q>")).fault.code is FaultCode.SENDER
+
+
+@pytest.mark.parametrize("piece", ["&#65;", "a<!---->", "<![CDATA[b]]>"])
+def test_memory_for_the_search_of_prefixes_does_not_grow_with_the_number_of_pieces(piece: str) -> None:
+    data = f"<q>{many(piece, MIB)}</q>".encode()
+    tracemalloc.start()
+    try:
+        searchable(data)
+        assert tracemalloc.get_traced_memory()[1] < 3 * MIB
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_limits_hold_for_what_they_allow() -> None:
