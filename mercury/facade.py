@@ -114,7 +114,13 @@ class Mercury(Observable, Outgoing):
         self.coordinator = self._named(resources, decision_log or settings.xa.decision_log) if resources else None
         #: What health and status show of this process.
         self.watch = overview.Watch(
-            self.store, clock, self._runs, self.coordinator, settings.watch, settings.http.status_token
+            self.store,
+            clock,
+            self._runs,
+            self._ended_threads,
+            self.coordinator,
+            settings.watch,
+            settings.http.status_token,
         )
         self._dead_letters = DeadLetters(self.store, clock)
         self.futures = Futures(self.ids.new())
@@ -290,6 +296,10 @@ class Mercury(Observable, Outgoing):
 
     def _runs(self) -> bool:
         return self._runtime is not None and self._runtime.running
+
+    def _ended_threads(self) -> list[str]:
+        runtime = self._runtime
+        return runtime.ended_threads if runtime is not None else []
 
     @property
     def running_runtime(self) -> Runtime | None:

@@ -35,6 +35,7 @@ class Watch:
 
     :param clock: seconds since the epoch.
     :param running: whether the threads run.
+    :param ended_threads: the names of threads that have ended although they should run.
     :param coordinator: of two-phase commits; ``None`` = Mercury has no ``resources``.
     :param status_token: the token that HTTP requests for the status must carry.
     """
@@ -44,6 +45,7 @@ class Watch:
         store: StorageManager,
         clock: Callable[[], float],
         running: Callable[[], bool],
+        ended_threads: Callable[[], list[str]],
         coordinator: Coordinator | None,
         settings: WatchSettings,
         status_token: str | None,
@@ -51,6 +53,7 @@ class Watch:
         self._store = store
         self._clock = clock
         self._running = running
+        self._ended_threads = ended_threads
         self._coordinator = coordinator
         self._settings = settings
         self.status_token = status_token
@@ -62,6 +65,10 @@ class Watch:
     def readiness(self) -> dict[str, str]:
         """Each part of the process with its error, or ``ok``."""
         return readiness(self._store, self._running())
+
+    def ended_threads(self) -> list[str]:
+        """The names of threads that have ended although they should run. Never waits for the store."""
+        return self._ended_threads()
 
     def lateness(self) -> list[str]:
         """Texts about work that waits longer than the settings ``watch`` allow; empty = none."""

@@ -51,6 +51,9 @@ class StatusSource(Protocol):
     def readiness(self) -> dict[str, str]:
         """Each part's name and its error; ``ok`` = the part works."""
 
+    def ended_threads(self) -> list[str]:
+        """The names of threads that have ended although they should run; does not block."""
+
     def lateness(self) -> list[str]:
         """A sentence for each thing that waits longer than the settings ``watch`` allow; empty = none does."""
 
@@ -169,7 +172,8 @@ class Health:
 def status_router(source: StatusSource, timeout: float = TIMEOUT) -> APIRouter:
     """Routes for health and status.
 
-    - ``/healthz``: 200 while the process runs.
+    - ``/healthz``: 200 while the process runs; 503 when one of its threads has ended unexpectedly, so that a liveness
+      probe restarts the process.
     - ``/readyz``: 200 while the process can accept messages, otherwise 503 with the reasons. The status is
       ``degraded``, with 200, when something waits longer than the settings ``watch`` allow.
     - the status of all sequences: with ``http.status_token`` set, complete for requests that carry the token; without
@@ -185,8 +189,11 @@ def status_router(source: StatusSource, timeout: float = TIMEOUT) -> APIRouter:
     # and the process would wait for them when it ends.
 
     @router.get("/healthz")
-    async def healthz() -> dict[str, str]:
-        return {"status": "ok"}
+    async def healthz() -> JSONResponse:
+        ended = source.ended_threads()
+        if ended:
+            return JSONResponse({"status": "failed", "ended threads": ended}, 503)
+        return JSONResponse({"status": "ok"})
 
     @router.get("/readyz")
     async def readyz() -> JSONResponse:

@@ -10,6 +10,7 @@ from tests.mutation.wsdl_mutants import WSDL
 NETWORK = "tests/acceptance/test_network_and_transactions.py"
 BREACH = "tests/conformance/test_locking.py::test_a_breach_of_the_lock_order_is_refused"
 WAITING = "tests/scenario/test_backlog_bytes.py"
+UNEXPECTED = "tests/unit/engine/runtime/test_unexpected_errors.py"
 
 IGNORE_FAILURES = '__import__("contextlib").suppress(Exception), self._parts.store.transaction() as tx:'
 
@@ -231,10 +232,10 @@ TESTED = (
         "network inside a transaction",
         (
             Change(
-                "mercury.engine.runtime.threads:Runtime.exchange",
+                "mercury.engine.runtime.threads:Runtime._exchange",
                 "reply = self._transport.post(outgoing.url, encode(outgoing.envelope))",
                 "with self._engine._context.store.transaction():\n"
-                "                reply = self._transport.post(outgoing.url, encode(outgoing.envelope))",
+                "            reply = self._transport.post(outgoing.url, encode(outgoing.envelope))",
             ),
         ),
         test=f"{NETWORK}::test_nothing_is_posted_by_a_thread_that_is_in_a_transaction[anonymous]",
@@ -298,6 +299,46 @@ TESTED = (
         ),
         test="tests/scenario/test_foreign_destinations.py"
         "::test_acknowledged_request_whose_exchange_is_open_is_not_repeated",
+    ),
+    Mutant(
+        "error of the committer",
+        (
+            Change(
+                "mercury.engine.runtime.threads:Runtime._answers",
+                "except Exception:",
+                "except ZeroDivisionError:",
+            ),
+        ),
+        test=f"{UNEXPECTED}::test_arrivals_after_an_unexpected_error_are_answered",
+    ),
+    Mutant(
+        "response that cannot be written",
+        (
+            Change(
+                "mercury.engine.runtime.held_exchanges:HeldExchanges._written",
+                "except Exception:",
+                "except ZeroDivisionError:",
+            ),
+        ),
+        test="tests/unit/engine/runtime/test_held_exchanges_released.py"
+        "::test_response_that_cannot_be_written_ends_its_own_exchange_only[False]",
+    ),
+    Mutant(
+        "health of threads",
+        (Change("mercury.service.host:status_router", "        if ended:\n", "        if False:\n"),),
+        test="tests/unit/service/test_health.py::test_thread_that_ended_fails_the_probe_and_is_named",
+    ),
+    Mutant(
+        "escapes in a path",
+        (
+            Change(
+                "mercury.engine.addresses:_climbs",
+                "while (decoded := unquote(path)) != path:",
+                "if (decoded := unquote(path)) != path:",
+            ),
+        ),
+        test="tests/unit/engine/test_addresses.py"
+        "::test_address_that_only_resembles_an_entry_is_not_allowed[dots escaped twice]",
     ),
     Mutant(
         "addresses that peers name",

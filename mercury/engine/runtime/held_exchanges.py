@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 
+from mercury.engine.endpoint_errors import LogLimiter
 from mercury.engine.exchange import HeldExchange, PendingResponse, Response, Step
 from mercury.engine.runtime.core import Engine
 from mercury.engine.source.back_channel import in_reply
 from mercury.wire.envelope import HttpMessage
 
+log = logging.getLogger("mercury.runtime")
+
+#: The interval in seconds of log lines about responses that cannot be written.
+LOG_INTERVAL = 60.0
 #: Requests that were posted in parallel may overtake each other by so many seconds.
 REORDERING = 0.5
 #: Seconds in which a client that does not fetch responses repeats a lost message twice: CXF does after 3 and 9.
@@ -40,6 +46,7 @@ class HeldExchanges:
         self._over = False
         #: By sequence: the lowest missing number, and since when requests behind it wait.
         self._missing: dict[str, tuple[int, float | None]] = {}
+        self._log_limiter = LogLimiter(1, LOG_INTERVAL)
 
     @contextmanager
     def storing(self) -> Iterator[None]:
@@ -75,7 +82,7 @@ class HeldExchanges:
             each.superseded = True
             _answer(each, None)
         if early is not None or over:
-            _answer(held, in_reply(early, waiting) if early is not None else None)
+            _answer(held, self._written(early, waiting) if early is not None else None)
         return held
 
     def let_go(self, held: HeldExchange) -> None:
@@ -91,7 +98,10 @@ class HeldExchanges:
             _answer(held, None)
 
     def release(self, responses: Iterable[Response]) -> None:
-        """Pass committed responses to the exchanges that wait for them."""
+        """Pass committed responses to the exchanges that wait for them.
+
+        An exchange whose response cannot be written is answered without it. The other responses go out all the same.
+        """
         for response in responses:
             about = response.request
             with self._mutex:
@@ -99,7 +109,22 @@ class HeldExchanges:
                     self._early[about] = response
                 held = self._held.pop(about, [])
             for each in held:
-                _answer(each, in_reply(response, each.waiting))
+                _answer(each, self._written(response, each.waiting))
+
+    def _written(self, response: Response, waiting: PendingResponse) -> HttpMessage | None:
+        """The HTTP message of a response; ``None`` = it cannot be written, which is logged."""
+        try:
+            return in_reply(response, waiting)
+        except Exception:  # of one peer's request: the callers' threads work for all peers
+            with self._mutex:
+                logged = self._log_limiter.allow("", self._clock())
+            if logged:
+                log.exception(
+                    "a response could not be written, and its exchange ends without it; it is logged once in %.0f s",
+                    LOG_INTERVAL,
+                    extra={"message_id": waiting.message_id, "sequence": waiting.sequence},
+                )
+            return None
 
     def release_all(self) -> None:
         """Answer every held exchange without its response, and hold none from now on."""

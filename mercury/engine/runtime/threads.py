@@ -40,6 +40,9 @@ CLOCK_POLL_INTERVAL = 1.0
 #: The time, in seconds, that each of the last steps of a stop gets even if the deadline has passed.
 LAST_STEP_TIMEOUT = 0.2
 
+#: The answer to an arrival after an unexpected error. The peer sends its message again.
+UNHANDLED = Answer(http=HttpMessage(b"", "", None, 500))
+
 #: Called once with the answer to an arrival, in the committer's thread. For an exchange that is held for its response
 #: (``answer.held``), the callee calls ``runtime.held_exchanges.let_go`` at the end.
 OnAnswer = Callable[[Answer], None]
@@ -107,6 +110,8 @@ class Runtime:
         self._committer = threading.Thread(target=self._commit, name="mercury-committer", daemon=True)
         self._stopping = threading.Event()
         self._started = False
+        #: Every thread was started.
+        self._complete = False
         #: How often other processes are known to have committed something of source sequences.
         self._others = 0
         #: Endpoints whose last exchange failed, with the reason.
@@ -131,6 +136,7 @@ class Runtime:
         self._senders.start()
         for pool in self._all_pools:
             pool.start()
+        self._complete = True
 
     def stop(self, deadline: float) -> None:
         """End all threads: they finish their present work and begin nothing new.
@@ -172,6 +178,14 @@ class Runtime:
         threads = [self._committer, *self._pool_threads, *self._senders.threads]
         return self._started and not self._stopping.is_set() and all(thread.is_alive() for thread in threads)
 
+    @property
+    def ended_threads(self) -> list[str]:
+        """The names of threads that have ended although the runtime runs. It does not get them back."""
+        if not self._complete or self._stopping.is_set():
+            return []
+        threads = [self._committer, *self._pool_threads, *self._senders.threads]
+        return [thread.name for thread in threads if not thread.is_alive()]
+
     # --- arrivals --------------------------------------------------------------------------------------------------
 
     def decode(self, http: HttpMessage, service: str | None) -> Envelope | Undecodable:
@@ -200,17 +214,31 @@ class Runtime:
             if not waiting:
                 return
             others = self._others
-            with self.held_exchanges.storing():
-                answers = self._engine.receive([arrival for arrival, _ in waiting], self._clock())
-                answers = [self._hold(answer) for answer in answers]
+            answers = self._answers([arrival for arrival, _ in waiting])
             if others != self._others:
                 self._held.wake()  # the worker may have polled before the exchanges were held
             for (arrival, on_answer), answer in zip(waiting, answers, strict=True):
-                if arrival.request is not None:
-                    self._senders.stored(arrival.request)
-                self.post(list(answer.posts))
-                if on_answer is not None:
-                    on_answer(answer)
+                try:
+                    if arrival.request is not None:
+                        self._senders.stored(arrival.request)
+                    self.post(list(answer.posts))
+                    if on_answer is not None:
+                        on_answer(answer)
+                except Exception:
+                    log.exception("an answer could not be passed on; the peer sends its message again")
+
+    def _answers(self, arrivals: list[Arrival]) -> list[Answer]:
+        """The answers to all arrivals of one transaction.
+
+        After an unexpected error each is answered with `UNHANDLED`: the thread goes on, because all peers need it.
+        """
+        try:
+            with self.held_exchanges.storing():
+                answers = [self._hold(answer) for answer in self._engine.receive(arrivals, self._clock())]
+        except Exception:
+            log.exception("%d arrivals could not be handled; they are answered with HTTP status 500", len(arrivals))
+            return [UNHANDLED] * len(arrivals)
+        return answers
 
     def _hold(self, answer: Answer) -> Answer:
         """Hold the exchange if a response may come; the caller releases it."""
@@ -224,13 +252,23 @@ class Runtime:
             self._senders.put(outgoing)
 
     def exchange(self, outgoing: Outgoing) -> bool:
-        """Run one HTTP exchange, in a sender's thread; returns whether the reply was queued for the committer."""
+        """Run one HTTP exchange, in a sender's thread; returns whether the reply was queued for the committer.
+
+        :raises Exception: an unexpected error, also one while the reply is read. The endpoint counts as failing.
+        """
         try:
-            reply = self._transport.post(outgoing.url, encode(outgoing.envelope))
+            return self._exchange(outgoing)
         except TransportError as error:
             self._failed(outgoing, str(error).removeprefix(f"{outgoing.url}: "), answered=False)
             self._engine.failed(outgoing, str(error), self._clock())
             return False
+        except Exception as error:
+            # The caller logs it. As an endpoint that fails, it gets few of the exchanges until one works.
+            self._failed(outgoing, f"the exchange ended with an unexpected {type(error).__name__}", answered=True)
+            raise
+
+    def _exchange(self, outgoing: Outgoing) -> bool:
+        reply = self._transport.post(outgoing.url, encode(outgoing.envelope))
         trouble = _unusable_reply(reply)
         if trouble is not None:
             reply = HttpMessage(b"", "", None, reply.status)  # an error page of a web server is ignored (HTTP-02)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from mercury.engine.exchange import HeldExchange, PendingResponse, Response
 from mercury.engine.runtime.held_exchanges import REORDERING, REPETITIONS, HeldExchanges
-from mercury.statemachine.messages import EndpointReference
+from mercury.statemachine.messages import EndpointReference, SequenceHeader
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.storage.names import request_name
 from mercury.wire.envelope import EMPTY, Envelope
@@ -66,6 +70,24 @@ def test_requests_with_one_message_id_get_their_own_responses() -> None:
     parking.release([response("urn:same", 2)])
     assert second.response.done()
     assert not first.response.done()
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_response_that_cannot_be_written_ends_its_own_exchange_only(
+    early: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    parking = HeldExchanges()
+    versionless = replace(response("urn:1").envelope, rm=None, sequence=SequenceHeader("urn:answers", 1))
+    broken = [replace(response("urn:1", number), envelope=versionless) for number in (1, 2)]
+    requests = [PendingResponse(message_id="urn:1", sequence="urn:s", number=number) for number in (1, 2, 3)]
+    with parking.storing():
+        if early:
+            parking.release([*broken, response("urn:1", 3)])
+        held = [parking.hold(each) for each in requests]
+        if not early:
+            parking.release([*broken, response("urn:1", 3)])
+    assert [each.response.result(0) is not None for each in held] == [False, False, True]
+    assert [record.levelname for record in caplog.records] == ["ERROR"], "logged once, however often it happens"
 
 
 def test_a_response_that_is_faster_than_the_holding_is_kept_for_it() -> None:
