@@ -160,7 +160,7 @@ def _print_error(mercury: Mercury, sender: Sender, printed: str) -> str:
     """Print a new error once, while the message is retried."""
     error = _why(mercury, sender)
     if error and error != printed:
-        notes().print(f"not through yet{escape(printable(error))}; trying again")
+        notes().print(f"not done yet{escape(printable(error))}; trying again")
     return error or printed
 
 

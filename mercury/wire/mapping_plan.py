@@ -88,7 +88,7 @@ class Plan:
 
     cls: type[Any]
     attributes: tuple[Member, ...]
-    #: In the order of the fields, base classes first.
+    #: The fields that are elements, in their order, those of base classes first.
     elements: tuple[Member, ...]
     #: The keywords of the constructor by the names of the fields, for those where they differ.
     keywords: Mapping[str, str]

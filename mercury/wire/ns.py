@@ -30,7 +30,7 @@ NETRM = "http://schemas.microsoft.com/ws/2006/05/rm"
 MERCURY = "urn:mercury:rm"
 XML = "http://www.w3.org/XML/1998/namespace"
 
-#: NS-11: a client that polls with MakeConnection appends a unique string.
+#: NS-11: the beginning of the address of a client that polls with MakeConnection; it appends a unique string.
 MC_ANONYMOUS = MAKE_CONNECTION_ANONYMOUS
 
 SOAP_NS: Mapping[SoapVersion, str] = MappingProxyType({SoapVersion.SOAP11: SOAP11, SoapVersion.SOAP12: SOAP12})

@@ -141,7 +141,7 @@ def read(document: bytes, imported: Iterable[bytes] = ()) -> dict[str, Requireme
     roots = [root, *(parse(each, "an import of the WSDL") for each in imported)]
     normal = Normal(policies_by_id(roots))
     if root.tag in (clark(namespace, "Policy") for namespace in POLICIES):
-        alternatives, missing = _asked(normal, [[root]])
+        alternatives, missing = _alternatives_of(normal, [[root]])
         return {"": Requirements(alternatives=alternatives, missing=missing)}
     if root.tag != clark(WSDL, "definitions"):
         raise ConfigurationError(f"{root.tag} is neither a WSDL 1.1 nor a policy")
@@ -192,7 +192,7 @@ def _port(parts: _Definitions, normal: Normal, service: etree._Element, port: et
     for child in port:
         address = address or child.get("location", "").strip()
     attached = [list(_attached(subject)) for subject in subjects]
-    alternatives, missing = _asked(normal, attached)
+    alternatives, missing = _alternatives_of(normal, attached)
     return Requirements(
         binding=name.rpartition("}")[2],
         address=address,
@@ -218,7 +218,7 @@ def _attached(subject: etree._Element) -> Iterator[etree._Element]:
             yield etree.Element(clark(namespace, "PolicyReference"), URI=uri)
 
 
-def _asked(
+def _alternatives_of(
     normal: Normal, subjects: Iterable[Iterable[etree._Element]]
 ) -> tuple[tuple[Alternative, ...], tuple[str, ...]]:
     """The alternatives of the policies at several elements, and the references to policies that are missing."""

@@ -37,7 +37,7 @@ class ZeepTypes:
             pages[f"{_PLACE}?xsd={number}"] = etree.tostring(schema)
         try:
             self._types: Any = zeep.wsdl.Document(_PLACE, _Pages(pages)).types
-        except Exception as error:  # zeep raises what its parts raise
+        except Exception as error:  # zeep and its libraries raise errors of many classes
             raise ConfigurationError(f"zeep cannot read the WSDL: {type(error).__name__}: {error}") from error
 
     def read(self, root: etree._Element) -> Any:
@@ -47,7 +47,7 @@ class ZeepTypes:
         """
         try:
             return in_own_thread(lambda: self._types.get_element(root.tag).parse(root, self._types))
-        except Exception as error:  # zeep raises what its parts raise
+        except Exception as error:  # zeep and its libraries raise errors of many classes
             raise PayloadError(f"{local_of(root.tag)}: {type(error).__name__}: {error}") from error
 
     def write(self, value: object, element: str) -> bytes:
@@ -67,7 +67,7 @@ class ZeepTypes:
 
         try:
             return in_own_thread(written)  # the value may contain elements with a peer's names
-        except Exception as error:  # zeep raises what its parts raise
+        except Exception as error:  # zeep and its libraries raise errors of many classes
             raise PayloadError(f"{local_of(element)}: {type(error).__name__}: {error}") from error
 
 

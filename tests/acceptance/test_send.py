@@ -109,7 +109,7 @@ def test_a_refused_connection_is_printed_at_once_and_fails_in_time() -> None:
     for request, ended in each(((), ("--request",)), lambda request: mercury(*arguments, *request)):
         assert (ended.code, ended.out) == (1, "")
         first, last = ended.err.splitlines()
-        assert first == f"not through yet: {url}: Connection refused; trying again"
+        assert first == f"not done yet: {url}: Connection refused; trying again"
         assert last == f"error: not {'answered' if request else 'acknowledged'} in time: {url}: Connection refused"
 
 
@@ -127,7 +127,7 @@ def test_the_peers_fault_about_an_unknown_action_is_shown(desk: str) -> None:
     for _, ended in each(cases, lambda options: mercury(*arguments, *options)):
         assert (ended.code, ended.out) == (1, "")
         first, last = ended.err.splitlines()
-        assert first.startswith("not through yet: ActionNotSupported: ")
+        assert first.startswith("not done yet: ActionNotSupported: ")
         assert "'urn:nothing'" in first
         assert "in time: ActionNotSupported: " in last
 
@@ -189,7 +189,7 @@ def test_a_web_page_is_no_answer(web_page: str) -> None:
 
 def test_ctrl_c_ends_it() -> None:
     with Running(MERCURY, "send", "http://127.0.0.1:1/", "--body", "<a/>", "--action", "a") as running:
-        eventually(lambda: "not through yet" in running.err, "it has begun")
+        eventually(lambda: "not done yet" in running.err, "it has begun")
         running.signal(signal.SIGINT)
         ended = running.ends()
     assert ended.code == 130

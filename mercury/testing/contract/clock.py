@@ -32,7 +32,7 @@ def test_sequence_with_a_long_pause_stays_as_it_is(store: StorageManager) -> Non
 
 
 @pytest.mark.parametrize(("ahead", "found"), [(60.0, 0), (61.0, 1)])
-def test_an_acknowledgement_is_due_when_it_is_farther_ahead_than_one_is_ever_put_off(
+def test_acknowledgement_planned_beyond_the_longest_delay_is_due(
     store: StorageManager, ahead: float, found: int
 ) -> None:
     record = rmd_record(due=NOW + ahead)
@@ -44,7 +44,7 @@ def test_an_acknowledgement_is_due_when_it_is_farther_ahead_than_one_is_ever_put
 
 
 @pytest.mark.parametrize(("ahead", "found"), [(60.0, 0), (61.0, 1)])
-def test_a_failed_message_is_due_when_it_is_farther_ahead_than_one_is_ever_put_off(
+def test_failed_message_planned_beyond_the_longest_pause_is_due(
     store: StorageManager, ahead: float, found: int
 ) -> None:
     record = buffer(retry_at=NOW + ahead)

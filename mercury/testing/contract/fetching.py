@@ -67,7 +67,7 @@ def test_every_sequence_of_a_key_is_found(store: StorageManager) -> None:
     assert found(store) == ["key", "key"]
 
 
-def test_a_sequence_is_found_while_something_of_it_waits(store: StorageManager) -> None:
+def test_sequence_is_found_while_its_messages_wait(store: StorageManager) -> None:
     record = rms_record("a", fetched("key"), fetch_due=NOW)
     insert(store, record)
     for due, expected in ((None, []), (NOW + 5, ["key"]), (None, []), (NOW, ["key"])):
@@ -113,7 +113,7 @@ def test_sequences_that_are_not_committed_are_not_found(store: StorageManager) -
 # --- destination sequences -------------------------------------------------------------------------------------------
 
 
-def test_acknowledgements_that_wait_are_found_by_where_they_go(store: StorageManager) -> None:
+def test_waiting_acknowledgements_are_found_by_their_address(store: StorageManager) -> None:
     with store.transaction() as tx:
         for record in (
             acknowledging("urn:b"),

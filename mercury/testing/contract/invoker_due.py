@@ -135,7 +135,7 @@ def test_failed_buffer_is_due_at_its_retry_time(store: StorageManager) -> None:
     assert earliest <= NOW
 
 
-def test_nothing_is_due_again_where_nothing_waits(store: StorageManager) -> None:
+def test_empty_buffer_is_not_due_at_its_retry_time(store: StorageManager) -> None:
     """A retry time alone does not make a buffer due."""
     insert(store, buffer(retry_at=NOW))
     assert due(store, NOW + 100) == []
@@ -168,7 +168,7 @@ def test_a_successor_waits_for_the_last_marker_too(store: StorageManager) -> Non
     assert due(store) == ["urn:after"]
 
 
-def test_a_successor_does_not_wait_for_what_is_unknown_or_forgotten(store: StorageManager) -> None:
+def test_successor_does_not_wait_for_an_unknown_or_deleted_sequence(store: StorageManager) -> None:
     insert(store, buffer("urn:before"), buffer("urn:after", follows="urn:before"), buffer(follows="urn:unknown"))
     add(store, inbound(1, "urn:after"), inbound(1))
     assert due(store) == [ONE]

@@ -93,7 +93,7 @@ def test_a_request_may_be_answered_before_it_has_a_number(outbox: Outbox) -> Non
     assert outbox.waiting() == ["request"]
 
 
-def test_consuming_what_is_gone_does_nothing(outbox: Outbox) -> None:
+def test_consuming_a_deleted_request_does_nothing(outbox: Outbox) -> None:
     outbox.consumed("unknown")
     outbox.send("request", expects_response=True)
     outbox.acknowledge(1)

@@ -261,7 +261,7 @@ def test_unacknowledged_messages_are_not_released(outbox: Outbox) -> None:
     assert outbox.unsettled() == ["a"]
 
 
-def test_an_acknowledgement_may_come_twice_and_name_what_is_gone(outbox: Outbox) -> None:
+def test_acknowledgement_may_be_repeated_and_name_deleted_rows(outbox: Outbox) -> None:
     outbox.send("a", "b")
     outbox.acknowledge(1)
     outbox.release()
@@ -270,7 +270,7 @@ def test_an_acknowledgement_may_come_twice_and_name_what_is_gone(outbox: Outbox)
     assert outbox.unsettled() == ["b"]
 
 
-def test_many_ranges_are_taken_as_well_as_one(outbox: Outbox) -> None:
+def test_acknowledgement_with_many_ranges_is_applied(outbox: Outbox) -> None:
     names = [f"row {number}" for number in range(1, 201)]
     outbox.send(*names)
     odd = tuple((number, number) for number in range(1, 201, 2))
