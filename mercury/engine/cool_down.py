@@ -26,6 +26,15 @@ class CoolDown:
         failed = self._failed.get(name)
         return failed is not None and not is_due(failed[1], now, PAUSES.cap)
 
+    @property
+    def count(self) -> int:
+        """The number of names whose work has failed since it last succeeded."""
+        return len(self._failed)
+
+    def has_failed(self, name: str) -> bool:
+        """Whether the work of this name has failed since it last succeeded."""
+        return name in self._failed
+
     def worked(self, name: str) -> None:
         """The work of this name succeeded."""
         self._failed.pop(name, None)

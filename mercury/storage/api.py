@@ -355,8 +355,7 @@ class StorageManager(RetentionStore, Protocol):
 
         :param work_filter: excludes buffers that another owner has a claim on (resource ``invoker <sequence>``), and
         buffers of services that it does not host. The peer after its ``after`` is served first.
-        :returns: sequence identifier to peer, in the order of service. The peer is the owner of the sequence; a
-        sequence for responses has no owner, and counts for the endpoint that it was offered to.
+        :returns: sequence identifier to peer (`InvokerRecord.owner`), in the order of service.
         """
 
     def due_rms(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[SequenceKey]:

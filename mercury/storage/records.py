@@ -255,7 +255,8 @@ class RmdRecord:
     response_channel: Channel | None = None
     #: The URL it was made at, as the peer wrote it.
     to: str = ""
-    #: The network address that CreateSequence came from.
+    #: The network address that CreateSequence came from; of a sequence that this side offered, the server that it was
+    #: offered to.
     peer: str = ""
     #: Who made it, as the HTTP layer established it (TLS, or the application's ``authenticate``); ``None`` = unknown.
     identity: str | None = None
@@ -279,7 +280,8 @@ class RmdRecord:
 
     @property
     def owner(self) -> str:
-        """Whose quota it counts against: the identity where one is known, else the network address (`network_of`)."""
+        """Whose quota it counts against: the identity where one is known, else the network address (`network_of`) or
+        the server."""
         return self.identity or network_of(self.peer)
 
     @property
@@ -311,6 +313,9 @@ class InvokerRecord:
     machine: InvokerBuffer
     #: ``None`` = responses, for callbacks.
     service: str | None = None
+    #: Whose turns it takes and whose dead letters it leaves: `RmdRecord.owner` of its sequence; of a single reply, who
+    #: has sent it.
+    owner: str = ""
     #: Grows with every delivery: the conditional update of the delivery compares it.
     version: int = 0
     #: Failed tries of the message at the head.

@@ -8,7 +8,7 @@ from mercury.wire import ns
 from mercury.wire.cut import cut, free_prefix, searchable
 from mercury.wire.ns import SOAP_NS, clark
 from mercury.wire.payload import check_payload
-from mercury.wire.scan import DEFAULT_LIMITS, Limits, MessageRefused, Node, Scanner
+from mercury.wire.scan import NO_LIMITS, Limits, MessageRefused, Node, Scanner
 from mercury.wire.values import BLANKS, escape
 
 _CODE = clark(ns.MERCURY, "Code")
@@ -38,13 +38,15 @@ def write_application_fault(soap: SoapVersion, fault: ApplicationFault) -> bytes
     return b"".join((start.encode(), before.encode(), detail, after.encode(), f"</{s}:Fault>".encode()))
 
 
-def read_application_fault(xml: bytes, *, limits: Limits = DEFAULT_LIMITS) -> ApplicationFault:
+def read_application_fault(xml: bytes, *, limits: Limits = NO_LIMITS) -> ApplicationFault:
     """Read a Fault element of either SOAP version, from Mercury or from another product.
 
     Without Mercury's code in the detail, ``code`` is the local name of the first subcode, or else of the faultcode.
     ``detail`` is the first other element of the detail.
 
-    :raises PayloadError: ``xml`` is not a SOAP Fault.
+    :param limits: none by default, because `decode` has checked the message that the element was cut out of.
+
+    :raises PayloadError: ``xml`` is not a SOAP Fault, or exceeds a limit.
     """
     try:
         root = Scanner(xml, limits, levels=limits.max_depth).run()

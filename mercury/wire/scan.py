@@ -11,6 +11,7 @@ processing instructions, which SOAP forbids.
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, fields
 from xml.parsers import expat
 
@@ -57,6 +58,11 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+#: For what a store gives back: its message kept the limits when it came. An element that was cut out of it has more
+#: attributes than it had there, and the settings may have changed since.
+NO_LIMITS = Limits(
+    **{each.name: sys.maxsize for each in fields(Limits) if each.name != "max_uri_length"},
+)
 
 #: Matches comments and CDATA sections, which are skipped, and as a group a start tag with at least so many attributes.
 #: It reads each byte once: the quantifiers do not backtrack, and an unclosed comment matches up to the end.

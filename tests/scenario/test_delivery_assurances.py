@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mercury.engine.application import MessageContext
-from mercury.errors import CapabilityError, TransientStorageError
+from mercury.errors import ApplicationFault, CapabilityError, TransientStorageError
 from mercury.statemachine.invoker import INTERRUPTED
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy, OnFailure
@@ -425,6 +425,17 @@ def test_a_request_that_is_skipped_is_answered_with_a_fault(assurance: DeliveryA
     pair.advance(20)
     assert pair.client.answers == [("one", "re one"), ("two", "fault Failed"), ("three", "re three")]
     assert pair.client.rows() == 0
+
+
+@ASSURANCES
+def test_handler_that_refuses_with_a_detail_that_is_no_xml_has_failed(assurance: DeliveryAssurance) -> None:
+    pair = Pair(policy=policy(assurance, on_failure=OnFailure.SKIP, max_attempts=2))
+    broken = Broken(pair.server, "two", error=ApplicationFault("no", detail=b"<a/><b/>"))
+    pair.link().asks("one", "two", "three")
+    pair.advance(20)
+    assert pair.client.answers == [("one", "re one"), ("two", "fault Failed"), ("three", "re three")]
+    assert broken.attempts.count(("two", 1)) == 1
+    assert pair.server.letters()[0].reason.startswith("given up: PayloadError: the payload cannot be sent")
 
 
 @ASSURANCES

@@ -9,7 +9,7 @@ from mercury.engine.channels import TOO_MANY_ADDRESSES, exceeds_addresses, reply
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import dead_letter, dead_letter_inbound
 from mercury.engine.events import Delivered
-from mercury.errors import ApplicationFault, MercuryError, TransientStorageError
+from mercury.errors import ApplicationFault, MercuryError, PayloadError, TransientStorageError
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import FaultCode
 from mercury.statemachine.messages import EndpointReference
@@ -40,6 +40,10 @@ class CallFailed(MercuryError):
 
 class Unstorable(MercuryError):
     """The store refuses the delivery or the response of a message, and would refuse it again."""
+
+
+class _Unreadable(MercuryError):
+    """A stored response cannot be read, and no other attempt would read it."""
 
 
 class HandlerCall:
@@ -147,8 +151,8 @@ class HandlerCall:
     ) -> None:
         """Make the message a dead letter, which counts for the limits of its peer until an operator removes it."""
         service, message = self._record.service, self._message
-        # A damaged row does not count for its peer; the owner of a forgotten sequence is not known.
-        owner = None if message.damaged else "" if self._request is None else self._request.owner
+        # A damaged row does not count for its peer.
+        owner = None if message.damaged else self._record.owner
         self._record.letter_bytes += dead_letter_inbound(
             tx, self._context, service, [message], reason, now, disowned=disowned, certainty=certainty, owner=owner
         )
@@ -185,8 +189,12 @@ class HandlerCall:
             reason = f"the handler refused it: {fault.reason}"
             self._dead_letter(tx, reason, now)
             return None
+        try:
+            channel = self._send_fault(tx, fault, now)
+        except PayloadError as error:  # its detail is no XML of one element
+            raise CallFailed(message, self._attempt, error, operation.name) from error
         self.consumed_by, self.refused = operation.name, True
-        return self._send_fault(tx, fault, now)
+        return channel
 
     def _send_fault(self, tx: Transaction, fault: ApplicationFault, now: float) -> Channel | None:
         request = self._request
@@ -254,14 +262,16 @@ class HandlerCall:
         if callback is None:
             self._dead_letter(tx, "who waited for this response is gone", now)
         else:
-            result = read_application_fault(message.payload) if message.is_fault else _payload(message)
             try:
+                result = _result(message)
                 with tx.savepoint(), self._context.running_calls.call(self._named(f"the callback {row.callback}")):
                     callback(self._message_context(tx), result)
+                self.consumed_by = row.callback or ""
+            except _Unreadable as error:
+                self._dead_letter(tx, f"it cannot be read: {error}", now)
             except Exception as error:
                 _raise_transient(tx, error)
                 raise CallFailed(message, self._attempt, error, row.callback or "") from error
-            self.consumed_by = row.callback or ""
         self.request = row
 
     def _message_context(self, tx: Transaction) -> MessageContext:
@@ -271,7 +281,7 @@ class HandlerCall:
             sequence=message.sequence,
             number=message.number,
             attempt=self._attempt,
-            peer=self._request.peer if self._request is not None else "",
+            peer=self._request.peer if self._request is not None and self._record.service is not None else "",
             correlation=message.correlation,
             action=message.action,
             transaction=tx,
@@ -288,6 +298,19 @@ def _raise_transient(tx: Transaction, error: Exception) -> None:
     known = tx.translate(error)
     if isinstance(known, TransientStorageError):
         raise known from error
+
+
+def _result(message: InboundMessage) -> Payload | ApplicationFault:
+    """What the callback gets of a response.
+
+    :raises _Unreadable: it is stored as a fault and is none.
+    """
+    if not message.is_fault:
+        return _payload(message)
+    try:
+        return read_application_fault(message.payload)
+    except PayloadError as error:
+        raise _Unreadable(str(error)) from error
 
 
 def _payload(message: InboundMessage) -> Payload:

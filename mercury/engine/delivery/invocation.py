@@ -64,15 +64,13 @@ class InvocationWorker:
         The remaining buffers are not claimed, and stay due.
         """
         step = Step()
-        sequences = self._turns.next(now)
+        sequences = self._turns.next(now, self._cool_down)
         if len(sequences) > 1:
             self.more()
         busy, took, began = 0, 0.0, self._context.claims.monotonic()
         for sequence, peer in sequences.items():
             if took >= REREAD_INTERVAL:
                 break
-            if self._cool_down.waits(sequence, now):
-                continue
             with self._turns.alone(sequence) as alone:
                 busy += not alone
                 # The time has passed since the query: the buffers before this one took long.

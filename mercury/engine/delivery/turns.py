@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 from mercury.engine.context import EngineContext
+from mercury.engine.cool_down import CoolDown
 from mercury.storage.claims import WorkFilter
 
 
@@ -24,10 +26,19 @@ class Turns:
     def work_filter(self) -> WorkFilter:
         return WorkFilter(self._context.claims.owner, self._context.application.services(), self._last)
 
-    def next(self, now: float) -> dict[str, str]:
-        """The due sequences with their peers, in the order of service: first one of the peer after the last served
-        one."""
-        return self._context.store.due_invoker(now, self._context.settings.sequence_batch, self.work_filter)
+    def next(self, now: float, cool_down: CoolDown) -> dict[str, str]:
+        """The due sequences with their peers, in the order of service: first one of the peer after the last served one.
+
+        :param cool_down: sequences that wait in it are left out, and those that have failed take half of the places,
+        however many they are: the others go on.
+        """
+        limit = self._context.settings.sequence_batch
+        due = self._context.store.due_invoker(now, limit + cool_down.count, self.work_filter)
+        ready = {sequence: peer for sequence, peer in due.items() if not cool_down.waits(sequence, now)}
+        failed = [sequence for sequence in ready if cool_down.has_failed(sequence)]
+        for sequence in failed[max(1, limit // 2) :]:
+            del ready[sequence]
+        return dict(islice(ready.items(), limit))
 
     def taken(self, peer: str) -> None:
         """Note that a thread serves this peer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from mercury.engine.addresses import server_of
 from mercury.engine.channels import response_channel
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.ends import _reply
@@ -132,6 +133,7 @@ def _make(batch: Batch, exchange: InboundExchange, body: CreateSequence, message
         sequence=identifier,
         machine=InvokerBuffer.for_policy(policy, exchange.protocol.rm, in_order_only=record.machine.in_order_only),
         service=service,
+        owner=record.owner,
         follows=body.follows,
         response_channels=channels,
     )
@@ -252,23 +254,24 @@ def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: End
             acks_to = EndpointReference(channel.to, via=channel.wsa_to and channel.endpoint)
     record.offer_accepted = True
     expires = channel.policy.expires
-    batch.add_rmd(
-        RmdRecord(
-            machine=RMDSequence(
-                identifier=identifier,
-                rm=channel.policy.protocol.rm,
-                last_heard=batch.now,
-                expires_at=None if expires is None else batch.now + expires,
-            ),
-            protocol=channel.policy.protocol,
-            acks_to=acks_to,
-            created_at=batch.now,
-            identity=channel.identity,
-            offered_to=channel.endpoint,
+    responses = RmdRecord(
+        machine=RMDSequence(
+            identifier=identifier,
+            rm=channel.policy.protocol.rm,
+            last_heard=batch.now,
+            expires_at=None if expires is None else batch.now + expires,
         ),
-        InvokerRecord(
-            sequence=identifier,
-            machine=InvokerBuffer.for_policy(policy, channel.policy.protocol.rm, told=told),
-            response_channels=(channel,),
-        ),
+        protocol=channel.policy.protocol,
+        acks_to=acks_to,
+        created_at=batch.now,
+        peer=server_of(channel.endpoint),
+        identity=channel.identity,
+        offered_to=channel.endpoint,
     )
+    buffer = InvokerRecord(
+        sequence=identifier,
+        machine=InvokerBuffer.for_policy(policy, channel.policy.protocol.rm, told=told),
+        owner=responses.owner,
+        response_channels=(channel,),
+    )
+    batch.add_rmd(responses, buffer)

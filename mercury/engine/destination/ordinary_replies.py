@@ -10,6 +10,7 @@ import logging
 from collections import OrderedDict
 from dataclasses import replace
 
+from mercury.engine.addresses import server_of
 from mercury.engine.application import FUTURE
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.inbound_exchange import InboundExchange
@@ -151,7 +152,9 @@ def _store(batch: Batch, exchange: InboundExchange, body: Payload) -> None:
     policy = batch.context.application.policy(None)
     machine = InvokerBuffer(in_order=True, assurance=policy.assurance, behavior=IncompleteSequenceBehavior.NO_DISCARD)
     identifier = f"{REPLY}{batch.context.ids.new()}"
-    batch.tx.invoker.insert(InvokerRecord(sequence=identifier, machine=machine))
+    channel = row.channel
+    owner = channel.identity or server_of(channel.endpoint)
+    batch.tx.invoker.insert(InvokerRecord(sequence=identifier, machine=machine, owner=owner))
     batch.add_reply(
         InboundMessage(
             sequence=identifier,

@@ -21,7 +21,6 @@ class MemoryInvoker:
         self._mutex = committed.mutex
         self._locks = locks
         self._committed = committed.invoker
-        self._sequences = committed.rmd.records
         self._next_position = committed.next_position
         self.inserted: list[InvokerRecord] = []
         self.added: list[InboundMessage] = []
@@ -113,9 +112,7 @@ class MemoryInvoker:
         committed = self._committed
         touched: list[str] = []
         for record in self.inserted:
-            origin = self._sequences.get(record.sequence)
-            peer = origin.owner or origin.offered_to if origin is not None else ""
-            committed.buffers[record.sequence] = Buffer(record, peer)
+            committed.buffers[record.sequence] = Buffer(record)
         for message in self.added:
             buffer = committed.buffers.get(message.sequence)
             if buffer is not None:
@@ -127,7 +124,7 @@ class MemoryInvoker:
             for number in consumed:
                 buffer.remove(number)
             buffer.markers = [marker for marker in buffer.markers if marker.position not in markers]
-            committed.rest(buffer.peer, record.sequence)
+            committed.rest(record.owner, record.sequence)
             touched.append(record.sequence)
         for sequence in self.deleted:
             committed.buffers.pop(sequence, None)

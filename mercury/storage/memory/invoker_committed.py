@@ -18,10 +18,8 @@ Free = Callable[[str, str | None], bool]
 class Buffer:
     """One buffer as committed."""
 
-    def __init__(self, record: InvokerRecord, peer: str) -> None:
+    def __init__(self, record: InvokerRecord) -> None:
         self.record = record
-        #: The peer that its turn counts for.
-        self.peer = peer
         self.rows: dict[int, InboundMessage] = {}
         self.numbers = RangeSet()
         self.markers: list[InboundMessage] = []
@@ -91,7 +89,7 @@ class CommittedInvoker:
 
     def touch(self, buffer: Buffer) -> None:
         """Note that a buffer may have a releasable row."""
-        self.ready.setdefault(buffer.peer, {})[buffer.record.sequence] = None
+        self.ready.setdefault(buffer.record.owner, {})[buffer.record.sequence] = None
 
     def rest(self, peer: str, sequence: str) -> None:
         """Note that a buffer was served or has no work: after the next `touch` it is the last one of its peer."""

@@ -135,6 +135,7 @@ INVOKER: tuple[Described, ...] = (
     #: Which of the waiting messages may be delivered: a `Release`.
     text("releases", derived=attrgetter("machine.work.value")),
     maybe(text, "service"),
+    text("owner"),
     number("version"),
     number("attempts"),
     maybe(time, "retry_at"),

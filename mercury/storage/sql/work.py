@@ -154,17 +154,13 @@ def _workable(wanted: WorkParameters, *, at: bool) -> Select[tuple[str, float | 
     )
 
 
-#: The peer that a turn counts for: the owner of the sequence; for responses, the endpoint that they come from.
-PEER = case((RMD_SEQUENCE.c.owner != "", RMD_SEQUENCE.c.owner), else_=func.coalesce(RMD_SEQUENCE.c.offered_to, ""))
-
-
 @lru_cache(maxsize=KEPT)
 def _due_invoker(wanted: WorkParameters) -> Select[Any]:
-    place = func.row_number().over(partition_by=PEER, order_by=(BUFFER.c.turn, BUFFER.c.version))
+    peer = BUFFER.c.owner
+    place = func.row_number().over(partition_by=peer, order_by=(BUFFER.c.turn, BUFFER.c.version))
     work = (
         _workable(wanted, at=True)
-        .outerjoin(RMD_SEQUENCE, RMD_SEQUENCE.c.identifier == BUFFER.c.sequence)
-        .with_only_columns(BUFFER.c.sequence, PEER.label("peer"), place.label("place"))
+        .with_only_columns(BUFFER.c.sequence, peer.label("peer"), place.label("place"))
         .where(or_(BUFFER.c.retry_at.is_(None), BUFFER.c.retry_at <= NOW))
         .subquery()
     )

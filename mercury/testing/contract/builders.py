@@ -257,6 +257,7 @@ def full_buffer() -> InvokerRecord:
             cut=True,
         ),
         service=TEXT,
+        owner="CN=täg",
         version=7,
         attempts=3,
         retry_at=NOW + 1.25,

@@ -19,7 +19,7 @@ def make(store: StorageManager, *records: RmdRecord, messages: int = 1) -> None:
     for record in records:
         with store.transaction() as tx:
             tx.rmd.insert(record)
-            tx.invoker.insert(buffer(record.identifier))
+            tx.invoker.insert(buffer(record.identifier, owner=record.owner))
             tx.invoker.add([inbound(number, record.identifier) for number in range(1, messages + 1)])
 
 
@@ -77,14 +77,27 @@ def test_peer_that_keeps_making_sequences_does_not_delay_the_others(store: Stora
     raise AssertionError
 
 
-def test_a_peer_is_an_identity_or_else_an_address_and_for_responses_the_endpoint(store: StorageManager) -> None:
+def test_a_peer_is_an_identity_or_else_an_address_or_a_server(store: StorageManager) -> None:
     make(store, sequence("known", "10.0.0.1", identity="till"), sequence("unknown", "10.0.0.1"))
-    make(store, rmd_record("responses", offered_to="http://there/"))
-    with store.transaction() as tx:  # a buffer whose sequence is deleted
-        tx.invoker.insert(buffer("forgotten"))
-        tx.invoker.add([inbound(1, "forgotten")])
-    peers = {"known": "till", "unknown": "10.0.0.1", "responses": "http://there/", "forgotten": ""}
+    make(store, rmd_record("responses", peer="http://there:80"))
+    with store.transaction() as tx:  # a redriven dead letter
+        tx.invoker.insert(buffer("redriven"))
+        tx.invoker.add([inbound(1, "redriven")])
+    peers = {"known": "till", "unknown": "10.0.0.1", "responses": "http://there:80", "redriven": ""}
     assert store.due_invoker(NOW, 10) == peers
+
+
+def test_single_replies_of_one_server_take_the_turns_of_that_server(store: StorageManager) -> None:
+    """They belong to no sequence: each has a buffer of its own."""
+    for owner, count in (("http://many:80", 8), ("http://few:80", 1)):
+        for number in range(count):
+            with store.transaction() as tx:
+                tx.invoker.insert(buffer(f"reply:{owner} {number}", owner=owner))
+                tx.invoker.add([inbound(1, f"reply:{owner} {number}")])
+    first, second = store.due_invoker(NOW, 2).items()
+    assert {first, second} == {("reply:http://few:80 0", "http://few:80"), ("reply:http://many:80 0", "http://many:80")}
+    assert due(store, after="http://few:80", limit=1) == ["reply:http://many:80 0"]
+    assert due(store, after="http://many:80", limit=1) == ["reply:http://few:80 0"]
 
 
 # --- source sequences ------------------------------------------------------------------------------------------------

@@ -81,7 +81,9 @@ def test_pause_is_shortest_again_after_a_success() -> None:
     assert put_off.waits("it", 100.0 + PAUSES.cap - 0.01)
     assert not put_off.waits("it", 100.0 + PAUSES.cap)
     assert not put_off.waits("it", 50.0)  # the clock was set back
+    assert (put_off.count, put_off.has_failed("it")) == (1, True)
     put_off.worked("it")
+    assert (put_off.count, put_off.has_failed("it")) == (0, False)
     put_off.add("it", 200.0)
     assert put_off.waits("it", 200.0)
     assert not put_off.waits("it", 200.0 + PAUSES.base)

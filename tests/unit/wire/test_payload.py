@@ -160,6 +160,22 @@ def test_faults_of_others_are_understood(xml: str, expected: tuple[str, str, byt
     )
 
 
+def test_fault_that_grew_when_it_was_cut_out_of_its_message_can_be_read() -> None:
+    declared = "".join(f' xmlns:p{number}="urn:p{number}"' for number in range(10))
+    used = "".join(f"<p{number}:x/>" for number in range(10))
+    attributes = "".join(f' a{number}="1"' for number in range(60))
+    xml = (
+        f'<e:Envelope xmlns:e="{SOAP11}"{declared}><e:Body><e:Fault{attributes}><faultcode>e:Server</faultcode>'
+        f"<faultstring>busy</faultstring><detail><d>{used}</d></detail></e:Fault></e:Body></e:Envelope>"
+    )
+    raw = decode(xml.encode(), "text/xml").fault
+    assert raw is not None
+    fault = read_application_fault(raw.xml)
+    assert (fault.reason, fault.detail.count(b"urn:p")) == ("busy", 10)
+    with pytest.raises(PayloadError, match="more than 64 attributes"):
+        read_application_fault(raw.xml, limits=Limits())
+
+
 @pytest.mark.parametrize("xml", [b"", b"<Fault/>", b"<!DOCTYPE a><a/>", f'<a xmlns="{SOAP11}"/>'.encode()])
 def test_body_that_is_no_fault_is_not_read_as_one(xml: bytes) -> None:
     with pytest.raises(PayloadError, match="not a SOAP fault"):

@@ -114,6 +114,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("cut", sa.Boolean(), nullable=False),
         sa.Column("releases", sa.Text(), nullable=False),
         sa.Column("service", sa.Text(), nullable=True),
+        sa.Column("owner", sa.Text(), nullable=False),
         sa.Column("version", sa.BigInteger(), nullable=False),
         sa.Column("attempts", sa.BigInteger(), nullable=False),
         sa.Column("retry_at", sa.Double(), nullable=True),
