@@ -17,7 +17,7 @@ from mercury.wire.envelope import HttpMessage
 
 from .foreign import Foreign
 from .harness import ASK, DESTINATION, Link, Node, World, body
-from .test_backlog_bytes import KILO, NO_SHARE, large
+from .test_backlog_bytes import KILO, large
 from .test_letters_of_peers import letters
 
 HOSTILE, HONEST = "http://hostile/services/orders", "http://honest/services/orders"
@@ -192,7 +192,7 @@ class Strays(Client):
 
 def test_dead_letters_that_a_server_leaves_on_one_sequence_after_the_other_fill_its_own_limit_only() -> None:
     settings = {"max_backlog_bytes": 400 * KILO, "max_backlog_bytes_per_peer": 50 * KILO}
-    client = Strays(10_000 * KILO, **NO_SHARE, **settings)
+    client = Strays(10_000 * KILO, max_sequences=100, max_sequences_per_peer=10, **settings)
     client.accepted = {HOSTILE: "", HONEST: ""}
     for number in range(60):
         client.to(HOSTILE).asks(f"{number}")

@@ -65,7 +65,8 @@ class Backlog:
     ) -> str | None:
         """Why a new message of so many bytes has to wait at its sender.
 
-        :param stray: of a response: whether it answers nothing; what does leaves no dead letter.
+        :param stray: of a response: whether it answers nothing; what does leaves no dead letter. One that
+            answers nothing has no share: a server could leave its share on each of any number of offered sequences.
         """
         policy = self._context.application.policy(record.service)
         moves = _unblocks_rest(record, buffer, number)
@@ -74,7 +75,7 @@ class Backlog:
             return "Too many messages wait for the application"
         if not moves and waiting + size > policy.max_backlog_bytes:
             return "Too many bytes wait for the application"
-        if waiting + buffer.letter_bytes + size <= share(self._context.settings):
+        if not stray and waiting + buffer.letter_bytes + size <= share(self._context.settings):
             return None
         if stray is not False:
             most = policy.max_backlog_bytes // (STRAY if stray else 1)
@@ -90,6 +91,10 @@ class Backlog:
         if over and not (moves and self._may_move(record, buffer, size, every, None)):
             return "Too many bytes of all peers wait for the application"
         return None
+
+    def full_of_letters(self, owner: str) -> bool:
+        """Whether the dead letters of a peer fill its limit."""
+        return bool(owner) and self._letters(owner) >= self._context.settings.max_backlog_bytes_per_peer
 
     def no_new_sequence(self, owner: str) -> str | None:
         """Why a peer may make no sequence now: what one leaves behind when it ends waits too."""
@@ -116,7 +121,7 @@ class Backlog:
         settings, own, every = self._context.settings, self._letters(owner), self._letters(None)
         if most is not None and self._letters_of(sequence) >= most:
             whose = "this sequence"
-        elif owner and own >= settings.max_backlog_bytes_per_peer:
+        elif self.full_of_letters(owner):
             whose = "this peer"
         elif every >= settings.max_backlog_bytes and own > little(settings):
             whose = "all peers"

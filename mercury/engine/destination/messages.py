@@ -123,7 +123,7 @@ def _refusal(
     names = (envelope.message_id, envelope.action, body.name, envelope.relates_to)
     size = stored_size(body.xml, envelope.headers, (envelope.reply_to, envelope.fault_to), names)
     stray = None
-    if record.service is None and buffer.letter_bytes:
+    if record.service is None and (buffer.letter_bytes or batch.backlog.full_of_letters(record.owner)):
         row = _request(batch, exchange, record)
         stray = row is None or not answers(batch, exchange, row, record)
     full = batch.backlog.refusal(record, buffer, header.message_number, size, stray=stray)
