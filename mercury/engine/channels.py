@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mercury.statemachine.messages import ANONYMOUS, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
-from mercury.storage.records import Channel, InvokerRecord, RmdRecord, RmsRecord, Role, SequenceKey
+from mercury.storage.records import Channel, InvokerRecord, RmdRecord, Role, SequenceKey
 
 #: Seconds between two checks whether the requests' sequence of retained replies has ended; its end wakes them anyway.
 REPLIES_POLL_INTERVAL = 3600.0
@@ -65,14 +65,18 @@ def exceeds_addresses(buffer: InvokerRecord, address: str, most: int) -> bool:
     return address not in known and len(known) >= most
 
 
-def hopeless(record: RmsRecord, request: RmdRecord | None, grace: float, now: float) -> bool:
-    """Whether a response sequence that is still to be created is given up: the requests that it answers have ended.
+def hopeless(request: RmdRecord | None, grace: float, now: float, *, agreed: bool) -> bool:
+    """Whether responses are given up that their address has not taken for ``grace`` seconds.
 
     :param request: the sequence of the requests; ``None`` = it is forgotten.
-    :param grace: how long it is tried after the end of the requests, and after it was first tried, in seconds.
+    :param grace: how long they are posted after the end of the requests, in seconds.
+    :param agreed: the address has a sequence for them. It may be out of reach for a while, and takes up the sequence
+        again: they are posted as long as the sequence of the requests is remembered.
     """
+    if agreed:
+        return request is None
     over_at = unfetchable_at(request, grace)
-    return over_at is not None and max(over_at, record.created_at + grace) <= now
+    return over_at is not None and over_at <= now
 
 
 def unfetchable_at(request: RmdRecord | None, grace: float) -> float | None:

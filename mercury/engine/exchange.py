@@ -175,11 +175,14 @@ class Step:
     shared: bool = False
     #: Responses that can now go out on a back-channel.
     responses: list[Response] = field(default_factory=list)
+    #: The keys of sequences that were due, and on which the work had no effect: a defect.
+    stalled: list[SequenceKey] = field(default_factory=list)
 
     def add(self, other: Step) -> None:
         self.posts += other.posts
         self.progress += other.progress
         self.responses += other.responses
+        self.stalled += other.stalled
 
 
 #: HTTP 202 with an empty body.

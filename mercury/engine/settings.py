@@ -53,7 +53,8 @@ class EngineSettings:
     #: The most response addresses that the requests of one sequence may name; each address gets a separate sequence.
     max_response_addresses: int = 8
     #: How long a response sequence is kept after the end of its request sequence, if its address has never answered or
-    #: its client does not fetch it.
+    #: its client does not fetch it; and how long an address with such a sequence may be silent after the request
+    #: sequence was forgotten.
     response_grace: float = 3600.0
     #: Seconds between two searches of stuck buffers for damaged rows.
     integrity_interval: float = 60.0

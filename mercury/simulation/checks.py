@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 from xml.etree import ElementTree
 
-from mercury.engine.exchange import Outgoing
+from mercury.engine.exchange import Outgoing, Step
 from mercury.simulation.application import Ledger, body, expected_answer, expected_handled, number_of, refuses
 from mercury.simulation.flows import Flow
 from mercury.simulation.stores import NodeStore
@@ -37,6 +37,11 @@ class Checks:
             self.violations.append(text)
 
     # --- while it runs ---------------------------------------------------------------------------------------------
+
+    def worked(self, node: NodeView, step: Step) -> None:
+        """Check that the work on a sequence that was due had an effect: otherwise it would be due at once again."""
+        for key in step.stalled:
+            self.violated(f"{node.host}: the work on {key} has no effect, and it is due at once again")
 
     def posted(self, node: NodeView, outgoing: Outgoing) -> None:
         """Check that a posted message was committed before it was posted."""

@@ -355,6 +355,7 @@ class Node:
                 run.engine.clock.run_once(now)
             for topic in topics:
                 step = run.workers[topic].run_once(now)
+                self._checks.worked(self, step)
                 self._post(run, step.posts)
                 run.held_exchanges.release(step.responses)
             if self._scenario.variation is Variation.SEVERAL:

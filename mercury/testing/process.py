@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse
+from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse, Step
 from mercury.engine.runtime.core import Engine
 from mercury.errors import TransientStorageError
 from mercury.storage.api import StorageManager, Topic
@@ -47,7 +47,10 @@ class Process(ABC):
         self.up = False
         self._wire.break_off(self)
 
-    def posted(self, outgoing: Outgoing) -> None:  # noqa: B027  for checks
+    def worked(self, step: Step) -> None:  # noqa: B027  for checks
+        """Called after a worker has run."""
+
+    def posted(self, outgoing: Outgoing) -> None:  # noqa: B027
         """Called before a message is posted; the transaction that decided to post it is committed."""
 
     def replied(self, http: HttpMessage) -> None:  # noqa: B027
@@ -82,6 +85,7 @@ class Process(ABC):
                 worked = True
                 continue
             worked |= bool(step.posts or step.progress)
+            self.worked(step)
             self.post(step.posts)
         return worked
 

@@ -11,6 +11,7 @@ NETWORK = "tests/acceptance/test_network_and_transactions.py"
 BREACH = "tests/conformance/test_locking.py::test_a_breach_of_the_lock_order_is_refused"
 WAITING = "tests/scenario/test_backlog_bytes.py"
 UNEXPECTED = "tests/unit/engine/runtime/test_unexpected_errors.py"
+VANISHED = "tests/scenario/test_clients_that_vanish.py"
 
 IGNORE_FAILURES = '__import__("contextlib").suppress(Exception), self._parts.store.transaction() as tx:'
 
@@ -378,6 +379,34 @@ TESTED = (
             ),
         ),
         test=f"{WAITING}::test_a_message_larger_than_the_limit_is_taken_when_it_is_its_turn",
+    ),
+    Mutant(
+        "no control work for a sequence that no peer knows",
+        (
+            Change(
+                "mercury.engine.source.transmission:KeyWork._advance",
+                "posts=posts and not record.channel.plain",
+                "posts=posts",
+            ),
+        ),
+        test=f"{VANISHED}::test_plain_reply_that_is_not_accepted_takes_no_work_between_its_posts_after_the_requests_"
+        "have_ended",
+    ),
+    Mutant(
+        "an offered sequence goes with the requests that were never sent",
+        (
+            Change(
+                "mercury.engine.destination.worker:wake_response_channels",
+                "if key in unused and not response.machine.last_number:",
+                "if False:",
+            ),
+        ),
+        test=f"{VANISHED}::test_offered_sequence_goes_with_the_requests_that_were_never_sent",
+    ),
+    Mutant(
+        "responses to a client that is gone end",
+        (Change("mercury.engine.channels:hopeless", "return request is None", "return False"),),
+        test=f"{VANISHED}::test_responses_to_a_client_that_is_gone_are_dead_letters_after_its_requests_are_forgotten",
     ),
     *STORAGE,
     *WSDL,

@@ -159,6 +159,7 @@ def _accept(
         machine=machine,
         created_at=batch.now,
         create_message_id=batch.context.ids.new(),
+        due=expires_at,
         owner=record.owner,
     )
     batch.add_offered(offered, offer.identifier)

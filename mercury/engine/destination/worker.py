@@ -12,6 +12,7 @@ from mercury.engine.destination import trials
 from mercury.engine.destination.trials import Recipient, Trials
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.rmd_records import handle_rmd, marker_rows, save_rmd
+from mercury.engine.source.apply_effects import handle_rms
 from mercury.statemachine import effects, events
 from mercury.statemachine.acknowledging import is_posted
 from mercury.statemachine.retransmission import Backoff, is_due
@@ -41,7 +42,7 @@ class DestinationWorker:
             return step
         with self._context.store.transaction() as tx:
             ended = [record for record in tx.rmd.lock(due).values() if self._work(tx, record, step, now)]
-            wake_response_channels(tx, ended, now)
+            wake_response_channels(tx, self._context, ended, now)
         return step
 
     def next_due(self) -> float | None:
@@ -142,12 +143,21 @@ def repeat_acknowledgement(record: RmdRecord, now: float) -> None:
     record.machine.acknowledge_at(now + ACK_RETRY.delay(record.ack_failures, 0.0))
 
 
-def wake_response_channels(tx: Transaction, ended: Iterable[RmdRecord], now: float) -> None:
-    """Request sequences ended: what can only be fetched ends with them (RM-TRM-05)."""
-    keys = [fetched_channel(record).key for record in ended if record.service is not None]
-    tx.rms.lock(keys)
-    for key in keys:
+def wake_response_channels(tx: Transaction, context: EngineContext, ended: Iterable[RmdRecord], now: float) -> None:
+    """Request sequences ended: what can only be fetched ends with them (RM-TRM-05).
+
+    A sequence that was never used leaves no buffer that would end the one that was offered with it: that goes too.
+    """
+    received = [record for record in ended if record.service is not None]
+    unused = {record.response_channel.key for record in received if not record.machine.used and record.response_channel}
+    keys = [fetched_channel(record).key for record in received if record.machine.used]
+    tx.rms.lock(unused.union(keys))
+    for key in sorted(unused.union(keys), key=str):
         for response in tx.rms.records(key):
-            if response.machine.alive:
+            if key in unused and not response.machine.last_number:
+                handle_rms(tx, context, response, events.End(), now)
+                handle_rms(tx, context, response, events.Settled(), now)
+                tx.rms.delete(response)
+            elif response.machine.alive:
                 response.due = now
                 tx.rms.save(response)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mercury.engine.context import EngineContext
+from mercury.engine.source.fetched import needs_control
 from mercury.engine.source.transmission import KeyWork
 from mercury.statemachine import events
 from mercury.storage.api import Transaction
@@ -35,8 +36,9 @@ class PolledWork(KeyWork):
         if self._chosen is not None and record.channel.plain and self._chosen.attempts >= UNSEQUENCED_FETCHES:
             number = self._chosen.number or 0
             self._handle(tx, record, events.Acknowledged(((number, number),)))
+            self._handle(tx, record, events.Settled())
         times = [self.now if self._more else at]
-        if machine.alive and self.controls(record):
+        if machine.alive and needs_control(record):
             times.append(machine.control_due)
         record.fetch_due = min((each for each in times if each is not None), default=None)
         return self.step.posts[0].envelope if self.step.posts else None

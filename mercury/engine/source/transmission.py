@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mercury.engine import envelopes
-from mercury.engine.channels import REPLIES_POLL_INTERVAL, hopeless, unfetchable_at
+from mercury.engine.channels import hopeless
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import DAMAGED, dead_letter
 from mercury.engine.emission import emit_transmitted
@@ -13,6 +13,7 @@ from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.rmd_records import end_offered
 from mercury.engine.source import back_channel
 from mercury.engine.source.apply_effects import handle_rms, release_acknowledged, save_rms
+from mercury.engine.source.fetched import count_as_fetched, plan_fetches, settle_back_channel
 from mercury.engine.source.numbering import Numbering, replaced_before
 from mercury.engine.source.polling import plan_poll
 from mercury.statemachine import effects, events, flow_control
@@ -27,6 +28,9 @@ from mercury.wire.envelope import Envelope
 
 #: The most tombstones of one key: a key that is used from time to time may end many sequences a day.
 TOMBSTONES = 16
+#: Seconds until a sequence is worked on again that was due and on which the work had no effect: a defect of Mercury,
+#: which must not use all its time.
+STALLED_PAUSE = 60.0
 #: Of a sequence's record, a number, and whether it is acknowledged.
 IsInFlight = Callable[[str, int, bool], bool]
 
@@ -69,6 +73,7 @@ class KeyWork:
         paired = {record.id for record in records if self._ends_pair(record)}
         for record in records:
             if record.machine.alive:
+                count_as_fetched(tx, self.context, record, self.now)
                 self._handle(tx, record, events.Tick())
         numbering = Numbering(self.context, tx, self.key, records, self.now)
         numbering.run()
@@ -79,6 +84,7 @@ class KeyWork:
         for index, record in enumerate(records):
             if self._is_dormant(record, index < len(records) - TOMBSTONES):
                 continue
+            posted = len(self.step.posts)
             self._advance(tx, record, records[:index])
             if record.id in paired and not record.machine.alive and not self._pairs:
                 raise PairEnds
@@ -88,8 +94,17 @@ class KeyWork:
             forgotten_at = self._forgotten_at(tx, record)
             if forgotten_at is not None and (crowded or forgotten_at <= self.now):
                 self._forget(tx, record)
-            else:
-                save_rms(tx, record)
+                continue
+            if len(self.step.posts) == posted and self._is_stalled(tx, record):
+                record.due = self.now + STALLED_PAUSE
+                self.step.stalled.append(self.key)
+            save_rms(tx, record)
+
+    def _is_stalled(self, tx: Transaction, record: RmsRecord) -> bool:
+        """Whether a sequence that was just worked on is due at once again, and is as it was."""
+        if record.due is None or record.due > self.now:
+            return False
+        return any(each.id == record.id and each.machine == record.machine for each in tx.rms.peek(self.key))
 
     def _is_dormant(self, record: RmsRecord, crowded: bool) -> bool:
         """Whether a sequence is a tombstone that is not due yet: then it has no work."""
@@ -126,13 +141,13 @@ class KeyWork:
             times.append(self._transmit(tx, record))
             self._control(tx, record, earlier)
         elif record.machine.alive and record.channel.polled:
-            times.append(self._plan_fetches(tx, record))
+            times.append(plan_fetches(tx, self.context, record, self._request(tx, record.channel), self.now))
         elif record.machine.alive:
-            times.append(self._settle_back_channel(tx, record))
+            times.append(settle_back_channel(tx, self.context, record, self._request(tx, record.channel), self.now))
         if plan_poll(tx, self.context, record, self.now, sent=record.machine.highest_sent > sent):
             self._post(record, envelopes.make_connection(record, self.context.ids.new()), Purpose.POLL)
         times.append(record.poll_due)
-        times.append(record.machine.next_due(record.channel.policy, posts=posts))
+        times.append(record.machine.next_due(record.channel.policy, posts=posts and not record.channel.plain))
         times.append(self._forgotten_at(tx, record))
         record.due = min((at for at in times if at is not None), default=None)
         record.planned_at = self.now
@@ -171,7 +186,8 @@ class KeyWork:
             self._give_up_damaged(tx, record, damaged)
             return None
         for row in due:
-            if not row.acknowledged and policy.retransmission.exhausted(row.attempts, self.now - row.created_at):
+            over = policy.retransmission.exhausted(row.attempts, self.now - row.created_at)
+            if not row.acknowledged and (over or self._is_in_vain(tx, record, row)):
                 self._handle(tx, record, events.GaveUp())
                 return None
         due = self._choose(due)
@@ -252,7 +268,7 @@ class KeyWork:
         """
         machine, policy = record.machine, record.channel.policy
         work = machine.work(policy)
-        if record.channel.plain:
+        if record.channel.plain:  # whatever the state asks for
             self._handle(tx, record, events.Settled())  # no peer knows of this sequence
             return
         longest = max(policy.retransmission.cap, policy.close_unacknowledged_after or 0.0)
@@ -261,11 +277,12 @@ class KeyWork:
         if work is RmsWork.CREATE:
             attempts = sum(each.machine.control_attempts for each in replaced_before(earlier))
             over = policy.retransmission.exhausted(attempts + machine.control_attempts, self.now - record.created_at)
-            over = over or self._hopeless(tx, record)
+            over = over or (machine.control_attempts > 0 and self._is_hopeless(tx, record, record.created_at))
         elif work is RmsWork.ASK:
             # Not while the peer answers: then it works, but has no room.
             silent, retransmission = self.now - machine.last_heard, policy.retransmission
             over = retransmission.exhausted(machine.control_attempts, silent) and silent >= 2 * retransmission.cap
+            over = over or self._is_hopeless(tx, record, machine.last_heard)
         else:
             over = machine.control_attempts >= policy.end_attempts and not machine.asks_final(policy)
         if over:
@@ -292,53 +309,24 @@ class KeyWork:
             ending = envelopes.terminate_sequence(record, self.context.ids.new(), pair)
             self._post(record, ending, Purpose.TERMINATE, repeated=repeated)
 
-    @staticmethod
-    def controls(record: RmsRecord) -> bool:
-        """Whether the state of a sequence needs CreateSequence, CloseSequence or TerminateSequence."""
-        return record.machine.work(record.channel.policy) not in (None, RmsWork.TRANSMIT)
-
-    def _plan_fetches(self, tx: Transaction, record: RmsRecord) -> float | None:
-        """For a polled channel: messages leave when the client sends MakeConnection (MC-05), which it may never do.
-
-        Returns when to check again.
-        """
-        machine, request = record.machine, self._request(tx, record.channel)
-        if record.channel.plain and self.controls(record):
-            self._handle(tx, record, events.Settled())  # no peer knows of this sequence
-            return None
-        if machine.outstanding or self.controls(record):
-            record.fetch_due = self.now
-        if request is not None and not request.machine.tombstone:
-            return self.now + REPLIES_POLL_INTERVAL
-        machine.end_by(self.now + self.context.settings.response_grace)
-        return None
-
-    def _settle_back_channel(self, tx: Transaction, record: RmsRecord) -> float | None:
-        """For a back-channel: no end can be sent, so the end of the request sequence ends this one (RM-TRM-05).
-
-        Returns when to check again.
-        """
-        request = self._request(tx, record.channel)
-        if record.channel.plain:
-            over_at = unfetchable_at(request, self.context.settings.back_channel_grace)
-            if over_at is None or over_at > self.now:
-                return self.now + REPLIES_POLL_INTERVAL if over_at is None else over_at
-            last = record.machine.last_number
-            self._handle(tx, record, events.Acknowledged(((1, last),) if last else ()))
-            self._handle(tx, record, events.End())
-            self._handle(tx, record, events.Settled())
-            return None
-        if request is None or request.machine.tombstone:
-            self._handle(tx, record, events.End())
-            self._handle(tx, record, events.Settled())
-            record.machine.end_by(self.now + self.context.settings.back_channel_grace)
-        return None
-
-    def _hopeless(self, tx: Transaction, record: RmsRecord) -> bool:
-        channel = record.channel
-        if channel.role is not Role.RESPONSE or channel.pair is None or not record.machine.control_attempts:
+    def _is_in_vain(self, tx: Transaction, record: RmsRecord, row: OutboundMessage) -> bool:
+        """Whether a response is given up that its address does not take."""
+        if not row.attempts or record.channel.polled:
             return False
-        return hopeless(record, self._request(tx, channel), self.context.settings.response_grace, self.now)
+        # The answers to messages outside any sequence may all be refusals.
+        heard = row.created_at if record.channel.plain else record.machine.last_heard
+        return self._is_hopeless(tx, record, max(row.created_at, heard))
+
+    def _is_hopeless(self, tx: Transaction, record: RmsRecord, since: float) -> bool:
+        """Whether the responses of a sequence are given up.
+
+        :param since: since when its address is tried, or nothing is heard of it.
+        """
+        channel, grace = record.channel, self.context.settings.response_grace
+        if channel.role is Role.REQUEST or channel.pair is None or since + grace > self.now:
+            return False
+        agreed = record.machine.identifier is not None and not channel.plain
+        return hopeless(self._request(tx, channel), grace, self.now, agreed=agreed)
 
     def _request(self, tx: Transaction, channel: Channel) -> RmdRecord | None:
         """The sequence of the requests that a channel's responses answer."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.exchange import Step
-from mercury.engine.source.transmission import IsInFlight, KeyWork, PairEnds
+from mercury.engine.source.transmission import STALLED_PAUSE, IsInFlight, KeyWork, PairEnds
 from mercury.errors import Conflict, StorageError
 from mercury.storage.api import Topic
 from mercury.storage.claims import Claim, WorkFilter
@@ -75,6 +75,9 @@ class SourceWorker:
             tx.guard(claim)
             work.do(tx)
         self._last = work.owner
+        for key in work.step.stalled:
+            text = "a sequence is due, but the work on it has no effect (a defect): it is tried again in %g s"
+            log.error(text, STALLED_PAUSE, extra={"key": str(key)})
         return work.step
 
 

@@ -10,7 +10,7 @@ from mercury.client.futures import Futures
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.application import MessageContext, Operation
 from mercury.engine.events import DeadLettered, Event, MessageRefused, SequenceFailed
-from mercury.engine.exchange import Arrival, Outgoing
+from mercury.engine.exchange import Arrival, Outgoing, Step
 from mercury.engine.observers import Observers
 from mercury.engine.registry import Registry
 from mercury.engine.runtime.core import Engine
@@ -151,6 +151,9 @@ class Node(Process):
         self.watched.failing_commits = numbers
 
     # --- checks ----------------------------------------------------------------------------------------------------
+
+    def worked(self, step: Step) -> None:
+        self.checks.worked(self.looked, step)
 
     def posted(self, outgoing: Outgoing) -> None:
         assert not self.watched.open, "the network is used inside a transaction"
