@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 from xml.etree import ElementTree
 
@@ -168,16 +169,25 @@ class Checks:
                 if counted != rows:
                     self.violated(f"{node.host}: {counted} bytes of {buffer.sequence} wait, but its rows have {rows}")
 
-    def everything_ended(self, node: NodeView) -> None:
+    def everything_ended(self, node: NodeView, nodes: Sequence[NodeView] = ()) -> None:
+        """Check that no sequence of a node is in use any more.
+
+        :param nodes: all nodes. Where one of them posts responses outside any sequence, because its CreateSequence was
+            accepted and not answered in time, the sequence that it created stays unused until `unused_timeout`.
+        """
         self.bytes_counted(node)
         if self._variation.gives_up:
             return  # the source of a failed sequence does not end it at the destination
+        plain = {each.create_message_id for peer in nodes for each in peer.store.sources() if each.channel.plain}
+        unused = set()
         for record in node.store.destinations():
-            if not record.machine.tombstone:
+            if not record.machine.used and record.create_message_id in plain:
+                unused.add(record.identifier)
+            elif not record.machine.tombstone:
                 self.violated(f"{node.host}: destination sequence {record.identifier} did not end: {record.machine}")
             self._spells(node, record.machine.state.value, record.machine.predicate())
         for buffer, waiting in node.store.buffers():
-            if buffer.machine.state is not InvokerState.DONE or waiting:
+            if buffer.sequence not in unused and (buffer.machine.state is not InvokerState.DONE or waiting):
                 self.violated(f"{node.host}: buffer {buffer.sequence} is not done: {buffer}")
         for source in node.store.sources():
             if source.machine.alive:

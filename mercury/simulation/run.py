@@ -163,7 +163,7 @@ class Simulation:
             return False
         probe = Checks(self.scenario.variation)
         for node in self.nodes:
-            probe.everything_ended(node)
+            probe.everything_ended(node, self.nodes)
         return not probe.violations
 
     @property
@@ -179,7 +179,7 @@ class Simulation:
         for flow in self.scenario.flows:
             self.checks.everything_arrived(flow, self.nodes[flow.client], self.nodes[flow.server])
         for node in self.nodes:
-            self.checks.everything_ended(node)
+            self.checks.everything_ended(node, self.nodes)
             for reported in node.ledger.reported if self._expects_no_report else ():
                 self.checks.violated(f"{node.host}: the application's observers received: {reported}")
 

@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
+import math
+
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.rms_counters import RmsCounters, RmsWork
+
+#: Seconds of silence for which the empty LastMessage of WS-RM 1.0 waits for responses that the destination posts.
+LAST_MESSAGE_WAIT = 60.0
 
 
 def room_for_numbers(machine: RmsCounters, policy: SourcePolicy) -> int:
@@ -53,11 +58,17 @@ def is_heard_again(policy: SourcePolicy, before: float, heard: float) -> bool:
     return heard > before + probe_after(policy)
 
 
-def waits_for_those_before(machine: RmsCounters, number: int) -> bool:
-    """Whether the empty LastMessage of WS-RM 1.0 waits for lower numbers: some destinations take none after it
-    (LIVE-03).
+def last_message_at(machine: RmsCounters, number: int, *, fetches: bool) -> float | None:
+    """The earliest time for the empty LastMessage of WS-RM 1.0; ``None`` = not before another event (LIVE-03).
+
+    After it, some destinations take no lower number, and some send no response any more. But a destination may also
+    send no response before it, so the wait for responses that the destination posts has an end.
+
+    :param fetches: this side has no address, so responses arrive on the connections of its requests.
     """
-    return machine.lowest_outstanding() < number
+    if machine.lowest_outstanding() < number or (machine.unanswered and fetches):
+        return None
+    return machine.last_heard + LAST_MESSAGE_WAIT if machine.unanswered else -math.inf
 
 
 def overdue_since(machine: RmsCounters, policy: SourcePolicy, attempts: int, due: float) -> float | None:

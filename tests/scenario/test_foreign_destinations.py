@@ -120,6 +120,16 @@ def test_a_bare_last_message_waits_for_responses_to_an_address(protocol: Protoco
     assert "LastMessage" in pair.seen
 
 
+@OLD
+def test_a_bare_last_message_leaves_after_a_minute_to_a_destination_that_responds_only_then(protocol: Protocol) -> None:
+    pair, foreign = with_requests(protocol, "one", listens=True)
+    brought(pair.client, foreign.alone(foreign.acknowledgement("urn:theirs", ((1, 1),))))
+    pair.advance(59)
+    assert "LastMessage" not in pair.seen
+    pair.advance(3)
+    assert "LastMessage" in pair.seen
+
+
 def test_acknowledged_request_whose_exchange_is_open_is_not_repeated() -> None:
     # LIVE-14: Metro sends no response any more after one whose request was repeated.
     pair, foreign = with_requests(RM11_SOAP12, "one")

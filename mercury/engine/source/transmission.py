@@ -175,8 +175,11 @@ class KeyWork:
             rows = rows[:1]
         ends = rows and not rows[-1].unread and envelopes.is_bare_last(rows[-1])
         bare_last = rows[-1].number if ends else None
-        if bare_last is not None and (machine.unanswered or flow_control.waits_for_those_before(machine, bare_last)):
-            rows = rows[:-1]  # LIVE-03: a closed sequence takes no repeated request, and some send no response
+        ends_at: float | None = None
+        if bare_last is not None:
+            ends_at = flow_control.last_message_at(machine, bare_last, fetches=record.channel.reply_to.anonymous)
+            if ends_at is None or ends_at > self.now:
+                rows = rows[:-1]
         due = [row for row in rows if policy.retransmission.is_due(row.due, self.now)]
         due = self._postpone_in_flight(tx, record, due)
         if self._shrinks_window(tx, record, due):
@@ -205,7 +208,8 @@ class KeyWork:
             self._post(record, envelope, Purpose.MESSAGE, row.number, repeated=again, held=row.expects_response)
             emit_transmitted(tx, self.context.observers, record, row, self.now)
         tx.rms.transmitted(due)
-        return min((row.due for row in rows), default=None)
+        times = [row.due for row in rows]
+        return min(times if ends_at is None or ends_at <= self.now else [*times, ends_at], default=None)
 
     def _choose(self, due: list[OutboundMessage]) -> list[OutboundMessage]:
         """Those of the due rows that leave now."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from mercury.statemachine import events
@@ -11,12 +13,12 @@ from mercury.statemachine.flow_control import (
     has_more_to_do,
     holds_successor_back,
     is_heard_again,
+    last_message_at,
     only_probes,
     opened,
     overdue_since,
     probe_after,
     room_for_numbers,
-    waits_for_those_before,
 )
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import RmVersion
@@ -95,8 +97,15 @@ def test_the_lowest_number_is_overdue_when_something_was_heard_since_it_was_sent
 
 
 def test_the_empty_last_message_waits_for_all_before_it() -> None:
-    assert waits_for_those_before(sending(3, 3, 1), 3)
-    assert not waits_for_those_before(sending(3, 3, 2), 3)
+    assert last_message_at(sending(3, 3, 1), 3, fetches=False) is None
+    assert last_message_at(sending(3, 3, 2), 3, fetches=False) == -math.inf
+
+
+def test_the_empty_last_message_waits_for_responses_for_some_time_if_they_are_not_fetched() -> None:
+    machine = sending(3, 3, 2, expects_response=True)
+    machine.last_heard = 5.0
+    assert last_message_at(machine, 3, fetches=True) is None
+    assert last_message_at(machine, 3, fetches=False) == 65.0
 
 
 # --- waking the worker -----------------------------------------------------------------------------------------------
