@@ -167,12 +167,7 @@ class Endpoint:
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):
             raise RequestRefused(415, f"The Content-Encoding {encoding} is not supported.")
-        identity = identify(scope, headers, self._host.authenticate)
-        body, share = await self._host.bodies.read(headers, receive, _peer(scope))
-        try:
-            runtime, answer = await self._submit(self._host.running_runtime, scope, headers, body, identity)
-        finally:
-            self._host.bodies.release(share)
+        runtime, answer = await self._receive(scope, headers, receive)
         if answer.held is None:
             return answer.http
         held_exchanges, waiting = runtime.held_exchanges, answer.held
@@ -186,6 +181,16 @@ class Endpoint:
             return response or answer.http
         finally:
             _let_go(runtime, answer)
+
+    async def _receive(self, scope: Scope, headers: dict[str, str], receive: Receive) -> tuple[Runtime, Answer]:
+        """Read and process a request. When it returns, the body is no longer in memory, however long the exchange is
+        held."""
+        identity = identify(scope, headers, self._host.authenticate)
+        body, share = await self._host.bodies.read(headers, receive, _peer(scope))
+        try:
+            return await self._submit(self._host.running_runtime, scope, headers, body, identity)
+        finally:
+            self._host.bodies.release(share)
 
     async def _submit(
         self, runtime: Runtime | None, scope: Scope, headers: dict[str, str], body: bytes, identity: str | None

@@ -108,3 +108,16 @@ def test_messages_of_one_sequence_still_go_together() -> None:
     before = server.node.commits
     assert server.look() == 50
     assert server.node.commits - before == 1
+
+
+def test_thread_wakes_another_one_only_when_it_has_work_itself() -> None:
+    """Otherwise idle threads wake each other without a pause while handlers are at work on all that is due."""
+    server = Server()
+    first, second = server.fill(GREEDY, 2, 1)
+    invocation, woken = server.node.engine.invocation, list[int]()
+    invocation.more = lambda: woken.append(1)
+    with invocation._turns.alone(first), invocation._turns.alone(second):
+        assert server.look() == 0
+        assert woken == []
+    assert server.look() == 2
+    assert woken == [1]

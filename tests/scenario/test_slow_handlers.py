@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -34,6 +35,11 @@ def asked(foreign: Foreign, identifier: str, number: int = 1, headers: str = "")
     """A request, the same each time, with an anonymous ReplyTo."""
     name = f"urn:request:{number}"
     return foreign.ask(identifier, number, message_id=name, reply_to="anonymous", headers=headers)
+
+
+def padded(http: HttpMessage, size: int) -> HttpMessage:
+    """The same message with so much white space behind it."""
+    return HttpMessage(http.body + b" " * size, http.content_type)
 
 
 @PROTOCOLS
@@ -192,3 +198,20 @@ def test_request_that_is_never_handled_is_answered_after_the_longest_time() -> N
     assert client.reply is not None
     assert client.reply.status == 503
     served.close()
+
+
+def test_bodies_of_held_requests_are_not_kept_in_memory(served: Served) -> None:
+    """An exchange may be held for minutes, and the limit on bodies counts those that are being received."""
+    foreign = Foreign(RM10_SOAP11)
+    identifier = foreign.open(served.node, offer="urn:offered")
+    served.busy(20)
+    served.post(asked(foreign, identifier))
+    tracemalloc.start()
+    try:
+        client = served.post(padded(asked(foreign, identifier), 900_000))
+        served.advance(1)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert client.reply is None, "it is held"
+    assert kept < 450_000

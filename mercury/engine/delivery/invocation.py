@@ -65,8 +65,7 @@ class InvocationWorker:
         """
         step = Step()
         sequences = self._turns.next(now, self._cool_down)
-        if len(sequences) > 1:
-            self.more()
+        more = len(sequences) > 1
         busy, took, began = 0, 0.0, self._context.claims.monotonic()
         for sequence, peer in sequences.items():
             if took >= REREAD_INTERVAL:
@@ -76,6 +75,10 @@ class InvocationWorker:
                 # The time has passed since the query: the buffers before this one took long.
                 claim = self._context.claims.take(f"invoker {sequence}", now + took) if alone else None
                 if claim is not None:
+                    if more:
+                        # Not before this thread has work: idle threads would wake each other while others are busy.
+                        more = False
+                        self.more()
                     self._turns.taken(peer)
                     step.progress += self._work(sequence, claim, now)
                     took = self._context.claims.monotonic() - began

@@ -113,15 +113,17 @@ class Served:
 
     async def _exchange(self, http: HttpMessage, hold: Hold) -> HttpMessage:
         sent: list[MutableMapping[str, Any]] = []
+        bodies = [http.body]
 
         async def receive() -> MutableMapping[str, Any]:
-            return {"type": "http.request", "body": http.body, "more_body": False}
+            return {"type": "http.request", "body": bodies.pop(), "more_body": False}
 
         async def send(message: MutableMapping[str, Any]) -> None:
             sent.append(message)
 
         headers = [(b"content-type", http.content_type.encode())]
         headers += [(b"soapaction", http.soap_action.encode())] if http.soap_action is not None else []
+        del http  # a client does not keep what it has sent
         scope = {"type": "http", "method": "POST", "path": f"/services/{SERVICE}", "headers": headers}
         scope |= {"client": ("192.0.2.1", 1), "extensions": {EXTENSION: _Connection(hold)}}
         await self._endpoint(scope, receive, send)
