@@ -30,11 +30,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Any, TypeVar, assert_never
-
-from lxml import etree
+from xml.etree.ElementTree import Element
 
 from mercury.errors import ConfigurationError, PayloadError
-from mercury.wire.mapping_parse import Element, cut, parse, parse_values
+from mercury.wire.mapping_fragments import Fragments, Located
+from mercury.wire.mapping_parse import cut, parse, parse_values
 from mercury.wire.mapping_plan import (
     Attribute,
     Fragment,
@@ -100,11 +100,12 @@ def from_xml(xml: bytes, cls: type[T], namespace: str | None = None, *, name: st
         or attribute (``PlaceOrder/lines[2]/@unit``) and has the beginning of the value.
     :raises ConfigurationError: the class cannot be mapped.
 
-    Limits: dataclasses nested `MAX_DEPTH` deep, elements 256 deep, 10 million bytes for a text or an attribute. The
-    caller limits the size of ``xml``.
+    Limits: dataclasses nested `MAX_DEPTH` deep, elements 256 deep, 10 million bytes for a text or an attribute, and as
+    many for the namespace declarations that the elements in `Xml` fields repeat. The caller limits the size of ``xml``.
     """
     plan = plan_of(cls)
-    root = parse(xml) if has_fragments(cls) else parse_values(xml)
+    raw = Fragments(xml) if has_fragments(cls) else None
+    root = parse_values(xml) if raw is None else raw.root
     if name is not None:
         accepted = [name, f"{{{namespace}}}{name}"] if namespace else [name]
         if (_local(root.tag) if namespace is None else root.tag) not in accepted:
@@ -112,7 +113,7 @@ def from_xml(xml: bytes, cls: type[T], namespace: str | None = None, *, name: st
     try:
         if _is_nil(root):
             raise Misfit("nil, but there must be a value")
-        value: T = _read_object(root, plan, namespace, 1)
+        value: T = _read_object(root, plan, namespace, raw, 1)
     except Misfit as misfit:
         misfit.path.append(cut(_local(root.tag)))
         raise PayloadError(str(misfit)) from misfit
@@ -237,7 +238,7 @@ def _is_nil(element: Element) -> bool:
     return element.get(_NIL, "").strip() in ("true", "1")
 
 
-def _read_object(element: Element, plan: Plan, namespace: str | None, depth: int) -> Any:
+def _read_object(element: Element, plan: Plan, namespace: str | None, raw: Fragments | None, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise Misfit(f"nested deeper than {MAX_DEPTH}")
     values: dict[str, Any] = {}
@@ -249,18 +250,18 @@ def _read_object(element: Element, plan: Plan, namespace: str | None, depth: int
     second_best: list[tuple[Member, Element]] = []
     for child in element:
         tag = child.tag
-        if namespace is None and isinstance(tag, str):  # comments have none
+        if namespace is None:
             tag = _local(tag)
         found = table.get(tag)
         if found is None:
             continue
         if found[1]:
-            _read_member(child, found[0], values, namespace, depth)
+            _read_member(child, found[0], values, namespace, raw, depth)
         else:
             second_best.append((found[0], child))
     if second_best:
         for member, child in [each for each in second_best if each[0].name not in values]:
-            _read_member(child, member, values, namespace, depth)
+            _read_member(child, member, values, namespace, raw, depth)
     for member in plan.elements:
         if member.many is tuple:
             values[member.name] = tuple(values.get(member.name, ()))
@@ -301,29 +302,36 @@ def _complete(values: dict[str, Any], members: Iterable[Member], prefix: str, hi
 def _hint_at_similar(element: Element, namespace: str | None, name: str) -> str:
     """A hint for the error: an element with the same name in another namespace or in another case; "" = none."""
     for child in element:
-        if isinstance(child.tag, str) and _local(child.tag).casefold() == name.casefold():
+        if _local(child.tag).casefold() == name.casefold():
             expected = f"{{{namespace}}}{name}" if namespace else name
             return f"; there is {cut(child.tag)}, expected {expected}"
     return ""
 
 
-def _read_member(element: Element, member: Member, values: dict[str, Any], namespace: str | None, depth: int) -> None:
+def _read_member(
+    element: Element,
+    member: Member,
+    values: dict[str, Any],
+    namespace: str | None,
+    raw: Fragments | None,
+    depth: int,
+) -> None:
     name, number = member.name, 0
     try:
         if member.many is not None:
             items = values.setdefault(name, [])
             number = len(items) + 1
-            items.append(_read_element(element, member, namespace, depth))
+            items.append(_read_element(element, member, namespace, raw, depth))
         elif name in values:
             raise Misfit("there is more than one")
         else:
-            values[name] = _read_element(element, member, namespace, depth)
+            values[name] = _read_element(element, member, namespace, raw, depth)
     except Misfit as misfit:
         misfit.path.append(f"{member.xml}[{number}]" if number else member.xml)
         raise
 
 
-def _read_element(element: Element, member: Member, namespace: str | None, depth: int) -> Any:
+def _read_element(element: Element, member: Member, namespace: str | None, raw: Fragments | None, depth: int) -> Any:
     kind = member.kind
     text = element.text
     if (not text or text.isspace()) and _is_nil(element):
@@ -332,25 +340,15 @@ def _read_element(element: Element, member: Member, namespace: str | None, depth
         raise Misfit("nil, but there must be a value")
     if isinstance(kind, Scalar):
         if len(element):
-            text = _text_around_comments(element)
+            raise Misfit(f"there is an element {cut(_local(element[0].tag))} where a value should be")
         return _value_of(text or "", kind)
     if isinstance(kind, Nested):
-        return _read_object(element, plan_of(kind.cls), namespace, depth + 1)
+        return _read_object(element, plan_of(kind.cls), namespace, raw, depth + 1)
     if isinstance(kind, Fragment):
-        assert isinstance(element, etree._Element)  # see `has_fragments`
-        inner = [etree.tostring(child, encoding="UTF-8", with_tail=True) for child in element]
-        return Xml(escape_text(text or "").encode() + b"".join(inner))
+        assert raw is not None  # see `has_fragments`
+        assert isinstance(element, Located)
+        return Xml(raw.content(element))
     assert_never(kind)
-
-
-def _text_around_comments(element: Element) -> str:
-    parts = [element.text or ""]
-    for child in element:
-        tag: object = child.tag
-        if isinstance(tag, str):
-            raise Misfit(f"there is an element {cut(_local(tag))} where a value should be")
-        parts.append(child.tail or "")
-    return "".join(parts)
 
 
 def _value_of(text: str, scalar: Scalar) -> Any:

@@ -18,9 +18,6 @@ _DOCTYPE = re.compile(rb"(?:\xef\xbb\xbf)?(?>[ \t\r\n]+|<\?.*?\?>|<!--.*?-->)*+<
 #: The limits of libxml2: the depth of nested elements, and the bytes of one text.
 MAX_ELEMENT_DEPTH, MAX_TEXT = 256, 10_000_000
 
-#: With `ElementTree.Element`, comments are left out, and the text around them is one.
-Element = ElementTree.Element | etree._Element
-
 
 class _Target:
     """Builds the tree of a document, without a method for comments and for processing instructions.
@@ -37,7 +34,7 @@ class _Target:
 
 def parse_values(xml: bytes) -> ElementTree.Element:
     """Parse a document for its values with expat, which is faster than libxml2 and keeps no names."""
-    _refuse_doctype(xml)
+    refuse_doctype(xml)
     parser = ElementTree.XMLParser(target=_Target(), encoding="UTF-8")  # noqa: S314  there are no entities: no DOCTYPE
     try:
         parser.feed(xml)
@@ -65,23 +62,29 @@ def _texts(element: ElementTree.Element) -> Iterable[str]:
 
 
 def parse(xml: bytes) -> etree._Element:
-    """Parse a document with libxml2, which can write parts of it again."""
-    _refuse_doctype(xml)
+    """Parse a document with libxml2, which refuses more than expat."""
+    refuse_doctype(xml)
     try:
-        return in_own_thread(lambda: etree.fromstring(xml, _parser()))
+        return in_own_thread(lambda: parsed(xml))
     except etree.XMLSyntaxError as error:
         raise PayloadError(f"not well-formed XML: {cut(error.msg)}") from error
 
 
-def _refuse_doctype(xml: bytes) -> None:
+def refuse_doctype(xml: bytes) -> None:
+    """Refuse a document with a document type, which no parser gets to see.
+
+    :raises PayloadError: there is one, or a NUL, as in UTF-16.
+    """
     if b"\0" in xml:
         raise PayloadError("not well-formed XML: not in UTF-8")
     if _DOCTYPE.match(xml) is not None:
         raise PayloadError("a document type is not accepted")
 
 
-def _parser() -> etree.XMLParser:
-    return closed_parser(encoding="UTF-8")
+def parsed(xml: bytes) -> etree._Element:
+    """Parse a document without a document type with libxml2, in this thread, which keeps the names in it."""
+    root: etree._Element = etree.fromstring(xml, closed_parser(encoding="UTF-8"))
+    return root
 
 
 def cut(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutant import Change, Mutant
 
 HOSTILE = "tests/unit/wire/test_hostile_input.py"
+FRAGMENTS = "tests/unit/wire/test_mapping_fragments.py"
 TOO_MUCH = "test_input_above_a_limit_is_refused_with_the_name_of_the_limit"
 
 
@@ -106,6 +107,11 @@ WIRE = (
         "        if self._left < 0:",
         "        if False:",
         "test_long_namespaces_repeated_for_every_header_block_are_refused",
+    ),
+    Mutant(
+        "limit: namespace declarations in raw XML",
+        (Change("mercury.wire.mapping_fragments:Fragments._declarations", "if self._left < 0:", "if False:"),),
+        test=f"{FRAGMENTS}::test_declarations_that_every_element_uses_are_refused_above_the_limit",
     ),
     limit(
         "copies of a text in pieces",
