@@ -111,6 +111,11 @@ class Stage:
             self._done.append((server, name, verdict))
         return verdict
 
+    def server(self, cell: Cell) -> tuple[str, Peer]:
+        """The address of the server of a cell, and its process."""
+        server = self._peer(cell.server)
+        return self._url(cell, server), server
+
     def later(self) -> list[Verdict]:
         """The cells of which more has arrived since they were judged: a repetition that took its time."""
         return [verdict for server, name, verdict in self._done if len(server.received(name)) > len(verdict.received)]
