@@ -8,6 +8,7 @@ import pytest
 
 from mercury.errors import TransientStorageError
 from mercury.storage.application import Ending
+from mercury.storage.xa.recovery import _ProcessView
 from mercury.storage.xa.resources import PreparedBranch
 
 from .pausing import paused
@@ -57,4 +58,19 @@ def test_it_is_committed_and_forgotten_while_recovery_reads(places: Places, away
         coordinator.recovery.run_once(coordinator.clock())
         assert stopped.error is None
         assert places.state == ([1], [1], [])
+        assert coordinator.decisions.heuristics() == []
+
+
+def test_two_recoveries_read_the_branch_before_it_is_committed_and_forgotten(places: Places) -> None:
+    """The first one inserts an `abort` that has no meaning; to the second one it must not look like the decision."""
+    with places.process() as coordinator, paused(coordinator, "prepare") as stopped:
+        resource, recovery = coordinator.resources["app"], coordinator.recovery
+        (read,) = [branch for branch in resource.prepared(coordinator.store_id) if branch.resource == "app"]
+        stopped.go_on()
+        coordinator.forget_finished()
+        for _ in range(2):
+            assert recovery.recover_branch(resource, read, _ProcessView(coordinator, coordinator.clock())) is None
+        assert places.state == ([1], [1], [])
+        assert coordinator.decisions.heuristics() == []
+        recovery.run_once(coordinator.clock())
         assert coordinator.decisions.heuristics() == []

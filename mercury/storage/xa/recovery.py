@@ -202,8 +202,8 @@ class Recovery:
                 if not mine and not look.is_gone(decisions, incarnation):
                     return _in_doubt(branch, look.now, "its coordinator is alive, and has not decided yet")
                 decision, new = self.arbitrate(decisions, branch, look.now)
-                if new and not self._confirm(resource, branch, decisions):
-                    return None
+            if decision.verdict is Verdict.ABORT and not self._confirm(resource, branch, decisions, new=new):
+                return None
         except TransientStorageError as error:
             return _in_doubt(branch, look.now, f"it is about to be decided: {error}")
         waits = self.store_first(resource, decision)
@@ -240,14 +240,17 @@ class Recovery:
         """
         return decisions.arbitrate(Decision(gtrid=branch.gtrid, verdict=Verdict.ABORT, decided_at=now))
 
-    def _confirm(self, resource: Resource, branch: PreparedBranch, decisions: DecisionLog) -> bool:
-        """After a new `abort`: whether the branch is still prepared.
+    def _confirm(self, resource: Resource, branch: PreparedBranch, decisions: DecisionLog, *, new: bool) -> bool:
+        """Whether a branch that is to be rolled back is still prepared.
 
-        If it is not, its coordinator has committed it since it was read here, and has deleted the decision. Then the
-        `abort` row has no meaning and is deleted.
+        If it is not, it was rolled back since it was read here, or its coordinator has committed it and deleted the
+        decision. Then the `abort` row has no meaning: this run has inserted it, or another one that had read the branch
+        before. It names no branch, and is deleted with the dead incarnation.
+
+        :param new: this run has inserted the `abort` row.
         """
         still = resource.is_prepared(branch.gid)
-        if still:
+        if still and new:
             decisions.add_branch(branch.gtrid, branch.resource, branch.xid)
         return still
 
