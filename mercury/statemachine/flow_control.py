@@ -12,6 +12,9 @@ from mercury.statemachine.rms_counters import RmsCounters, RmsWork
 
 #: Seconds of silence for which the empty LastMessage of WS-RM 1.0 waits for responses that the destination posts.
 LAST_MESSAGE_WAIT = 60.0
+#: Seconds after the application's end for which it waits for responses at most. A destination that withholds everything
+#: until it knows the end answers each repeated request, so it is never silent, and responds to none.
+LAST_MESSAGE_LIMIT = 600.0
 
 
 def room_for_numbers(machine: RmsCounters, policy: SourcePolicy) -> int:
@@ -58,17 +61,21 @@ def is_heard_again(policy: SourcePolicy, before: float, heard: float) -> bool:
     return heard > before + probe_after(policy)
 
 
-def last_message_at(machine: RmsCounters, number: int, *, fetches: bool) -> float | None:
+def last_message_at(machine: RmsCounters, number: int, ended_at: float, *, fetches: bool) -> float | None:
     """The earliest time for the empty LastMessage of WS-RM 1.0; ``None`` = not before another event (LIVE-03).
 
     After it, some destinations take no lower number, and some send no response any more. But a destination may also
-    send no response before it, so the wait for responses that the destination posts has an end.
+    send no response before it, so the wait for responses has an end.
 
+    :param ended_at: when the application ended the sequence.
     :param fetches: this side has no address, so responses arrive on the connections of its requests.
     """
-    if machine.lowest_outstanding() < number or (machine.unanswered and fetches):
+    if machine.lowest_outstanding() < number:
         return None
-    return machine.last_heard + LAST_MESSAGE_WAIT if machine.unanswered else -math.inf
+    if not machine.unanswered:
+        return -math.inf
+    latest = ended_at + LAST_MESSAGE_LIMIT
+    return latest if fetches else min(latest, machine.last_heard + LAST_MESSAGE_WAIT)
 
 
 def overdue_since(machine: RmsCounters, policy: SourcePolicy, attempts: int, due: float) -> float | None:

@@ -32,8 +32,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     ("stack", "rm", "soap"),
     [
         (CXF, "1.1", "1.1"),
-        (CXF, "1.1", "1.2"),
-        (METRO, "1.1", "1.1"),
         (METRO, "1.1", "1.2"),
         (METRO, "1.0", "1.1"),
     ],

@@ -177,7 +177,8 @@ class KeyWork:
         bare_last = rows[-1].number if ends else None
         ends_at: float | None = None
         if bare_last is not None:
-            ends_at = flow_control.last_message_at(machine, bare_last, fetches=record.channel.reply_to.anonymous)
+            fetches, ended_at = record.channel.reply_to.anonymous, rows[-1].created_at
+            ends_at = flow_control.last_message_at(machine, bare_last, ended_at, fetches=fetches)
             if ends_at is None or ends_at > self.now:
                 rows = rows[:-1]
         due = [row for row in rows if policy.retransmission.is_due(row.due, self.now)]

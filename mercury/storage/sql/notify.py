@@ -72,7 +72,9 @@ class Notifier:
         """End both threads; other processes find unsent work by polling."""
         self._closing.set()
         self._topics.put(None)
-        for thread in (self._sender, self._listener):
+        with self._mutex:  # a thread that is made at this moment is started first: no other can be joined
+            threads = self._sender, self._listener
+        for thread in threads:
             if thread is not None and thread is not threading.current_thread():
                 thread.join(2 * POLL_INTERVAL)
 

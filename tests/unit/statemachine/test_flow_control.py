@@ -97,15 +97,17 @@ def test_the_lowest_number_is_overdue_when_something_was_heard_since_it_was_sent
 
 
 def test_the_empty_last_message_waits_for_all_before_it() -> None:
-    assert last_message_at(sending(3, 3, 1), 3, fetches=False) is None
-    assert last_message_at(sending(3, 3, 2), 3, fetches=False) == -math.inf
+    assert last_message_at(sending(3, 3, 1), 3, 0.0, fetches=False) is None
+    assert last_message_at(sending(3, 3, 2), 3, 0.0, fetches=False) == -math.inf
 
 
-def test_the_empty_last_message_waits_for_responses_for_some_time_if_they_are_not_fetched() -> None:
+def test_the_empty_last_message_waits_for_responses_for_some_time() -> None:
     machine = sending(3, 3, 2, expects_response=True)
     machine.last_heard = 5.0
-    assert last_message_at(machine, 3, fetches=True) is None
-    assert last_message_at(machine, 3, fetches=False) == 65.0
+    assert last_message_at(machine, 3, 1.0, fetches=True) == 601.0
+    assert last_message_at(machine, 3, 1.0, fetches=False) == 65.0
+    machine.last_heard = 590.0
+    assert last_message_at(machine, 3, 1.0, fetches=False) == 601.0, "it is never silent"
 
 
 # --- waking the worker -----------------------------------------------------------------------------------------------
