@@ -9,6 +9,7 @@ from mercury.engine.claims import ClaimKeeper
 from mercury.engine.cool_down import RecentRefusals
 from mercury.engine.endpoint_errors import EndpointErrors
 from mercury.engine.expired import Expired
+from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.engine.running_calls import RunningCalls
 from mercury.engine.settings import EngineSettings
 from mercury.engine.stored import StoredOfPeers
@@ -21,20 +22,8 @@ if TYPE_CHECKING:
     from mercury.storage.api import StorageManager
 
 
-class Said:
-    """Limits one log line to once a minute."""
-
-    PAUSE = 60.0
-
-    def __init__(self) -> None:
-        self._at: float | None = None
-
-    def again(self, now: float) -> bool:
-        """Whether the line is to be logged now."""
-        if self._at is not None and 0 <= now - self._at < self.PAUSE:
-            return False
-        self._at = now
-        return True
+def _once_a_minute() -> LogLimiter:
+    return LogLimiter(1, LOG_INTERVAL)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,9 +44,9 @@ class EngineContext:
     #: Refusals of CreateSequence in the last second.
     recent_refusals: RecentRefusals = field(default_factory=RecentRefusals)
     #: Limits the log line about dead letters of peers that fill a limit.
-    letters_said: Said = field(default_factory=Said)
+    letters_log: LogLimiter = field(default_factory=_once_a_minute)
     #: Limits the log line about requests that wait because too many responses are stored.
-    held_said: Said = field(default_factory=Said)
+    held_log: LogLimiter = field(default_factory=_once_a_minute)
     #: Counts, by peer, sequences that expired unused and were forgotten.
     expired: Expired = field(init=False)
     #: Unacknowledged responses, by owner and by sequence of requests.

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from mercury.engine.addresses import endpoint_of, server_of
+from mercury.engine.log_limiter import LogLimiter
 
 log = logging.getLogger("mercury.transport")
 
@@ -21,34 +22,6 @@ MAX_REASONS, MAX_LINES = 10, 20
 #: What happens to the message that could not be sent; a part of the log line, see `EndpointErrors.failed`.
 TRIED_AGAIN = "what is to be sent there is tried again"
 REPEATED = "an answer is posted once, and the repetition of its request brings it again"
-
-
-class LogLimiter:
-    """Limits the log lines about each subject. Not thread-safe.
-
-    :param most: lines about one subject in ``within`` seconds.
-    """
-
-    def __init__(self, most: int, within: float) -> None:
-        self._most = most
-        self._within = within
-        #: By subject: the start of its count and the number of lines; the oldest count first.
-        self._counted: OrderedDict[str, tuple[float, int]] = OrderedDict()
-
-    def allow(self, about: str, now: float) -> bool:
-        """Whether a line may be logged; if so, it is counted."""
-        since, count = self._counted.get(about, (now, 0))
-        if not since <= now < since + self._within:
-            since, count = now, 0
-        if count >= self._most:
-            return False
-        self._counted[about] = since, count + 1
-        if len(self._counted) > MAX_ENDPOINTS:
-            self._counted.popitem(last=False)
-        return True
-
-    def left(self, about: str) -> int:
-        return self._most - self._counted.get(about, (0.0, 0))[1]
 
 
 @dataclass(slots=True)

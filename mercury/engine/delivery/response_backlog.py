@@ -80,7 +80,7 @@ def _wait(context: EngineContext, tx: Transaction, seen: InvokerRecord, now: flo
         return
     record.response_bytes = seen.response_bytes
     first = not (record.last_error or "").startswith(why.partition(":")[0])
-    if first and context.held_said.again(now):  # `mercury sequences` shows the reason for each sequence
+    if first and context.held_log.allow("", now):  # `mercury sequences` shows the reason for each sequence
         log.warning(
             "the requests of a sequence wait: %s. It is logged once a minute", why, extra={"sequence": sequence}
         )

@@ -127,7 +127,7 @@ class Backlog:
             whose = "all peers"
         else:
             return None
-        if self._context.letters_said.again(self._now):
+        if self._context.letters_log.allow("", self._now):
             log.warning(LOOK, own, every, extra={"sequence": sequence, "peer": owner})
         return LETTERS.format(whose)
 

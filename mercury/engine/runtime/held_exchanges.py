@@ -9,16 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 
-from mercury.engine.endpoint_errors import LogLimiter
 from mercury.engine.exchange import HeldExchange, PendingResponse, Response, Step
+from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.engine.runtime.core import Engine
 from mercury.engine.source.back_channel import in_reply
 from mercury.wire.envelope import HttpMessage
 
 log = logging.getLogger("mercury.runtime")
 
-#: The interval in seconds of log lines about responses that cannot be written.
-LOG_INTERVAL = 60.0
 #: Requests that were posted in parallel may overtake each other by so many seconds.
 REORDERING = 0.5
 #: Seconds in which a client that does not fetch responses repeats a lost message twice: CXF does after 3 and 9.

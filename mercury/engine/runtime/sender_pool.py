@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from mercury.engine.endpoint_errors import LogLimiter
 from mercury.engine.exchange import Outgoing, Purpose
+from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.engine.runtime.owner_shares import OwnerShares
 from mercury.engine.runtime.server_lines import Kind, Server, Slot, WaitingAnswers
 
@@ -40,8 +40,6 @@ ACKNOWLEDGED_TIMEOUT = 60.0
 ANSWERS, ALL_ANSWERS = 100, 1000
 #: The part of the exchanges of one server that is reserved for answers, and their limit; at least one exchange.
 ANSWERING = 4
-#: The interval in seconds of log lines about dropped answers to one server.
-LOG_INTERVAL = 60.0
 
 
 class SenderPool:

@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 
 from mercury.engine.exchange import Outgoing, Purpose
+from mercury.engine.log_limiter import LOG_INTERVAL
 from mercury.engine.runtime.owner_shares import WAITING_SERVERS
 from mercury.engine.runtime.sender_pool import (
     ACKNOWLEDGED_TIMEOUT,
     ALL_ANSWERS,
     ANSWERS,
-    LOG_INTERVAL,
     OPEN_TIMEOUT,
     SenderPool,
 )

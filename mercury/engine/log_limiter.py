@@ -1,0 +1,38 @@
+"""Limits how often the log says the same: what peers cause must not fill it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+#: The interval in seconds of log lines that are logged once at a time.
+LOG_INTERVAL = 60.0
+#: The most subjects whose lines are counted.
+MAX_SUBJECTS = 1000
+
+
+class LogLimiter:
+    """Limits the log lines about each subject. Not thread-safe.
+
+    :param most: lines about one subject in ``within`` seconds.
+    """
+
+    def __init__(self, most: int, within: float) -> None:
+        self._most = most
+        self._within = within
+        #: By subject: the start of its count and the number of lines; the oldest count first.
+        self._counted: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def allow(self, about: str, now: float) -> bool:
+        """Whether a line may be logged; if so, it is counted."""
+        since, count = self._counted.get(about, (now, 0))
+        if not since <= now < since + self._within:
+            since, count = now, 0
+        if count >= self._most:
+            return False
+        self._counted[about] = since, count + 1
+        if len(self._counted) > MAX_SUBJECTS:
+            self._counted.popitem(last=False)
+        return True
+
+    def left(self, about: str) -> int:
+        return self._most - self._counted.get(about, (0.0, 0))[1]
