@@ -9,7 +9,9 @@ redriven it; the store is queried for their sum when a sequence has left more th
 The next message of a sequence, which its others wait for, is taken above the sequence's own limit. Above that of its
 peer, or of all, it is taken only when as many bytes wait behind it as it has, so that it can no more than double what
 waits; or when nothing waits of that peer (or of all) yet; or when its sequence is the oldest of those with something
-that waits. So something can always move: what the oldest waits for is taken when it comes, and its messages go to the
+that waits; or when it is a response that a request of ours waits for and nothing of its sequence waits: the requests of
+that peer may wait until its responses are acknowledged, and two nodes that send requests to each other would wait for
+each other. So something can always move: what the oldest waits for is taken when it comes, and its messages go to the
 application. If its source is silent for `engine.idle_sequence`, the next one counts as the oldest. In a sequence with
 DiscardEntireSequence nothing moves before all of it is here: only the last two hold.
 """
@@ -83,6 +85,8 @@ class Backlog:
             if full is not None:
                 return full
         owner, settings = record.owner, self._context.settings
+        if moves and stray is False and not waiting:
+            return None
         own, every = self._waiting(owner)
         over = bool(owner) and own + self._letters(owner) + size > settings.max_backlog_bytes_per_peer
         if over and not (moves and self._may_move(record, buffer, size, own, owner)):

@@ -124,9 +124,11 @@ def _refusal(
     size = stored_size(body.xml, envelope.headers, (envelope.reply_to, envelope.fault_to), names)
     stray = None
     if record.service is None and (buffer.letter_bytes or batch.backlog.full_of_letters(record.owner)):
-        row = _request(batch, exchange, record)
-        stray = row is None or not answers(batch, exchange, row, record)
+        stray = _answers_nothing(batch, exchange, record)
     full = batch.backlog.refusal(record, buffer, header.message_number, size, stray=stray)
+    if full is not None and record.service is None and stray is None:
+        stray = _answers_nothing(batch, exchange, record)
+        full = batch.backlog.refusal(record, buffer, header.message_number, size, stray=stray)
     if full is None:
         return None
     return Fault(
@@ -199,6 +201,12 @@ def _request(batch: Batch, exchange: InboundExchange, record: RmdRecord) -> Outb
     """The request of ours that a message on a sequence of responses relates to, at any endpoint."""
     relates_to = exchange.envelope.relates_to
     return batch.related(relates_to) if record.service is None and relates_to else None
+
+
+def _answers_nothing(batch: Batch, exchange: InboundExchange, record: RmdRecord) -> bool:
+    """Whether a message on a sequence of responses answers no request that its peer has from here and that waits."""
+    row = _request(batch, exchange, record)
+    return row is None or not row.expects_response or not answers(batch, exchange, row, record)
 
 
 def _is_bare_last(exchange: InboundExchange, body: Payload) -> bool:
