@@ -139,7 +139,7 @@ class Mercury(Observable, Outgoing):
         self._runtime: Runtime | None = None
         self._server: BackgroundServer | None = None
         self._mutex = threading.Lock()
-        self._stopped = self._told_unstarted = False
+        self._stopped = self._logged_not_running = False
 
     def _named(self, resources: Resources, decision_log: str | None) -> Coordinator:
         xa, wait = self.settings.xa, self.settings.store_wait
@@ -313,11 +313,11 @@ class Mercury(Observable, Outgoing):
             return None
         return "this Mercury was stopped: make a new one" if self._stopped else overview.NOT_STARTED
 
-    def refused_unstarted(self) -> None:
-        """A message came while nothing runs: at the first one the log says what is missing."""
+    def log_not_running(self) -> None:
+        """Log, for the first message that is refused because the threads do not run, how to start them."""
         with self._mutex:
-            told, self._told_unstarted = self._told_unstarted, True
-            if told or self._stopped:
+            logged, self._logged_not_running = self._logged_not_running, True
+            if logged or self._stopped:
                 return
         log.error("messages come in and are answered with HTTP status 503, because %s. %s", *overview.UNSTARTED)
 
@@ -344,7 +344,7 @@ class Mercury(Observable, Outgoing):
         return self._dead_letters.redrive(which, allow_duplicate=allow_duplicate)
 
     def discard(self, which: LetterFilter) -> int:
-        """Throw dead letters away: see `DeadLetters.discard`."""
+        """Delete dead letters: see `DeadLetters.discard`."""
         return self._dead_letters.discard(which)
 
     def in_doubt(self) -> InDoubt | None:

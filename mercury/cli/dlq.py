@@ -108,7 +108,7 @@ def show_letter(
         found = letters.find(which)
     if not found:
         fail(FAILED, f"there is no dead letter {identifier}")
-    value = _whole(found[0])
+    value = _details(found[0])
     rows = [(name.replace("_", " "), _text(name, each)) for name, each in value.items() if each not in (None, "", [])]
     show(output, value, lambda: show_table(("property", "value"), rows, nothing=""))
 
@@ -140,13 +140,13 @@ def redrive(
 
     A message that may arrive twice is refused unless --allow-duplicate is given: one with certainty "unknown", because
     the other side may have the message; and an inbound request whose sender received a fault for it.
-    Exit code 1: a letter was refused, or none was found.
+    Exit code 1: a dead letter was refused, or none was found.
     """
     from mercury.client.dead_letters import MAY_COME_AGAIN, MAY_HAVE_ARRIVED
 
     which = _filter(ids, direction, certainty, endpoint, key, correlation, reason, older_than)
     with _letters(store, config) as letters:
-        _agree(letters, which, everything, yes, "redrive")
+        _confirm(letters, which, everything, yes, "redrive")
         result = letters.redrive(which, allow_duplicate=allow_duplicate)
     value = {
         "redriven": [letter.id for letter in result.done],
@@ -160,7 +160,7 @@ def redrive(
         ),
     )
     for letter, why in result.refused if output is Format.TEXT else ():
-        hint = ", with --allow-duplicate" if why in (MAY_HAVE_ARRIVED, MAY_COME_AGAIN) else ""
+        hint = " (--allow-duplicate)" if why in (MAY_HAVE_ARRIVED, MAY_COME_AGAIN) else ""
         notes().print(f"{letter.id} not redriven: {why}{hint}", markup=False)
     if result.refused or not result.done:
         raise typer.Exit(FAILED)
@@ -185,7 +185,7 @@ def discard(
     """Delete dead letters for good: by identifier, by filter, or --all of them."""
     which = _filter(ids, direction, certainty, endpoint, key, correlation, reason, older_than)
     with _letters(store, config) as letters:
-        _agree(letters, which, everything, yes, "discard")
+        _confirm(letters, which, everything, yes, "discard")
         count = letters.discard(which)
     show(output, {"discarded": count}, lambda: console().print(f"{count} discarded", markup=False))
 
@@ -232,7 +232,7 @@ def _seconds(span: str) -> float:
     return float(found[1]) * UNITS[found[2]]
 
 
-def _agree(letters: DeadLetters, which: LetterFilter, everything: bool, yes: bool, what: str) -> None:
+def _confirm(letters: DeadLetters, which: LetterFilter, everything: bool, yes: bool, what: str) -> None:
     """Check the selection, and ask for confirmation if it has more than one letter.
 
     :raises typer.Exit: nothing is selected, an identifier is unknown, or the confirmation was refused or is not
@@ -280,7 +280,7 @@ def _summary(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def _whole(letter: DeadLetter) -> dict[str, Any]:
+def _details(letter: DeadLetter) -> dict[str, Any]:
     return _summary(letter) | {
         "created_at": letter.created_at,
         "relates_to": letter.relates_to,
@@ -300,7 +300,7 @@ def _text(name: str, value: object) -> str:
 
 
 def _show_list(found: list[DeadLetter]) -> None:
-    headings = ("id", "died", "direction", "endpoint or service", "key", "number", "certainty", "reason")
+    headings = ("id", "dead since", "direction", "endpoint or service", "key", "number", "certainty", "reason")
     rows = [
         (
             letter.id,
@@ -329,7 +329,7 @@ def _count_value(count: LetterCount) -> dict[str, Any]:
 
 
 def _show_counts(counts: list[LetterCount]) -> None:
-    headings = ("letters", "direction", "endpoint or service", "key", "certainty", "reason")
+    headings = ("dead letters", "direction", "endpoint or service", "key", "certainty", "reason")
     rows = [
         (
             str(each.count),

@@ -37,7 +37,7 @@ def fetch_all(source: str, settings: Settings, imports: Callable[[bytes], list[s
         document = _fetch(place, settings)
         found.append(document)
         for location in imports(document):
-            other = _beside(source, place, location)
+            other = _import_location(source, place, location)
             if other is not None and other not in seen:
                 seen.add(other)
                 waiting.append(other)
@@ -48,7 +48,7 @@ def is_url(source: str) -> bool:
     return source.startswith(("http://", "https://"))
 
 
-def _beside(source: str, place: str, location: str) -> str | None:
+def _import_location(source: str, place: str, location: str) -> str | None:
     """The location of an import; ``None`` = outside the source's server or folder."""
     from mercury.engine.addresses import server_of
 
@@ -97,7 +97,7 @@ def _get(url: str, settings: Settings, limit: int) -> bytes:
             return body
         to = urljoin(url, location) if location is not None and 300 <= reply.status < 400 else url
         if to == url or server_of(to) != server_of(url):
-            hint = f" and leads to {to}" if to != url else "; add ?wsdl to it" if not parts.query else ""
+            hint = f" and redirects to {to}" if to != url else "; add ?wsdl to it" if not parts.query else ""
             raise ConfigurationError(f"{url} answers with HTTP status {reply.status}{hint}")
         url = to
     raise ConfigurationError(f"{url} redirects more than {MAX_REDIRECTS} times")

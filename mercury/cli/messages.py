@@ -86,7 +86,7 @@ def show_message(
     with _messages(store, config) as messages:
         found = messages.whole(direction, position)
     if found is None:
-        fail(FAILED, f"{identifier} does not wait (any more)")
+        fail(FAILED, f"{identifier} is not waiting, or not any more")
     value = _whole(found)
     rows = [(name.replace("_", " "), _text(name, each)) for name, each in value.items() if each not in (None, "", [])]
     show(output, value, lambda: show_table(("property", "value"), rows, nothing=""))
@@ -94,11 +94,11 @@ def show_message(
 
 @app.command()
 def park(identifier: Id, store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT) -> None:
-    """Make one message a dead letter, so that the messages after it go on.
+    """Make one message a dead letter, so that the messages after it are no longer blocked.
 
     An inbound message must be the first of its sequence. The process that hosts its service parks it, now or when it
-    runs again; if it is handled at this moment, that is rolled back. The sender of a request gets a fault. An outbound
-    message can be parked until it has a number. `mercury dlq redrive` sends or delivers it again.
+    runs again; if the handler runs at this moment, its transaction is rolled back. The sender of a request gets a
+    fault. An outbound message can be parked until it has a number. `mercury dlq redrive` sends or delivers it again.
     """
     from mercury.storage.letters import Direction
 

@@ -16,7 +16,7 @@ from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, 
 from mercury.errors import StorageError
 
 if TYPE_CHECKING:
-    from mercury.reconcile.progress import Progress as Tell
+    from mercury.reconcile.progress import Progress as OnProgress
     from mercury.reconcile.result import Result
 
 
@@ -81,8 +81,8 @@ def reconcile(
     _name_logs(values)
     settings = make_config(values)
     try:
-        with _progress(shown=output is Format.TEXT) as tell:
-            result = run(settings, progress=tell)
+        with _progress(shown=output is Format.TEXT) as on_progress:
+            result = run(settings, progress=on_progress)
     except StorageError as error:
         fail(UNUSABLE, str(error))
     show(output, result.as_json(), lambda: _print_result(result))
@@ -107,7 +107,7 @@ def _names(text: str | None) -> list[str] | None:
 
 
 @contextmanager
-def _progress(*, shown: bool) -> Iterator[Tell]:
+def _progress(*, shown: bool) -> Iterator[OnProgress]:
     err = notes()
     columns = (
         SpinnerColumn(),
@@ -119,10 +119,10 @@ def _progress(*, shown: bool) -> Iterator[Tell]:
     with Progress(*columns, console=err, transient=True, disable=not (shown and err.is_terminal)) as bar:
         task = bar.add_task("", total=None)
 
-        def tell(what: str, done: int, total: int) -> None:
+        def on_progress(what: str, done: int, total: int) -> None:
             bar.update(task, description=what, completed=done, total=total or None)
 
-        yield tell
+        yield on_progress
 
 
 def _print_result(result: Result) -> None:

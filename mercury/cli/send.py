@@ -108,7 +108,7 @@ def _read(body: str) -> bytes:
 
 
 def _acknowledged(mercury: Mercury, sender: Sender, receipt: Receipt, deadline: float) -> None:
-    """Wait until no message of the key waits any more, and print errors meanwhile."""
+    """Wait until no message of the key is pending, and print errors meanwhile."""
     printed = ""
     while sender.pending:
         printed = _print_error(mercury, sender, printed)

@@ -45,7 +45,7 @@ EXPLAINED = MappingProxyType(
         "ENDED_INCOMPLETE": "ended, some are missing",
     }
 )
-#: The short list shows the last so many characters of an identifier, which `show` accepts.
+#: The number of last characters of an identifier in the short list; `show` accepts them.
 SHORT = 12
 
 
@@ -183,7 +183,7 @@ def _reason(body: bytes) -> str:
     try:
         return str(json.loads(body)["error"])
     except (ValueError, TypeError, LookupError):
-        return "it does not say why"
+        return "it gives no reason"
 
 
 def _properties(status: dict[str, Any]) -> list[tuple[str, str]]:

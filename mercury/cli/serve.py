@@ -62,7 +62,7 @@ def serve(
         tls=tls.server_cert is not None,
     )
 
-    def tell() -> None:
+    def print_url() -> None:
         if output is Format.JSON:
             typer.echo(
                 json.dumps({"url": listening.url, "pid": os.getpid()})
@@ -71,7 +71,7 @@ def serve(
             console().print(f"serving {target} at {listening.url} (Ctrl-C ends it)")
         sys.stdout.flush()
 
-    server = server_for(app, settings.http, tell, tls)
+    server = server_for(app, settings.http, print_url, tls)
 
     def end(*_: object) -> None:
         """After an orderly stop uvicorn raises the signal again; without this handler the process would die of it."""

@@ -6,7 +6,7 @@ import datetime
 import unicodedata
 
 #: Characters that change the text's direction or break the line, besides the control characters (UTR 36, UAX 9).
-_TURNING = frozenset("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
+_UNSAFE = frozenset("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
 
 
 def printable(text: str, *, lines: bool = False) -> str:
@@ -16,13 +16,13 @@ def printable(text: str, *, lines: bool = False) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_shown(character, lines) for character in text)
+    return "".join(_escaped(character, lines) for character in text)
 
 
-def _shown(character: str, lines: bool) -> str:
+def _escaped(character: str, lines: bool) -> str:
     if lines and character in "\n\t":
         return character
-    if character in _TURNING or unicodedata.category(character) in ("Cc", "Cs"):
+    if character in _UNSAFE or unicodedata.category(character) in ("Cc", "Cs"):
         return character.encode("unicode_escape", "backslashreplace").decode("ascii")
     return character
 

@@ -42,11 +42,11 @@ def show_wsdl(
     value = {name: _as_value(each, settings.source) for name, each in ports.items()}
 
     def text() -> None:
-        asked = [(name, *row) for name, each in ports.items() for row in _rows(each, settings.source)]
-        show_table(("port", "what", "asks for"), asked, nothing="")
+        requirements = [(name, *row) for name, each in ports.items() for row in _rows(each, settings.source)]
+        show_table(("port", "property", "requires"), requirements, nothing="")
         console().print()
-        used = [(name, *row) for name, each in ports.items() for row in _used(each, settings.source).items()]
-        written = [(name, setting, "none" if to is None else str(to)) for name, setting, to in used]
+        settings_used = [(name, *row) for name, each in ports.items() for row in _used(each, settings.source).items()]
+        written = [(name, setting, "none" if to is None else str(to)) for name, setting, to in settings_used]
         show_table(("port", "setting", "to send with"), written, nothing="")
 
     show(output, value, text)
@@ -59,9 +59,9 @@ def _usable(port: Requirements) -> bool:
     return chosen is not None and not chosen.unsupported
 
 
-def _used(port: Requirements, own: SourcePolicy) -> dict[str, str | float | None]:
+def _used(port: Requirements, base: SourcePolicy) -> dict[str, str | float | None]:
     """The settings that the requirements imply, by name."""
-    policy = port.source_policy(own)
+    policy = port.source_policy(base)
     return {
         "source.protocol.soap": policy.protocol.soap.value,
         "source.protocol.addressing": policy.protocol.addressing.value,
@@ -71,8 +71,8 @@ def _used(port: Requirements, own: SourcePolicy) -> dict[str, str | float | None
     }
 
 
-def _as_value(port: Requirements, own: SourcePolicy) -> dict[str, Any]:
-    chosen = port.choose(own.protocol)
+def _as_value(port: Requirements, base: SourcePolicy) -> dict[str, Any]:
+    chosen = port.choose(base.protocol)
     return {
         "binding": port.binding,
         "address": port.address,
@@ -91,43 +91,43 @@ def _as_value(port: Requirements, own: SourcePolicy) -> dict[str, Any]:
         ],
         "missing": list(port.missing),
         "usable": _usable(port),
-        "settings": _used(port, own),
+        "settings": _used(port, base),
     }
 
 
-def _reliability_as_value(asked: Reliability | None) -> dict[str, Any] | None:
-    if asked is None:
+def _reliability_as_value(reliability: Reliability | None) -> dict[str, Any] | None:
+    if reliability is None:
         return None
     return {
-        "rm": asked.rm.value,
-        "optional": asked.optional,
-        "assurance": asked.assurance.value if asked.assurance is not None else None,
-        "in_order": asked.in_order,
-        "inactivity_timeout": asked.inactivity_timeout,
-        "retransmission_interval": asked.retransmission_interval,
-        "exponential_backoff": asked.exponential_backoff,
-        "acknowledgement_interval": asked.acknowledgement_interval,
+        "rm": reliability.rm.value,
+        "optional": reliability.optional,
+        "assurance": reliability.assurance.value if reliability.assurance is not None else None,
+        "in_order": reliability.in_order,
+        "inactivity_timeout": reliability.inactivity_timeout,
+        "retransmission_interval": reliability.retransmission_interval,
+        "exponential_backoff": reliability.exponential_backoff,
+        "acknowledgement_interval": reliability.acknowledgement_interval,
     }
 
 
-def _rows(port: Requirements, own: SourcePolicy) -> list[tuple[str, str]]:
-    chosen = port.choose(own.protocol)
+def _rows(port: Requirements, base: SourcePolicy) -> list[tuple[str, str]]:
+    chosen = port.choose(base.protocol)
     rows = [
         ("address", port.address or "none"),
-        ("SOAP", port.soap.value if port.soap is not None else "not said"),
+        ("SOAP", port.soap.value if port.soap is not None else "not specified"),
     ]
     for number, each in enumerate(port.alternatives, 1):
         if len(port.alternatives) > 1:
-            rows.append((f"alternative {number}", "the one that is used" if each == chosen else ""))
-        rows += _asked(each)
+            rows.append((f"alternative {number}", "used" if each == chosen else ""))
+        rows += _alternative(each)
     if chosen is None:
         rows.append(("policy", "an empty choice, which no client can fulfil"))
     return [*rows, *(("not in the document", each) for each in port.missing)]
 
 
-def _asked(each: Alternative) -> list[tuple[str, str]]:
+def _alternative(each: Alternative) -> list[tuple[str, str]]:
     responses = {None: "", True: ", responses on the connection only", False: ", responses to an address only"}
-    addressing = "not said" if each.addressing is None else each.addressing.value + responses[each.anonymous]
+    addressing = "not specified" if each.addressing is None else each.addressing.value + responses[each.anonymous]
     return [
         ("WS-Addressing", addressing),
         *_timers(each.reliability),
@@ -137,21 +137,21 @@ def _asked(each: Alternative) -> list[tuple[str, str]]:
     ]
 
 
-def _timers(asked: Reliability | None) -> list[tuple[str, str]]:
-    if asked is None:
-        return [("WS-RM", "not said")]
-    order = {None: None, True: "InOrder", False: "in any order"}[asked.in_order]
-    said = [asked.rm.value, asked.assurance.value if asked.assurance is not None else None, order]
-    if asked.optional:
-        said.append("optional")
+def _timers(reliability: Reliability | None) -> list[tuple[str, str]]:
+    if reliability is None:
+        return [("WS-RM", "not specified")]
+    order = {None: None, True: "InOrder", False: "in any order"}[reliability.in_order]
+    values = [reliability.rm.value, reliability.assurance.value if reliability.assurance is not None else None, order]
+    if reliability.optional:
+        values.append("optional")
     timers = (
-        ("InactivityTimeout", asked.inactivity_timeout),
-        ("BaseRetransmissionInterval", asked.retransmission_interval),
-        ("AcknowledgementInterval", asked.acknowledgement_interval),
+        ("InactivityTimeout", reliability.inactivity_timeout),
+        ("BaseRetransmissionInterval", reliability.retransmission_interval),
+        ("AcknowledgementInterval", reliability.acknowledgement_interval),
     )
-    rows = [("WS-RM", ", ".join(each for each in said if each is not None))]
+    rows = [("WS-RM", ", ".join(each for each in values if each is not None))]
     rows += [(name, f"{seconds:g} s") for name, seconds in timers if seconds is not None]
-    return [*rows, ("ExponentialBackoff", "yes")] if asked.exponential_backoff else rows
+    return [*rows, ("ExponentialBackoff", "yes")] if reliability.exponential_backoff else rows
 
 
 @app.command("print")

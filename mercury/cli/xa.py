@@ -33,18 +33,18 @@ Resources = Annotated[
         help="A participating database, as in Mercury(resources=...). Overrides the setting xa.resources.",
     ),
 ]
-Log = Annotated[
+DecisionLog = Annotated[
     str | None,
     typer.Option("--decision-log", metavar="URL", help="The store of the decisions; default: the one of the settings."),
 ]
-Name = Annotated[str, typer.Argument(metavar="GTRID", help="The transaction, mercury:STORE:INCARNATION.NUMBER.")]
+Gtrid = Annotated[str, typer.Argument(metavar="GTRID", help="The transaction, mercury:STORE:INCARNATION.NUMBER.")]
 
 
 @app.command("list")
 def list_transactions(
     store: StoreUrl = None,
     resource: Resources = None,
-    log: Log = None,
+    decision_log: DecisionLog = None,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -55,7 +55,7 @@ def list_transactions(
 
     Exit code 0: every participating database was queried; 1: one could not be, and the output names it.
     """
-    with _coordinator(store, resource, log, config) as coordinator:
+    with _coordinator(store, resource, decision_log, config) as coordinator:
         from mercury.storage.xa.operator import Operator
 
         found = Operator(coordinator).overview()
@@ -66,10 +66,10 @@ def list_transactions(
 
 @app.command("show")
 def show_transaction(
-    gtrid: Name,
+    gtrid: Gtrid,
     store: StoreUrl = None,
     resource: Resources = None,
-    log: Log = None,
+    decision_log: DecisionLog = None,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -77,7 +77,7 @@ def show_transaction(
 
     Exit code 0: every participating database was queried; 1: one could not be, and the output names it.
     """
-    with _coordinator(store, resource, log, config) as coordinator:
+    with _coordinator(store, resource, decision_log, config) as coordinator:
         from mercury.storage.xa.names import read_gtrid
         from mercury.storage.xa.operator import Operator
 
@@ -89,8 +89,8 @@ def show_transaction(
         "decided_at": decided.decided_at if decided is not None else None,
         "prepared": [each.resource for each in found.branches if each.gtrid == wanted],
         "finished_by_hand": [each.gid for each in found.heuristics if each.gid.startswith(f"{wanted}:")],
-        "asked": list(found.queried),
-        "away": dict(found.away),
+        "queried": list(found.queried),
+        "not_queried": dict(found.away),
     }
     rows = [(name.replace("_", " "), _plain(each)) for name, each in value.items()]
     show(output, value, lambda: show_table(("property", "value"), rows, nothing=""))
@@ -100,11 +100,11 @@ def show_transaction(
 
 @app.command()
 def resolve(
-    gtrid: Name,
+    gtrid: Gtrid,
     verdict: Annotated[str, typer.Argument(metavar="commit|rollback", help="Commit or roll back the transaction.")],
     store: StoreUrl = None,
     resource: Resources = None,
-    log: Log = None,
+    decision_log: DecisionLog = None,
     force: Annotated[
         bool, typer.Option("--force", help="Commit without a decision to commit: parts of the transaction may be lost.")
     ] = False,
@@ -118,7 +118,7 @@ def resolve(
     if verdict not in ("commit", "rollback"):
         fail(UNUSABLE, f"{verdict!r} is neither commit nor rollback")
     wanted = read_gtrid(gtrid)
-    with _coordinator(store, resource, log, config) as coordinator:
+    with _coordinator(store, resource, decision_log, config) as coordinator:
         from mercury.storage.xa.operator import Operator
 
         decided = Verdict.COMMIT if verdict == "commit" else Verdict.ABORT
@@ -131,7 +131,7 @@ def resolve(
 
 @contextlib.contextmanager
 def _coordinator(
-    store: str | None, resources: list[str] | None, log: str | None, config: Path | None
+    store: str | None, resources: list[str] | None, decision_log: str | None, config: Path | None
 ) -> Iterator[Coordinator]:
     """A coordinator for the named databases, open until the end of the block."""
     from mercury.settings import load
@@ -145,7 +145,7 @@ def _coordinator(
             fail(UNUSABLE, f"--resource {each!r} is not of the form NAME=URL")
         named[name] = url
     with used_store(store, config) as opened:
-        yield name_resources(opened, named, decision_log=log or settings.xa.decision_log)
+        yield name_resources(opened, named, decision_log=decision_log or settings.xa.decision_log)
 
 
 def _overview(found: Overview) -> dict[str, Any]:
@@ -169,8 +169,8 @@ def _overview(found: Overview) -> dict[str, Any]:
              "found_at": each.found_at}
             for each in found.heuristics
         ],
-        "asked": list(found.queried),
-        "away": dict(found.away),
+        "queried": list(found.queried),
+        "not_queried": dict(found.away),
     }  # fmt: skip
 
 
@@ -181,10 +181,10 @@ def _show_overview(found: Overview) -> None:
         (str(each.gtrid), each.resource, f"{each.age:.0f} s", _decided(found.decision_on(each.gtrid)) or "not yet")
         for each in found.branches
     ]
-    asked = ", ".join(found.queried) or "no database"
-    show_table(("transaction", "prepared in", "for", "decided"), rows, nothing=f"nothing is prepared in {asked}")
+    queried = ", ".join(found.queried) or "no database"
+    show_table(("transaction", "prepared in", "for", "decided"), rows, nothing=f"nothing is prepared in {queried}")
     if rows:
-        console().print(f"\nqueried: {asked}", markup=False)
+        console().print(f"\nqueried: {queried}", markup=False)
     if not found.away and not set(found.queried) - {STORE_BRANCH}:
         console().print(
             "\nonly the store was queried: name the other databases by --resource NAME=URL, or in the setting "
@@ -194,8 +194,8 @@ def _show_overview(found: Overview) -> None:
     if found.heuristics:
         console().print("\nFinished by hand against the decision; the databases do not agree:")
         headings = ("branch", "decided", "found", "at")
-        hands = [(each.gid, each.decided, each.found, _time(each.found_at)) for each in found.heuristics]
-        show_table(headings, hands, nothing="")
+        heuristics = [(each.gid, each.decided, each.found, _time(each.found_at)) for each in found.heuristics]
+        show_table(headings, heuristics, nothing="")
     for name, why in found.away:
         console().print(f"\nnot queried: {name}: {why}", markup=False)
 

@@ -23,8 +23,8 @@ class BacklogLimit:
         self._left = 0
 
     def take(self, tx: Transaction) -> None:
-        """Take room for one message. Counts the backlog, more often the less room there is: a count costs more than a
-        send.
+        """Count one message against the limit. The store's backlog is counted more often the nearer it is to the limit,
+        because a count costs more than a send.
 
         :raises Overloaded: the backlog is at the limit.
         """

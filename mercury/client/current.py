@@ -78,8 +78,8 @@ class CurrentTransaction:
 
     def leave(self, opened: _Open, before: _Open | None) -> None:
         """Leave a block."""
-        # Not by a token: a block may be left in another context than it was entered in, by FastAPI's dependencies for
-        # example. There this one is not the innermost; everywhere else it is over as well.
+        # No token of the ContextVar is used: a block may be left in another context than it was entered in, for example
+        # by FastAPI's dependencies, and a token is valid in one context only. `ended` holds in every context.
         opened.ended = True
         if self._innermost.get() is opened:
             self._innermost.set(before)
@@ -100,5 +100,5 @@ class _Block(AbstractContextManager[Transaction]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         if self._opened is not None:
-            self._current.leave(*self._opened)  # before the commit: its hooks are in no transaction any more
+            self._current.leave(*self._opened)  # before the commit: its hooks run outside of the transaction
         return self._manager.__exit__(kind, error, trace)

@@ -29,8 +29,8 @@ BATCH = 100
 REDRIVEN = "urn:mercury:redriven:"
 
 #: Reasons for not redriving a dead letter unless duplicates are allowed.
-MAY_HAVE_ARRIVED = "the other side may have it already: it is redriven only where it may arrive twice"
-MAY_COME_AGAIN = "its sender received a fault and may send it again: it is redriven only where it may arrive twice"
+MAY_HAVE_ARRIVED = "the other side may have it already: it is redriven only if duplicates are allowed"
+MAY_COME_AGAIN = "its sender received a fault and may send it again: it is redriven only if duplicates are allowed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class DeadLetters:
         self._clock = clock
 
     def find(self, which: LetterFilter, limit: int | None = None) -> list[DeadLetter]:
-        """The dead letters that a filter takes, the oldest first; at most ``limit``.
+        """The dead letters that match a filter, the oldest first; at most ``limit``.
 
         :raises StorageError: the store failed.
         """
@@ -62,7 +62,7 @@ class DeadLetters:
             return tx.dead_letters.find(which, limit)
 
     def count(self, which: LetterFilter) -> list[LetterCount]:
-        """The numbers of dead letters that a filter takes, grouped, the highest number first.
+        """The numbers of dead letters that match a filter, grouped, the highest number first.
 
         :raises StorageError: the store failed.
         """
@@ -70,23 +70,23 @@ class DeadLetters:
             return tx.dead_letters.count(which)
 
     def discard(self, which: LetterFilter) -> int:
-        """Delete the dead letters that a filter takes. Returns their number.
+        """Delete the dead letters that match a filter. Returns their number.
 
         :raises StorageError: the store failed; a part of them may be deleted.
         """
-        gone = 0
+        count = 0
         while True:
             with self._store.transaction() as tx:
                 letters = tx.dead_letters.find(which, BATCH)
                 taken = [tx.dead_letters.delete(letter.id) for letter in letters]
             if not letters:
-                return gone
-            gone += sum(letter is not None for letter in taken)
+                return count
+            count += sum(letter is not None for letter in taken)
 
     def redrive(self, which: LetterFilter, *, allow_duplicate: bool = False) -> Redriven:
-        """Redrive the dead letters that a filter takes. Each is deleted in the transaction that redrives it.
+        """Redrive the dead letters that match a filter. Each is deleted in the transaction that redrives it.
 
-        An outbound message is handed over again, with its MessageID, after the messages that its key has by now;
+        An outbound message is handed over again, with its MessageID, after the messages that wait under its key;
         messages that were dead-lettered together keep the order of their numbers. An inbound request is delivered to
         its service again, without order and without a response, because its sequence may have ended.
 
@@ -111,8 +111,8 @@ class DeadLetters:
         with self._store.transaction() as tx:
             waiting = tx.rms.rows([letter.message_id for letter in letters if letter.message_id])
             why = {letter.id: _refusal(tx, letter, waiting, allow_duplicate) for letter in letters}
-            living = [letter for letter in letters if why[letter.id] is None]
-            taken = [letter for letter in living if tx.dead_letters.delete(letter.id) is not None]
+            accepted = [letter for letter in letters if why[letter.id] is None]
+            taken = [letter for letter in accepted if tx.dead_letters.delete(letter.id) is not None]
             for letter in taken:
                 if letter.direction is Direction.OUTBOUND:
                     tx.rms.append(redriven_outbound(letter, now))
@@ -135,13 +135,13 @@ def _refusal(tx: Transaction, letter: DeadLetter, waiting: Collection[str], allo
     :param waiting: the MessageIDs of the letters whose message waits already.
     """
     if letter.damaged:
-        return "what the store kept of it is damaged"
+        return "its stored data are damaged"
     if letter.certainty is Certainty.UNKNOWN and not allow_duplicate:
         return MAY_HAVE_ARRIVED
     if letter.disowned and not allow_duplicate:
         return MAY_COME_AGAIN
     if letter.direction is Direction.INBOUND:
-        return None if letter.endpoint else "it is a response, and the request that it answers waits no longer"
+        return None if letter.endpoint else "it is a response, and the request that it answers is not waiting any more"
     if letter.channel is None or letter.message_id is None:
         return "it is not known how it was sent"
     if letter.message_id in waiting:
@@ -158,7 +158,7 @@ def _fetched(tx: Transaction, channel: Channel) -> bool:
 
 
 def _deliver(tx: Transaction, letter: DeadLetter, now: float) -> None:
-    """Put the message into a new buffer, which ends with it; its old sequence does not change."""
+    """Put the message into a new buffer, which is deleted with it; its old sequence does not change."""
     message = redriven_inbound(letter, f"{REDRIVEN}{letter.id}", now)
     machine = InvokerBuffer(
         in_order=True, assurance=DeliveryAssurance.EXACTLY_ONCE, behavior=IncompleteSequenceBehavior.NO_DISCARD

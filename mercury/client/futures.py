@@ -64,7 +64,7 @@ async def awaited(
 ) -> Any:
     """The result of a future that `Futures.expect` has made, for an event loop.
 
-    :param call: calls a function that asks the store, outside the event loop.
+    :param call: calls a function that queries the store, outside the event loop.
     :raises TimeoutError: no response came in time; the text has the state of the request.
     :raises MercuryError: no response can come, because no engine runs in this process.
     """
@@ -97,7 +97,7 @@ class _Expected:
 
 
 class Futures:
-    """Futures for responses. Safe to be used by many threads.
+    """Futures for responses. Thread-safe.
 
     :param owner: a unique name of this process.
     """

@@ -39,9 +39,9 @@ class WaitResult:
         return self.settled and not self.letters
 
     def __str__(self) -> str:
-        said = []
+        parts = []
         if not self.settled:
             waits = f"{self.left} still wait" if self.left else "the end of the sequence is not acknowledged yet"
-            said.append(waits + (f" ({self.last_error})" if self.last_error else ""))
-        said += [f"{each.count} dead: {each.reason} ({each.certainty.value})" for each in self.letters]
-        return "; ".join(said) or "everything has arrived"
+            parts.append(waits + (f" ({self.last_error})" if self.last_error else ""))
+        parts += [f"{each.count} dead: {each.reason} ({each.certainty.value})" for each in self.letters]
+        return "; ".join(parts) or "everything has arrived"

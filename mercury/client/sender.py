@@ -248,7 +248,7 @@ class Sender:
         :raises ApplicationFault: the handler refused the request.
         :raises SequenceFailed: no response will come.
         """
-        ask = partial(
+        request = partial(
             self.request,
             body,
             response=response,
@@ -257,13 +257,13 @@ class Sender:
             correlation=correlation,
             headers=headers,
         )
-        surroundings = self._port
-        asked: list[Future[Any]] = []
+        port = self._port
+        futures: list[Future[Any]] = []
         try:
-            await surroundings.threads.in_transaction(surroundings.store, lambda sync: asked.append(ask(tx=sync)))
-            return await awaited(asked[0], timeout, surroundings.threads.call)
+            await port.threads.in_transaction(port.store, lambda sync: futures.append(request(tx=sync)))
+            return await awaited(futures[0], timeout, port.threads.call)
         finally:
-            surroundings.futures.forget_futures(asked)
+            port.futures.forget_futures(futures)
 
     # --- the end ---------------------------------------------------------------------------------------------------
 

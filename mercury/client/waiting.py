@@ -111,7 +111,7 @@ class WaitingMessages:
             row, record = self._locked(tx, message)
             if record is None or row.number is None:
                 raise NotPossible(
-                    "it has no number yet: it is sent as soon as its sequence is made and has room for it"
+                    "it has no number yet: it is sent as soon as its sequence exists and its window has room"
                 )
             now = self._clock()
             tx.rms.resend(record, [row.number], now)
@@ -125,7 +125,7 @@ class WaitingMessages:
             if row.number is not None:
                 raise NotPossible(
                     f"it has number {row.number} of its sequence already, and the receiver waits for every number: "
-                    "it can be tried again (mercury messages retry), or the sequence be given up (Sender.terminate)"
+                    "it can be tried again (mercury messages retry), or the sequence terminated (Sender.terminate)"
                 )
             tx.rms.discard([row])
             letter = outbound_letter(row, self._ids.new(), PARKED, Certainty.NOT_DELIVERED, self._clock())
@@ -164,7 +164,7 @@ class WaitingMessages:
             seen = found[0]
             record = tx.invoker.read(seen.sequence or "")
             if record is None:
-                raise NotPossible("its sequence is forgotten")
+                raise NotPossible("its sequence does not exist any more")
             if not seen.first:
                 raise NotPossible(f"it is not its turn: it {seen.state}")
             record.retry_at = None

@@ -114,7 +114,7 @@ class Service:
             name, and the element the name of the body's class (the function's name if the body is ``bytes``).
         :param action: wsa:Action of requests; by default ``<namespace>/<name of the element>``.
         :param response_action: wsa:Action of responses; by default the action followed by ``Response``.
-        :raises ConfigurationError: a parameter or the result has no type, or a type that no message can carry.
+        :raises ConfigurationError: a parameter or the result has no type, or a type that cannot be a message body.
         """
 
         def register(function: Handler) -> Handler:
@@ -155,7 +155,7 @@ class Service:
             return _by_wsdl(self.wsdl, self.wsdl.operation(name or function.__name__), signature, function)
         element = name or (element_name(signature.body) if signature.body is not bytes else function.__name__)
         action = action or f"{self.namespace}/{element}"
-        answers = signature.returns is not type(None)
+        has_response = signature.returns is not type(None)
         namespace = self.namespace
 
         def read(payload: Payload) -> Any:
@@ -168,20 +168,20 @@ class Service:
             name=name or function.__name__,
             element=element,
             action=action,
-            response_action=(response_action or f"{action}Response") if answers else None,
-            call=_call(function, signature, read, write if answers else None),
+            response_action=(response_action or f"{action}Response") if has_response else None,
+            call=_call(function, signature, read, write if has_response else None),
             request=signature.body,
-            response=signature.returns if answers else bytes,
+            response=signature.returns if has_response else bytes,
         )
 
 
 def _by_wsdl(wsdl: WsdlFirst, given: WsdlOperation, signature: Signature, function: Callable[..., Any]) -> Operation:
-    answers = signature.returns is not type(None)
-    if answers is not (given.response_element is not None):
+    has_response = signature.returns is not type(None)
+    if has_response is not (given.response_element is not None):
         needed = "a result" if given.response_element is not None else "no result: it is one-way"
         raise ConfigurationError(f"{signature.name}: the operation {given.name} of the WSDL has {needed}")
     read = wsdl.reader(given, signature.body or bytes)
-    write = wsdl.writer(given, signature.returns) if answers else None
+    write = wsdl.writer(given, signature.returns) if has_response else None
     return Operation(
         name=given.name,
         element=local_of(given.element),
@@ -217,7 +217,7 @@ def read_callback(function: Callable[..., Any], namespace: str | None = None) ->
     with a fault that came instead of a response. Otherwise the callback raises the fault, and the delivery counts as
     failed: it is retried and reported.
 
-    :raises ConfigurationError: a parameter has no type, or a type that no message can carry.
+    :raises ConfigurationError: a parameter has no type, or a type that cannot be a message body.
     """
     signature = Signature.of(function)
     if signature.body is None and not signature.takes_faults:
@@ -253,8 +253,8 @@ class Signature:
         """Read a function's type hints.
 
         :param parsed: a body may be ``Any``, which becomes `Parsed`.
-        :raises ConfigurationError: the function is asynchronous, a parameter has no type, or no message can carry a
-            type.
+        :raises ConfigurationError: the function is asynchronous, a parameter has no type, or a type cannot be a
+            message body.
         """
         name = getattr(function, "__qualname__", repr(function))
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
@@ -312,7 +312,7 @@ def _body_type(kind: Any, what: str) -> tuple[type[Any] | None, bool]:
     if not bodies and faults:
         return None, True
     if len(bodies) != 1 or not isinstance(bodies[0], type):
-        raise ConfigurationError(f"{what}: {kind!r} cannot be carried; a dataclass or bytes can")
+        raise ConfigurationError(f"{what}: {kind!r} cannot be a message body; use a dataclass or bytes")
     if bodies[0] not in (bytes, Parsed):
         if not is_mapped(bodies[0]):
             raise ConfigurationError(

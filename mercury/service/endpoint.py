@@ -20,18 +20,18 @@ from mercury.errors import ConfigurationError, Overloaded
 from mercury.service.bodies import Bodies, RequestRefused
 from mercury.service.held import Hold, abort_of, hold_of, unsent_of
 from mercury.service.identity import Authenticate, identify
-from mercury.service.publishing import TEXT_TYPE, Documents, Page, address_of, page, unwritten, wanted
+from mercury.service.publishing import TEXT_TYPE, Documents, Page, address_of, no_wsdl, page, wanted
 from mercury.service.shares import FREE, Share
 from mercury.storage.callers import network_of
 from mercury.wire.envelope import HttpMessage
 
 log = logging.getLogger("mercury.endpoint")
 
-#: Messages of up to so many bytes are decoded in the event loop, because a change of threads costs more.
+#: Messages of up to this size, in bytes, are decoded in the event loop, because a change of threads costs more.
 SMALL = 64 * 1024
 
-#: The answer to a GET when too much is not read yet.
-_UNSENT = HttpMessage(b"Too much is being sent; ask again later.\n", TEXT_TYPE, status=503)
+#: The answer to a GET when ``http.max_sending_bytes`` is reached.
+_UNSENT = HttpMessage(b"Too many answers are being sent; try again later.\n", TEXT_TYPE, status=503)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -48,7 +48,7 @@ class Host(Protocol):
     def running_runtime(self) -> Runtime | None:
         """The runtime; ``None`` = it is not running."""
 
-    def refused_unstarted(self) -> None:
+    def log_not_running(self) -> None:
         """Log that a message was refused because the runtime is not running."""
 
     @property
@@ -88,7 +88,7 @@ class Endpoint:
         self.service = service
         self._documents: Documents | None = None
         #: Whether it has been logged that the service has no documents.
-        self._undescribed = False
+        self._logged_no_wsdl = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -132,10 +132,10 @@ class Endpoint:
             answer = Page(refused.status, TEXT_TYPE, f"{refused.fault.reason}\n".encode())
             challenge = refused.challenge
         except ConfigurationError as error:
-            if not self._undescribed:
+            if not self._logged_no_wsdl:
                 log.error("the WSDL of %s cannot be written: %s", self.service, error)
-            self._undescribed = True
-            answer = unwritten(error)
+            self._logged_no_wsdl = True
+            answer = no_wsdl(error)
         reply = HttpMessage(answer.body, answer.content_type, status=answer.status)
         if len(reply.body) > FREE:
             await self._send_large(scope, send, reply, _UNSENT)
@@ -152,9 +152,7 @@ class Endpoint:
         share = Share(network_of(_peer(scope)), now, abort_of(scope), unsent_of(scope))
         # An answer larger than the whole limit would never be sent: it counts for half of the limit.
         if not answers.grow(share, min(len(reply.body), answers.limit // 2), now):
-            log.info(
-                "an answer of %d bytes is not sent: too many are not read yet (http.max_sending_bytes)", len(reply.body)
-            )
+            log.info("an answer of %d bytes is not sent: unread answers fill http.max_sending_bytes", len(reply.body))
             await _send(send, unsent)
             return
         try:
@@ -176,11 +174,11 @@ class Endpoint:
             with hold.begun(lambda: held_exchanges.give_up(waiting), asyncio.get_running_loop().time()):
                 response = await _response(held_exchanges, waiting, hold, limits)
             if response is None and not waiting.waiting.fetches and not waiting.superseded:
-                # Its caller would get an empty 202 as an empty response. CXF repeats the request after 503.
+                # Its caller would take an empty 202 for an empty response. CXF repeats the request after 503.
                 raise RequestRefused(503, "The response does not exist yet; send the request again later.", busy=True)
             return response or answer.http
         finally:
-            _let_go(runtime, answer)
+            _release(runtime, answer)
 
     async def _receive(self, scope: Scope, headers: dict[str, str], receive: Receive) -> tuple[Runtime, Answer]:
         """Read and process a request. When it returns, the body is no longer in memory, however long the exchange is
@@ -196,7 +194,7 @@ class Endpoint:
         self, runtime: Runtime | None, scope: Scope, headers: dict[str, str], body: bytes, identity: str | None
     ) -> tuple[Runtime, Answer]:
         if runtime is None:
-            self._host.refused_unstarted()
+            self._host.log_not_running()
             raise RequestRefused(503, "This endpoint is not running; send it again later.", busy=True)
         http = HttpMessage(body, headers.get("content-type", ""), headers.get("soapaction"))
         if len(body) <= SMALL:
@@ -218,7 +216,7 @@ async def _answer(runtime: Runtime, arrival: Arrival) -> Answer:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Answer] = loop.create_future()
     try:
-        runtime.submit(arrival, lambda answer: _resolve(loop, future, answer, lambda: _let_go(runtime, answer)))
+        runtime.submit(arrival, lambda answer: _resolve(loop, future, answer, lambda: _release(runtime, answer)))
     except Overloaded as error:
         raise RequestRefused(503, str(error), busy=True) from error
     return await future
@@ -249,19 +247,19 @@ async def _response(
     return await future
 
 
-def _let_go(runtime: Runtime, answer: Answer) -> None:
+def _release(runtime: Runtime, answer: Answer) -> None:
     if answer.held is not None:
         runtime.held_exchanges.let_go(answer.held)
 
 
 def _resolve(
-    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value: object, unwanted: Callable[[], None]
+    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value: object, on_cancelled: Callable[[], None]
 ) -> None:
-    """Set a future's result from another thread; call ``unwanted`` if the request was cancelled meanwhile."""
+    """Set a future's result from another thread; call ``on_cancelled`` if the request was cancelled meanwhile."""
 
     def resolve() -> None:
         if future.done():
-            unwanted()
+            on_cancelled()
         else:
             future.set_result(value)
 

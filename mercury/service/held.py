@@ -43,13 +43,16 @@ class Hold:
             self._give_up = None
 
     def prolong(self) -> bool:
-        """Hold the exchange for longer than a client that fetches responses; ``False`` = its client has left, or the
-        server stops."""
+        """Hold the exchange longer than that of a client that fetches responses.
+
+        :returns: ``False`` = its client has left, or the server stops.
+        """
         self._prolonged = not self._ending
         return self._prolonged
 
     def end_soon(self) -> None:
-        """Give the exchange up when it is prolonged: its client has left, or the server stops."""
+        """Answer the exchange at once if it is prolonged, else do not prolong it: its client has left, or the server
+        stops."""
         self._ending = True
         if self._prolonged:
             self.give_up()

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from mercury.errors import ConfigurationError
 from mercury.service.definition import Service
 from mercury.service.status_access import host_in
-from mercury.service.wsdl_first import GivenDocuments
+from mercury.service.wsdl_first import WsdlFirstDocuments
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.statemachine.retransmission import Backoff
 from mercury.wsdl.write import OperationDescription, describe, schemas, with_address
@@ -57,7 +57,7 @@ class WrittenDocuments:
 def documents_of(service: Service, policy: DestinationPolicy, retransmission: Backoff) -> Documents:
     """The documents of a service; parameters and errors are those of `WrittenDocuments`."""
     if service.wsdl is not None:
-        return GivenDocuments(service.wsdl.contract, service.policy or policy, retransmission)
+        return WsdlFirstDocuments(service.wsdl.contract, service.policy or policy, retransmission)
     return WrittenDocuments(service, policy, retransmission)
 
 
@@ -106,7 +106,7 @@ def page(documents: Documents, number: int, address: str | None) -> Page:
         return _text(400, str(error))
 
 
-def unwritten(error: ConfigurationError) -> Page:
+def no_wsdl(error: ConfigurationError) -> Page:
     """The answer for a service without a WSDL."""
     return _text(500, f"This service has no WSDL: {error}")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 
-#: Pieces in one read that may be small; beyond them a read has at most one piece for each `SMALL_PIECE` bytes.
-SMALL_PIECES = 1024
-SMALL_PIECE = 16
+#: The limit of pieces in one read: `FREE_PIECES`, and one more for each `BYTES_PER_PIECE` bytes.
+FREE_PIECES = 1024
+BYTES_PER_PIECE = 16
 
 
 class Reading(enum.Enum):
@@ -18,7 +18,7 @@ class Reading(enum.Enum):
 
 
 class BodyPieces:
-    """Collects the pieces of one body, to pass those of one read on together.
+    """Collects the pieces of one body, so that the pieces of one read are passed on as one.
 
     A body in chunks of one byte costs the parser and the application a call for each byte.
     """
@@ -32,7 +32,7 @@ class BodyPieces:
         self._count += 1
         self._size += len(piece)
         self._pieces.append(piece)
-        return self._count <= SMALL_PIECES + self._size // SMALL_PIECE
+        return self._count <= FREE_PIECES + self._size // BYTES_PER_PIECE
 
     def take(self) -> bytes:
         """Remove and return what was added since the last call."""

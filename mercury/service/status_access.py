@@ -22,7 +22,7 @@ PROXY_HEADERS = (
     "*forwarded*", "*client-ip*", "*clientip*", "*connecting-ip*", "*real-ip*", "*remote-addr*", "*external-address*",
     "*proxy*", "via", "cdn-loop",
 )  # fmt: skip
-#: A masked identifier shows so many of its last characters, and at most a third of them.
+#: The number of last characters that a masked identifier shows; at most a third of the identifier.
 SHOWN = 12
 
 

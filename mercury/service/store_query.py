@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class StoreQuery(Generic[T]):
-    """A query that may block for ever. One thread at a time runs it; all callers that wait share its result.
+    """A query that may block forever. One thread at a time runs it; all callers that wait share its result.
 
     The thread is a daemon outside of any pool: it takes no thread from other requests, and the process can end while
     the query runs.
@@ -31,7 +31,7 @@ class StoreQuery(Generic[T]):
     async def answer(self) -> T:
         """The result of the query that runs already, or else of a new one.
 
-        :raises TimeoutError: the timeout has passed; the query goes on.
+        :raises TimeoutError: the timeout has passed; the query continues.
         """
         answered = asyncio.wrap_future(self._pending())
         async with asyncio.timeout(self._timeout):

@@ -35,11 +35,11 @@ class WsdlFirst:
         :raises ConfigurationError: the WSDL has no operation of that name.
         """
         operations = self.contract.operations
-        alike = [each for each in operations.values() if _folded(each.name) == _folded(name)]
+        matches = [each for each in operations.values() if _normalized(each.name) == _normalized(name)]
         if name in operations:
             return operations[name]
-        if len(alike) == 1:
-            return alike[0]
+        if len(matches) == 1:
+            return matches[0]
         raise ConfigurationError(f"the WSDL has no operation {name!r}; it has {', '.join(operations) or 'none'}")
 
     def reader(self, operation: WsdlOperation, kind: type[Any]) -> Callable[[Payload], Any]:
@@ -79,11 +79,11 @@ class WsdlFirst:
         return self._zeep
 
 
-def _folded(name: str) -> str:
+def _normalized(name: str) -> str:
     return re.sub(r"[\W_]", "", name).casefold()
 
 
-class GivenDocuments:
+class WsdlFirstDocuments:
     """The documents of a service that was made from a WSDL.
 
     A WSDL without a policy gets the policy that services of typed functions have.

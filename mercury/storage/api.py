@@ -323,7 +323,7 @@ class Transaction(application.Transaction, Protocol):
 
 
 class StorageManager(RetentionStore, Protocol):
-    """A store. Safe to be used by many threads."""
+    """A store. Thread-safe."""
 
     @property
     def capabilities(self) -> Capabilities: ...

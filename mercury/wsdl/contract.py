@@ -104,7 +104,7 @@ class WsdlContract:
             return root
         light = copy.deepcopy(root)
         long = _lighten(light)
-        # Each text that is left out can cause errors by its absence; so many errors are ignored.
+        # Each text that is left out can cause errors by its absence: the errors of that number of texts are ignored.
         _refuse_invalid(self._schema, etree.tostring(light, encoding="UTF-8"), ignored=ERRORS_OF_A_TEXT * len(long))
         for each, text in long:
             each.text = text

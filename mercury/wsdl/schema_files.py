@@ -15,10 +15,10 @@ from mercury.wire.xml_parser import closed_parser
 from mercury.wsdl.document import document, parse, standalone
 from mercury.wsdl.names import WSDL, XSD
 
-#: Files that are read for one WSDL.
+#: The limit of schemas for one WSDL.
 MAX_FILES = 256
-#: The URLs of the parts of a schema begin with this. They are resolved by `_Pages` only.
-_PLACE = "schema:"
+#: The beginning of the URLs of the parts of a schema, which only `_Pages` resolves.
+_URL_PREFIX = "schema:"
 SCHEMA = clark(XSD, "schema")
 _IMPORT = clark(XSD, "import")
 _REFERENCES = (_IMPORT, clark(XSD, "include"), clark(XSD, "redefine"))
@@ -111,12 +111,12 @@ class SchemaFiles:
         for number, root in enumerate(self.documents, 1):
             if number <= self.inside or self._is_imported(number):
                 by_namespace.setdefault(root.get("targetNamespace", ""), []).append(number)
-        places = {namespace: f"{_PLACE}n{n}" for n, namespace in enumerate(by_namespace)}
+        places = {namespace: f"{_URL_PREFIX}n{n}" for n, namespace in enumerate(by_namespace)}
         for number, root in enumerate(self.documents, 1):
-            pages[f"{_PLACE}{number}"] = document(_placed(root, places))
+            pages[f"{_URL_PREFIX}{number}"] = document(_placed(root, places))
         for namespace, numbers in by_namespace.items():
             pages[places[namespace]] = document(_including(namespace, numbers))
-        top = etree.Element(SCHEMA, targetNamespace=f"{_PLACE}top")
+        top = etree.Element(SCHEMA, targetNamespace=f"{_URL_PREFIX}top")
         for namespace, place in places.items():
             each = etree.SubElement(top, _IMPORT, schemaLocation=place)
             if namespace:
@@ -141,7 +141,7 @@ def _placed(root: etree._Element, places: Mapping[str, str]) -> etree._Element:
         place = places.get(each.get("namespace", "")) if each.tag == _IMPORT else None
         number = each.get("schemaLocation")
         if place is None and number is not None:
-            place = f"{_PLACE}{number}"
+            place = f"{_URL_PREFIX}{number}"
         if place is not None:
             each.set("schemaLocation", place)
     return root
@@ -152,7 +152,7 @@ def _including(namespace: str, numbers: list[int]) -> etree._Element:
     named = {"targetNamespace": namespace} if namespace else {}
     root = etree.Element(SCHEMA, named)
     for number in numbers:
-        etree.SubElement(root, clark(XSD, "include"), schemaLocation=f"{_PLACE}{number}")
+        etree.SubElement(root, clark(XSD, "include"), schemaLocation=f"{_URL_PREFIX}{number}")
     return root
 
 

@@ -16,7 +16,7 @@ from mercury.wire.own_thread import in_own_thread
 from mercury.wsdl.contract import WsdlContract
 
 #: The URL of the documents for zeep; `_Pages` resolves it, and no document is fetched.
-_PLACE = "http://wsdl.invalid/service"
+_URL = "http://wsdl.invalid/service"
 
 
 class ZeepTypes:
@@ -32,11 +32,11 @@ class ZeepTypes:
             raise ConfigurationError(
                 "a handler whose body is Any needs the extra zeep: pip install mercury-rm[zeep]"
             ) from error
-        pages = {_PLACE: contract.published(_PLACE)}
-        for number, schema in enumerate(contract.schemas.published(_PLACE), 1):
-            pages[f"{_PLACE}?xsd={number}"] = etree.tostring(schema)
+        pages = {_URL: contract.published(_URL)}
+        for number, schema in enumerate(contract.schemas.published(_URL), 1):
+            pages[f"{_URL}?xsd={number}"] = etree.tostring(schema)
         try:
-            self._types: Any = zeep.wsdl.Document(_PLACE, _Pages(pages)).types
+            self._types: Any = zeep.wsdl.Document(_URL, _Pages(pages)).types
         except Exception as error:  # zeep and its libraries raise errors of many classes
             raise ConfigurationError(f"zeep cannot read the WSDL: {type(error).__name__}: {error}") from error
 

@@ -18,7 +18,7 @@ import pytest
 from mercury import Mercury, Settings
 from mercury.engine.runtime.peers import TlsSettings
 from mercury.service.http11 import MAX_PIPELINED
-from mercury.service.reading import SMALL_PIECE, SMALL_PIECES
+from mercury.service.reading import BYTES_PER_PIECE, FREE_PIECES
 from mercury.service.serving import BackgroundServer
 from mercury.settings import HttpSettings
 from tests.acceptance.processes import PATIENCE, Serving, eventually, get
@@ -116,9 +116,9 @@ def chunked(size: int, body: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("size", "count", "status"),
     [
-        pytest.param(1, SMALL_PIECES, 404, id="some of one byte"),
-        pytest.param(1, 100 * SMALL_PIECES, 400, id="many of one byte"),
-        pytest.param(SMALL_PIECE, 20 * SMALL_PIECES, 404, id="very many that are not tiny"),
+        pytest.param(1, FREE_PIECES, 404, id="some of one byte"),
+        pytest.param(1, 100 * FREE_PIECES, 400, id="many of one byte"),
+        pytest.param(BYTES_PER_PIECE, 20 * FREE_PIECES, 404, id="very many that are not tiny"),
     ],
 )
 def test_body_with_too_many_tiny_chunks_is_refused(size: int, count: int, status: int) -> None:
@@ -132,7 +132,7 @@ def test_body_with_too_many_tiny_chunks_is_refused(size: int, count: int, status
 def test_body_that_is_written_byte_by_byte_is_taken() -> None:
     with served() as address, connect(address) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        size = 2 * SMALL_PIECES
+        size = 2 * FREE_PIECES
         peer.sendall(f"POST /services/desk HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode())
         for _ in range(size):
             peer.sendall(b"a")

@@ -160,7 +160,7 @@ def test_imports_and_redirects_to_another_server_are_not_followed() -> None:
         pages |= {"/o": OUTER.format(f"{other}/i"), "/r": f"-> {other}/i"}
         assert missing(f"{url}/o") == ("the binding {urn:t}B",)
         for path in ("/r", "/f"):
-            with pytest.raises(ConfigurationError, match="HTTP status 302 and leads to"):
+            with pytest.raises(ConfigurationError, match="HTTP status 302 and redirects to"):
                 fetch_all(url + path, Settings(), imports)
 
 

@@ -452,7 +452,7 @@ def test_http_headers_that_are_not_sent_are_logged_once(shop: Shop, caplog: pyte
     ]
 
 
-# --- what the WSDL asks for ------------------------------------------------------------------------------------------
+# --- the requirements of the WSDL ------------------------------------------------------------------------------------
 
 POLICY_10 = "http://schemas.xmlsoap.org/ws/2005/02/rm/policy"
 
@@ -511,12 +511,12 @@ def test_endpoint_without_rm_in_its_policy_is_called_plainly_and_logged_once(
         for _ in range(3):
             assert client.service.Place(sku="tea", qty=1) == 7
         assert tap.bodies == ["{urn:mercury:orders}Place"] * 3
-        with pytest.raises(ConfigurationError, match="its response can only be waited for"):
+        with pytest.raises(ConfigurationError, match="the caller must wait for its response"):
             client.transport.request(client.service.Place, sku="tea", qty=1)
         assert len(tap.posts) == 3
     assert shop.waiting() == 0
     assert [line for line in caplog.messages if "policy" in line] == [
-        f"{tap.url}: its policy does not ask for WS-ReliableMessaging: it is called without"
+        f"{tap.url}: its policy has no WS-ReliableMessaging assertion: it is called without"
     ]
 
 
@@ -556,7 +556,7 @@ def test_policy_that_wants_what_is_not_done_is_logged_once(shop: Shop, caplog: p
     for _ in range(2):
         assert client.service.Place(sku="tea", qty=1) == 10
     assert [line for line in caplog.messages if "policy" in line] == [
-        f"{shop.url}: its policy asks for what is not done here: MTOM (MTOM attachments)"
+        f"{shop.url}: its policy requires a feature that Mercury does not support: MTOM (MTOM attachments)"
     ]
 
 
@@ -593,12 +593,12 @@ def test_documents_are_loaded_plainly(shop: Shop, tmp_path: Path) -> None:
     assert isinstance(transport, ZeepTransport)
 
 
-def test_wsdl_that_the_transport_has_not_loaded_is_asked_for(shop: Shop, tmp_path: Path) -> None:
+def test_call_by_a_wsdl_that_the_transport_has_not_loaded_is_refused(shop: Shop, tmp_path: Path) -> None:
     file = wsdl_at(shop.url, tmp_path)
     document = zeep.wsdl.Document(file, zeep.Transport())
     transport = shop.mercury.zeep_transport()
     client = zeep.Client(document, transport=transport)
-    with pytest.raises(ConfigurationError, match=r"let the transport know it: transport.load\(url\)"):
+    with pytest.raises(ConfigurationError, match=r"load it into the transport: transport.load\(url\)"):
         client.service.Place(sku="tea", qty=1)
     transport.load(file)  # type: ignore[attr-defined]
     assert client.service.Place(sku="tea", qty=1) == 10

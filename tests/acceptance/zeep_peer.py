@@ -19,7 +19,7 @@ WSDL = ROOT / "tests/data/wsdl/orders.wsdl"
 NAMESPACE = "urn:mercury:orders"
 WSA = "http://www.w3.org/2005/08/addressing"
 PATH = "/services/orders"
-#: What the WSDL asks for, and what stands for an address in it.
+#: The requirements of the WSDL, and the placeholder for an address in it.
 RM_ASSERTION = "wsrmp:RMAssertion"
 PLACE = "http://127.0.0.1:9/soap"
 

@@ -44,7 +44,7 @@ def test_they_are_listed_with_what_is_known_of_each(url: str) -> None:
     ended = mercury("dlq", "list", "--store", url)
     assert (ended.code, ended.err) == (0, "")
     heading, *lines = ended.out.splitlines()
-    assert heading.split()[:3] == ["id", "died", "direction"]
+    assert heading.split()[:4] == ["id", "dead", "since", "direction"]
     assert [line.split()[0] for line in lines] == ["a", "b", "c"]
     assert "[/bold] broken" in lines[1]
     assert "unknown" in lines[2]
@@ -74,7 +74,7 @@ def test_some_are_redriven_and_the_others_have_a_reason(url: str, command: Comma
     ended = command("dlq", "redrive", "--all", "--yes", "--store", url)
     assert ended.code == 1
     assert ended.out == "2 redriven: a process that runs on this store sends or delivers them\n"
-    assert ended.err == f"c not redriven: {MAY_HAVE_ARRIVED}, with --allow-duplicate\n"
+    assert ended.err == f"c not redriven: {MAY_HAVE_ARRIVED} (--allow-duplicate)\n"
     assert left(url) == ["c"]
     ended = command("dlq", "redrive", "c", "--allow-duplicate", "--store", url, "-o", "json")
     assert (ended.code, ended.value) == (0, {"redriven": ["c"], "refused": []})

@@ -117,16 +117,16 @@ def test_mistakes_are_errors_that_name_the_setting(places: Places, ask: Ask) -> 
 
 def test_list_names_the_queried_databases_and_fails_when_one_was_not(places: Places, ask: Ask) -> None:
     everywhere = value(ask("list", "--output", "json"))
-    assert "app" in everywhere["asked"]
-    assert everywhere["away"] == {}
+    assert "app" in everywhere["queried"]
+    assert everywhere["not_queried"] == {}
     nobody = ("--store", places.store, "--resource", f"app={NOBODY}")
     ended = ask("list", *nobody)
     assert ended.exit_code == 1
     assert "not queried: app" in ended.stdout
     assert "nothing is prepared in app" not in ended.stdout
     found = json.loads(ask("list", *nobody, "--output", "json").stdout)
-    assert "app" in found["away"]
-    assert "app" not in found["asked"]
+    assert "app" in found["not_queried"]
+    assert "app" not in found["queried"]
 
 
 def test_show_of_a_known_transaction_fails_when_a_database_did_not_answer(places: Places, ask: Ask) -> None:
@@ -137,11 +137,11 @@ def test_show_of_a_known_transaction_fails_when_a_database_did_not_answer(places
     nobody = ("--store", places.store, "--resource", f"app={NOBODY}", *log)
     ended = ask("show", str(gtrid), *nobody)
     assert ended.exit_code == 1
-    (away,) = [line for line in ended.stdout.splitlines() if line.startswith("away")]
+    (away,) = [line for line in ended.stdout.splitlines() if line.startswith("not queried")]
     assert "app: " in away
     assert "refused" in away
     found = json.loads(ask("show", str(gtrid), *nobody, "--output", "json").stdout)
-    assert (found["decision"], list(found["away"])) == ("commit", ["app"])
+    assert (found["decision"], list(found["not_queried"])) == ("commit", ["app"])
 
 
 def test_a_database_that_was_not_named_is_not_reported_as_empty(places: Places, ask: Ask) -> None:
@@ -161,7 +161,7 @@ def test_the_databases_of_the_settings_are_queried(places: Places, ask: Ask, mon
     monkeypatch.setenv("MERCURY_XA_RESOURCES", f"app={places.app}")
     leave(places, "commit_decision")
     found = value(CliRunner().invoke(app, ["xa", "list", "--output", "json"]))
-    assert "app" in found["asked"]
+    assert "app" in found["queried"]
     assert gtrid_of(places) in {branch["gtrid"] for branch in found["branches"] if branch["resource"] == "app"}
     # An option wins over them.
     assert CliRunner().invoke(app, ["xa", "list", "--resource", f"app={NOBODY}"]).exit_code == 1

@@ -20,7 +20,7 @@ from mercury.client.futures import RawResponse
 from mercury.client.results import Receipt, WaitResult
 from mercury.client.sender import Sender
 from mercury.client.sender_port import SenderPort
-from mercury.client.zeep.envelopes import Outbound, Reply, fault_reply, reply, take_apart
+from mercury.client.zeep.envelopes import Outbound, Reply, fault_reply, read_envelope, reply
 from mercury.client.zeep.wsdl import Operation, Wsdl
 from mercury.errors import ApplicationFault, ConfigurationError, MercuryError
 from mercury.statemachine.policy import SourcePolicy
@@ -65,7 +65,7 @@ ORDINARY = Choice()
 
 
 class Begun(Exception):
-    """Raised after storing a call whose response is not waited for: it leaves zeep's code before zeep reads a reply."""
+    """Raised after storing a call whose response is not waited for: it ends zeep's call before zeep reads a reply."""
 
     def __init__(self, result: Any) -> None:
         super().__init__("the call is stored")
@@ -110,7 +110,7 @@ class Call:
 
 
 class Calls:
-    """The calls that go through one transport. Safe to be used by many threads.
+    """The calls that go through one transport. Thread-safe.
 
     :param current: the transactions whose blocks callers are in.
     :param key: the internal key of the messages; if wsa:To differs from the URL, it is appended to the key.
@@ -141,7 +141,7 @@ class Calls:
         self._reliable = reliable
         self._mutex = threading.Lock()
         self._senders: dict[tuple[str, Versions, str | None], Sender] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str]] = set()
 
     @property
     def senders(self) -> tuple[Sender, ...]:
@@ -149,7 +149,7 @@ class Calls:
             return tuple(self._senders.values())
 
     @contextmanager
-    def choosing(self, **changes: Any) -> Iterator[None]:
+    def with_options(self, **changes: Any) -> Iterator[None]:
         """Make the calls in the block with other options."""
         token = self.choice.set(replace(self.choice.get(ORDINARY), **changes))
         try:
@@ -170,18 +170,20 @@ class Calls:
         if self._reliable is False:
             _refuse_choice(address, choice)
             return None
-        outbound = take_apart(envelope, headers)
+        outbound = read_envelope(envelope, headers)
         operation = self._wsdl.find(address, outbound.soap, outbound.soap_action, outbound.element)
         terms = self._terms(operation, address)
         if terms is None:
-            self._tell(address, "plain", "%s: its policy does not ask for WS-ReliableMessaging: it is called without")
+            self._warn_once(
+                address, "plain", "%s: its policy has no WS-ReliableMessaging assertion: it is called without"
+            )
             _refuse_choice(address, choice)
             return None
         if operation.one_way and not choice.waits:
             raise ConfigurationError(f"{operation.name} is one-way: it has no response; call it, and it is stored")
         for name in headers:
             if name.lower() not in _OF_THE_ENVELOPE:
-                self._tell(
+                self._warn_once(
                     address, name, "%s: the HTTP header %s is not sent with reliable messages: name it in peers="
                 )
         return Call(
@@ -258,20 +260,20 @@ class Calls:
     # --- within ----------------------------------------------------------------------------------------------------
 
     def _terms(self, operation: Operation, address: str) -> _Terms | None:
-        """The terms of an endpoint; ``None`` = its policy does not ask for WS-ReliableMessaging."""
+        """The terms of an endpoint; ``None`` = its policy has no WS-ReliableMessaging assertion."""
         base = replace(self._policy, protocol=replace(self._policy.protocol, soap=operation.soap))
-        asked = self._wsdl.requirements(operation, address)
-        if asked is None or not asked.attached or asked.missing:
+        required = self._wsdl.requirements(operation, address)
+        if required is None or not required.attached or required.missing:
             return _Terms(base, None)
-        chosen = asked.choose(base.protocol)
+        chosen = required.choose(base.protocol)
         if chosen is None:
             raise ConfigurationError(f"{address}: its policy has no alternative, so no client can call it")
         if chosen.reliability is None and not self._reliable:
             return None
         for each in chosen.unsupported:
-            self._tell(address, each, "%s: its policy asks for what is not done here: %s")
+            self._warn_once(address, each, "%s: its policy requires a feature that Mercury does not support: %s")
         listen = None if chosen.anonymous is None else not chosen.anonymous
-        return _Terms(asked.source_policy(base), listen)
+        return _Terms(required.source_policy(base), listen)
 
     def _sender(self, address: str, terms: _Terms, outbound: Outbound) -> Sender:
         wsa_to = None if outbound.to in (None, address) else outbound.to
@@ -285,11 +287,11 @@ class Calls:
                 self._senders[which] = sender
         return sender
 
-    def _tell(self, address: str, what: str, text: str) -> None:
+    def _warn_once(self, address: str, what: str, text: str) -> None:
         with self._mutex:
-            if (address, what) in self._told:
+            if (address, what) in self._warned:
                 return
-            self._told.add((address, what))
+            self._warned.add((address, what))
         log.warning(text, *(address, what)[: text.count("%s")])
 
     def _refuse_waiting(self, call: Call, tx: object | None) -> None:
@@ -338,5 +340,5 @@ def _answer(soap: SoapVersion, response: RawResponse) -> Reply:
 def _refuse_choice(address: str, choice: Choice) -> None:
     if not choice.waits:
         raise ConfigurationError(
-            f"{address} is called without WS-ReliableMessaging: its response can only be waited for"
+            f"{address} is called without WS-ReliableMessaging: the caller must wait for its response"
         )

@@ -22,7 +22,7 @@ from mercury.wire.scan import MessageRefused
 OURS = frozenset({*ns.WSA_VERSION, *ns.RM_VERSION, ns.MC})
 _WSSE = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-secext-1.0.xsd"
 #: Signatures and encryption, which are valid for one envelope only.
-_COVERS = frozenset({"http://www.w3.org/2000/09/xmldsig#", "http://www.w3.org/2001/04/xmlenc#"})
+_SIGNATURES = frozenset({"http://www.w3.org/2000/09/xmldsig#", "http://www.w3.org/2001/04/xmlenc#"})
 _CONTENT_TYPES: Mapping[SoapVersion, str] = MappingProxyType(
     {
         SoapVersion.SOAP11: "text/xml; charset=utf-8",
@@ -63,7 +63,7 @@ class Reply:
         return self.content.decode(self.encoding)
 
 
-def take_apart(envelope: etree._Element, headers: Mapping[str, str]) -> Outbound:
+def read_envelope(envelope: etree._Element, headers: Mapping[str, str]) -> Outbound:
     """Read an envelope of zeep. Of several wsa:Action or wsa:To the last one counts: a plugin has added it.
 
     :raises ConfigurationError: it is not an envelope; or it is signed or encrypted, which is valid for one envelope
@@ -78,20 +78,20 @@ def take_apart(envelope: etree._Element, headers: Mapping[str, str]) -> Outbound
     if body is None:
         raise ConfigurationError("the envelope has no Body")
     blocks = [] if header is None else [block for block in header if isinstance(block.tag, str)]
-    _refuse_covered(body, blocks)
+    _refuse_signed(body, blocks)
     content = [each for each in body if isinstance(each.tag, str)]
     if len(content) > 1:
         raise ConfigurationError("the Body has more than one element, which WS-I and Mercury do not allow")
     addressing = {
         (block.tag, uri): (block.text or "").strip() for block in blocks for uri in ns.WSA_VERSION if _in(block, uri)
     }
-    told = {tag.rpartition("}")[2]: text for (tag, _), text in addressing.items()}
+    addresses = {tag.rpartition("}")[2]: text for (tag, _), text in addressing.items()}
     return Outbound(
         soap=soap,
         soap_action=_soap_action(headers),
         element=content[0].tag if content else "",
-        action=told.get("Action") or None,
-        to=told.get("To") or None,
+        action=addresses.get("Action") or None,
+        to=addresses.get("To") or None,
         body=_standalone(content[0]) if content else None,
         headers=tuple(_standalone(block) for block in blocks if not any(_in(block, uri) for uri in OURS)),
     )
@@ -145,11 +145,11 @@ def _soap_action(headers: Mapping[str, str]) -> str:
         raise PayloadError(f"the envelope's Content-Type is not one of SOAP: {error}") from error
 
 
-def _refuse_covered(body: etree._Element, blocks: list[etree._Element]) -> None:
+def _refuse_signed(body: etree._Element, blocks: list[etree._Element]) -> None:
     security = [block for block in blocks if _in(block, _WSSE)]
-    covers = any(_in(each, uri) for block in security for each in block.iter("{*}*") for uri in _COVERS)
-    if covers or body.attrib:
+    signed = any(_in(each, uri) for block in security for each in block.iter("{*}*") for uri in _SIGNATURES)
+    if signed or body.attrib:
         raise ConfigurationError(
             "a signed or encrypted envelope cannot be sent reliably: each transmission is a new envelope. Use TLS, "
-            "with a certificate if the peer must know who sends: Mercury(peers={url: Peer(client_cert=...)})"
+            "with a certificate if the peer must authenticate the sender: Mercury(peers={url: Peer(client_cert=...)})"
         )

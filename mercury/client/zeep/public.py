@@ -33,7 +33,7 @@ class _Target(NamedTuple):
     def read(self, reply: Reply) -> Any:
         """Zeep's object for a response; raises zeep's ``Fault``."""
         settings, context = self.client.settings, copy_context()
-        # Those of zeep's that hold in this thread only.
+        # zeep keeps settings per thread: the other thread gets a copy of this thread's.
         names = [each.name for each in settings.__attrs_attrs__ if not each.name.startswith("_")]
         chosen = {name: getattr(settings, name) for name in names}
 
@@ -44,7 +44,7 @@ class _Target(NamedTuple):
         return in_own_thread(lambda: context.run(parsed))
 
 
-class _OfMercury:
+class _MercuryMethods:
     """The methods of both transports that a transport of zeep does not have."""
 
     _calls: Calls
@@ -57,7 +57,7 @@ class _OfMercury:
         :param correlation: a text that is stored with the message, and passed to the callback that consumes the
             response; at most 2,048 bytes of UTF-8.
         """
-        return self._calls.choosing(correlation=correlation)
+        return self._calls.with_options(correlation=correlation)
 
     def response(
         self, operation: Callable[..., Any], answer: bytes | ApplicationFault, headers: Iterable[bytes] = ()
@@ -92,7 +92,7 @@ class _OfMercury:
         return ParsedFuture(begun.result, parse)
 
 
-class ZeepTransport(_OfMercury):
+class ZeepTransport(_MercuryMethods):
     """Makes a zeep client reliable; made by `Mercury.zeep_transport`. It is a ``zeep.Transport`` as well.
 
     A one-way operation returns when the message is stored. An operation with a response waits for at most
@@ -114,7 +114,7 @@ class ZeepTransport(_OfMercury):
         """
         target = self._target(operation)
         try:
-            with self._calls.choosing(future=True):
+            with self._calls.with_options(future=True):
                 operation(*args, **kwargs)
         except Begun as begun:
             return self._future(target, begun)
@@ -133,7 +133,7 @@ class ZeepTransport(_OfMercury):
         """
         self._target(operation)
         try:
-            with self._calls.choosing(callback=callback):
+            with self._calls.with_options(callback=callback):
                 operation(*args, **kwargs)
         except Begun as begun:
             return cast(Receipt, begun.result)
@@ -151,11 +151,11 @@ class ZeepTransport(_OfMercury):
         self._calls.close()
 
 
-class AsyncZeepTransport(_OfMercury):
+class AsyncZeepTransport(_MercuryMethods):
     """Makes a ``zeep.AsyncClient`` reliable; made by `Mercury.azeep_transport`.
 
     It is a ``zeep.transports.AsyncTransport`` as well. It does the same as `ZeepTransport` without blocking the event
-    loop: within ``async with mercury.atransaction()`` a call is part of the transaction. Only the making of the client
+    loop: within ``async with mercury.atransaction()`` a call is part of the transaction. Only creating the client
     blocks, while zeep loads documents.
     """
 
@@ -163,7 +163,7 @@ class AsyncZeepTransport(_OfMercury):
         """As `ZeepTransport.request`; await the future's result by ``asyncio.wrap_future(future)``."""
         target = self._target(operation)
         try:
-            with self._calls.choosing(future=True):
+            with self._calls.with_options(future=True):
                 await operation(*args, **kwargs)
         except Begun as begun:
             return self._future(target, begun)
@@ -175,7 +175,7 @@ class AsyncZeepTransport(_OfMercury):
         """As `ZeepTransport.request_with_callback`."""
         self._target(operation)
         try:
-            with self._calls.choosing(callback=callback):
+            with self._calls.with_options(callback=callback):
                 await operation(*args, **kwargs)
         except Begun as begun:
             return cast(Receipt, begun.result)

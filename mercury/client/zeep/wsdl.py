@@ -23,7 +23,7 @@ _ACTIONS = tuple(clark(uri, "Action") for uri in (WSAM, WSAW, WSA200408))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The parts of an operation of a binding that sending its requests needs."""
+    """The data of a binding's operation that are needed to send its requests."""
 
     name: str
     #: The binding's name in Clark notation, and the addresses of its ports.
@@ -51,7 +51,7 @@ class _Definitions:
 
 
 class Wsdl:
-    """The operations of all WSDL documents that were loaded. Safe to be used by many threads."""
+    """The operations of all WSDL documents that were loaded. Thread-safe."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -72,7 +72,7 @@ class Wsdl:
         if root is None or root.tag != clark(WSDL, "definitions"):
             return
         with self._mutex:
-            _take_in(root, self._definitions)
+            _add_definitions(root, self._definitions)
             has_ports = root.find(clark(WSDL, "service")) is not None
             (self._with_ports if has_ports else self._imported).append(data)
             self._operations = self._ports = None
@@ -94,8 +94,8 @@ class Wsdl:
         if not here:
             raise ConfigurationError(
                 f"no WSDL that this transport has loaded has an operation for {element or 'an empty Body'} with "
-                f"SOAPAction {soap_action!r} by SOAP {soap.value}. Where the client got its WSDL in another way, let "
-                "the transport know it: transport.load(url), or zeep.wsdl.Document(url, transport)"
+                f"SOAPAction {soap_action!r} by SOAP {soap.value}. If the client got its WSDL in another way, load it "
+                "into the transport: transport.load(url), or zeep.wsdl.Document(url, transport)"
             )
         if len({(each.action, each.one_way) for each in here}) > 1:
             names = ", ".join(f"{each.name} of {each.binding}" for each in here)
@@ -118,7 +118,7 @@ class Wsdl:
         return next((port for port in fitting if port.address == address), fitting[0] if fitting else None)
 
 
-def _take_in(root: etree._Element, known: _Definitions) -> None:
+def _add_definitions(root: etree._Element, known: _Definitions) -> None:
     target = root.get("targetNamespace", "")
     for message in root.iterfind(clark(WSDL, "message")):
         parts = message.iterfind(clark(WSDL, "part"))
@@ -149,8 +149,8 @@ def _operations(known: _Definitions) -> Iterator[Operation]:
             request = None if declared is None else declared.find(clark(WSDL, "input"))
             if declared is None or request is None:
                 continue
-            said = concrete.find(clark(soap, "operation"))
-            soap_action = "" if said is None else said.get("soapAction", "")
+            soap_operation = concrete.find(clark(soap, "operation"))
+            soap_action = "" if soap_operation is None else soap_operation.get("soapAction", "")
             one_way = declared.find(clark(WSDL, "output")) is None
             yield Operation(
                 name=concrete.get("name", ""),

@@ -40,7 +40,7 @@ class Transport(Protocol):
 
 @dataclass(slots=True)
 class HttpTransport:
-    """`Transport` over http.client. Safe to be used by many threads."""
+    """`Transport` over http.client. Thread-safe."""
 
     #: The limit in seconds on a whole exchange: resolving the host name, connecting, sending, and reading the reply.
     timeout: float = 30.0

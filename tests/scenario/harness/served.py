@@ -147,7 +147,7 @@ class Served:
     def running_runtime(self) -> Runtime:
         return cast("Runtime", self)
 
-    def refused_unstarted(self) -> None:
+    def log_not_running(self) -> None:
         raise AssertionError("it runs")
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from mercury.client.zeep.envelopes import fault_reply, reply, take_apart
+from mercury.client.zeep.envelopes import fault_reply, read_envelope, reply
 from mercury.errors import ApplicationFault, ConfigurationError
 from mercury.statemachine.protocol import SoapVersion
 from mercury.wire.application_fault import read_application_fault, write_application_fault
@@ -23,7 +23,7 @@ def envelope(body: str, header: str = "", soap: str = S12) -> etree._Element:
 
 
 def test_body_and_header_blocks_stand_alone() -> None:
-    found = take_apart(
+    found = read_envelope(
         envelope('<s:Body> <o:Do kind="o:K"/> </s:Body>', "<o:who/> <!-- nobody --> "),
         {"SOAPAction": '"urn:do"', "Content-Type": "x/y"},
     )
@@ -35,13 +35,13 @@ def test_body_and_header_blocks_stand_alone() -> None:
 
 def test_action_of_soap12_may_be_in_the_content_type() -> None:
     headers = {"content-type": 'application/soap+xml; charset=utf-8; action="urn:do"'}
-    assert take_apart(envelope("<s:Body/>"), headers).soap_action == "urn:do"
+    assert read_envelope(envelope("<s:Body/>"), headers).soap_action == "urn:do"
 
 
 def test_header_blocks_of_addressing_and_rm_are_left_out_and_the_last_action_counts() -> None:
     ours = "".join(f'<a:{name} xmlns:a="{WSA}">urn:{n}</a:{name}>' for n in (1, 2) for name in ("Action", "To"))
     ours += f'<a:MessageID xmlns:a="{WSA}">urn:id</a:MessageID><r:AckRequested xmlns:r="{RM}"/>'
-    found = take_apart(envelope("<s:Body/>", ours), {})
+    found = read_envelope(envelope("<s:Body/>", ours), {})
     assert (found.action, found.to, found.headers, found.body) == ("urn:2", "urn:2", (), None)
 
 
@@ -56,7 +56,7 @@ def test_header_blocks_of_addressing_and_rm_are_left_out_and_the_last_action_cou
 )
 def test_envelope_that_cannot_travel_is_refused(given: etree._Element, wrong: str) -> None:
     with pytest.raises(ConfigurationError, match=wrong):
-        take_apart(given, {})
+        read_envelope(given, {})
 
 
 def test_response_has_its_header_blocks_and_its_prefixes() -> None:

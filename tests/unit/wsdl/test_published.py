@@ -8,7 +8,7 @@ import pytest
 from lxml import etree
 
 from mercury.errors import ConfigurationError
-from mercury.service.wsdl_first import GivenDocuments
+from mercury.service.wsdl_first import WsdlFirstDocuments
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.statemachine.retransmission import Backoff
 from mercury.wsdl.contract import WsdlContract
@@ -18,7 +18,7 @@ ORDERS = Path(__file__).resolve().parents[2] / "data/wsdl/orders.wsdl"
 
 def test_documents_are_written_once_and_have_the_address_of_each_request() -> None:
     contract = WsdlContract(ORDERS)
-    documents = GivenDocuments(contract, DestinationPolicy(), Backoff())
+    documents = WsdlFirstDocuments(contract, DestinationPolicy(), Backoff())
     contract.root.clear()
     contract.schemas.documents.clear()
     for address in ("http://one/", 'http://two/?a=1&b="2"'):
