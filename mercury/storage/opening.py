@@ -15,7 +15,7 @@ from mercury.storage.memory import MemoryStore
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
-    from mercury.storage.sql.dialects import Dialect
+    from mercury.storage.sql.dialect import Dialect
     from mercury.storage.sql.store import SqlStore
     from mercury.storage.xa.coordinator import Coordinator
 

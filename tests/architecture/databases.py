@@ -14,12 +14,15 @@ from fnmatch import fnmatch
 from pathlib import Path
 from types import MappingProxyType
 
+from mercury.storage.sql.dialects import KINDS
+
 from .imports import python_files
 
 #: Where it may be asked, and why.
 ALLOWED = MappingProxyType(
     {
-        "mercury/storage/sql/dialects.py": "the one place of the stores",
+        "mercury/storage/sql/*_dialect.py": "each is one of them: the one place of the stores",
+        "mercury/storage/sql/dialect.py": "the type of a column that SQLAlchemy is told for one of them only",
         "mercury/storage/sql/errors.py": "an error of a driver says by its class which one has raised it",
         "mercury/storage/sql/schema.py": "what SQLAlchemy is told to write for one of them only",
         "mercury/storage/sql/migrations/versions/*.py": "the same",
@@ -29,8 +32,10 @@ ALLOWED = MappingProxyType(
     }
 )
 
-NAME = re.compile(r"(postgresql|sqlite)(\+\w+)?", re.IGNORECASE)
-CLASSES = frozenset({"Postgres", "Sqlite"})
+#: The databases that hold a store; add those that only the reconciler reads.
+NAMES = frozenset(kind.name for kind in KINDS)
+NAME = re.compile(rf"({'|'.join(NAMES)})(\+\w+)?", re.IGNORECASE)
+CLASSES = frozenset(kind.__name__ for kind in KINDS)
 
 
 def questions(root: Path) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine
 
-from mercury.storage.sql.dialects import _array
+from mercury.storage.sql.postgres_dialect import _array
 
 NASTY = [
     "",

@@ -13,7 +13,7 @@ from mercury.storage.sql.schema import CLAIM
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from mercury.storage.sql.dialects import Dialect
+    from mercury.storage.sql.dialect import Dialect
 
 
 def take(dialect: Dialect, connection: Connection, resource: str, owner: str, now: float, lease: float) -> Claim | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from mercury.storage.sql.dialects import Dialect
+from mercury.storage.sql.dialect import Dialect
 
 
 class DeferredConstraints:

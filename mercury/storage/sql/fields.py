@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from sqlalchemy import BigInteger, Boolean, Column, Double, LargeBinary, RowMapping, Text
 from sqlalchemy.types import TypeEngine
 
-from mercury.storage.sql.dialects import POSITION
+from mercury.storage.sql.dialect import POSITION
 from mercury.storage.sql.values import leniently, read_ranges, write_ranges
 
 Values: TypeAlias = dict[str, Any]

@@ -13,7 +13,7 @@ from mercury.storage.api import BufferPart, Topic
 from mercury.storage.order import INVOKER
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
 from mercury.storage.sql.codec import inbound_message, inbound_values, invoker_record, invoker_values
-from mercury.storage.sql.dialects import chunks
+from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE
 from mercury.storage.sql.statements import Statements
 

@@ -12,7 +12,7 @@ from mercury.storage.names import fetch_name
 from mercury.storage.order import RMD
 from mercury.storage.records import RmdRecord
 from mercury.storage.sql.codec import rmd_record, rmd_values
-from mercury.storage.sql.dialects import chunks
+from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE
 from mercury.storage.sql.statements import Statements
 

@@ -12,7 +12,7 @@ from mercury.storage.order import RMS
 from mercury.storage.records import RmsRecord, SequenceKey
 from mercury.storage.sql import codec
 from mercury.storage.sql.codec import rms_record, rms_values
-from mercury.storage.sql.dialects import chunks
+from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.fields import Values
 from mercury.storage.sql.rms_rows import SqlRmsRows
 from mercury.storage.sql.schema import RMS_KEY, RMS_SEQUENCE

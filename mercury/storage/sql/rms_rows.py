@@ -30,7 +30,7 @@ from mercury.storage.order import RMS
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
 from mercury.storage.sql.acknowledged_rows import OF_SEQUENCE, AcknowledgedRows
 from mercury.storage.sql.codec import body_values, outbound_message, outbound_values
-from mercury.storage.sql.dialects import chunks
+from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.schema import IS_ABANDONED, RMS_BODY, RMS_MESSAGE, RMS_SEQUENCE, UNACKNOWLEDGED_RESPONSE
 from mercury.storage.sql.statements import Statements
 

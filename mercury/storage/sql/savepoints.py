@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection, NestedTransaction
 
-from mercury.storage.sql.dialects import Dialect
+from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.errors import translated
 
 

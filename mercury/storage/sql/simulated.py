@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import event, make_url, select
 
-from mercury.storage.sql.dialects import Sqlite
 from mercury.storage.sql.schema import RMS_MESSAGE
+from mercury.storage.sql.sqlite_dialect import Sqlite
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.versions import make_ready
 

@@ -12,7 +12,7 @@ from mercury.storage.order import NAMES
 from mercury.storage.records import SequenceKey
 from mercury.storage.sql.bounded import BoundedDict
 from mercury.storage.sql.commit_markers import CommitMarkers
-from mercury.storage.sql.dialects import Dialect
+from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.releasing import OWNER
 

@@ -17,7 +17,7 @@ from mercury.storage.records import SequenceKey
 from mercury.storage.sql import claims, clocks, retention, work
 from mercury.storage.sql.bounded import BoundedDict
 from mercury.storage.sql.commit_markers import CommitMarkers
-from mercury.storage.sql.dialects import Dialect
+from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.joining import Joins, guard_ends
 from mercury.storage.sql.notify import Notifier

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, Engine, RowMapping, delete, insert, select, update
 
 from mercury.errors import Conflict, TransientStorageError
-from mercury.storage.sql.dialects import Dialect, chunks
+from mercury.storage.sql.dialect import Dialect, chunks
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.releasing import release
 from mercury.storage.sql.schema import DECISION, HEURISTIC, INCARNATION

@@ -11,7 +11,8 @@ import psycopg
 from sqlalchemy import Connection, Engine, exc, inspect, select
 
 from mercury.errors import CapabilityError, DataError, StorageError, TransientStorageError
-from mercury.storage.sql.dialects import Dialect, dialect_of
+from mercury.storage.sql.dialect import Dialect
+from mercury.storage.sql.dialects import dialect_of
 from mercury.storage.sql.errors import translate
 from mercury.storage.sql.joining import guard_ends
 from mercury.storage.sql.schema import STORE

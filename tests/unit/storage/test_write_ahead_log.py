@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mercury.storage.sql.dialects import use_write_ahead_log
+from mercury.storage.sql.sqlite_dialect import use_write_ahead_log
 
 
 def test_a_file_that_another_process_has_locked_is_tried_again(tmp_path: Path) -> None:

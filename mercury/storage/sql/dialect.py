@@ -1,0 +1,127 @@
+"""What a SQL store needs of a kind of database. Each kind is a class in a file of its own; `dialects` lists them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import URL, BigInteger, Connection, Engine, Integer, Table
+
+from mercury.storage.api import Capabilities
+
+Rows = Sequence[Mapping[str, Any]]
+
+#: The type of auto-increment columns: in SQLite it must be an INTEGER primary key.
+POSITION = BigInteger().with_variant(Integer, "sqlite")
+#: Several statements in one string cannot be prepared.
+AS_IT_IS = MappingProxyType({"no_parameters": True})
+
+
+class Dialect(ABC):
+    """What a SQL store needs of a kind of database."""
+
+    capabilities: Capabilities
+    #: The name of the dialect in SQLAlchemy.
+    name: str
+    #: One writer at a time: a writing transaction locks out all others.
+    single_writer: bool
+    #: The database is a server: the answer to a commit may be lost on the network.
+    remote: bool
+    #: The database has a clock, by which the leases of all processes can be measured.
+    has_clock: bool
+    #: A query may contain changes: one statement can change several tables and return the changed rows.
+    changes_in_queries: bool
+    #: The prefix of SQLAlchemy's URLs.
+    drivers: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def url(self, given: URL) -> URL:
+        """The URL of a store in the form that `engine` takes.
+
+        :raises ConfigurationError: the URL cannot be that of a store.
+        """
+        return given
+
+    def has_made(self, engine: Engine) -> bool:
+        """Whether an application's engine is of this kind, and has a driver that Mercury can use."""
+        return engine.dialect.name == self.name
+
+    @abstractmethod
+    def exists(self, url: URL) -> bool:
+        """``False`` = the database does not exist; determined without connecting to it, else ``True``."""
+
+    @abstractmethod
+    def engine(self, url: URL, lock_timeout: float, idle_timeout: float) -> Engine:
+        """An engine whose connections are set up for Mercury. The time-outs are seconds."""
+
+    @abstractmethod
+    def begin_writing(self, connection: Connection) -> None:
+        """Prepare a transaction for writing; called once, before its first lock or change."""
+
+    def limit_lock_wait(self, connection: Connection, milliseconds: int) -> None:  # noqa: B027 - most databases need nothing here
+        """Limit the waits for locks in this transaction, where the database has a limit per transaction."""
+
+    @abstractmethod
+    def lock_schema(self, connection: Connection) -> None:
+        """Lock the schema against changes by others until the transaction ends."""
+
+    @abstractmethod
+    def now(self, connection: Connection) -> float:
+        """The time of the database's clock, or of this process if the database has none, in seconds since the epoch."""
+
+    def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:
+        """Execute statements without parameters and results; in one round trip if the database can."""
+        for text in statements:
+            connection.exec_driver_sql(text, execution_options=AS_IT_IS)
+
+    @abstractmethod
+    def insert(self, connection: Connection, table: Table, rows: Rows, *, ignore: bool = False) -> None:
+        """Insert rows with the same columns, in one statement. With ``ignore``, existing rows stay as they are."""
+
+    def insert_both(self, connection: Connection, first: Table, first_rows: Rows, second: Table, rows: Rows) -> None:
+        """Insert into two tables; in one statement if the database can."""
+        self.insert(connection, first, first_rows)
+        self.insert(connection, second, rows)
+
+    @abstractmethod
+    def upsert(self, table: Table) -> Any:
+        """An insert that has ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
+
+    @abstractmethod
+    def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
+        """Update rows with the same columns by their column ``key``, in one statement."""
+
+    # --- the application's part of a transaction ---------------------------------------------------------------------
+
+    def has_deferred(self, connection: Connection) -> bool:
+        """Whether the database has deferrable constraints that can be checked before the commit."""
+        return False
+
+    def check_deferred(self, connection: Connection) -> None:  # noqa: B027 - most databases need nothing here
+        """Check the deferred constraints now; they stay deferred for later statements.
+
+        :raises sqlalchemy.exc.IntegrityError: a constraint is violated; the transaction can only roll back to a
+            savepoint.
+        """
+
+    def check_durable(self, connection: Connection) -> None:  # noqa: B027 - most databases need nothing here
+        """Check that a session of the application commits durably.
+
+        :raises CapabilityError: its commits may be lost.
+        """
+
+
+def chunks(values: Iterable[Any], size: int = 500) -> Iterable[list[Any]]:
+    """Split values into lists of at most ``size``: SQLite limits the number of parameters."""
+    part: list[Any] = []
+    for value in values:
+        part.append(value)
+        if len(part) == size:
+            yield part
+            part = []
+    if part:
+        yield part
