@@ -117,8 +117,8 @@ def test_a_database_that_does_not_come_back_leaves_it_unknown(store: SqlStore) -
     """Never assumed: neither to be repeated, nor to be done."""
     waited: list[float] = []
     away = create_engine(make_url(store.engine.url).set(database="no such database"))
-    store.commit_markers = CommitMarkers(away, waited.append)
-    store.commit_markers.make = CommitMarkers(store.engine).make  # type: ignore[method-assign]
+    store.commit_markers = CommitMarkers(away, store.dialect, waited.append)
+    store.commit_markers.make = CommitMarkers(store.engine, store.dialect).make  # type: ignore[method-assign]
     with pytest.raises(OutcomeUnknown, match="Check what it has written before you repeat it"):
         place(store, done)
     assert waited == [commit_markers.PAUSE] * (commit_markers.TRIES - 1)
@@ -138,7 +138,20 @@ def test_once_the_failure_is_reported_it_cannot_be_committed_any_more(store: Sql
         connection.rollback()
         assert not store.commit_markers.was_committed(mark, TransientStorageError("the network is cut"))
         with pytest.raises(IntegrityError):
-            connection.exec_driver_sql(commit_markers.MARK, {"id": mark})
+            store.dialect.insert_marker(connection, COMMIT, mark)
+
+
+def test_every_kind_of_database_inserts_a_marker_once(sql_url: str) -> None:
+    store = open_sql_store(sql_url)
+    insert = partial(store.dialect.insert_marker, table=COMMIT, marker="once")
+    with store.engine.begin() as connection:
+        before = store.dialect.now(connection)
+        assert [insert(connection, ignore=again) for again in (False, True)] == [True, False]
+        (at,) = connection.scalars(select(COMMIT.c.made_at))
+        assert before <= at <= store.dialect.now(connection)
+        with pytest.raises(IntegrityError):
+            insert(connection)
+    store.close()
 
 
 def test_commit_lost_by_a_killed_server_is_not_reported_as_committed(own_postgres: EmbeddedPostgres) -> None:

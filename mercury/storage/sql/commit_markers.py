@@ -16,15 +16,14 @@ from collections.abc import Callable
 from sqlalchemy import Connection, Engine, delete
 
 from mercury.errors import OutcomeUnknown, StorageError
+from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.schema import COMMIT
 
 log = logging.getLogger("mercury.storage")
 
-MARK = f"insert into {COMMIT.name} (id, made_at) values (%(id)s, extract(epoch from clock_timestamp()))"  # noqa: S608
-#: The first insert decides; a second one waits until the first is committed or rolled back.
-ABORT = f"{MARK} on conflict do nothing"
-SHORTLY = "set local lock_timeout = '1s'"
+#: Milliseconds that one query waits for a transaction that is about to commit.
+LOCK_TIMEOUT = 1000
 #: How many times a database that does not answer is queried, and the pause between in seconds.
 TRIES, PAUSE = 20, 0.25
 #: Number of answered markers that are deleted together.
@@ -32,10 +31,11 @@ BATCH = 64
 
 
 class CommitMarkers:
-    """The commit markers of one process in a store on PostgreSQL."""
+    """The commit markers of one process in a store whose database is a server (`Dialect.remote`)."""
 
-    def __init__(self, engine: Engine, wait: Callable[[float], object] = time.sleep) -> None:
+    def __init__(self, engine: Engine, dialect: Dialect, wait: Callable[[float], object] = time.sleep) -> None:
         self._engine = engine
+        self._dialect = dialect
         self._wait = wait
         self._mutex = threading.Lock()
         self._answered: list[str] = []
@@ -44,7 +44,7 @@ class CommitMarkers:
         """Insert a marker in the transaction of a connection, just before its commit. Returns the marker's id."""
         marker = uuid.uuid4().hex
         with translated():
-            connection.exec_driver_sql(MARK, {"id": marker})
+            self._dialect.insert_marker(connection, COMMIT, marker)
         return marker
 
     def answered(self, marker: str) -> None:
@@ -70,8 +70,9 @@ class CommitMarkers:
                 self._wait(PAUSE)
             try:
                 with translated(), self._engine.begin() as connection:
-                    connection.exec_driver_sql(SHORTLY)
-                    return connection.exec_driver_sql(ABORT, {"id": marker}).rowcount == 0
+                    self._dialect.limit_lock_wait(connection, LOCK_TIMEOUT)
+                    # The first insert decides; a second one waits until the first is committed or rolled back.
+                    return not self._dialect.insert_marker(connection, COMMIT, marker, ignore=True)
             except StorageError as again:
                 trouble = again
         raise OutcomeUnknown(

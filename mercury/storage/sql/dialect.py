@@ -95,6 +95,16 @@ class Dialect(ABC):
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         """Update rows with the same columns by their column ``key``, in one statement."""
 
+    def insert_marker(self, connection: Connection, table: Table, marker: str, *, ignore: bool = False) -> bool:
+        """Insert a row with an ``id``, and `now` as ``made_at``; in one statement if the database can.
+
+        :param ignore: a row with this id stays as it is.
+        :returns: whether the row is new.
+        """
+        row = self.upsert(table).values(id=marker, made_at=self.now(connection))
+        statement = row.on_conflict_do_nothing() if ignore else row
+        return connection.execute(statement.returning(table.c.id)).first() is not None
+
     # --- the application's part of a transaction ---------------------------------------------------------------------
 
     def has_deferred(self, connection: Connection) -> bool:
@@ -112,6 +122,18 @@ class Dialect(ABC):
         """Check that a session of the application commits durably.
 
         :raises CapabilityError: its commits may be lost.
+        """
+
+    # --- databases that take part in two-phase commits (`Capabilities.two_phase`) ------------------------------------
+
+    def obstacle_to_prepare(self, connection: Connection) -> str | None:
+        """What the server cannot do, and what to change, if it cannot prepare transactions; ``None`` = it can."""
+        return None
+
+    def limit_session(self, connection: Connection) -> None:  # noqa: B027 - most databases need nothing here
+        """Limit the waits of this transaction, unless the application has limited its sessions.
+
+        Otherwise a stopped process could hold its locks forever.
         """
 
 

@@ -38,6 +38,12 @@ CHECK_DEFERRED = (
     "savepoint mercury_check; set constraints all immediate; "
     "rollback to savepoint mercury_check; release savepoint mercury_check"
 )
+#: Defaults for an application's engine without time-outs.
+LIMITS = """
+    select case when current_setting('lock_timeout') = '0' then set_config('lock_timeout', '10s', true) end,
+        case when current_setting('idle_in_transaction_session_timeout') = '0'
+            then set_config('idle_in_transaction_session_timeout', '30s', true) end
+"""
 
 
 class Postgres(Dialect):
@@ -96,6 +102,13 @@ class Postgres(Dialect):
     def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:
         connection.exec_driver_sql("; ".join(statements), execution_options=AS_IT_IS)
 
+    def insert_marker(self, connection: Connection, table: Table, marker: str, *, ignore: bool = False) -> bool:
+        end = " on conflict do nothing" if ignore else ""
+        statement = (
+            f"insert into {table.name} (id, made_at) values (%(id)s, extract(epoch from clock_timestamp())){end}"  # noqa: S608
+        )
+        return connection.exec_driver_sql(statement, {"id": marker}).rowcount == 1
+
     def upsert(self, table: Table) -> Any:
         return postgresql.insert(table)
 
@@ -108,6 +121,17 @@ class Postgres(Dialect):
     def check_durable(self, connection: Connection) -> None:
         if connection.exec_driver_sql("show synchronous_commit").scalar() == "off":
             raise CapabilityError("the session has synchronous_commit off: what it commits may be lost")
+
+    def obstacle_to_prepare(self, connection: Connection) -> str | None:
+        if connection.exec_driver_sql("show max_prepared_transactions").scalar() != "0":
+            return None
+        return (
+            "allows no prepared transactions: set max_prepared_transactions = 64 (or more: as many as may run at once) "
+            "in its postgresql.conf and restart it"
+        )
+
+    def limit_session(self, connection: Connection) -> None:
+        connection.exec_driver_sql(LIMITS)
 
     def now(self, connection: Connection) -> float:
         return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())

@@ -76,7 +76,7 @@ class SqlStore:
         self.remembered_keys: BoundedDict[SequenceKey] = BoundedDict(REMEMBERED)
         #: Makes transactions that other databases may take part in; ``None`` = no databases were named.
         self.coordinator: TransactionCoordinator | None = None
-        self.commit_markers = CommitMarkers(self.engine)
+        self.commit_markers = CommitMarkers(self.engine, dialect)
         self._listeners: list[CommitListener] = []
         #: Listeners for commits of other processes only.
         self._for_others: list[CommitListener] = []

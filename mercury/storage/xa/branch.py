@@ -18,12 +18,6 @@ from mercury.storage.sql.transaction import SqlTransaction
 from mercury.storage.xa.names import Gtrid
 from mercury.storage.xa.resources import Resource
 
-#: Defaults for an application's engine without time-outs: otherwise a stopped process could hold its locks forever.
-LIMITS = """
-    select case when current_setting('lock_timeout') = '0' then set_config('lock_timeout', '10s', true) end,
-        case when current_setting('idle_in_transaction_session_timeout') = '0'
-            then set_config('idle_in_transaction_session_timeout', '30s', true) end
-"""
 XID = "select pg_current_xact_id_if_assigned()::text"
 
 
@@ -169,7 +163,7 @@ def enlist(resource: Resource, owner: SqlTransaction) -> Branch:
         connection = resource.engine.connect()
         try:
             connection.info[OWNER] = owner
-            connection.exec_driver_sql(LIMITS)
+            resource.dialect.limit_session(connection)
         except BaseException:
             connection.invalidate()
             connection.close()

@@ -183,11 +183,9 @@ class Coordinator:
 
     def _check_store(self) -> None:
         with self.store_resource.connection() as connection:
-            if connection.exec_driver_sql("show max_prepared_transactions").scalar() == "0":
-                raise CapabilityError(
-                    f"the server of the store {self.store_resource} allows no prepared transactions: set "
-                    "max_prepared_transactions = 64 (or more) in its postgresql.conf and restart it, or leave out log"
-                )
+            obstacle = self.store_resource.dialect.obstacle_to_prepare(connection)
+            if obstacle is not None:
+                raise CapabilityError(f"the server of the store {self.store_resource} {obstacle}, or leave out log")
 
     # --- one commit ------------------------------------------------------------------------------------------------
 

@@ -116,11 +116,9 @@ class Resource:
                 raise self._wrong_kind()
             if cast("psycopg.Connection", connection.connection.dbapi_connection).autocommit:
                 raise CapabilityError(f"the engine of {self} has isolation_level AUTOCOMMIT: there is no transaction")
-            if connection.exec_driver_sql("show max_prepared_transactions").scalar() == "0":
-                raise CapabilityError(
-                    f"the server of {self} allows no prepared transactions: set max_prepared_transactions = 64 (or "
-                    "more: as many as may run at once) in its postgresql.conf and restart it"
-                )
+            obstacle = self.dialect.obstacle_to_prepare(connection)
+            if obstacle is not None:
+                raise CapabilityError(f"the server of {self} {obstacle}")
             self._is_store = False
 
     def close(self) -> None:
