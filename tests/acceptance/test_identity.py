@@ -179,7 +179,7 @@ def test_only_the_identity_of_the_server_acknowledges_to_a_client_that_listens(i
 def test_server_with_another_identity_than_the_settings_say_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
     with posting("beta") as story:
         story.sender.send(Note("one"))
-        eventually(lambda: "a peer speaks of a sequence to another one" in caplog.text, "the log says so")
+        eventually(lambda: "a peer names a sequence that goes to another peer" in caplog.text, "the log says so")
         assert story.sender.pending == 1
 
 

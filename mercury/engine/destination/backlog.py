@@ -1,19 +1,19 @@
-"""How much peers may leave here: messages that wait for the application, and dead letters. Of one sequence, of one peer
-and in all.
+"""Limits on the bytes of undelivered messages and of dead letters: for one sequence, for one peer, and for all peers.
 
-Above a limit a new message is refused as busy and comes again. What waits of a sequence is the difference of two
-counters, in records that are written anyway: what was received (`RmdRecord.received_bytes`) and what has left its
-buffer (`InvokerRecord.consumed_bytes`). What has left it as a dead letter counts until an operator has discarded it or
-redriven it; the store is queried for their sum when a sequence has left more than its share.
+Above a limit a new message is refused as busy, and its source retransmits it. The undelivered bytes of a sequence are
+the difference of two counters in records that are written anyway: the bytes received (`RmdRecord.received_bytes`) and
+the bytes that have left the buffer (`InvokerRecord.consumed_bytes`). Dead letters count until an operator discards or
+redrives them; the store is queried for their sum when a sequence has more than its share of them.
 
-The next message of a sequence, which its others wait for, is taken above the sequence's own limit. Above that of its
-peer, or of all, it is taken only when as many bytes wait behind it as it has, so that it can no more than double what
-waits; or when nothing waits of that peer (or of all) yet; or when its sequence is the oldest of those with something
-that waits; or when it is a response that a request of ours waits for and nothing of its sequence waits: the requests of
-that peer may wait until its responses are acknowledged, and two nodes that send requests to each other would wait for
-each other. So something can always move: what the oldest waits for is taken when it comes, and its messages go to the
-application. If its source is silent for `engine.idle_sequence`, the next one counts as the oldest. In a sequence with
-DiscardEntireSequence nothing moves before all of it is here: only the last two hold.
+The next deliverable message of a sequence is accepted above the limit of the sequence, because the others wait for it.
+Above the limit of its peer, or of all peers, it is accepted in four cases only: at least as many bytes as it has wait
+in its sequence, so it can at most double them; nothing of that peer (or of all peers) waits yet; its sequence is the
+oldest one with undelivered messages; or it is a response that a request of this side waits for, and nothing else of its
+sequence waits. The last case is needed because the requests of that peer may wait until its responses are acknowledged:
+two nodes that send requests to each other would wait for each other. So there is always progress: the message that the
+oldest sequence needs is accepted when it arrives, and the sequence is delivered. If its source is silent for
+`engine.idle_sequence`, the next sequence counts as the oldest. A sequence with DiscardEntireSequence is not delivered
+before it is complete: the first case does not apply to it.
 """
 
 from __future__ import annotations
@@ -32,43 +32,47 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mercury.engine.reception")
 
-#: Of responses that answer nothing a sequence leaves this part of `max_backlog_bytes` as dead letters.
-STRAY = 16
-#: Why nothing is taken from a peer whose dead letters fill its limit.
-LETTERS = "Too many bytes of {} are dead letters here, which an operator has to look at"
+#: Responses that no request waits for become dead letters: of one sequence, at most this part of `max_backlog_bytes`.
+STRAY_PART = 16
+#: The reason of a refusal while dead letters alone fill a limit.
+FULL_OF_LETTERS = "Too many bytes of {} are dead letters here, which an operator has to look at"
 #: The log text for the operator.
-LOOK = (
+FULL_OF_LETTERS_LOG = (
     "the dead letters of a peer take %d bytes, those of all peers %d: a limit is reached, and what would add to them "
     "is refused as busy; look at them with `mercury dlq list`, then `mercury dlq redrive` or `mercury dlq discard`"
 )
 
 
 class Backlog:
-    """What peers leave here, for one batch of arrivals."""
+    """The limits on stored bytes, for one batch of arrivals."""
 
     def __init__(self, context: EngineContext, tx: Transaction, now: float) -> None:
         self._context = context
         self._tx = tx
         self._now = now
-        #: What the store says that waits, of an owner and in all.
-        self._asked: dict[str, tuple[int, int]] = {}
-        #: The oldest sequence with something that waits, of an owner or of all.
-        self._first: dict[str | None, str] = {}
-        #: What this batch has taken so far: the store does not know of it yet.
+        #: The undelivered bytes in the store, of an owner and in all.
+        self._stored_bytes: dict[str, tuple[int, int]] = {}
+        #: The oldest sequence with undelivered messages, of an owner or (``None``) of all.
+        self._oldest: dict[str | None, str] = {}
+        #: The bytes that this batch has accepted so far, by owner; they are not in the store yet.
         self._taken: Counter[str] = Counter()
 
     def take(self, record: RmdRecord, size: int) -> None:
-        """A message of so many bytes is put into the buffer of a locked sequence."""
+        """Count a message that is put into the buffer of a locked sequence.
+
+        :param size: its bytes.
+        """
         record.received_bytes += size
         self._taken[record.owner] += size
 
     def refusal(
         self, record: RmdRecord, buffer: InvokerRecord, number: int, size: int, *, stray: bool | None = None
     ) -> str | None:
-        """Why a new message of so many bytes has to wait at its sender.
+        """The reason to refuse a new message of ``size`` bytes as busy; ``None`` = it is accepted.
 
-        :param stray: of a response: whether it answers nothing; what does leaves no dead letter. One that
-            answers nothing has no share: a server could leave its share on each of any number of offered sequences.
+        :param stray: for a response, whether no request waits for it; ``None`` = not known, or it is a request. Only a
+            stray response may become a dead letter here. It has no share: otherwise a server could use up a share on
+            each of any number of offered sequences.
         """
         policy = self._context.application.policy(record.service)
         moves = _unblocks_rest(record, buffer, number)
@@ -80,7 +84,7 @@ class Backlog:
         if not stray and waiting + buffer.letter_bytes + size <= share(self._context.settings):
             return None
         if stray is not False:
-            most = policy.max_backlog_bytes // (STRAY if stray else 1)
+            most = policy.max_backlog_bytes // (STRAY_PART if stray else 1)
             full = self._full_of_letters(record.identifier, record.owner, most)
             if full is not None:
                 return full
@@ -89,10 +93,10 @@ class Backlog:
             return None
         own, every = self._waiting(owner)
         over = bool(owner) and own + self._letters(owner) + size > settings.max_backlog_bytes_per_peer
-        if over and not (moves and self._may_move(record, buffer, size, own, owner)):
+        if over and not (moves and self._may_exceed(record, buffer, size, own, owner)):
             return "Too many bytes of this peer wait for the application"
         over = every + self._letters_against(owner, own + size) + size > settings.max_backlog_bytes
-        if over and not (moves and self._may_move(record, buffer, size, every, None)):
+        if over and not (moves and self._may_exceed(record, buffer, size, every, None)):
             return "Too many bytes of all peers wait for the application"
         return None
 
@@ -100,8 +104,10 @@ class Backlog:
         """Whether the dead letters of a peer fill its limit."""
         return bool(owner) and self._letters(owner) >= self._context.settings.max_backlog_bytes_per_peer
 
-    def no_new_sequence(self, owner: str) -> str | None:
-        """Why a peer may make no sequence now: what one leaves behind when it ends waits too."""
+    def creation_refusal(self, owner: str) -> str | None:
+        """The reason to refuse CreateSequence of a peer; ``None`` = none. The undelivered messages of ended sequences
+        count
+        too."""
         settings = self._context.settings
         full = self._full_of_letters("", owner, None)
         if full is not None:
@@ -121,7 +127,8 @@ class Backlog:
         return [*crowded, None] if every > settings.max_backlog_bytes // 2 else crowded
 
     def _full_of_letters(self, sequence: str, owner: str, most: int | None) -> str | None:
-        """The refusal if dead letters alone fill a limit, which only an operator can change; the log names it."""
+        """The reason of a refusal if dead letters alone fill a limit, which is also logged: only an operator can
+        remove them."""
         settings, own, every = self._context.settings, self._letters(owner), self._letters(None)
         if most is not None and self._letters_of(sequence) >= most:
             whose = "this sequence"
@@ -132,33 +139,33 @@ class Backlog:
         else:
             return None
         if self._context.letters_log.allow("", self._now):
-            log.warning(LOOK, own, every, extra={"sequence": sequence, "peer": owner})
-        return LETTERS.format(whose)
+            log.warning(FULL_OF_LETTERS_LOG, own, every, extra={"sequence": sequence, "peer": owner})
+        return FULL_OF_LETTERS.format(whose)
 
     def _letters_against(self, owner: str, waiting: int) -> int:
-        """The bytes of all peers' dead letters that count against the limit of all, for a peer with so many bytes.
+        """The bytes of all peers' dead letters that count against the limit of all, for a peer with ``waiting`` bytes.
 
         They do not count for a peer with few bytes: otherwise the dead letters of a few peers, which stay until an
         operator discards them, could exclude all other peers.
         """
         return self._letters(None) if waiting + self._letters(owner) > little(self._context.settings) else 0
 
-    def _may_move(self, record: RmdRecord, buffer: InvokerRecord, size: int, much: int, owner: str | None) -> bool:
+    def _may_exceed(self, record: RmdRecord, buffer: InvokerRecord, size: int, waiting: int, owner: str | None) -> bool:
         """Whether the next message of its sequence is taken above the limit of an owner, or (``None``) of all.
 
-        :param much: bytes that wait of those.
+        :param waiting: the undelivered bytes of the owner, or of all.
         """
         entire = buffer.machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
         if not entire and record.received_bytes - buffer.consumed_bytes >= size:
             return True
-        if owner not in self._first:
+        if owner not in self._oldest:
             heard_after = self._now - self._context.settings.idle_sequence
-            # Of nothing that waits, the first that comes in this batch is the oldest.
-            self._first[owner] = self._tx.rmd.first_waiting(heard_after, owner) or record.identifier
-        return self._first[owner] == record.identifier or not much
+            # If nothing is undelivered, the first sequence in this batch is the oldest.
+            self._oldest[owner] = self._tx.rmd.first_waiting(heard_after, owner) or record.identifier
+        return self._oldest[owner] == record.identifier or not waiting
 
     def _letters(self, owner: str | None) -> int:
-        """Bytes of the dead letters that an owner has caused, or all of them have."""
+        """Bytes of the dead letters that an owner has caused, or (``None``) that all have."""
         return self._context.letters.owners.of(owner, self._now, lambda: self._tx.dead_letters.bytes(owner))
 
     def _letters_of(self, sequence: str) -> int:
@@ -166,15 +173,15 @@ class Backlog:
         return self._context.letters.sequences.of(sequence, self._now, lambda: read(sequence))
 
     def _waiting(self, owner: str) -> tuple[int, int]:
-        """The bytes that wait of an owner and in all, with what this batch has taken; with one query."""
-        if owner not in self._asked:
-            self._asked[owner] = self._tx.rmd.waiting_bytes(owner)
-        own, every = self._asked[owner]
+        """The undelivered bytes of an owner and of all, including what this batch has accepted; by one query."""
+        if owner not in self._stored_bytes:
+            self._stored_bytes[owner] = self._tx.rmd.waiting_bytes(owner)
+        own, every = self._stored_bytes[owner]
         return own + self._taken[owner], every + self._taken.total()
 
 
 def _unblocks_rest(record: RmdRecord, buffer: InvokerRecord, number: int) -> bool:
-    """Whether everything else of the sequence waits for this one."""
+    """Whether the other messages of the sequence wait for this one."""
     if buffer.machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
-        return number == record.machine.received.first_missing()  # nothing moves before all of it is here
+        return number == record.machine.received.first_missing()  # nothing is delivered before all of it is received
     return number == buffer.machine.next

@@ -1,7 +1,7 @@
-"""Handling arrivals inside one transaction.
+"""Handles several arrivals in one transaction.
 
-A batch locks every row its arrivals need, once, in the order RMD then RMS; then it handles them one after the other
-in memory, and saves what changed at the end. What is to be said to the peers is only noted down in the exchanges.
+A batch locks the rows that its arrivals need, in the order RMD then RMS. Then it handles the arrivals one after the
+other in memory, and saves what has changed at the end. The answers are only recorded in the exchanges.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mercury.engine.exchange import Outgoing, PendingResponse, Response
 from mercury.engine.rmd_records import all_received, handle_rmd, marker_rows, save_rmd
 from mercury.engine.source.apply_effects import apply_rms_effects, save_rms
 from mercury.engine.source.back_channel import stored_responses
-from mercury.engine.source.response_acknowledgements import ask_for_acknowledgements
+from mercury.engine.source.response_acknowledgements import acknowledgement_requests
 from mercury.statemachine import effects, events
 from mercury.statemachine.acknowledging import leaves_on_reply
 from mercury.statemachine.faults import Fault
@@ -57,7 +57,7 @@ class Batch:
         self.backlog = Backlog(context, tx, now)
         self._keys: dict[SequenceKey, list[RmsRecord]] = {}
         self._buffers: dict[str, InvokerRecord | None] = {}
-        #: The messages of ours that the arrivals relate to, by MessageID.
+        #: The messages of this side that the arrivals relate to, by MessageID.
         self._related: dict[str, OutboundMessage] = {}
         self._rows: list[InboundMessage] = []
         self._new_rmds: list[RmdRecord] = []
@@ -66,11 +66,11 @@ class Batch:
         self._changed_rms: dict[str, RmsRecord] = {}
         self._ended: list[RmdRecord] = []
         self._responses: dict[str, Response] = {}
-        #: Requests whose stored responses are too much for one transaction.
+        #: Requests whose stored responses were not read, because they are too large for one transaction.
         self._unread: frozenset[str] = frozenset()
-        #: How many CreateSequences are handled.
+        #: The number of CreateSequence messages in the batch.
         self._creates = 0
-        #: How many sequences are open in the store, by owner.
+        #: The number of open sequences in the store, by owner.
         self._open: dict[str | None, int] = {}
         self._crowding: dict[str, int] | None = None
 
@@ -88,13 +88,13 @@ class Batch:
         keys |= dict.fromkeys(self.tombstone_quota.keys())
         self._lock_keys(keys)
         relates = {envelope.relates_to for envelope in envelopes if envelope.relates_to is not None}
-        self._related = self.tx.rms.rows(relates)  # as they are now that they are locked
+        self._related = self.tx.rms.rows(relates)  # read after the locks: the rows do not change any more
         addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
         buffered = [name for name in self.rmds if name in addressed]
         self._buffers |= dict.fromkeys(buffered) | self.tx.invoker.read_many(buffered)
 
     def lock_for(self, outgoing: Outgoing) -> None:
-        """Lock the rows that the success of a post may change."""
+        """Lock the rows that may change when a post was accepted."""
         self.rmds = self.tx.rmd.lock(_known([outgoing.pair]))
         self._lock_keys(_known([outgoing.key]))
 
@@ -127,7 +127,7 @@ class Batch:
     # --- rows ------------------------------------------------------------------------------------------------------
 
     def rmd(self, exchange: InboundExchange, identifier: str) -> RmdRecord | None:
-        """The destination sequence that an arrival names, if it may speak for it.
+        """The destination sequence that an arrival names, if its sender owns the sequence.
 
         ``None`` = no such sequence, another version of WS-RM than its own (NS-18), or another owner (SEC-01).
         """
@@ -137,11 +137,11 @@ class Batch:
         if record.protocol.rm is exchange.protocol.rm and owns_destination(exchange.arrival, record):
             return record
         exchange.answer_to_sender_only()
-        log.warning("a sequence is named by a peer that does not own it", extra=_stranger(exchange, identifier))
+        log.warning("a sequence is named by a peer that does not own it", extra=_log_details(exchange, identifier))
         return None
 
     def rms(self, exchange: InboundExchange, identifier: str) -> RmsRecord | None:
-        """The source sequence that an arrival names, if it may speak for it."""
+        """The source sequence that an arrival names, if its sender owns the sequence."""
         return self._if_owned(exchange, self.rms_by_identifier(identifier))
 
     def rms_by_create(self, exchange: InboundExchange, message_id: str | None) -> RmsRecord | None:
@@ -157,7 +157,9 @@ class Batch:
         if record is None or owns_source(exchange.arrival, record):
             return record
         exchange.answer_to_sender_only()
-        log.warning("a peer speaks of a sequence to another one", extra=_stranger(exchange, record.machine.identifier))
+        log.warning(
+            "a peer names a sequence that goes to another peer", extra=_log_details(exchange, record.machine.identifier)
+        )
         return None
 
     def records(self) -> Iterable[RmsRecord]:
@@ -174,7 +176,7 @@ class Batch:
         return next((record for record in self.records() if record.id == record_id), None)
 
     def related(self, message_id: str) -> OutboundMessage | None:
-        """The message of ours that an arrival of the batch relates to, as committed, without its body."""
+        """The message of this side that an arrival of the batch relates to, as committed, without its body."""
         return self._related.get(message_id)
 
     def buffer(self, identifier: str) -> InvokerRecord | None:
@@ -203,7 +205,7 @@ class Batch:
         self._changed_rms[record.id] = record
         machine, policy = record.machine, record.channel.policy
         if record.channel.back_channel and not record.channel.plain:
-            # Nothing of it is ever posted, and what comes in its place is numbered when it is made.
+            # Its messages are never posted, and responses are numbered when they are stored.
             if record.holds_rows or not machine.takes_messages:
                 record.due = self.now
             elif record.due is None:
@@ -217,8 +219,8 @@ class Batch:
         records = self._keys[record.channel.key]
         return records[: records.index(record)]
 
-    def keep_fetched(self, record: RmsRecord) -> None:
-        """Save a record of which something was handed out; with nothing to plan unless it has ended."""
+    def save_fetched(self, record: RmsRecord) -> None:
+        """Save a source sequence after a message of it was fetched. The worker has work on it only if it has ended."""
         self._changed_rms[record.id] = record
         if not record.machine.alive:
             record.due = self.now
@@ -236,9 +238,9 @@ class Batch:
         return requested
 
     def crowding(self, limit: int = 0) -> dict[str, int]:
-        """Sequences that may make room, with the number that their peer has open: with one query.
+        """Sequences that may be ended to make room, with the number of open sequences of their peer; by one query.
 
-        :param limit: how many sequences; without it, what was found before.
+        :param limit: the most sequences; 0 = the result of the earlier call.
         """
         if self._crowding is None and limit:
             times = {"unused_before": self.now - UNUSED, "heard_before": self.now - IN_USE}
@@ -246,21 +248,22 @@ class Batch:
         return self._crowding or {}
 
     def open_sequences(self, owner: str | None = None) -> int:
-        """How many destination sequences are open, with those that this batch has made so far: all, or one owner's.
+        """The number of open destination sequences, of all or of one owner, including those that this batch has
+        created.
 
-        The store counts once for all that the batch makes.
+        The store is queried once for the whole batch.
         """
         if owner not in self._open:
             self._open[owner] = self.tx.rmd.open_count(owner)
         return self._open[owner] + sum(owner in (None, record.owner) for record in self._new_rmds)
 
     def add_reply(self, row: InboundMessage) -> None:
-        """Put a response that came outside any sequence into its buffer."""
+        """Put a response that arrived outside any sequence into its buffer."""
         self._rows.append(row)
         emit_accepted(self.tx, self.context.observers, None, row, self.now)
 
     def add_message(self, record: RmdRecord, row: InboundMessage) -> None:
-        """Put a message into the buffer of a locked sequence, which has changed by it already."""
+        """Put a message into the buffer of a locked sequence, whose counters include it already."""
         self.backlog.take(record, row.size)
         self._rows.append(row)
         emit_accepted(self.tx, self.context.observers, record.service, row, self.now)
@@ -273,7 +276,7 @@ class Batch:
         emit_destination_created(self.tx, self.context.observers, record, self.now)
 
     def add_offered(self, record: RmsRecord, identifier: str) -> None:
-        """A source sequence that the peer has offered and that is accepted."""
+        """Add a source sequence that the peer has offered and this side accepts."""
         self._keys.setdefault(record.channel.key, []).append(record)
         self._new_rms.append(record)
         emit_source_created(self.tx, self.context.observers, record, identifier, self.now)
@@ -307,16 +310,16 @@ class Batch:
         if not leaves_on_reply(record.acks_to, has_reply=exchange.arrival.request is None):
             return
         if record.acks_to.polled:
-            self.raise_rmd(record, events.AckSent())  # else it would wait to be fetched
+            self.raise_rmd(record, events.AckSent())  # otherwise it would also wait for MakeConnection
         exchange.acknowledge[record.identifier] = None
 
     def find_responses(self, exchanges: Collection[InboundExchange]) -> None:
-        """Requests that come again may be answered with what is stored; all that is new has no response yet."""
+        """Read the stored responses to repeated requests; new requests have no response yet."""
         for exchange in exchanges:
             if exchange.waiting is not None:
-                buffer = self.buffer(exchange.waiting.sequence)  # it says whether the request waits for another
+                buffer = self.buffer(exchange.waiting.sequence)  # `waiting` needs it too
                 if exchange.waiting.repeated and buffer is not None:
-                    exchange.ask = ask_for_acknowledgements(self.context, self.tx, buffer)
+                    exchange.ack_requests = acknowledgement_requests(self.context, self.tx, buffer)
         repeated = [
             exchange.waiting for exchange in exchanges if exchange.waiting is not None and exchange.waiting.repeated
         ]
@@ -328,25 +331,27 @@ class Batch:
     # --- after the commit ------------------------------------------------------------------------------------------
 
     def response(self, exchange: InboundExchange) -> Response | None:
-        """The response to a request that came again."""
+        """The stored response to a repeated request."""
         waiting = exchange.waiting
         return self._responses.get(waiting.request) if waiting is not None else None
 
     def waiting(self, exchange: InboundExchange) -> PendingResponse | None:
-        """What the exchange may be held open for, as everything that came together has left the sequence."""
+        """The response that the exchange may be held open for, by the state of its sequence after the whole batch."""
         waiting = exchange.waiting
-        if waiting is None or waiting.request in self._unread:  # that comes again, and its response is there already
+        if (
+            waiting is None or waiting.request in self._unread
+        ):  # its response is stored, and the next repetition gets it
             return None
         received, buffer = self.rmds[waiting.sequence].machine.received, self._buffers.get(waiting.sequence)
         waits = buffer is not None and buffer.machine.waits_for_another(waiting.number, received)
         return replace(waiting, first_missing=received.first_missing(), behind_a_gap=waits)
 
     def acknowledgements(self, exchange: InboundExchange) -> tuple[SequenceAcknowledgement, ...]:
-        """What the back-channel of this arrival acknowledges: all that the transaction has made true."""
+        """The acknowledgements on the back-channel of this arrival, by the state after the whole batch."""
         return tuple(self._acknowledgement(self.rmds[identifier]) for identifier in exchange.acknowledge)
 
     def final_acknowledgements(self, exchange: InboundExchange, fault: Fault) -> tuple[SequenceAcknowledgement, ...]:
-        """RM11-SEQ-10: a fault about an ended or closed sequence says what was accepted of it, to its owner."""
+        """RM11-SEQ-10: the final acknowledgement in a fault about an ended or closed sequence; only for its owner."""
         record = self.rmds.get(fault.identifier or "")
         if record is None or not record.machine.final or not owns_destination(exchange.arrival, record):
             return ()
@@ -359,7 +364,7 @@ class Batch:
         return record.machine.acknowledgement(self.context.application.policy(record.service))
 
 
-def _stranger(exchange: InboundExchange, identifier: str | None) -> dict[str, object]:
+def _log_details(exchange: InboundExchange, identifier: str | None) -> dict[str, object]:
     return {"sequence": identifier, "peer": exchange.arrival.peer, "identity": exchange.arrival.identity}
 
 

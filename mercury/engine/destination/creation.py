@@ -1,4 +1,4 @@
-"""The life of sequences: made, closed, terminated; as destination and as source."""
+"""CreateSequence and CreateSequenceResponse, received as destination and as source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mercury.engine.channels import response_channel
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.ends import _reply
 from mercury.engine.destination.inbound_exchange import InboundExchange, Reply
-from mercury.engine.destination.ownership import may_carry_on
+from mercury.engine.destination.ownership import may_follow
 from mercury.engine.destination.quota import make_room
 from mercury.engine.emission import emit_source_created
 from mercury.engine.exchange import Purpose
@@ -36,14 +36,14 @@ log = logging.getLogger("mercury.engine.lifecycle")
 
 
 def create(batch: Batch, exchange: InboundExchange, body: CreateSequence) -> None:
-    """CreateSequence: make a sequence, or give the same answer again to a repetition (RM-CS-13)."""
+    """CreateSequence: create a sequence, or repeat the answer to a repetition (RM-CS-13)."""
     message_id = exchange.envelope.message_id
     if message_id is None:  # RM-CS-02
         exchange.fault = Fault(
             code=FaultCode.ADDRESSING_HEADER_REQUIRED, reason="CreateSequence needs a MessageID.", subject="MessageID"
         )
         return
-    reason = _unfit(batch, exchange, body)
+    reason = _refusal_reason(batch, exchange, body)
     if reason is not None:
         exchange.fault = _refused(reason)
         return
@@ -57,16 +57,16 @@ def create(batch: Batch, exchange: InboundExchange, body: CreateSequence) -> Non
         exchange.fault = _refused(full, busy=True)
         return
     before = batch.rmds.get(body.follows or "")
-    if before is not None and not may_carry_on(exchange.arrival, before):
-        log.warning("a sequence names one that it does not follow", extra={"sequence": body.follows})
+    if before is not None and not may_follow(exchange.arrival, before):
+        log.warning("Follows is ignored: it names a sequence of another peer", extra={"sequence": body.follows})
         body = replace(body, follows=None)
     record = _make(batch, exchange, body, message_id)
-    _carry_on(batch, body.follows)
+    _end_predecessor(batch, body.follows)
     exchange.reply = _created_reply(batch, exchange, body, record)
 
 
-def _unfit(batch: Batch, exchange: InboundExchange, body: CreateSequence) -> str | None:
-    """Why no sequence can be made of this, nor a repetition of it answered."""
+def _refusal_reason(batch: Batch, exchange: InboundExchange, body: CreateSequence) -> str | None:
+    """The reason to refuse a CreateSequence, also a repeated one; ``None`` = it is valid."""
     addresses = batch.context.settings.addresses
     request = exchange.arrival.request
     if request is not None and not exchange.arrival.fetched:
@@ -80,7 +80,7 @@ def _unfit(batch: Batch, exchange: InboundExchange, body: CreateSequence) -> str
         ("ReplyTo", exchange.reply_to),
         ("the offer's Endpoint", body.offer.endpoint if body.offer else None),
     )
-    known = request.url if request is not None else None  # to where it was fetched from, this side posts anyway
+    known = request.url if request is not None else None  # this side already posts to the URL that it was fetched from
     refusals = (
         addresses.refusal(what, endpoint, polls=exchange.polls)
         for what, endpoint in named
@@ -144,8 +144,8 @@ def _make(batch: Batch, exchange: InboundExchange, body: CreateSequence, message
 def _accept(
     batch: Batch, exchange: InboundExchange, offer: Offer, body: CreateSequence, record: RmdRecord
 ) -> Channel | None:
-    """Take the offered sequence for responses; ``None`` refuses it by leaving Accept out (RM-CS-07)."""
-    # WS-RM 1.0 has no Offer/Endpoint: responses go where replies go, wherever acknowledgements do (LIVE-09).
+    """The channel of the offered sequence for responses; ``None`` = refused, by an answer without Accept (RM-CS-07)."""
+    # WS-RM 1.0 has no Offer/Endpoint: responses go to ReplyTo, which may differ from AcksTo (LIVE-09).
     endpoint = offer.endpoint or exchange.reply_to
     if endpoint.none or record.service is None or batch.rms_identifier_taken(offer.identifier):
         return None
@@ -180,8 +180,8 @@ def _created_reply(batch: Batch, exchange: InboundExchange, requested: CreateSeq
     return _reply(exchange, RmMessage.CREATE_SEQUENCE_RESPONSE, body)
 
 
-def _carry_on(batch: Batch, follows: str | None) -> None:
-    """The source has opened a successor: nothing more comes of the sequence before it."""
+def _end_predecessor(batch: Batch, follows: str | None) -> None:
+    """End the predecessor of a new sequence: its source sends no more messages of it."""
     before = batch.rmds.get(follows or "")
     if before is not None and not before.machine.tombstone:
         batch.raise_rmd(before, events.TerminateReceived(before.machine.last_number))
@@ -201,7 +201,7 @@ def _shorter(requested: float | None, most: float | None) -> float | None:
 
 
 def created(batch: Batch, exchange: InboundExchange, body: CreateSequenceResponse) -> None:
-    """CreateSequenceResponse: the sequence may start; with Accept, so may the offered one."""
+    """CreateSequenceResponse: the sequence is created; with Accept, the offered sequence too."""
     relates_to, request = exchange.envelope.relates_to, exchange.arrival.request
     record = batch.rms_by_create(exchange, relates_to)
     if record is None and relates_to is None and request is not None and request.purpose is Purpose.CREATE:
@@ -211,8 +211,8 @@ def created(batch: Batch, exchange: InboundExchange, body: CreateSequenceRespons
     if not record.machine.alive and record.machine.failure is not FailureReason.REPLACED:
         return
     if batch.rms_identifier_taken(body.identifier):
-        # A peer that names its sequence like that of another must not keep messages from leaving, its own or another's.
-        text = "a peer names its sequence like another one: a new sequence is requested"
+        # An identifier that is not unique must not block messages, neither those of this peer nor those of another.
+        text = "CreateSequenceResponse has the identifier of another sequence: a new sequence is requested"
         log.warning(text, extra={"sequence": body.identifier, "endpoint": record.channel.endpoint})
         batch.raise_rms(record, events.IdentifierTaken())
         return
@@ -220,7 +220,7 @@ def created(batch: Batch, exchange: InboundExchange, body: CreateSequenceRespons
         _end_orphan(batch, record, body.identifier)
         return
     if request is None and exchange.arrival.identity is not None and record.channel.identity is None:
-        # Only whom CreateSequence went to knows its MessageID: from now on this identity speaks for the endpoint.
+        # Only the receiver of CreateSequence knows its MessageID: from now on this identity owns the sequence.
         batch.tx.rms.delete(record)
         record.channel = replace(record.channel, identity=exchange.arrival.identity)
         batch.tx.rms.insert(record)

@@ -1,4 +1,4 @@
-"""What an arrival means: each header block and body goes to the part that knows it."""
+"""Passes each header block and the body of an arrival to the module that handles it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def handle(batch: Batch, exchange: InboundExchange) -> None:
         case MakeConnection():
             make_connection.fetch(batch, exchange, envelope.body)
         case Fault():
-            if not ordinary_replies.fault_taken(batch, exchange, envelope.body):
+            if not ordinary_replies.take_fault(batch, exchange, envelope.body):
                 inbound_faults.faulted(batch, exchange, envelope.body)
         case Payload():
             if envelope.sequence is not None:
                 messages.sequenced(batch, exchange, envelope.sequence, envelope.body)
-            elif ordinary_replies.taken(batch, exchange, envelope.body):
+            elif ordinary_replies.take_reply(batch, exchange, envelope.body):
                 pass
             elif not standalone or not (envelope.acknowledgements or envelope.ack_requests or problems):
                 messages.bare(exchange, envelope.body)
@@ -60,7 +60,7 @@ def handle(batch: Batch, exchange: InboundExchange) -> None:
     for requested in envelope.ack_requests:
         problems += _ack_wanted(batch, exchange, requested.identifier)
     if exchange.fault is None and exchange.reply is None and standalone and problems:
-        exchange.fault = problems[0]  # RM-ACK-09: one that rides along must not abort its message
+        exchange.fault = problems[0]  # RM-ACK-09: a faulty piggybacked block must not abort its message
 
 
 def _acknowledged(batch: Batch, exchange: InboundExchange, acknowledgement: SequenceAcknowledgement) -> list[Fault]:
@@ -72,7 +72,7 @@ def _acknowledged(batch: Batch, exchange: InboundExchange, acknowledgement: Sequ
         event = events.Finished(acknowledgement.ranges)
     problems = batch.raise_rms(record, event)
     if acknowledgement.nacks:
-        # RM-ACK-05: at once the first time; a destination that says it again and again is sent to by the pauses.
+        # RM-ACK-05: resend at once, but only once: a destination may repeat its Nacks. Then the usual pauses apply.
         batch.tx.rms.resend(record, acknowledgement.nacks, batch.now, most_attempts=1)
         record.due = batch.now
     return problems
@@ -88,7 +88,7 @@ def _ack_wanted(batch: Batch, exchange: InboundExchange, identifier: str) -> lis
 
 
 def _fault_to(context: EngineContext, exchange: InboundExchange) -> EndpointReference:
-    """Where faults about this arrival go; only to an address that is allowed."""
+    """The endpoint for faults about this arrival: only an allowed address, else the back-channel."""
     for endpoint in (exchange.envelope.fault_to, exchange.envelope.reply_to):
         if endpoint is not None and endpoint.addressable and context.settings.addresses.allows(endpoint.address):
             return endpoint

@@ -45,7 +45,7 @@ def end(batch: Batch, exchange: InboundExchange, body: CloseSequence | Terminate
 
 
 def _posted_to_already(reply_to: EndpointReference, record: RmdRecord | None, source: RmsRecord | None) -> bool:
-    """Whether this side posts to an address for the same sequence anyway: its messages or its acknowledgements."""
+    """Whether this side already posts messages or acknowledgements of the same sequence to an address."""
     known = [record.acks_to.address] if record is not None else []
     known += [source.channel.to] if source is not None else []
     return reply_to.address in known
@@ -70,9 +70,9 @@ def _end_received(
 def _end_by_destination(
     batch: Batch, exchange: InboundExchange, source: RmsRecord, body: CloseSequence | TerminateSequence
 ) -> None:
-    """RM11-CLS-03, RM11-TRM-02: its final acknowledgement is its last word, handled with the header blocks."""
+    """RM11-CLS-03, RM11-TRM-02: the destination ends a sequence. `dispatch` has handled its final acknowledgement."""
     if isinstance(body, TerminateSequence):
-        # After the last word this settles the end; without one it fails what is not acknowledged.
+        # After a final acknowledgement this settles the end; without one the unacknowledged messages fail.
         gone = Fault(code=FaultCode.SEQUENCE_TERMINATED, reason="ended by the destination", identifier=body.identifier)
         batch.raise_rms(source, events.FaultReceived(gone))
     if source.machine.rm is RmVersion.RM10:
@@ -86,7 +86,7 @@ def _end_by_destination(
 
 
 def ended(batch: Batch, exchange: InboundExchange, body: CloseSequenceResponse | TerminateSequenceResponse) -> None:
-    """CloseSequenceResponse or TerminateSequenceResponse: the other side knows of the end."""
+    """CloseSequenceResponse or TerminateSequenceResponse: the destination has ended the sequence."""
     source = batch.rms(exchange, body.identifier)
     if source is None:
         return

@@ -1,4 +1,4 @@
-"""One arrival, and what is to be answered to it once everything is committed."""
+"""One arrival, and the answer that is sent after the commit."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from mercury.wire.envelope import Envelope
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a MakeConnection gets."""
+    """The answer to a MakeConnection."""
 
     #: ``None`` = no message is due.
     envelope: Envelope | None
-    #: Whether there is more to fetch at once (MC-04).
+    #: Whether more messages can be fetched at once (MC-04).
     pending: bool
 
 
-#: Writes a reply, given where it goes and its MessageID.
+#: Makes a reply from its endpoint and its MessageID.
 Reply = Callable[[EndpointReference, str], Envelope]
 
 
 class InboundExchange:
-    """One arrival and what is to be answered."""
+    """One arrival and its answer."""
 
     def __init__(self, arrival: Arrival, envelope: Envelope) -> None:
         self.arrival = arrival
         self.envelope = envelope
         self.protocol = _protocol_of(arrival, envelope)
-        #: Where a reply goes (WSA-01): absent means the back-channel.
+        #: The endpoint for a reply (WSA-01): by default the back-channel.
         self.reply_to = envelope.reply_to or ANONYMOUS_ENDPOINT
-        #: Where a fault goes; the back-channel unless the address is allowed.
+        #: The endpoint for a fault: the back-channel unless the address is allowed.
         self.fault_to = ANONYMOUS_ENDPOINT
         self.fault: Fault | None = None
         self.reply: Reply | None = None
         self.waiting: PendingResponse | None = None
         #: Destination sequences to acknowledge on the back-channel.
         self.acknowledge: dict[str, None] = {}
-        #: Of a MakeConnection: what it gets, besides acknowledgements.
+        #: The answer to a MakeConnection, without acknowledgements.
         self.fetched: Fetched | None = None
-        #: Sequences of responses whose acknowledgement is asked for on the back-channel.
-        self.ask: tuple[AckRequested, ...] = ()
+        #: AckRequested for sequences of responses, on the back-channel.
+        self.ack_requests: tuple[AckRequested, ...] = ()
 
     @property
     def create_key(self) -> str | None:
-        """Of a CreateSequence: what its repetitions have in common with it."""
+        """The key by which a repeated CreateSequence is recognised; ``None`` for other messages."""
         body, message_id, arrival = self.envelope.body, self.envelope.message_id, self.arrival
         if not isinstance(body, CreateSequence) or message_id is None:
             return None
@@ -59,18 +59,19 @@ class InboundExchange:
 
     @property
     def polls(self) -> bool:
-        """Whether addresses that it names may be those of clients that fetch: MakeConnection goes with WS-RM 1.1."""
+        """Whether its addresses may be anonymous URIs of MakeConnection, which exists only for WS-RM 1.1."""
         return self.protocol.rm is RmVersion.RM11
 
     def answer_to_sender_only(self) -> None:
-        """It names a sequence of another owner: answers about that go to no address that it gives.
+        """Send faults only on the back-channel, because the arrival names a sequence of another owner.
 
-        The owner would take a fault from here, under this side's name, for a word about its sequence.
+        At an address that the sender chooses, the owner could receive the fault, and believe that this side has ended
+        its sequence.
         """
         self.fault_to = ANONYMOUS_ENDPOINT
 
-    def anew(self) -> InboundExchange:
-        """The same arrival with nothing decided."""
+    def undecided(self) -> InboundExchange:
+        """The same arrival without an answer, to handle it again."""
         return InboundExchange(self.arrival, self.envelope)
 
 
@@ -84,7 +85,7 @@ def unknown_sequence(identifier: str) -> Fault:
 
 
 def _protocol_of(arrival: Arrival, envelope: Envelope) -> Protocol:
-    """The versions to answer in: the envelope's own, completed by what its request was written in."""
+    """The versions of the answer: those of the envelope; a version that it does not show is that of its request."""
     requested = arrival.request.envelope if arrival.request is not None else None
     addressing = envelope.addressing or (requested.addressing if requested else None) or AddressingVersion.WSA10
     rm = envelope.rm or (requested.rm if requested else None)

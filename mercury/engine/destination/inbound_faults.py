@@ -1,4 +1,4 @@
-"""Faults that arrive: about a sequence, about an acknowledgement, or about a message."""
+"""Handles inbound faults: about a sequence, about an acknowledgement, or about a message."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import logging
 
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.inbound_exchange import InboundExchange
-from mercury.engine.destination.make_connection import is_about_the_question
-from mercury.engine.destination.ordinary_replies import answered_plainly
+from mercury.engine.destination.make_connection import is_make_connection_fault
+from mercury.engine.destination.ordinary_replies import post_plainly_after_refusal
 from mercury.engine.destination.worker import repeat_acknowledgement
 from mercury.engine.events import MessageRefused
 from mercury.engine.exchange import Purpose
@@ -20,23 +20,25 @@ log = logging.getLogger("mercury.engine.reception")
 
 
 def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
-    """Act on a fault. It is never answered (FLT-14)."""
+    """Handle a fault. It is never answered (FLT-14)."""
     request = exchange.arrival.request
     if request is not None and request.purpose is Purpose.ACKNOWLEDGEMENT:
         _about_acknowledgement(batch, request.rmd, fault)
         return
-    if request is not None and is_about_the_question(exchange):
+    if request is not None and is_make_connection_fault(exchange):
         log.warning("the peer does not take MakeConnection: %r", fault.reason, extra={"endpoint": request.url})
         return
     record = _source(batch, exchange, fault)
     if record is None:
-        log.info("a fault about nothing that is known here: %r", fault.reason, extra={"fault": fault.code.value})
+        log.info("a fault names no known sequence or message: %r", fault.reason, extra={"fault": fault.code.value})
         return
-    if answered_plainly(batch, record, fault):
+    if post_plainly_after_refusal(batch, record, fault):
         return
     before, record.last_error = record.last_error, f"{fault.code.value}: {fault.reason}"
     log.log(
-        logging.WARNING if record.last_error != before else logging.DEBUG,  # each try may be answered alike
+        logging.WARNING
+        if record.last_error != before
+        else logging.DEBUG,  # every retransmission may get the same fault
         "the peer answers with fault %s: %r",
         fault.code.value,
         fault.reason,
@@ -74,16 +76,17 @@ def _about_acknowledgement(batch: Batch, identifier: str | None, fault: Fault) -
         return
     log.warning("an acknowledgement was refused: %r", fault.reason, extra={"sequence": identifier})
     if fault.code not in ABOUT_A_SEQUENCE:
-        repeat_acknowledgement(record, batch.now)  # the other side could not take it now
+        repeat_acknowledgement(record, batch.now)  # the source could not process it now
         batch.change_rmd(record)
 
 
 def _source(batch: Batch, exchange: InboundExchange, fault: Fault) -> RmsRecord | None:
-    """The source sequence a fault is about: by its detail, by what it answers, or by the message it relates to."""
+    """The source sequence of a fault: by its detail, by the request that it answers, or by the message it relates
+    to."""
     if fault.identifier is not None:
         named = batch.rms(exchange, fault.identifier)
         if named is not None or fault.code in ABOUT_A_SEQUENCE:
-            return named  # about an acknowledgement that rode along, it must not fail the sequence it rode on
+            return named  # a fault about a piggybacked acknowledgement must not fail the sequence of its message
     request = exchange.arrival.request
     if request is not None and request.record_id is not None and not exchange.arrival.fetched:
         return batch.rms_by_id(request.record_id)
@@ -98,9 +101,9 @@ def _source(batch: Batch, exchange: InboundExchange, fault: Fault) -> RmsRecord 
 
 
 def _final_ranges(exchange: InboundExchange, record: RmsRecord, fault: Fault) -> Ranges | None:
-    """WS-RM 1.0 has no Final: what comes with the fault that ends a sequence is the last word."""
-    last_word = fault.code is FaultCode.SEQUENCE_TERMINATED
+    """WS-RM 1.0 has no Final: an acknowledgement with the fault that ends a sequence is the final one."""
+    ends = fault.code is FaultCode.SEQUENCE_TERMINATED
     for acknowledgement in exchange.envelope.acknowledgements:
-        if acknowledgement.identifier == record.machine.identifier and (acknowledgement.final or last_word):
+        if acknowledgement.identifier == record.machine.identifier and (acknowledgement.final or ends):
             return acknowledgement.ranges
     return None

@@ -1,9 +1,9 @@
-"""WS-MakeConnection: a client that nothing can be posted to asks for what waits for it (MC-01).
+"""WS-MakeConnection: a client without an address polls for its messages (MC-01).
 
-What waits are the records of every other sequence: nothing is posted to the anonymous URI of a client, and one message
-at a time is handed out when it is due. A message that is not acknowledged is handed out again after its pause, so it
-does not matter whether the answer arrived. Answers of the protocol and acknowledgements go out on the connection of
-what they answer, as to a client without any address (MC-06).
+The messages are in ordinary source sequences, whose endpoint is the anonymous URI of the client. Nothing is posted to
+it: each MakeConnection gets one message that is due. An unacknowledged message is due again after its retransmission
+pause, so a lost answer does no harm. Protocol answers and acknowledgements go out on the connection of the request, as
+for a client without any address (MC-06).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mercury.statemachine.messages import MakeConnection
 
 
 def fetch(batch: Batch, exchange: InboundExchange, body: MakeConnection) -> None:
-    """Find the next message that is due and selected, with the acknowledgements that wait (MC-02)."""
+    """Answer a MakeConnection with the next selected message that is due, and the due acknowledgements (MC-02)."""
     exchange.fault = _selection_fault(body)
     if exchange.fault is not None or exchange.arrival.request is not None:
         return
@@ -32,7 +32,7 @@ def fetch(batch: Batch, exchange: InboundExchange, body: MakeConnection) -> None
             break
         work = PolledWork(batch.context, record.channel.key, batch.now)
         found = work.fetch(batch.tx, record, batch.sequences_before(record))
-        batch.keep_fetched(record)
+        batch.save_fetched(record)
         exchange.fetched = Fetched(found, pending=False)
     more = any(record.fetch_due is not None and is_time(record.fetch_due, batch.now) for record in waiting)
     exchange.fetched = Fetched(exchange.fetched.envelope, pending=more)
@@ -59,7 +59,7 @@ def fetched(batch: Batch, exchange: InboundExchange) -> None:
     """
     request = exchange.arrival.request
     record = batch.rms_by_id(request.record_id or "") if request is not None else None
-    if record is None or not exchange.arrival.fetched or is_about_the_question(exchange):
+    if record is None or not exchange.arrival.fetched or is_make_connection_fault(exchange):
         return
     if exchange.envelope.message_pending and not _is_new(batch, exchange):
         return
@@ -67,18 +67,18 @@ def fetched(batch: Batch, exchange: InboundExchange) -> None:
     at = batch.now if exchange.envelope.message_pending else batch.now + pause
     record.polls, record.poll_due = 0, at
     record.due = at if record.due is None else min(record.due, at)
-    batch.keep_fetched(record)
+    batch.save_fetched(record)
 
 
 def _is_new(batch: Batch, exchange: InboundExchange) -> bool:
-    """Whether it is a message of a sequence that has not arrived before."""
+    """Whether the arrival is a message of a sequence that was not received before."""
     header = exchange.envelope.sequence
     known = batch.rmd(exchange, header.identifier) if header is not None else None
     return header is not None and known is not None and header.message_number not in known.machine.received
 
 
-def is_about_the_question(exchange: InboundExchange) -> bool:
-    """Whether what came in answer to a MakeConnection is a fault about that: the peer does not take it."""
+def is_make_connection_fault(exchange: InboundExchange) -> bool:
+    """Whether an arrival is a fault about the MakeConnection that it answers, so the peer does not support it."""
     request = exchange.arrival.request
     if request is None or not exchange.arrival.fetched or not isinstance(exchange.envelope.body, Fault):
         return False

@@ -1,4 +1,4 @@
-"""Messages of a sequence, and messages that belong to none."""
+"""Application messages: of a sequence, and outside any sequence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from mercury.engine.channels import TOO_MANY_ADDRESSES, exceeds_addresses
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.inbound_exchange import InboundExchange, unknown_sequence
-from mercury.engine.destination.ordinary_replies import answers, taken_alone
+from mercury.engine.destination.ordinary_replies import answers, take_response_above_gap
 from mercury.engine.emission import emit_duplicate
 from mercury.engine.exchange import PendingResponse
 from mercury.statemachine import effects, events
@@ -22,9 +22,9 @@ from mercury.wire.ns import RmMessage
 
 log = logging.getLogger("mercury.engine.reception")
 
-#: Actions whose message says nothing without its header block and a body. CXF posts the first before it has recorded a
-#: response for which an acknowledgement is requested, the other when it shuts down (LIVE-02).
-_SAYS_NOTHING = frozenset(
+#: Actions of messages that are ignored if they have neither the header block nor a body. CXF posts the first before it
+#: has recorded a response whose acknowledgement is requested, the other when it shuts down (LIVE-02).
+_EMPTY_MESSAGE_ACTIONS = frozenset(
     {
         *(ns.rm_action(rm, RmMessage.SEQUENCE_ACKNOWLEDGEMENT) for rm in RmVersion),
         ns.rm_action(RmVersion.RM10, RmMessage.LAST_MESSAGE),
@@ -44,7 +44,7 @@ def sequenced(batch: Batch, exchange: InboundExchange, header: SequenceHeader, b
         exchange.fault = refusal
         return
     if record.service is None and record.identity is None and not record.machine.received:
-        record.identity = exchange.arrival.identity  # who sends the first response owns the sequence that was offered
+        record.identity = exchange.arrival.identity  # the sender of the first response owns the offered sequence
     requested = batch.raise_rmd(record, events.MessageReceived(number=header.message_number, last=header.last))
     for effect in requested:
         match effect:
@@ -60,7 +60,7 @@ def sequenced(batch: Batch, exchange: InboundExchange, header: SequenceHeader, b
     batch.acknowledge(exchange, record)
     message_id = exchange.envelope.message_id
     if record.service is not None and message_id is not None and exchange.reply_to.anonymous and exchange.fault is None:
-        # Whether the operation answers at all is known when it was called; the store is read for a response.
+        # Only an operation with a response has one to wait for.
         operation = batch.context.application.operation(record.service, exchange.envelope.action, body.name)
         if operation is not None and operation.response_action is not None:
             number = header.message_number
@@ -74,16 +74,16 @@ def sequenced(batch: Batch, exchange: InboundExchange, header: SequenceHeader, b
 
 
 def bare(exchange: InboundExchange, body: Payload) -> None:
-    """A message outside any sequence: this endpoint takes none (FLT-08)."""
+    """A message outside any sequence that is not a reply: it is refused (FLT-08)."""
     action, relates_to = exchange.envelope.action, exchange.envelope.relates_to
-    if not body.xml and action in _SAYS_NOTHING:
+    if not body.xml and action in _EMPTY_MESSAGE_ACTIONS:
         return
     if exchange.arrival.service is None and relates_to is not None and body.xml:
-        # One that was taken before comes again when the answer to it was lost: it is accepted, or it comes for ever.
-        log.info("a reply is left: no request waits for it", extra={"relates_to": relates_to, "action": action})
+        # A repeated reply, whose first answer was lost: it is accepted, or the peer would repeat it forever.
+        log.info("a reply is ignored: no request waits for it", extra={"relates_to": relates_to, "action": action})
         return
     if exchange.arrival.request is not None:
-        return  # a reply that says nothing in the protocol's terms
+        return  # a reply without protocol elements
     if not body.xml or action.startswith(tuple(ns.RM_VERSION)):
         exchange.fault = _not_supported(exchange)  # ACT-12
         return
@@ -96,13 +96,15 @@ def bare(exchange: InboundExchange, body: Payload) -> None:
 def _refusal(
     batch: Batch, exchange: InboundExchange, record: RmdRecord, header: SequenceHeader, body: Payload
 ) -> Fault | None:
-    """Why a new message is not taken. Nothing is acknowledged then, so it comes again."""
+    """The fault that refuses a new message; ``None`` = it is accepted. A refused message is not acknowledged, so its
+    source
+    sends it again."""
     if _is_bare_last(exchange, body):
         return None
     application, envelope = batch.context.application, exchange.envelope
     if record.service is None:
         # A peer that received no request cannot store a response here, nor become the owner of a sequence. A peer that
-        # received one before is not refused, because it would repeat the response for ever: a response for which no
+        # received one before is not refused, because it would repeat the response forever: a response for which no
         # request waits becomes a dead letter.
         owned_by_it = record.identity is None and exchange.arrival.identity is not None
         stranger = not record.machine.received and (record.create_message_id is not None or owned_by_it)
@@ -124,10 +126,10 @@ def _refusal(
     size = stored_size(body.xml, envelope.headers, (envelope.reply_to, envelope.fault_to), names)
     stray = None
     if record.service is None and (buffer.letter_bytes or batch.backlog.full_of_letters(record.owner)):
-        stray = _answers_nothing(batch, exchange, record)
+        stray = _is_stray(batch, exchange, record)
     full = batch.backlog.refusal(record, buffer, header.message_number, size, stray=stray)
     if full is not None and record.service is None and stray is None:
-        stray = _answers_nothing(batch, exchange, record)
+        stray = _is_stray(batch, exchange, record)
         full = batch.backlog.refusal(record, buffer, header.message_number, size, stray=stray)
     if full is None:
         return None
@@ -141,7 +143,8 @@ def _refusal(
 
 
 def _no_way_back(batch: Batch, exchange: InboundExchange, record: RmdRecord) -> Fault | None:
-    """A request whose response could never be sent is refused while its sender listens."""
+    """The fault for a request whose response could not be sent; ``None`` = it can. The sender still waits for an
+    answer now."""
     envelope, reply_to = exchange.envelope, exchange.reply_to
     if envelope.message_id is None:
         return Fault(
@@ -154,7 +157,7 @@ def _no_way_back(batch: Batch, exchange: InboundExchange, record: RmdRecord) -> 
         buffer, most = batch.buffer(record.identifier), batch.context.settings.max_response_addresses
         if buffer is not None and exceeds_addresses(buffer, reply_to.address, most):
             why = TOO_MANY_ADDRESSES
-            exchange.fault_to = ANONYMOUS_ENDPOINT  # nor does a fault go to an address that is one too many
+            exchange.fault_to = ANONYMOUS_ENDPOINT  # no fault is posted to an address above the limit either
     if why is None:
         return None
     return Fault(code=FaultCode.SENDER, reason=f"The response could not be sent: {why}.", identifier=record.identifier)
@@ -165,7 +168,11 @@ def _accept(batch: Batch, exchange: InboundExchange, record: RmdRecord, body: Pa
     row = found = _request(batch, exchange, record)
     if row is not None and not answers(batch, exchange, row, record):
         row = None
-    if row is not None and record.machine.received.first_missing() < number and taken_alone(batch, exchange, row, body):
+    if (
+        row is not None
+        and record.machine.received.first_missing() < number
+        and take_response_above_gap(batch, exchange, row, body)
+    ):
         batch.add_message(
             record, InboundMessage(sequence=record.identifier, number=number, last=last, received_at=batch.now)
         )
@@ -182,7 +189,9 @@ def _accept(batch: Batch, exchange: InboundExchange, record: RmdRecord, body: Pa
             element=body.name,
             is_fault=body.is_fault,
             headers=envelope.headers,
-            relates_to=envelope.relates_to if row is found else None,  # of another's request it would be the response
+            relates_to=envelope.relates_to
+            if row is found
+            else None,  # the request of another peer has no response here
             reply_to=envelope.reply_to,
             fault_to=envelope.fault_to,
             received_at=batch.now,
@@ -198,12 +207,12 @@ def _accept(batch: Batch, exchange: InboundExchange, record: RmdRecord, body: Pa
 
 
 def _request(batch: Batch, exchange: InboundExchange, record: RmdRecord) -> OutboundMessage | None:
-    """The request of ours that a message on a sequence of responses relates to, at any endpoint."""
+    """The request of this side that a message of a response sequence relates to, at any endpoint."""
     relates_to = exchange.envelope.relates_to
     return batch.related(relates_to) if record.service is None and relates_to else None
 
 
-def _answers_nothing(batch: Batch, exchange: InboundExchange, record: RmdRecord) -> bool:
+def _is_stray(batch: Batch, exchange: InboundExchange, record: RmdRecord) -> bool:
     """Whether a message on a sequence of responses answers no request that its peer has from here and that waits."""
     row = _request(batch, exchange, record)
     return row is None or not row.expects_response or not answers(batch, exchange, row, record)

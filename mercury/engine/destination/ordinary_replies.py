@@ -1,7 +1,7 @@
-"""Ordinary replies: responses that travel outside any sequence, because none was offered or taken (LIVE-06).
+"""Ordinary replies: responses outside any sequence, because no sequence was offered or accepted (LIVE-06).
 
-A reply that comes in gets an invoker buffer of its own, with one message in it: there is no number to order it by. One
-that goes out stands in the buffer of a sequence that the peer does not know; see `Role.REPLY`.
+An inbound reply has no number to order it by: it is the only message of a separate invoker buffer. An outbound reply is
+a row of a source sequence that the peer does not know; see `Role.REPLY`.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from mercury.wire.envelope import Payload
 
 log = logging.getLogger("mercury.engine.reception")
 
-#: How the buffers of single replies are named.
+#: The prefix of the names of buffers for single replies.
 REPLY = "reply:"
-#: CreateSequence for responses is given up when it was taken so often, in some seconds, and not answered.
-SILENT = 4
-#: Sequences of which it is remembered; of others it is counted anew.
+#: The number of CreateSequence messages for responses that a peer accepts without an answer before this side gives up.
+MAX_UNANSWERED = 4
+#: The most sequences that are counted; above it, the count of the oldest starts again.
 REMEMBERED = 10_000
-#: Faults that say nothing about whether WS-ReliableMessaging is understood there.
+#: Faults that do not show whether the endpoint supports WS-ReliableMessaging.
 _AWAY = frozenset({FaultCode.DESTINATION_UNREACHABLE, FaultCode.ENDPOINT_UNAVAILABLE})
 
 
-class SilentCreations:
-    """CreateSequence that was taken without a word: how often, by source sequence."""
+class UnansweredCreations:
+    """Counts, by source sequence, CreateSequence messages that HTTP accepted and that are not answered."""
 
     def __init__(self) -> None:
         self._counts: OrderedDict[str, int] = OrderedDict()
 
-    def are_enough(self, record_id: str) -> bool:
-        """Count another one; whether they are so many that none will be answered."""
+    def limit_reached(self, record_id: str) -> bool:
+        """Count another one. Returns whether the limit is reached: then no answer is expected any more."""
         count = self._counts.pop(record_id, 0) + 1
-        if count >= SILENT:
+        if count >= MAX_UNANSWERED:
             return True
         self._counts[record_id] = count
         if len(self._counts) > REMEMBERED:
@@ -52,19 +52,19 @@ class SilentCreations:
         return False
 
 
-def taken(batch: Batch, exchange: InboundExchange, body: Payload) -> bool:
-    """Take a message outside any sequence if it is the response to a request of ours; returns whether it is."""
+def take_reply(batch: Batch, exchange: InboundExchange, body: Payload) -> bool:
+    """Store a message outside any sequence if it is the response to a request of this side. Returns whether it is."""
     row = _request(batch, exchange)
-    if row is None or exchange.envelope.action.startswith(tuple(ns.RM_VERSION)) or _says_nothing(exchange, body):
+    if row is None or exchange.envelope.action.startswith(tuple(ns.RM_VERSION)) or _has_no_response(exchange, body):
         return False
     _store(batch, exchange, body)
     return True
 
 
-def taken_alone(batch: Batch, exchange: InboundExchange, request: OutboundMessage, body: Payload) -> bool:
-    """Take a response that lies behind a gap if nothing before it matters to who waits for it; returns whether.
+def take_response_above_gap(batch: Batch, exchange: InboundExchange, request: OutboundMessage, body: Payload) -> bool:
+    """Store a response above a gap at once if its request has a future. Returns whether it has.
 
-    A future waits for its own response only. What fills the gap may never come.
+    A future needs only its own response, not the ones before it, and the gap may never be filled.
     """
     if not request.expects_response or not (request.callback or "").startswith(FUTURE):
         return False
@@ -72,11 +72,11 @@ def taken_alone(batch: Batch, exchange: InboundExchange, request: OutboundMessag
     return True
 
 
-def fault_taken(batch: Batch, exchange: InboundExchange, fault: Fault) -> bool:
-    """Take a fault if it is what the application at the peer answers to a request of ours; returns whether it is.
+def take_fault(batch: Batch, exchange: InboundExchange, fault: Fault) -> bool:
+    """Store a fault if the peer's application answers a request of this side with it. Returns whether it does.
 
-    It is when the request is acknowledged and no sequence was agreed upon for responses. Otherwise it is about the
-    delivery of the request, which goes on.
+    It does if the request is acknowledged and there is no sequence for responses. Otherwise the fault is about the
+    transmission of the request, which is repeated.
     """
     raw, row = exchange.envelope.fault, _request(batch, exchange)
     generic = fault.code in (FaultCode.SENDER, FaultCode.RECEIVER) and fault.identifier is None and not fault.busy
@@ -89,8 +89,9 @@ def fault_taken(batch: Batch, exchange: InboundExchange, fault: Fault) -> bool:
     return True
 
 
-def answered_plainly(batch: Batch, record: RmsRecord, fault: Fault) -> bool:
-    """A sequence for responses is refused where they go to: they are posted there as they are. Returns whether."""
+def post_plainly_after_refusal(batch: Batch, record: RmsRecord, fault: Fault) -> bool:
+    """After a fault that refuses a sequence for responses, post the responses outside any sequence. Returns whether the
+    fault is one."""
     requested = record.channel.role is Role.RESPONSE and record.machine.alive and record.machine.identifier is None
     if not requested or fault.busy or not fault.sender or fault.code in _AWAY:
         return False
@@ -98,9 +99,10 @@ def answered_plainly(batch: Batch, record: RmsRecord, fault: Fault) -> bool:
     return True
 
 
-def unanswered_plainly(batch: Batch, record: RmsRecord) -> None:
-    """CreateSequence for responses is taken where they go to, time and again, and never answered: they are posted there
-    as they are. A client of CXF's with an address that offers nothing knows the element under another name only.
+def post_plainly_after_silence(batch: Batch, record: RmsRecord) -> None:
+    """After too many unanswered CreateSequence messages for responses, post the responses outside any sequence.
+
+    A CXF client that has an address and offers no sequence does not recognise CreateSequence there.
     """
     if record.channel.role is Role.RESPONSE and record.machine.alive and record.machine.identifier is None:
         _post_plainly(batch, record)
@@ -118,7 +120,7 @@ def _post_plainly(batch: Batch, record: RmsRecord) -> None:
 
 
 def answers(batch: Batch, exchange: InboundExchange, row: OutboundMessage, sequence: RmdRecord | None) -> bool:
-    """Whether an arrival may answer this request of ours; if not, the log says so."""
+    """Whether an arrival may answer this request of this side; if not, it is logged."""
     if may_answer(exchange.arrival, row, batch.rms_by_id(row.sequence_id or ""), sequence):
         return True
     about = {"message_id": row.message_id, "peer": exchange.arrival.peer, "identity": exchange.arrival.identity}
@@ -127,7 +129,7 @@ def answers(batch: Batch, exchange: InboundExchange, row: OutboundMessage, seque
 
 
 def _request(batch: Batch, exchange: InboundExchange) -> OutboundMessage | None:
-    """The request of ours that an arrival answers, where its responses may come from, while it waits for one."""
+    """The request of this side that an arrival may answer and that still waits for its response."""
     relates_to = exchange.envelope.relates_to
     if relates_to is None or exchange.envelope.sequence is not None or exchange.arrival.service is not None:
         return None
@@ -137,14 +139,16 @@ def _request(batch: Batch, exchange: InboundExchange) -> OutboundMessage | None:
     return row if answers(batch, exchange, row, None) else None
 
 
-def _says_nothing(exchange: InboundExchange, body: Payload) -> bool:
-    """An empty Body is a response like another, but not under 202: then it only carries acknowledgements."""
+def _has_no_response(exchange: InboundExchange, body: Payload) -> bool:
+    """Whether an empty Body only carries acknowledgements: with HTTP status 202, or a ReplyTo that is none. Otherwise
+    an
+    empty Body is a response."""
     reply_to = exchange.envelope.reply_to
     return not body.xml and (exchange.arrival.http.status == 202 or (reply_to is not None and reply_to.none))
 
 
 def _store(batch: Batch, exchange: InboundExchange, body: Payload) -> None:
-    """Keep the first response for its callback; another one is the same again."""
+    """Store the first response, for its callback; later ones are duplicates."""
     envelope = exchange.envelope
     row = batch.tx.rms.answered(envelope.relates_to or "")
     if row is None or row.answered:

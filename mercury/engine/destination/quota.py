@@ -1,10 +1,10 @@
-"""How many sequences peers may hold open, and which ones make room for a new one.
+"""Limits the open sequences of peers, and selects the sequences that end to make room for a new one.
 
-Many clients never end their sequences (a process that creates one and exits): the newest use wins over the oldest
-idle one, so that such a client neither fills the endpoint for others nor is refused itself. A few peers that use up the
-limit of all do not exclude others: first sequences that were never used make room, of any peer; then the peer with by
-far the most gives up one that it has not used for a while. A sequence in use is never ended. `tombstone_quota` limits
-the ended ones that are remembered.
+Many clients never end their sequences, for example processes that create one and exit. At a limit, sequences that have
+been idle longest end, so such clients neither fill the endpoint nor are refused. A few peers that use up the limit for
+all do not exclude others: first, sequences of any peer that were never used end; then the peer with by far the most
+sequences loses one that it has not used for a while. A sequence in use is never ended. `tombstone_quota` limits the
+tombstones of ended sequences.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mercury.engine.destination.tombstone_quota import EXCESS_FACTOR, TombstoneQ
 from mercury.storage.api import Transaction
 from mercury.storage.records import InvokerRecord, RmdRecord
 
-#: Sequences that end together when many bytes wait.
+#: The most idle sequences that are ended at once when too many bytes are undelivered.
 BATCH_SIZE = 100
-#: Seconds after which a sequence that was never used makes room: the first message comes sooner.
+#: Seconds after which an unused sequence may be ended to make room: first messages usually arrive sooner.
 UNUSED = 60.0
-#: Seconds for which a sequence that was used counts as in use, and makes no room for others.
+#: Seconds since its last message for which a sequence counts as in use, and is not ended to make room.
 IN_USE = 300.0
 
 
@@ -39,20 +39,21 @@ class Creation(Protocol):
     backlog: Backlog
 
     def open_sequences(self, owner: str | None = None, /) -> int:
-        """How many destination sequences are open: all, or one owner's."""
+        """The number of open destination sequences: of all, or of one owner."""
 
     def crowding(self, limit: int = 0, /) -> Mapping[str, int]:
-        """Sequences that may make room, with the number that their peer has open; called again without a limit."""
+        """Sequences that may be ended to make room, with the number of open sequences of their peer; 0 = the earlier
+        result."""
 
     def buffer(self, identifier: str, /) -> InvokerRecord | None:
         """The invoker buffer of a sequence, as committed."""
 
     def change_rmd(self, record: RmdRecord, /) -> None:
-        """Keep a destination sequence that was changed."""
+        """Save a changed destination sequence at the end of the batch."""
 
 
 def idle_sequences(batch: Creation, owner: str, wanted: int) -> Iterator[str]:
-    """The sequences that may have to end so that ``wanted`` new ones of this owner can be made; to be locked."""
+    """The sequences that may have to end so that this owner can create ``wanted`` new ones; the caller locks them."""
     settings = batch.context.settings
     before = batch.now - settings.idle_sequence
     for whose in batch.backlog.crowded_by(owner):
@@ -67,33 +68,34 @@ def idle_sequences(batch: Creation, owner: str, wanted: int) -> Iterator[str]:
 
 
 def make_room(batch: Creation, owner: str) -> str | None:
-    """End sequences, which are locked, until one more of this owner fits; else why there is no room.
+    """End locked sequences until there is room for one more of this owner. Returns why there is no room; ``None`` =
+    there is.
 
-    They end by their expiry, which the destination worker sees next.
+    Their expiry is set to now; the destination worker ends them.
     """
     settings = batch.context.settings
     full = batch.tombstone_quota.refusal(owner)
     if full is not None:
         return full
     for whose in batch.backlog.crowded_by(owner):
-        _end_those_that_wait(batch, whose)
-    full = batch.backlog.no_new_sequence(owner)
+        _end_idle_with_backlog(batch, whose)
+    full = batch.backlog.creation_refusal(owner)
     if full is not None:
         return f"{full[0].lower()}{full[1:]}; try again later"
     if owner:
         excess = batch.open_sequences(owner) + 1 - settings.max_sequences_per_peer
-        if _still_excess(batch, _idle(batch, owner), excess) > 0:
+        if _end_some(batch, _idle(batch, owner), excess) > 0:
             return "too many sequences of this peer are open; try again later"
     excess = batch.open_sequences() + 1 - settings.max_sequences
-    excess = _still_excess(batch, [*_never_used(batch), *_idle(batch, None)], excess)
-    if excess > 0 and not _made_by_others(batch, owner, excess):
+    excess = _end_some(batch, [*_never_used(batch), *_idle(batch, None)], excess)
+    if excess > 0 and not _end_some_of_larger_peers(batch, owner, excess):
         batch.context.recent_refusals.remember(batch.open_sequences(owner), batch.now)
         return "too many sequences are open; try again later"
     return None
 
 
-def _still_excess(batch: Creation, those: Iterable[RmdRecord], excess: int) -> int:
-    """End so many of those; returns how many have to end besides."""
+def _end_some(batch: Creation, those: Iterable[RmdRecord], excess: int) -> int:
+    """End up to ``excess`` of these sequences. Returns how many more have to end."""
     distinct = list({record.identifier: record for record in those}.values())
     chosen = distinct[: max(0, excess)]
     for record in chosen:
@@ -102,22 +104,24 @@ def _still_excess(batch: Creation, those: Iterable[RmdRecord], excess: int) -> i
 
 
 def _idle(batch: Creation, owner: str | None) -> list[RmdRecord]:
-    """Sequences that nothing was heard of for very long, the oldest first."""
+    """Sequences without a message for `engine.idle_sequence`, the longest idle first."""
     before = batch.now - batch.context.settings.idle_sequence
-    idle = [record for record in batch.rmds.values() if _ends(record, before, owner)]
+    idle = [record for record in batch.rmds.values() if _is_idle_since(record, before, owner)]
     return sorted(idle, key=lambda each: each.machine.last_heard)
 
 
 def _never_used(batch: Creation) -> Iterator[RmdRecord]:
-    """Sequences that were made a while ago, and nothing came on them: those of the peers with most first."""
+    """Sequences that are older than `UNUSED` and were never used: those of the peers with most sequences first."""
     for identifier in batch.crowding():
         record = batch.rmds.get(identifier)
-        if record is not None and not record.machine.used and _ends(record, batch.now - UNUSED, None):
+        if record is not None and not record.machine.used and _is_idle_since(record, batch.now - UNUSED, None):
             yield record
 
 
-def _made_by_others(batch: Creation, owner: str, excess: int) -> bool:
-    """End so many sequences of peers that have far more than this owner; none, if there are not enough of them."""
+def _end_some_of_larger_peers(batch: Creation, owner: str, excess: int) -> bool:
+    """End ``excess`` sequences of peers that have far more than this owner; none if there are not enough. Returns
+    whether
+    there are."""
     before = batch.now - batch.context.settings.idle_sequence
     least = EXCESS_FACTOR * (batch.open_sequences(owner) + 1)
     given_up: Counter[str] = Counter()
@@ -126,9 +130,13 @@ def _made_by_others(batch: Creation, owner: str, excess: int) -> bool:
         if len(chosen) == excess:
             break
         record = batch.rmds.get(identifier)
-        if record is None or _ends(record, before, None) or not _ends(record, batch.now - IN_USE, None):
+        if (
+            record is None
+            or _is_idle_since(record, before, None)
+            or not _is_idle_since(record, batch.now - IN_USE, None)
+        ):
             continue
-        if record.machine.used and count - given_up[record.owner] >= least and not _holds(batch, record):
+        if record.machine.used and count - given_up[record.owner] >= least and not _has_backlog(batch, record):
             given_up[record.owner] += 1
             chosen.append(record)
     if len(chosen) < excess:
@@ -138,16 +146,16 @@ def _made_by_others(batch: Creation, owner: str, excess: int) -> bool:
     return True
 
 
-def _holds(batch: Creation, record: RmdRecord) -> bool:
+def _has_backlog(batch: Creation, record: RmdRecord) -> bool:
     buffer = batch.buffer(record.identifier)
     return buffer is not None and record.received_bytes > buffer.consumed_bytes
 
 
-def _end_those_that_wait(batch: Creation, owner: str | None) -> None:
-    """End idle sequences with messages that wait behind a gap that their peer does not fill, which makes room."""
+def _end_idle_with_backlog(batch: Creation, owner: str | None) -> None:
+    """End idle sequences with undelivered messages above a gap: their source does not fill it."""
     before = batch.now - batch.context.settings.idle_sequence
     for record in batch.rmds.values():
-        if _ends(record, before, owner) and _holds(batch, record):
+        if _is_idle_since(record, before, owner) and _has_backlog(batch, record):
             _end(batch, record)
 
 
@@ -158,6 +166,6 @@ def _end(batch: Creation, record: RmdRecord) -> None:
         batch.change_rmd(record)
 
 
-def _ends(record: RmdRecord, before: float, owner: str | None) -> bool:
+def _is_idle_since(record: RmdRecord, before: float, owner: str | None) -> bool:
     idle = record.create_message_id is not None and record.machine.last_heard < before
     return idle and not record.machine.tombstone and owner in (None, record.owner)

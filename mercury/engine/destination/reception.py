@@ -1,7 +1,7 @@
-"""Receiving: everything that waits is decoded, handled in one transaction, and answered after its commit.
+"""Decodes arrivals, handles them in one transaction, and answers them after its commit.
 
-The committer calls `Reception.receive` with all arrivals that wait together, so that many messages share a commit
-(decision 1). Nothing that a peer could take for an acknowledgement leaves `receive` before the commit.
+The committer calls `Reception.receive` with all waiting arrivals, so that many messages share a commit (decision 1).
+`receive` returns no answer before the commit, because a peer could take it for an acknowledgement.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mercury.engine.context import EngineContext
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.dispatch import handle
 from mercury.engine.destination.inbound_exchange import Fetched, InboundExchange
-from mercury.engine.destination.ordinary_replies import SilentCreations, unanswered_plainly
+from mercury.engine.destination.ordinary_replies import UnansweredCreations, post_plainly_after_silence
 from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Outgoing, PendingResponse, Purpose, Response
 from mercury.engine.refusal import refuse_undecodable, with_status
 from mercury.engine.source.back_channel import in_reply, stored_responses
@@ -40,17 +40,17 @@ BROKEN = Fault(code=FaultCode.RECEIVER, reason="The message could not be process
 
 
 class Reception:
-    """Turns arrivals into answers."""
+    """Handles arrivals and makes their answers."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
-        self._silent_creations = SilentCreations()
+        self._unanswered_creations = UnansweredCreations()
 
     def receive(self, arrivals: Sequence[Arrival], now: float) -> list[Answer]:
-        """Handle all arrivals in one transaction; returns one answer each, in their order.
+        """Handle all arrivals in one transaction. Returns one answer for each, in their order.
 
-        Never raises for what a peer sent. If the transaction fails, each arrival is tried in one of its own, and
-        what still fails is answered with a fault that makes the peer send it again.
+        The content of an arrival never causes an exception here. If the transaction fails, each arrival is handled in
+        a separate transaction; if that fails too, the answer is a fault after which the peer sends the message again.
         """
         answers: list[Answer | None] = [None] * len(arrivals)
         exchanges: list[tuple[int, InboundExchange]] = []
@@ -68,24 +68,24 @@ class Reception:
         return [answer for answer in answers if answer is not None]
 
     def responses(self, waiting: Sequence[PendingResponse], now: float) -> tuple[list[Response], frozenset[str]]:
-        """Of the responses that exchanges wait for those that are there by now (HTTP-05); see `stored_responses`."""
+        """The responses that held exchanges wait for and that are stored now (HTTP-05); see `stored_responses`."""
         with self._context.store.transaction() as tx:
             return stored_responses(tx, self._context, waiting, now)
 
     def end_accepted(self, outgoing: Outgoing, now: float) -> None:
-        """The transport took a TerminateSequence that gets no other answer."""
+        """HTTP accepted a TerminateSequence that gets no other answer."""
         self._accepted(outgoing, lambda batch, record: batch.raise_rms(record, events.Settled()), now)
 
     def reply_accepted(self, outgoing: Outgoing, now: float) -> None:
-        """The transport took a reply outside any sequence: nothing else acknowledges it."""
+        """HTTP accepted a reply outside any sequence, which has no other acknowledgement."""
         number = outgoing.number or 0
         taken = events.Acknowledged(((number, number),))
         self._accepted(outgoing, lambda batch, record: batch.raise_rms(record, taken), now)
 
     def creation_accepted(self, outgoing: Outgoing, now: float) -> None:
-        """The transport took a CreateSequence; its answer comes apart, if at all."""
-        if outgoing.record_id is not None and self._silent_creations.are_enough(outgoing.record_id):
-            self._accepted(outgoing, unanswered_plainly, now)
+        """HTTP accepted a CreateSequence without an answer; the answer may be posted later."""
+        if outgoing.record_id is not None and self._unanswered_creations.limit_reached(outgoing.record_id):
+            self._accepted(outgoing, post_plainly_after_silence, now)
 
     def _accepted(self, outgoing: Outgoing, act: Callable[[Batch, RmsRecord], object], now: float) -> None:
         if outgoing.key is None or outgoing.record_id is None:
@@ -99,9 +99,9 @@ class Reception:
                     act(batch, record)
                     batch.save()
         except Conflict as error:
-            log.info("what was accepted is said again: %r", str(error), extra={"endpoint": outgoing.url})
+            log.info("an accepted message will be sent again: %r", str(error), extra={"endpoint": outgoing.url})
         except StorageError as error:
-            self._context.outages.failed(error, f"what was accepted by {outgoing.url}")
+            self._context.outages.failed(error, f"the message that {outgoing.url} has accepted")
 
     # --- the transaction -------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Reception:
             batch = self._handle(exchanges, now)
         except Exception as error:
             if len(exchanges) > 1:
-                return [answer for exchange in exchanges for answer in self._commit([exchange.anew()], now)]
+                return [answer for exchange in exchanges for answer in self._commit([exchange.undecided()], now)]
             return [self._failed(exchanges[0], error)]
         _share_acknowledgements(exchanges)
         return [self._answer_or_fault(exchange, batch) for exchange in exchanges]
@@ -129,9 +129,9 @@ class Reception:
         about = {"message_id": exchange.envelope.message_id}
         if isinstance(error, StorageError):
             if isinstance(error, Conflict):
-                log.info("an arrival is not taken now: %s", error, extra=about)
+                log.info("an arrival is refused as busy: %s", error, extra=about)
                 return self._faulted(exchange, BUSY)
-            self._context.outages.failed(error, "what arrives")
+            self._context.outages.failed(error, "arrivals")
             if isinstance(error, DataError):
                 return self._faulted(exchange, UNSTORABLE)
             return self._faulted(exchange, AWAY)
@@ -144,12 +144,12 @@ class Reception:
         try:
             return self._answer(exchange, batch)
         except Exception:
-            # It is committed: the peer says it again, and is answered as to a repetition.
+            # The message is committed: the peer repeats it, and gets the answer to a repetition.
             log.exception("an answer could not be written", extra={"message_id": exchange.envelope.message_id})
             return Answer(http=HttpMessage(b"", "", None, 500))
 
     def _answer(self, exchange: InboundExchange, batch: Batch) -> Answer:
-        """What was decided, put into envelopes. The transaction is over."""
+        """The answer in envelopes. The transaction is committed."""
         if exchange.fault is not None:
             return self._faulted(exchange, exchange.fault, batch)
         if exchange.arrival.request is not None:
@@ -163,30 +163,35 @@ class Reception:
         if exchange.fetched is not None:
             return self._handed_out(exchange, exchange.fetched, acknowledgements)
         waiting = batch.waiting(exchange)
-        if waiting is not None and not (exchange.envelope.ack_requests or exchange.ask) and _is_at_work(batch, waiting):
-            # HTTP-05: .NET takes a bare acknowledgement for an empty response, and posts again what gets an empty 202.
+        if (
+            waiting is not None
+            and not (exchange.envelope.ack_requests or exchange.ack_requests)
+            and _is_at_work(batch, waiting)
+        ):
+            # HTTP-05: .NET treats an acknowledgement alone as an empty response; after an empty 202 it repeats the
+            # request.
             acknowledgements = ()
         if not acknowledgements:
             return Answer(http=ACCEPTED, waiting=waiting)
         alone = envelopes.acknowledgement_alone(
-            exchange.protocol, ANONYMOUS_ENDPOINT, self._context.ids.new(), acknowledgements, exchange.ask
+            exchange.protocol, ANONYMOUS_ENDPOINT, self._context.ids.new(), acknowledgements, exchange.ack_requests
         )
         return Answer(http=encode(alone), waiting=waiting)
 
     def _handed_out(
         self, exchange: InboundExchange, fetched: Fetched, acknowledgements: envelopes.Acknowledgements
     ) -> Answer:
-        """What a MakeConnection gets: the message that is due, or acknowledgements, or nothing (MC-01)."""
+        """The answer to a MakeConnection: the message that is due, or acknowledgements, or nothing (MC-01)."""
         envelope, body = fetched.envelope, exchange.envelope.body
         if envelope is None and not acknowledgements:
             return Answer(http=ACCEPTED)
         if envelope is None:
-            asked = body.address if isinstance(body, MakeConnection) else None
-            to = EndpointReference(asked) if asked is not None else ANONYMOUS_ENDPOINT
+            address = body.address if isinstance(body, MakeConnection) else None
+            to = EndpointReference(address) if address is not None else ANONYMOUS_ENDPOINT
             envelope = envelopes.acknowledgement_alone(exchange.protocol, to, self._context.ids.new(), acknowledgements)
         else:
-            said = {each.identifier for each in envelope.acknowledgements}
-            others = tuple(each for each in acknowledgements if each.identifier not in said)
+            acknowledged = {each.identifier for each in envelope.acknowledgements}
+            others = tuple(each for each in acknowledgements if each.identifier not in acknowledged)
             envelope = replace(envelope, acknowledgements=envelope.acknowledgements + others)
         return Answer(http=encode(replace(envelope, message_pending=fetched.pending)))
 
@@ -199,7 +204,7 @@ class Reception:
         return Answer(http=encode(exchange.reply(to, self._context.ids.new())))
 
     def _replies_by_post(self, exchange: InboundExchange) -> tuple[Outgoing, ...]:
-        """A reply whose ReplyTo is an address is posted there, once: the request's repetition brings it again."""
+        """A reply is posted once if ReplyTo is an address; a repeated request causes another post."""
         to = exchange.reply_to
         if exchange.reply is None or to is None or not to.addressable:
             return ()
@@ -210,7 +215,7 @@ class Reception:
         about = {"message_id": exchange.envelope.message_id, "sequence": fault.identifier}
         log.info("answered with fault %s: %r", fault.code.value, fault.reason, extra=about)
         if exchange.arrival.request is not None:
-            return Answer(http=ACCEPTED)  # a fault about a reply has nowhere to go; the peer's repetition shows it
+            return Answer(http=ACCEPTED)  # a fault about a reply cannot be sent; the peer repeats its message
         acknowledgements = batch.final_acknowledgements(exchange, fault) if batch is not None else ()
         to = exchange.fault_to if batch is not None and exchange.fault_to.addressable else ANONYMOUS_ENDPOINT
         envelope = envelopes.fault(
@@ -226,13 +231,13 @@ class Reception:
         return Answer(http=with_status(encode(envelope), fault_status(fault, exchange.protocol.soap)))
 
     def _undecodable(self, arrival: Arrival, error: Undecodable) -> Answer:
-        log.info("not an envelope to act upon: %r", str(error), extra={"message_id": error.message_id})
+        log.info("an arrival cannot be decoded: %r", str(error), extra={"message_id": error.message_id})
         if arrival.request is not None:
             return Answer(http=ACCEPTED)
         return Answer(http=refuse_undecodable(error, self._context.ids))
 
     def decode(self, http: HttpMessage, service: str | None) -> Envelope | Undecodable:
-        """What an HTTP message says; it may be called in any thread."""
+        """Decode an HTTP message. May be called in any thread."""
         try:
             return decode(
                 http.body,
@@ -251,13 +256,13 @@ def _answer_to(to: EndpointReference, envelope: Envelope, exchange: InboundExcha
 
 
 def _is_at_work(batch: Batch, waiting: PendingResponse) -> bool:
-    """Whether the application has still to answer a request."""
+    """Whether the application has not consumed a request yet."""
     buffer = batch.buffer(waiting.sequence)
     return buffer is None or waiting.number not in buffer.machine.passed
 
 
 def _share_acknowledgements(exchanges: list[InboundExchange]) -> None:
-    """Each arrival of those that came together keeps the acknowledgements that leave with its reply."""
+    """Distribute the acknowledgements of one batch over the replies to its arrivals; see `share`."""
     carriers = [
         Carrier(
             sequences=tuple(exchange.acknowledge),

@@ -1,6 +1,6 @@
-"""What a MakeConnection selects (MC-02): by the address of a client, by a sequence, or by both.
+"""The selection of a MakeConnection (MC-02): by the address of a client, by a sequence, or by both.
 
-It looks at a few sequences only, those that have waited longest; what it asks the store is answered by an index.
+Only the few sequences that have waited longest are considered, and each query uses an index.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from mercury.statemachine.messages import MakeConnection
 from mercury.storage.api import Transaction
 from mercury.storage.records import RmdRecord, RmsRecord, SequenceKey
 
-#: Sequences of each kind that one MakeConnection looks at.
-LOOKED_AT = 4
-#: No message is due later than that: with such a time, the clock was set back.
+#: The most sequences of each kind that are considered for one MakeConnection.
+MAX_CANDIDATES = 4
+#: The longest time in seconds that a message may be due ahead; a later due time means that the clock was set back.
 LONGEST = 3600.0
 
 
 def received_sequences(tx: Transaction, exchange: InboundExchange) -> Iterable[str]:
-    """The received sequences with an acknowledgement to fetch; to be locked."""
+    """The received sequences with an acknowledgement to fetch; the caller locks them."""
     body = _selection(exchange)
     if body is None:
         return []
     if body.identifier is not None:
         return [body.identifier]
-    return tx.rmd.fetchable(body.address or "", exchange.arrival.identity, LOOKED_AT)
+    return tx.rmd.fetchable(body.address or "", exchange.arrival.identity, MAX_CANDIDATES)
 
 
 def source_sequences(tx: Transaction, exchange: InboundExchange, now: float) -> Iterable[SequenceKey | None]:
-    """The keys of sequences with something to fetch; to be locked."""
+    """The keys of sequences with a message to fetch; the caller locks them."""
     body = _selection(exchange)
     if body is None:
         return
@@ -40,13 +40,13 @@ def source_sequences(tx: Transaction, exchange: InboundExchange, now: float) -> 
         if pair is not None and pair.response_channel is not None:
             yield pair.response_channel.key
         return
-    for at, key in tx.rms.fetchable(body.address or "", exchange.arrival.identity, LOOKED_AT):
+    for at, key in tx.rms.fetchable(body.address or "", exchange.arrival.identity, MAX_CANDIDATES):
         if is_time(at, now):
             yield key
 
 
 def selects_received(exchange: InboundExchange, record: RmdRecord) -> bool:
-    """Whether a received sequence has an acknowledgement that is selected."""
+    """Whether the acknowledgement of a received sequence is selected."""
     body = _selection(exchange)
     if body is None or record.fetched_by is None or not may_fetch(exchange.arrival, record.identity):
         return False
@@ -54,7 +54,7 @@ def selects_received(exchange: InboundExchange, record: RmdRecord) -> bool:
 
 
 def selects_source(exchange: InboundExchange, record: RmsRecord) -> bool:
-    """Whether what waits of a source sequence is selected."""
+    """Whether the messages of a source sequence are selected."""
     body, channel = _selection(exchange), record.channel
     if body is None or record.fetch_due is None or not may_fetch(exchange.arrival, channel.identity):
         return False
@@ -63,12 +63,12 @@ def selects_source(exchange: InboundExchange, record: RmsRecord) -> bool:
 
 
 def is_time(at: float, now: float) -> bool:
-    """Whether there may be something to fetch now."""
+    """Whether a message that is due at ``at`` may be fetched now."""
     return at <= now or at > now + LONGEST
 
 
 def _selection(exchange: InboundExchange) -> MakeConnection | None:
-    """What is selected; ``None`` = this is no MakeConnection, or nothing that one may select."""
+    """The valid MakeConnection request; ``None`` = the arrival is not one, or it selects nothing valid."""
     body = exchange.envelope.body
     if not isinstance(body, MakeConnection) or exchange.arrival.request is not None:
         return None

@@ -1,6 +1,6 @@
-"""Which source sequences arrivals may change: their keys, found before they are locked.
+"""Finds the keys of the source sequences that arrivals may change, so that these can be locked.
 
-The rows that arrivals name are read together, one statement for each kind of name.
+One statement for each kind of identifier reads the rows for all arrivals.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SourceKeys:
         return keys
 
     def _identifiers(self, exchange: InboundExchange) -> Iterable[str]:
-        """The identifiers of source sequences that an arrival speaks of."""
+        """The identifiers of source sequences that an arrival names."""
         for acknowledgement in exchange.envelope.acknowledgements:
             yield acknowledgement.identifier
         match exchange.envelope.body:
@@ -64,7 +64,9 @@ class SourceKeys:
                 yield named
 
     def _others(self, exchange: InboundExchange) -> Iterable[SequenceKey | None]:
-        """The request that an arrival answers, the responses that end with a sequence, and what is fetched."""
+        """The keys of the request that an arrival answers, of responses that end with their request sequence, and of
+        messages
+        to be fetched."""
         request = exchange.arrival.request
         if request is not None:
             yield request.key
@@ -91,7 +93,7 @@ def _answered_creates(exchange: InboundExchange) -> Iterable[str]:
 
 
 def _answered_rows(exchange: InboundExchange) -> Iterable[str]:
-    """The message of ours that an arrival relates to, if its key is not known already."""
+    """The message of this side that an arrival relates to, if its key is not known already."""
     if exchange.envelope.relates_to is not None and not _answers_its_request(exchange):
         yield exchange.envelope.relates_to
 
@@ -102,7 +104,8 @@ def _may_answer_create(envelope: Envelope) -> bool:
 
 
 def _answers_its_request(exchange: InboundExchange) -> bool:
-    """Whether it came on the connection of the request that it is about: then the key is that of the request."""
+    """Whether an arrival came on the connection of the request that it relates to: then the key is that of the
+    request."""
     request = exchange.arrival.request
     if request is None or request.purpose is not Purpose.MESSAGE or request.key is None:
         return False

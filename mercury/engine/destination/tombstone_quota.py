@@ -1,16 +1,16 @@
-"""How many ended sequences of peers are remembered, and which of them are forgotten before their time.
+"""Limits the tombstones of ended sequences of peers, and selects those that are deleted early.
 
-A peer makes and ends any number of sequences, each of which would be remembered for a day. Above a limit the oldest
-ones go, many at a time; above the limit for all, those of the peer that has most. That is safe: a late message of such
-a sequence is answered with UnknownSequence, and nothing is handled twice. A sequence whose messages wait for the
-application is never forgotten.
+A peer may create and end any number of sequences, and each would leave a tombstone for a day. Above the limit of a peer
+its oldest tombstones are deleted, many at a time; above the limit for all, those of the peer with most. That is safe: a
+late message of such a sequence is answered with UnknownSequence, and nothing is handled twice. The tombstone of a
+sequence with undelivered messages is never deleted.
 
-A sequence that was never used leaves nothing to remember when its time is over, and counts for as long all the same
-(`expired.Expired`): a peer that asks for a very short time does not make any number of them.
+An unused sequence leaves no tombstone when it expires, but it counts for as long as one (`expired.Expired`): otherwise
+a peer could create any number of sequences with a very short Expires.
 
-A sequence that this side ended to make room (`quota`) stays, unless such sequences fill half of a limit: its source
-does not know yet, and learns only from the answer to its next message what was received. UnknownSequence would leave
-it in doubt.
+The tombstone of a sequence that this side ended to make room (`quota`) is retained, unless such tombstones fill half of
+a limit: its source does not know of the end yet, and gets the final acknowledgement with the answer to its next
+message. After UnknownSequence it would not know which messages were received.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from mercury.engine.context import EngineContext
     from mercury.storage.api import Transaction
 
-#: A peer that has so many times as many sequences as another one then has makes room for it.
+#: A peer makes room for another peer if it has this many times as many sequences as the other one would have.
 EXCESS_FACTOR = 2
-#: Ended sequences that are forgotten in one transaction, so that few of those that make a sequence pay for it.
+#: The number of tombstones that are deleted in one transaction, so that few CreateSequence messages are delayed by it.
 BATCH_SIZE = 100
-#: The same part of those of the peer that has far more than another one, which finds no room otherwise.
+#: At the limit for all, at most this part of the tombstones of the peer with most are deleted in one transaction.
 SMALL_PART = 10
 
 
 class TombstoneQuota:
-    """What one batch of arrivals forgets."""
+    """The tombstones that one batch of arrivals deletes."""
 
     def __init__(self, context: EngineContext, tx: Transaction, now: float) -> None:
         self._settings = context.settings
         self._expired = context.expired
         self._tx = tx
         self._now = now
-        #: Whether there is no room, by owner; ``None`` = all together.
+        #: Whether a limit is reached, by owner; ``None`` = the limit for all.
         self._full: dict[str | None, bool] = {}
         #: Why there is no room, by owner.
         self._refusals: dict[str, str | None] = {}
@@ -49,9 +49,9 @@ class TombstoneQuota:
         self._responses: dict[SequenceKey, None] = {}
 
     def make_room(self, owner: str, wanted: int) -> None:
-        """Find what has to be forgotten so that ``wanted`` new sequences of this owner can be made; to be locked.
+        """Find the tombstones to delete so that this owner can create ``wanted`` new sequences; the caller locks them.
 
-        One query for all that the batch makes.
+        The store is queried once for the whole batch.
         """
         if owner not in self._refusals:
             self._refusals[owner] = self._make_room(owner, wanted)
@@ -80,16 +80,17 @@ class TombstoneQuota:
         if 2 * given_up > limit:
             names += rmd.ended(before, many, owner, given_up=True)
         self._names |= dict.fromkeys(names)
-        # Those that wait for the application are older than that, and no reason to refuse.
+        # Older tombstones have undelivered messages; they are no reason to refuse a sequence.
         return not names and rmd.ended_count(owner, before, given_up=False) + given_up >= limit
 
     def _may_take_from_largest(self, owner: str, wanted: int) -> bool:
-        """Forget what has just ended of the peer with most, if that is far more than this owner has."""
+        """Select recent tombstones of the peer with most, if it has far more than this owner. Returns whether there
+        are any."""
         rmd = self._tx.rmd
-        who, most = rmd.most_ended()
+        largest, most = rmd.most_ended()
         if most < EXCESS_FACTOR * (rmd.ended_count(owner) + 1):
             return False
-        names = rmd.ended(self._now, max(wanted, min(BATCH_SIZE, most // SMALL_PART)), who)
+        names = rmd.ended(self._now, max(wanted, min(BATCH_SIZE, most // SMALL_PART)), largest)
         self._names |= dict.fromkeys(names)
         return bool(names)
 
@@ -98,15 +99,15 @@ class TombstoneQuota:
         return self._refusals.get(owner)
 
     def excluding(self, named: Collection[str]) -> list[str]:
-        """What is to be locked to be forgotten: nothing that the batch has to do with."""
+        """The tombstones to lock for deletion, without those that the arrivals of the batch name."""
         for name in named:
             self._names.pop(name, None)
         return list(self._names)
 
     def take(self, locked: dict[str, RmdRecord]) -> None:
-        """Forget what was locked for it: for the batch it is gone from now on.
+        """Delete the tombstones, and remove them from ``locked``.
 
-        Before the keys of the responses are locked: that is the order of locks.
+        Call it before the keys of the responses are locked, because of the lock order.
         """
         gone = [locked.pop(name) for name in self._names if name in locked]
         buffers = self._tx.invoker.read_many([record.identifier for record in gone])
@@ -118,11 +119,11 @@ class TombstoneQuota:
             self._tx.rmd.delete(record.identifier)
 
     def keys(self) -> Collection[SequenceKey]:
-        """The keys of the responses to what is forgotten; to be locked."""
+        """The keys of the responses to the deleted sequences; the caller locks them."""
         return self._responses
 
     def save(self, records: Mapping[SequenceKey, Iterable[RmsRecord]]) -> None:
-        """Call the source worker: it forgets the ended sequences of the responses.
+        """Make the response sequences due, so that the source worker deletes them.
 
         :param records: of the keys that are locked.
         """

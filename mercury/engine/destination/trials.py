@@ -1,4 +1,4 @@
-"""Peers that do not take acknowledgements: how often that is tried."""
+"""A circuit breaker for acknowledgements that are posted: limits the attempts at recipients that do not accept them."""
 
 from __future__ import annotations
 
@@ -12,34 +12,37 @@ from mercury.engine.exchange import Outgoing
 from mercury.statemachine.retransmission import Backoff, is_due
 from mercury.storage.records import RmdRecord
 
-#: Seconds before another acknowledgement is posted to a recipient that took none, when its source was heard since, and
-#: at most; the pauses between.
+#: The pause in seconds after a failed attempt: the shortest, if the source has sent something since, and the longest.
 FIRST, LONGEST = 1.0, 300.0
+#: The pauses between two attempts, if the source is silent.
 PAUSES = Backoff(base=2.0, cap=LONGEST, jitter=0.0)
-#: Seconds after which a trial whose end is not known is over.
+#: Seconds after which an attempt without a known result no longer blocks the next one.
 OPEN = 60.0
-#: Recipients that are known, and sequences whose acknowledgements are put off, at most. Peers name and make them.
+#: The most failing recipients, and the most deferred sequences, that are remembered: peers determine their numbers.
 KNOWN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """Whose acknowledgements go where, and how. The same address may take those of one peer or version and not those of
-    another, and each peer may name each allowed address."""
+    """The owner, the address and the protocol versions of acknowledgements.
 
-    #: Its digest: peers name the rest of it, which may be long.
+    One address may accept the acknowledgements of one peer or version and refuse those of another, and every peer may
+    name every allowed address.
+    """
+
+    #: A digest of these values, because peers choose them and they may be long.
     digest: bytes
 
     @classmethod
     def of(cls, record: RmdRecord) -> Recipient:
-        """Of the acknowledgements of a sequence."""
+        """The recipient of the acknowledgements of a sequence."""
         protocol = record.protocol
         versions = protocol.soap.value, protocol.addressing.value, protocol.rm.value
         return cls.named(record.owner, record.acks_to.url, record.acks_to.parameters, *versions)
 
     @classmethod
     def of_post(cls, outgoing: Outgoing) -> Recipient:
-        """Of an acknowledgement that was posted."""
+        """The recipient of a posted acknowledgement."""
         envelope = outgoing.envelope
         versions = (
             each.value if each is not None else "" for each in (envelope.soap, envelope.addressing, envelope.rm)
@@ -60,34 +63,33 @@ class Recipient:
 @dataclass(slots=True)
 class _Failures:
     failures: int = 0
-    #: When the last one failed, when the next one may be tried, and since when one is being tried.
+    #: When the last attempt failed, when the next attempt is allowed, and when the open attempt began.
     failed: float = 0.0
     next: float = 0.0
     trying: float | None = None
 
 
 class Trials:
-    """Acknowledgements to a recipient that does not take them: one at a time, later each time. Times are seconds.
+    """The recipients that do not accept acknowledgements. Thread-safe. Times are seconds.
 
-    All sequences with that recipient wait for one trial. When it succeeds, all of them are acknowledged. The pause
-    does not count for a sequence that something was heard of since the last failure: its source is there, and repeats
-    what is not acknowledged.
+    One attempt at a time is made at such a recipient, after growing pauses. All sequences with this recipient wait for
+    the result; after a success all of them are acknowledged. The pause does not apply to a sequence whose source has
+    sent something since the last failure: this source is running, and repeats what is not acknowledged.
 
-    It is known in memory only. Above `KNOWN` the one that failed longest ago is forgotten, and counts as one that
-    works until it fails again; a sequence that is forgotten is acknowledged after `LONGEST` at the latest. Safe to be
-    used by many threads.
+    Failures are only in memory. Above `KNOWN` recipients the one that failed longest ago is forgotten, and counts as
+    working until it fails again. A deferred sequence that is forgotten is acknowledged after `LONGEST` at the latest.
     """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._failing: OrderedDict[Recipient, _Failures] = OrderedDict()
-        #: Sequences that are put off, with their recipient; the one that was put off longest ago comes first.
+        #: Deferred sequences with their recipients; the one deferred longest ago comes first.
         self._put_off: OrderedDict[str, Recipient] = OrderedDict()
 
     def wait(self, recipient: Recipient, sequence: str, now: float, heard: float) -> float | None:
-        """Until when the acknowledgement of a sequence is put off; ``None`` = it is posted now.
+        """The time until which the acknowledgement of a sequence is deferred; ``None`` = post it now.
 
-        :param heard: when something was heard of the sequence.
+        :param heard: when the source of the sequence last sent something.
         """
         with self._mutex:
             known = self._failing.get(recipient)
@@ -105,14 +107,14 @@ class Trials:
             return None
 
     def failed(self, recipient: Recipient, sequence: str, now: float) -> float:
-        """One could not be delivered. Returns when that of its sequence is due again."""
+        """A post to a recipient failed. Returns when the acknowledgement of the sequence is due again."""
         with self._mutex:
             later = self._put(sequence, recipient, now)
             known = self._failing.get(recipient)
             if known is None:
                 known = self._failing[recipient] = _Failures()
             elif known.trying is None:
-                return later  # posted before the first one had failed
+                return later  # posted before the first failure
             self._failing.move_to_end(recipient)
             if len(self._failing) > KNOWN:
                 self._failing.popitem(last=False)
@@ -122,7 +124,7 @@ class Trials:
             return known.next
 
     def worked(self, recipient: Recipient) -> list[str]:
-        """One was taken. Returns the sequences whose acknowledgements were put off."""
+        """A post to a recipient succeeded. Returns the sequences whose acknowledgements were deferred."""
         with self._mutex:
             if self._failing.pop(recipient, None) is None:
                 return []

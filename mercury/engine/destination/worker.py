@@ -21,21 +21,21 @@ from mercury.storage.records import RmdRecord
 
 log = logging.getLogger("mercury.engine.destination")
 
-#: Pauses before an acknowledgement that was refused is tried again.
+#: Pauses before a refused acknowledgement is posted again.
 ACK_RETRY = Backoff(base=2.0, cap=60.0, jitter=0.0)
-#: The longest pause before an acknowledgement, whatever its reason.
+#: The longest time for which an acknowledgement is deferred.
 LONGEST = max(ACK_RETRY.cap, trials.LONGEST)
 
 
 class DestinationWorker:
-    """Works on the sequences that are received here."""
+    """Works on destination sequences."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
         self._trials = Trials()
 
     def run_once(self, now: float) -> Step:
-        """Do what is due. Returns the acknowledgements to post, now that what they say is committed."""
+        """Do the due work. Returns the acknowledgements to post; the state that they report is committed."""
         step = Step()
         due = self._context.store.due_rmd(now, self._context.settings.sequence_batch)
         if not due:
@@ -46,14 +46,14 @@ class DestinationWorker:
         return step
 
     def next_due(self) -> float | None:
-        """When `run_once` has something to do at the latest, if nothing new happens."""
+        """When the next work is due without a new event."""
         return self._context.store.next_due(Topic.RMD)
 
     def acknowledgement_failed(self, outgoing: Outgoing, identifier: str, now: float) -> None:
-        """An acknowledgement could not be delivered: it is due again, later each time.
+        """An acknowledgement could not be posted: it is due again, after growing pauses.
 
-        To a source that repeats its messages this is not needed; to one that fetches responses over a back-channel
-        it is, because such a response is never sent unasked.
+        A source that repeats its messages does not need this. A source that fetches responses over a back-channel
+        does, because a response is sent only when it requests it.
 
         :param identifier: the sequence's.
         """
@@ -66,7 +66,7 @@ class DestinationWorker:
                 self._save(tx, record)
 
     def acknowledgement_taken(self, outgoing: Outgoing, now: float) -> None:
-        """An acknowledgement was taken: those to the same recipient that were put off are due now."""
+        """An acknowledgement was accepted: the deferred ones to the same recipient are due now."""
         put_off = self._trials.worked(Recipient.of_post(outgoing))
         for begin in range(0, len(put_off), self._context.settings.sequence_batch):
             with self._context.store.transaction() as tx:
@@ -102,7 +102,7 @@ class DestinationWorker:
         return machine.tombstone
 
     def _count_expired(self, tx: Transaction, record: RmdRecord, now: float) -> None:
-        """Nothing is left of a sequence that was never used; if it lived for a moment only, it counts for a while."""
+        """Count an expired, unused sequence of a peer for `engine.remember_ended`, because it leaves no tombstone."""
         young = record.created_at > now - self._context.settings.remember_ended
         if young and record.create_message_id is not None and not record.given_up:
             tx.after_commit(lambda: self._context.expired.add(record.owner, now))
@@ -136,7 +136,7 @@ class DestinationWorker:
 
 
 def repeat_acknowledgement(record: RmdRecord, now: float) -> None:
-    """An acknowledgement was refused: the next one is due later each time."""
+    """An acknowledgement was refused: the next one is due after a growing pause."""
     if record.machine.tombstone:
         return
     record.ack_failures += 1
@@ -144,9 +144,9 @@ def repeat_acknowledgement(record: RmdRecord, now: float) -> None:
 
 
 def wake_response_channels(tx: Transaction, context: EngineContext, ended: Iterable[RmdRecord], now: float) -> None:
-    """Request sequences ended: what can only be fetched ends with them (RM-TRM-05).
+    """Request sequences ended: the response sequences that can only be fetched end with them (RM-TRM-05).
 
-    A sequence that was never used leaves no buffer that would end the one that was offered with it: that goes too.
+    An unused request sequence has no buffer that could end its offered sequence: the offered sequence is deleted here.
     """
     received = [record for record in ended if record.service is not None]
     unused = {record.response_channel.key for record in received if not record.machine.used and record.response_channel}

@@ -1,4 +1,4 @@
-"""Requests acknowledgements of responses, so that their rows can be deleted."""
+"""AckRequested for responses, so that their rows can be deleted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mercury.storage.api import Transaction
 from mercury.storage.records import InvokerRecord
 
 
-def ask_for_acknowledgements(
+def acknowledgement_requests(
     context: EngineContext, tx: Transaction, buffer: InvokerRecord
 ) -> tuple[AckRequested, ...]:
     """The AckRequested headers for a repeated request that is held back by the limits on stored responses.
