@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from mercury.errors import ConfigurationError
 from mercury.statemachine.messages import EndpointReference
 
-#: An IPv6 address in brackets with nothing beside them: parsers disagree about whose host the rest is.
+#: An IPv6 address in brackets and nothing else in the host: parsers disagree about the host in other cases.
 _BRACKETED = re.compile(r"(?:[^\[\]]*@)?\[[^\[\]]*\](?::[0-9]*)?")
 #: No blanks and no control characters: they would break a line of HTTP.
 _PLAIN = re.compile(r"[^\x00-\x20\x7f]*")
@@ -30,7 +30,7 @@ def split_url(url: str) -> SplitResult:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError
         if not _PLAIN.fullmatch(url) or not (parts.path + parts.query).isascii():
-            raise ValueError  # HTTP has no way to ask for it
+            raise ValueError  # HTTP cannot request it
         if not _BRACKETED.fullmatch(parts.netloc) and ("[" in parts.netloc or "]" in parts.netloc):
             raise ValueError
         _ = parts.port
@@ -60,7 +60,7 @@ def server_of(url: str) -> str:
 
 @lru_cache(maxsize=128)
 def endpoint_of(url: str) -> str:
-    """The name of what a URL leads to, however its server is written. What is no URL stays as it is."""
+    """A URL with its server in normalized form. A text that is not a URL is returned unchanged."""
     try:
         parts = split_url(url)
     except ConfigurationError:
@@ -105,7 +105,7 @@ class AddressPolicy:
     def refusal(self, what: str, endpoint: EndpointReference | None, *, polls: bool = False) -> str | None:
         """Why an endpoint reference is not used; ``None`` = it may be.
 
-        :param polls: its owner may fetch by MakeConnection what is for it: nothing is posted to such an address.
+        :param polls: allow the anonymous URIs of MakeConnection: nothing is posted to such an address.
         """
         if endpoint is None or self.allows(endpoint.address):
             return None
@@ -139,7 +139,7 @@ def _matches(entry: str, parts: SplitResult) -> bool:
 
 
 def _climbs(path: str) -> bool:
-    """Whether a server may take the path for one that is not below its beginning: ``/a/../b``, in any disguise.
+    """Whether a server may resolve the path to one outside its prefix: ``/a/../b``, in any encoding.
 
     A proxy may decode a path before the server decodes it again, so it is decoded until nothing changes.
     """

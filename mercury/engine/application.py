@@ -1,4 +1,4 @@
-"""What the engine knows of the application: which operations there are, and how one is called."""
+"""The interface of the application to the engine: its operations and callbacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mercury.wire.envelope import Payload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageContext:
-    """What a handler or a callback may know of the message it is given."""
+    """The facts about a message that its handler or callback gets."""
 
     #: wsa:MessageID, the same at every repetition.
     message_id: str | None
@@ -23,7 +23,7 @@ class MessageContext:
     number: int
     #: 1 at the first try.
     attempt: int
-    #: Where the sequence was made from: a host, as far as it is known.
+    #: The host that created the sequence; empty = unknown.
     peer: str
     #: What the sender's application gave the message, where this side knows it (responses do).
     correlation: str | None
@@ -70,7 +70,7 @@ class Application(Protocol):
         """Whether a service of this name is hosted."""
 
     def operation(self, service: str, action: str, element: str) -> Operation | None:
-        """The operation an action or (failing that) the body element asks for."""
+        """The operation for an action, or else for the body element."""
 
     def policy(self, service: str | None) -> DestinationPolicy:
         """How sequences at a service are treated; ``None`` = sequences of responses."""

@@ -1,4 +1,4 @@
-"""The bytes that each sequence may keep here, whatever others keep."""
+"""The bytes that each sequence and each peer may always store, however much the others store."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 def share(settings: EngineSettings) -> int:
-    """Bytes that each sequence may have whatever others have: with it, all that may be open just reach a limit."""
+    """The guaranteed bytes of one sequence. If all sequences that may be open use them, a limit is just reached."""
     return min(
         settings.max_backlog_bytes_per_peer // settings.max_sequences_per_peer,
         settings.max_backlog_bytes // settings.max_sequences,
     )
 
 
-def little(settings: EngineSettings) -> int:
-    """Bytes that a peer may have although others fill the limit of all: what those leave is not its doing."""
+def small_amount(settings: EngineSettings) -> int:
+    """The bytes below which dead letters of other peers do not count against a peer."""
     return min(settings.max_backlog_bytes_per_peer, settings.max_backlog_bytes) // 16

@@ -1,4 +1,4 @@
-"""The channels that responses to the requests of a sequence take."""
+"""The channels for responses to the requests of a sequence."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from mercury.statemachine.messages import ANONYMOUS, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
 from mercury.storage.records import Channel, InvokerRecord, RmdRecord, Role, SequenceKey
 
-#: Seconds between two checks whether the requests' sequence of retained replies has ended; its end wakes them anyway.
+#: Seconds between two checks whether the request sequence of retained replies has ended. Its end usually wakes the
+#: worker.
 REPLIES_POLL_INTERVAL = 3600.0
 #: Seconds after which a response sequence that nothing ended ends by itself.
 RESPONSE_IDLE = 86400.0
 #: The window of a channel whose messages the peer fetches by MakeConnection, each with a request of its own.
 FETCHED_WINDOW = 16
-#: Why there is no way for a response.
+#: The reason why a response cannot be sent.
 TOO_MANY_ADDRESSES = (
     "the requests of this sequence name too many addresses for their responses (engine.max_response_addresses)"
 )
@@ -38,7 +39,7 @@ def response_channel(request: RmdRecord, endpoint: EndpointReference) -> Channel
 def reply_channel(request: RmdRecord) -> Channel:
     """The channel for replies outside any sequence, fetched over the back-channel, to the requests of a sequence.
 
-    What goes through it is retained while the request sequence lives: nothing acknowledges it.
+    Its messages are retained until the request sequence ends, because nothing acknowledges them.
     """
     return Channel(
         key=SequenceKey(ANONYMOUS, f"reply/{request.identifier}"),
@@ -51,7 +52,8 @@ def reply_channel(request: RmdRecord) -> Channel:
 
 
 def fetched_channel(request: RmdRecord) -> Channel:
-    """The channel of the responses to a sequence's requests that go out on connections only: it ends with them."""
+    """The channel of responses that are sent only on connections of the client; it ends with the sequence of
+    requests."""
     offered = request.response_channel
     return offered if offered is not None and offered.back_channel else reply_channel(request)
 
@@ -59,19 +61,19 @@ def fetched_channel(request: RmdRecord) -> Channel:
 def exceeds_addresses(buffer: InvokerRecord, address: str, most: int) -> bool:
     """Whether responses of a sequence's requests go to ``most`` addresses already, and not to this one.
 
-    A sequence of its own is made for each, at an address that a peer has chosen.
+    Each address gets a separate response sequence, and the peer chooses the addresses.
     """
     known = {channel.key.endpoint for channel in buffer.response_channels}
     return address not in known and len(known) >= most
 
 
-def hopeless(request: RmdRecord | None, grace: float, now: float, *, agreed: bool) -> bool:
-    """Whether responses are given up that their address has not taken for ``grace`` seconds.
+def gives_up_responses(request: RmdRecord | None, grace: float, now: float, *, agreed: bool) -> bool:
+    """Whether to give up responses that their address has not accepted for ``grace`` seconds.
 
-    :param request: the sequence of the requests; ``None`` = it is forgotten.
-    :param grace: how long they are posted after the end of the requests, in seconds.
-    :param agreed: the address has a sequence for them. It may be out of reach for a while, and takes up the sequence
-        again: they are posted as long as the sequence of the requests is remembered.
+    :param request: the sequence of the requests; ``None`` = its tombstone is deleted.
+    :param grace: how long responses are posted after the end of the requests, in seconds.
+    :param agreed: the address has created a sequence for them. It may be unreachable for a while and then continue the
+        sequence, so the responses are posted until the tombstone of the requests is deleted.
     """
     if agreed:
         return request is None
@@ -80,7 +82,7 @@ def hopeless(request: RmdRecord | None, grace: float, now: float, *, agreed: boo
 
 
 def unfetchable_at(request: RmdRecord | None, grace: float) -> float | None:
-    """When the replies to the requests of a sequence can no longer be fetched; ``None`` = that is not known yet.
+    """When the replies to the requests of a sequence can no longer be fetched; ``None`` = not known yet.
 
     :param request: the sequence; ``None`` = it is deleted.
     :param grace: seconds after the end of the sequence in which its replies can still be fetched.

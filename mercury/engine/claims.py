@@ -1,4 +1,4 @@
-"""Claims on sequences, kept for as long as this process works on them."""
+"""The claims of this process on sequences."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class _Lease:
 
 
 class ClaimKeeper:
-    """Takes claims when they are first needed and prolongs those that are in use.
+    """Takes claims when they are first needed, and prolongs those that are in use.
 
-    Safety never rests on this: every commit made under a claim is conditional on its epoch.
+    A late renewal is safe, because every commit under a claim is conditional on its epoch.
 
-    :param owner: names this process; never a host's name, and new at each start.
-    :param lease: seconds.
-    :param monotonic: seconds that only ever grow.
+    :param owner: the name of this process: random, and another one at each start.
+    :param lease: the duration of a claim, in seconds.
+    :param monotonic: returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class ClaimKeeper:
         self._leases: dict[str, _Lease] = {}
         #: Resources whose claims are prolonged while they are worked on.
         self._held: set[str] = set()
-        #: How many may be held before expired ones are searched for.
+        #: The number of leases above which expired ones are removed.
         self._most = 1024
 
     def take(self, resource: str, now: float) -> Claim | None:
-        """The claim on ``resource``; ``None`` while another owner has it."""
+        """Take the claim on ``resource``, or renew it if half of its lease is over; ``None`` = another owner has it."""
         with self._mutex:
             lease = self._leases.get(resource)
-            # A time farther ahead than that was set before the clock was set back.
+            # A lease farther ahead than that is from before the clock was set back.
             if lease is not None and lease.renew_at - self._lease / 2 <= now < lease.renew_at:
                 return lease.claim
         claim = self._store.claim(resource, self.owner, now, self._lease)
@@ -63,7 +63,7 @@ class ClaimKeeper:
 
     @contextmanager
     def held(self, claim: Claim) -> Iterator[None]:
-        """Work that is given up when another takes the claim over: `prolong` keeps it meanwhile.
+        """A context in which `prolong` renews the claim, for work that cannot be repeated if another process takes it.
 
         One thread at a time holds a claim.
         """
@@ -78,7 +78,7 @@ class ClaimKeeper:
     def prolong(self, now: float) -> None:
         """Prolong the claims that are held, each when half of its lease is over.
 
-        :raises StorageError: the store failed; the rest is prolonged at the next call.
+        :raises StorageError: the store failed; the other claims are prolonged at the next call.
         """
         with self._mutex:
             held = sorted(self._held)
@@ -86,21 +86,21 @@ class ClaimKeeper:
             self.take(resource, now)
 
     def run(self) -> Callable[[], bool]:
-        """A run of calls begins under a claim. Returns what says whether it has to commit now.
+        """Begin a run of calls under a claim. The returned function returns whether the run has to commit now.
 
-        When a claim is taken, at least half of its lease is left; the run ends when half of that is used. So only a
-        call that takes a quarter of the lease or more can outlive it.
+        When a claim is taken, at least half of its lease is left. The run ends when half of that is used, so only a
+        call that takes a quarter of the lease or more can outlive the claim.
         """
         until = self.monotonic() + self._lease / 4
         return lambda: self.monotonic() >= until
 
     def lost(self, claim: Claim) -> None:
-        """A commit failed on this claim: take it from the store again next time."""
+        """Forget a claim on which a commit failed; `take` queries the store again."""
         with self._mutex:
             self._leases.pop(claim.resource, None)
 
     def release_all(self) -> None:
-        """Give everything back, for an orderly end."""
+        """Release all claims, so that other processes do not have to wait for the end of the leases."""
         with self._mutex:
             claims = [lease.claim for lease in self._leases.values()]
             self._leases.clear()

@@ -14,7 +14,7 @@ from mercury.storage.records import InboundMessage, OutboundMessage
 #: Reason: the application abandoned the unacknowledged messages.
 ABANDONED = "the application ended the sequence without waiting for it"
 #: Reason: the stored message is damaged.
-DAMAGED = "what the store kept of it was damaged"
+DAMAGED = "its row in the store is damaged"
 #: Reason of a request: its response is missing in a response sequence that ended.
 LOST = "its response is lost: the sequence of the responses ended without it"
 #: Reason of a response: the client has not fetched it.
@@ -52,7 +52,7 @@ def dead_letter_inbound(
 ) -> int:
     """Make dead letters of messages that are never delivered.
 
-    :param disowned: the peer learns that the message is not delivered, and may send it again as another message.
+    :param disowned: the peer gets a fault for the message, and may send it again as another message.
     :param certainty: whether the message may have been delivered.
     :param owner: the peer that has caused it (`RmdRecord.owner`).
     :returns: the bytes of the dead letters.

@@ -1,4 +1,4 @@
-"""The envelopes that Mercury sends, each built from what is committed."""
+"""The envelopes that Mercury sends, made from committed records."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def _envelope(
         reply_to=reply_to,
         relates_to=relates_to,
         sequence=sequence,
-        acknowledgements=sayable(protocol, acknowledgements),
+        acknowledgements=expressible(protocol, acknowledgements),
         ack_requests=ack_requests,
         headers=headers,
         body=body,
     )
 
 
-def sayable(protocol: Protocol, acknowledgements: Acknowledgements) -> Acknowledgements:
+def expressible(protocol: Protocol, acknowledgements: Acknowledgements) -> Acknowledgements:
     """The acknowledgements that the protocol can express: WS-RM 1.0 cannot say that nothing was received.
 
     .NET writes the range 0-0 for this, which other stacks refuse (RM-ACK-04, LIVE-09).
@@ -85,7 +85,7 @@ def create_sequence(
             identifier=record.offered,
             endpoint=endpoint,
             expires=policy.expires,
-            incomplete_behavior=destination.told_behavior,
+            incomplete_behavior=destination.advertised_behavior,
         )
     body = CreateSequence(
         acks_to=channel.reply_to,
@@ -110,7 +110,7 @@ def message(
     row: OutboundMessage,
     *,
     to: EndpointReference | None = None,
-    ask: bool = False,
+    request_ack: bool = False,
     acknowledgements: Acknowledgements = (),
 ) -> Envelope:
     """A message of a sequence. At every transmission its number, MessageID and body are the same (RM-SEQ-04).
@@ -118,7 +118,7 @@ def message(
     Through a plain channel it travels outside any sequence.
 
     :param to: the endpoint; by default the channel's endpoint with the row's reference parameters.
-    :param ask: add AckRequested.
+    :param request_ack: add AckRequested.
     """
     protocol = record.channel.policy.protocol
     identifier = record.machine.identifier or ""
@@ -136,7 +136,7 @@ def message(
         relates_to=row.relates_to,
         sequence=None if plain else header,
         acknowledgements=acknowledgements,
-        ack_requests=(AckRequested(identifier),) if ask and not plain else (),
+        ack_requests=(AckRequested(identifier),) if request_ack and not plain else (),
         headers=row.headers,
     )
 
@@ -162,7 +162,7 @@ def _lost(protocol: Protocol, row: OutboundMessage) -> OutboundMessage:
 
 
 def is_bare_last(row: OutboundMessage) -> bool:
-    """WS-RM 1.0: the empty message that only says which number is the last (RM10-SEQ-08)."""
+    """Whether a row is the empty LastMessage of WS-RM 1.0, which only states the last number (RM10-SEQ-08)."""
     return row.last and not row.action
 
 

@@ -38,7 +38,7 @@ def write(event: Event) -> None:
         case SequenceEnded():
             log.info("sequence ended", extra=_about(event))
         case SequenceFailed(unfetched=unfetched, dead_letters=letters):
-            if not (unfetched and letters):  # the line about the dead letters has the same facts
+            if not (unfetched and letters):  # the log line of the dead letters has the same facts
                 about = {"sequence": event.sequence, "endpoint": event.endpoint, "key": event.key}
                 text = "the sequence failed: %r; %d messages are dead letters"
                 log.error(text, event.reason, letters, extra=about)

@@ -18,7 +18,7 @@ class Purpose(enum.Enum):
 
     CREATE = "CreateSequence"
     MESSAGE = "message"
-    ASK = "AckRequested"
+    ACK_REQUEST = "AckRequested"
     CLOSE = "CloseSequence"
     TERMINATE = "TerminateSequence"
     ACKNOWLEDGEMENT = "SequenceAcknowledgement"

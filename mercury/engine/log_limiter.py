@@ -1,4 +1,4 @@
-"""Limits how often the log says the same: what peers cause must not fill it."""
+"""Limits repeated log lines, so that peers cannot fill the log."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Registry:
 
         return consume
 
-    # --- what the engine asks ------------------------------------------------------------------------------------
+    # --- the interface for the engine ------------------------------------------------------------------------------
 
     def services(self) -> frozenset[str]:
         return frozenset(self._services)

@@ -41,7 +41,7 @@ def save_rmd(tx: Transaction, context: EngineContext, record: RmdRecord) -> None
 
 
 def marker_rows(record: RmdRecord, requested: Iterable[effects.RmdEffect]) -> list[InboundMessage]:
-    """The marker rows by which the invoker buffer learns of the sequence's end."""
+    """The marker rows that record the end of the sequence in the invoker buffer."""
     rows = []
     for effect in requested:
         match effect:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 BYTES_PER_SECOND = 64 * 1024**2
 #: Seconds for which a small total is used.
 SHORTEST = 1.0
-#: What is added has to be at least this part of a total: so all readings together cost little more than the additions.
+#: A total is read again early only if at least this part of it was added: then queries cost little more than additions.
 WORTH = 16
 
 
@@ -25,7 +25,7 @@ class _Total:
     read_again_at: float
 
     def doubtful(self, limit: int | None) -> bool:
-        """Whether what was added lifts it above a limit, and is enough to be worth another reading."""
+        """Whether it is above a limit because of additions that are large enough to justify another query."""
         return limit is not None and self.size > limit and self.added * WORTH >= self.size
 
 
@@ -45,12 +45,12 @@ class StoredBytes:
         self._totals: OrderedDict[str | None, _Total] = OrderedDict()
 
     def of(self, name: str | None, now: float, read: Callable[[], int], limit: int | None = None) -> int:
-        """The bytes that are stored under a name (``None`` = in all), this process's latest included.
+        """The bytes that are stored under a name (``None`` = in all), including the latest ones of this process.
 
         :param now: seconds since the epoch.
         :param read: reads the total from the store.
-        :param limit: a total above it is read again at once when a good part of it was added since: much of what was
-            there may be gone.
+        :param limit: a total above it is read again at once if a large part of it was added since the last query: many
+            of the older rows may be deleted.
         """
         with self._mutex:
             known = self._totals.get(name)

@@ -234,7 +234,7 @@ async def _response(
     begun, prolonged = clock(), held.waiting.fetches
     end = begun + limits[0]
     while not held.response.done():
-        patience = held_exchanges.patience(held)
+        patience = held_exchanges.time_left(held)
         if patience is not None and patience <= 0:
             return None
         left = end - clock()

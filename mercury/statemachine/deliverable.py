@@ -46,7 +46,7 @@ def deliverable(release: Release, waiting: RangeSet, passed: RangeSet, last: int
     """The numbers that may be delivered now, in the order of delivery.
 
     :param waiting: the numbers in the buffer.
-    :param passed: the numbers that were consumed, or passed over for good.
+    :param passed: the numbers that were consumed, or are skipped and never delivered.
     :param last: the last number of the sequence; ``None`` = unknown.
     """
     match release:

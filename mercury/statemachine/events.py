@@ -95,7 +95,7 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The destination's final word: numbers outside the ranges were not accepted and never will be.
+    """The destination's final acknowledgement: numbers outside the ranges were not accepted and never will be.
 
     ``ranges`` is ``None`` when a CloseSequenceResponse came without the final acknowledgement it should carry.
     """

@@ -42,8 +42,9 @@ class Window:
         """
         return min(each for each in (most, self.size, self.room) if each is not None)
 
-    def told(self, room: int | None) -> Window:
-        """An acknowledgement states how many more messages the destination can hold; ``None`` = it does not say."""
+    def with_room(self, room: int | None) -> Window:
+        """An acknowledgement states how many more messages the destination can hold; ``None`` = it does not state
+        it."""
         return self if room == self.room else replace(self, room=room)
 
     def overdue(self, numbers: int, acknowledged: int) -> Window:

@@ -31,7 +31,7 @@ def opened(room: int, policy: SourcePolicy) -> int:
     return room if room >= policy.ack_request_interval else 0
 
 
-def asks_for_acknowledgement(policy: SourcePolicy, number: int, attempts: int, *, last: bool) -> bool:
+def requests_acknowledgement(policy: SourcePolicy, number: int, attempts: int, *, last: bool) -> bool:
     """Whether a message carries AckRequested.
 
     :param attempts: transmissions of the message, including this one.

@@ -1,4 +1,4 @@
-"""What becomes of the messages of a sequence that ends incomplete (WS-RM 1.1 section 3.4)."""
+"""Which messages of a sequence that ends incomplete are undelivered or in doubt (WS-RM 1.1 section 3.4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def left_over(
     """The numbers up to ``last_number`` that are undelivered or in doubt after the end, by the destination's behavior.
 
     :param moved: numbers that a successor sequence carries already.
-    :param final: ``acknowledged`` is the destination's final word. Then only missing numbers below the highest
+    :param final: ``acknowledged`` is the destination's final acknowledgement: only missing numbers below the highest
         acknowledged one count as a gap, because both sides know these and no others.
     """
     done = acknowledged.copy()

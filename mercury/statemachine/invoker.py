@@ -1,4 +1,4 @@
-"""InvokerBuffer: which of the received messages the application may have now. Pure; see `rms`."""
+"""InvokerBuffer: which of the received messages may be delivered to the application. Pure; see `rms`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Given:
 
     passed: RangeSet
     waiting: RangeSet
-    #: Numbers that this delivery passes over for good.
+    #: Lower numbers that are skipped and can no longer be delivered.
     late: tuple[int, ...]
 
 
@@ -53,7 +53,7 @@ class InvokerBuffer:
     assurance: DeliveryAssurance
     behavior: IncompleteSequenceBehavior
     state: InvokerState = InvokerState.EMPTY
-    #: Numbers that the application has consumed, or that are passed over for good.
+    #: Numbers that the application has consumed, or that are skipped and never delivered.
     passed: RangeSet = field(default_factory=RangeSet)
     #: Numbers of the messages in the buffer.
     buffered: RangeSet = field(default_factory=RangeSet)
@@ -70,7 +70,7 @@ class InvokerBuffer:
         policy: DestinationPolicy,
         rm: RmVersion = RmVersion.RM11,
         *,
-        told: bool = True,
+        source_knows: bool = True,
         in_order_only: bool = False,
     ) -> InvokerBuffer:
         """A buffer with the choices of the policy.
@@ -78,15 +78,15 @@ class InvokerBuffer:
         If the source does not know the IncompleteSequenceBehavior (never in WS-RM 1.0), only messages that were never
         acknowledged are discarded.
 
-        :param told: the source knows the behavior.
+        :param source_knows: the source knows the behavior.
         :param in_order_only: nothing behind a gap is acknowledged, see `DestinationPolicy.acknowledges_in_order`.
         """
-        known = in_order_only or (told and rm is RmVersion.RM11)
-        behavior = policy.behavior if known else policy.told_behavior
+        known = in_order_only or (source_knows and rm is RmVersion.RM11)
+        behavior = policy.behavior if known else policy.advertised_behavior
         return cls(in_order=policy.in_order, assurance=policy.assurance, behavior=behavior)
 
     def copy(self) -> InvokerBuffer:
-        """A machine of its own with the same counters."""
+        """An independent machine with the same counters."""
         own = shallow(self)
         own.passed, own.buffered, own.in_progress = self.passed.copy(), self.buffered.copy(), self.in_progress.copy()
         return own
@@ -145,7 +145,7 @@ class InvokerBuffer:
         return self.release is Release.NEXT and number > received.first_missing()
 
     def predicate(self) -> str:
-        """The tuple that the counters spell: always the state's value."""
+        """The tuple that follows from the counters: it equals the state's value."""
         over = not self.buffered and self._covers(self.passed, self.last)
         factors = (_any(self.releasable()), self.last is not None or self.cut, over)
         return "".join("01"[factor] for factor in factors)
@@ -153,9 +153,9 @@ class InvokerBuffer:
     # --- events ----------------------------------------------------------------------------------------------------
 
     def handle(self, given: events.InvokerInput) -> tuple[InvokerEffect, ...]:
-        """Take one input: look up each event that it is, and do what the row says. Returns what is to be done about it.
+        """Handle one input: look up the row of each of its events, and apply it. Returns the effects.
 
-        :raises ImpossibleEvent: a defect, not a peer's doing.
+        :raises ImpossibleEvent: a defect of Mercury, not of a peer.
         """
         return tuple(self._handle(given))
 
@@ -261,7 +261,7 @@ class InvokerBuffer:
             for number in new:
                 passed.add(number)
         elif self.may_skip_gaps:
-            # Lower numbers are passed over for good, even those received while the handler worked on these.
+            # Lower numbers are skipped and never delivered, even those received while the handler worked on these.
             late = tuple(number for number in self._buffered_below(new[-1]) if number not in new)
             passed.add(1, new[-1])
         else:

@@ -99,7 +99,7 @@ class SequenceAcknowledgement:
 
 @dataclass(frozen=True, slots=True)
 class AckRequested:
-    """The source asks for an acknowledgement (RM10-SCH-03, RM11-SCH-03)."""
+    """The source requests an acknowledgement (RM10-SCH-03, RM11-SCH-03)."""
 
     identifier: str
 
@@ -118,7 +118,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateSequence:
-    """Asks the destination for a sequence (RM10-SCH-04, RM11-SCH-04)."""
+    """Requests a sequence from the destination (RM10-SCH-04, RM11-SCH-04)."""
 
     acks_to: EndpointReference
     #: Seconds; ``None`` = never.
@@ -171,7 +171,7 @@ class TerminateSequenceResponse:
 
 @dataclass(frozen=True, slots=True)
 class MakeConnection:
-    """Asks the receiver of it for a message that waits there (MC-SCH-01)."""
+    """Requests a message that waits at the receiver of this one (MC-SCH-01)."""
 
     address: str | None = None
     identifier: str | None = None

@@ -104,11 +104,11 @@ class DestinationPolicy:
         return IncompleteSequenceBehavior.NO_DISCARD
 
     @property
-    def told_behavior(self) -> IncompleteSequenceBehavior:
+    def advertised_behavior(self) -> IncompleteSequenceBehavior:
         """The behavior that is sent to every peer."""
         return self.incomplete_behavior or IncompleteSequenceBehavior.NO_DISCARD
 
-    def acknowledges_in_order(self, rm: RmVersion, *, told: bool, expires: bool = False) -> bool:
+    def acknowledges_in_order(self, rm: RmVersion, *, source_knows: bool, expires: bool = False) -> bool:
         """Whether messages above a gap are not acknowledged.
 
         Such messages are not delivered either, and they are discarded if the sequence ends with the gap. A source that
@@ -116,12 +116,12 @@ class DestinationPolicy:
         sends them again in a successor sequence. A source of WS-RM 1.0 never knows; there the rule applies only if the
         destination itself may end the sequence.
 
-        :param told: the source knows `behavior`.
+        :param source_knows: the source knows `behavior`.
         :param expires: the sequence has an expiry.
         """
         if self.incomplete_behavior is not None or self.behavior is IncompleteSequenceBehavior.NO_DISCARD:
             return False
-        return not told if rm is RmVersion.RM11 else expires
+        return not source_knows if rm is RmVersion.RM11 else expires
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,14 +23,14 @@ MEANINGS: Mapping[Enum, str] = {
     RmsEvent.CSRR: "CreateSequenceResponse received",
     RmsEvent.TAKEN: "the same, with the identifier of another sequence",
     RmsEvent.ACK: "acknowledgement received that is not final",
-    RmsEvent.FIN: "the destination's final word: final ranges, however they came",
+    RmsEvent.FIN: "the destination's final acknowledgement: final ranges, by any message",
     RmsEvent.TMS: "TerminateSequence was taken by the transport (WS-RM 1.0) or answered (WS-RM 1.1)",
-    RmsEvent.FAULT: "any fault about the sequence; what else it says comes after it as FIN, REF, ROLL or FAIL",
+    RmsEvent.FAULT: "any fault about the sequence; FIN, REF, ROLL or FAIL follows it if the fault means one of these",
     RmsEvent.REFUSED: "the fault CreateSequenceRefused or WSRMRequired",
     RmsEvent.ROLLOVER: "the fault MessageNumberRollover",
     RmsEvent.FAIL: "the fault UnknownSequence, SequenceTerminated or LastMessageNumberExceeded; or given up",
     RmsEvent.SENT: "messages are about to leave",
-    RmsEvent.OVERDUE: "the lowest number in flight is due again, and something was heard since it was sent",
+    RmsEvent.OVERDUE: "the lowest number in flight is due again, and the destination has answered since it was sent",
     RmsEvent.CONTROL: "CreateSequence, AckRequested alone, CloseSequence or TerminateSequence is about to leave",
     RmsEvent.RESPONSE: "responses to requests of the sequence are stored",
     RmsEvent.TICK: "time has passed",
@@ -47,7 +47,7 @@ MEANINGS: Mapping[Enum, str] = {
     InvokerEvent.LMR_NUMBER: "only the last number became known",
     InvokerEvent.SAM: "messages were given to the application",
     InvokerEvent.BEGUN: "the application is about to get messages, and never again (AtMostOnce); SAM comes after it",
-    InvokerEvent.COMPLETED: "the application has done with what was begun",
+    InvokerEvent.COMPLETED: "the handler has finished with the begun messages",
     InvokerEvent.INTERRUPTED: "no worker has the begun messages any more",
     InvokerEvent.CUT: "the sequence ended incomplete",
 }
@@ -81,9 +81,9 @@ OTHER_NAMES: Mapping[Enum, tuple[str, str]] = {
 LEGEND: Mapping[Kind, str] = {
     Kind.MOVE: "the next state; often it is the same one: a repeat, or an event that changes a counter only. "
     "`·C` behind it: C is set as well.",
-    Kind.REFUSE: "the machine answers no: an error for the application, a fault for the peer, or a dead letter. "
+    Kind.REFUSE: "the machine refuses the event: an error for the application, a fault for the peer, or a dead letter. "
     "Nothing changes.",
-    Kind.IGNORE: "the event says nothing here. Nothing changes.",
+    Kind.IGNORE: "the event has no meaning in this state. Nothing changes.",
 }
 
 PREFACE = """\
@@ -96,15 +96,15 @@ and **InvokerBuffer** between the destination and its application. This page is 
 machines run on (`mercury/statemachine/tables.py`); a test fails when the two differ.
 
 A **state** is the tuple of its factors, one digit each: 1 = has happened, 0 = has not (yet). The digits always equal
-what the counters of the machine say: 1100 at the source means that the identifier is known and that a number is
-unacknowledged, no more and no less. The machines are pure: an event and the time go in, the new state and effects
+what follows from the counters of the machine: 1100 at the source means that the identifier is known and that a number
+is unacknowledged, no more and no less. The machines are pure: an event and the time go in, the new state and effects
 come out. No order of events is assumed, and a repeat leaves the state alone. A message that the network loses is an
 event that did not happen: the state stays, and the state is what causes the retransmission.
 
 Two more factors stand **beside the tuple**:
 
-- **C**, closed: the destination has said its final word about which numbers it accepted. At the source it comes with
-  the final ranges; at the destination with CloseSequence, and from then on no new number is taken and every
+- **C**, closed: the destination has stated finally which numbers it accepted. At the source it is set with the final
+  ranges; at the destination with CloseSequence, and from then on no new number is taken and every
   acknowledgement is Final.
 - **F**, failed (only at the source), with the reason. While F is set the tuple is frozen; the source still answers
   CloseSequence and TerminateSequence. A refusal that answers a repeated CreateSequence is not final, nor is a
@@ -118,11 +118,11 @@ CELLS = """\
 
 Every input of a machine is looked up, whatever the state. A row says what an event does in a state while its **guard**
 holds, by the counters before the event; rows of one state and event are tried from above, and one without a guard holds
-when the others do not. **Effects** are what the machine may ask for then: the engine carries them out. The
+when the others do not. **Effects** are returned by the machine; the engine carries them out. The
 **specification** is given by the ids of protocol.md. A test searches the machines from their starts until every row was
 taken with every effect, so there is no row that cannot be reached; and it meets no event without a row.
 
-The grid below the factors shows the same at a glance: what may come of an event in a state.
+The grid below the factors is a summary: the possible outcomes of each event in each state.
 """
 
 NAMES = """\
@@ -202,8 +202,8 @@ def render_table(table: Table[Any, Any, Any]) -> str:
 def render_rows(table: Table[Any, Any, Any]) -> str:
     """Every row of one machine; states in which an event has the same outcome share one line."""
     lines = []
-    for (event, guard, outcome, asked, rules), rows in groupby(table.rows, _line):
-        effects = ", ".join(effect.__name__ for effect in asked)
+    for (event, guard, outcome, requested, rules), rows in groupby(table.rows, _line):
+        effects = ", ".join(effect.__name__ for effect in requested)
         states = " ".join(row.state.value for row in rows)
         lines.append((states, event.value, "" if guard is None else guard.value, outcome, effects, " ".join(rules)))
     return _grid(("state", "event", "guard", "next state", "effects", "specification"), lines)

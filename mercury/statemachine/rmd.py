@@ -51,7 +51,7 @@ class RMDSequence:
     unacknowledged: int = 0
 
     def copy(self) -> RMDSequence:
-        """A machine of its own with the same counters."""
+        """An independent machine with the same counters."""
         own = shallow(self)
         own.received, own.consumed = self.received.copy(), self.consumed.copy()
         return own
@@ -83,7 +83,7 @@ class RMDSequence:
         return self.closed or self.tombstone
 
     def predicate(self) -> str:
-        """The tuple that the counters spell: always the state's value."""
+        """The tuple that follows from the counters: it equals the state's value."""
         factors = (self.used, self.last_number is not None, self.complete, self.ended_at is not None)
         return "".join("01"[factor] for factor in factors)
 
@@ -111,9 +111,9 @@ class RMDSequence:
     # --- events ----------------------------------------------------------------------------------------------------
 
     def handle(self, given: events.RmdInput, now: float, policy: DestinationPolicy) -> tuple[RmdEffect, ...]:
-        """Take one input: look up the event that it is, and do what the row says. Returns what is to be done about it.
+        """Handle one input: look up the row of each of its events, and apply it. Returns the effects.
 
-        :raises ImpossibleEvent: a defect, not a peer's doing; nothing has changed.
+        :raises ImpossibleEvent: a defect of Mercury, not of a peer; nothing has changed.
         """
         return tuple(self._handle(given, now, policy))
 
@@ -167,7 +167,7 @@ class RMDSequence:
                 yield effects.Duplicate(given.number)
             refusal = self._refusal(given.number, given.last, policy)
         else:
-            refusal = self._contradiction(self._told(given) or 0)
+            refusal = self._contradiction(self._stated_last(given) or 0)
         assert refusal is not None
         yield effects.RaiseFault(refusal)
 
@@ -187,13 +187,13 @@ class RMDSequence:
             case RmdGuard.COMPLETE, events.MessageReceived(number=number, last=last):
                 return self.received.count + 1 == (number if last else self.last_number)
             case RmdGuard.COMPLETE, _:
-                told = self._told(given)
-                return told is not None and self.received.covers(1, told)
+                stated = self._stated_last(given)
+                return stated is not None and self.received.covers(1, stated)
             case RmdGuard.CONTRADICTION, _:
-                told = self._told(given)
-                return told is not None and self._contradicts(told)
+                stated = self._stated_last(given)
+                return stated is not None and self._contradicts(stated)
             case RmdGuard.NO_NUMBER, _:
-                return self._told(given) is None
+                return self._stated_last(given) is None
             case RmdGuard.EXPIRED, _:
                 inactive_at = self._inactive_at(policy)
                 expired = self.expires_at is not None and self.expires_at <= now
@@ -201,7 +201,7 @@ class RMDSequence:
             case _:
                 raise AssertionError(f"no guard of this input: {guard}")
 
-    def _told(self, given: events.RmdInput) -> int | None:
+    def _stated_last(self, given: events.RmdInput) -> int | None:
         """The last number that CloseSequence or TerminateSequence states; ``None`` = it states none.
 
         RM11-CLS-01: LastMsgNumber is absent when no message was sent.
@@ -259,11 +259,11 @@ class RMDSequence:
         return not self.received.highest <= last_number <= MAX_MESSAGE_NUMBER
 
     def _end_known(self, given: events.CloseReceived | events.TerminateReceived, now: float) -> Iterator[RmdEffect]:
-        told = self._told(given)
+        stated = self._stated_last(given)
         self.last_heard = now
         self.used = True
-        if told is not None and self.last_number is None:
-            yield from self._last_known(told)
+        if stated is not None and self.last_number is None:
+            yield from self._last_known(stated)
 
     def _last_known(self, number: int) -> Iterator[RmdEffect]:
         self.used = True

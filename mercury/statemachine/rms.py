@@ -63,7 +63,7 @@ class RMSSequence(RmsCounters):
         return own
 
     def copy(self) -> RMSSequence:
-        """A machine of its own with the same counters."""
+        """An independent machine with the same counters."""
         own = shallow(self)
         own.acknowledged = self.acknowledged.copy()
         own.moved = self.moved.copy()
@@ -83,9 +83,9 @@ class RMSSequence(RmsCounters):
     # --- events ----------------------------------------------------------------------------------------------------
 
     def handle(self, given: events.RmsInput, now: float, policy: SourcePolicy) -> tuple[RmsEffect, ...]:
-        """Take one input: look up each event that it is, and do what the row says. Returns what is to be done about it.
+        """Handle one input: look up the row of each of its events, and apply it. Returns the effects.
 
-        :raises ImpossibleEvent: a defect, not a peer's doing; nothing has changed.
+        :raises ImpossibleEvent: a defect of Mercury, not of a peer; nothing has changed.
         """
         return tuple(self._handle(given, now, policy))
 
@@ -114,7 +114,7 @@ class RMSSequence(RmsCounters):
                     self.control_due = now
             case _, events.End(abandon=abandon):
                 yield from self._end(row, abandon, now)
-                if self.asks_final(policy) and not self.control_attempts:
+                if self.requests_final(policy) and not self.control_attempts:
                     self.control_due = now + (policy.close_unacknowledged_after or 0.0)
             case _, events.Created():
                 self._created(row, given, now)
@@ -191,10 +191,10 @@ class RMSSequence(RmsCounters):
         starved = self.starved
         yield from self._release(self._merge(given.ranges, now))
         if RangeSet(given.ranges) == self.acknowledged:  # an older acknowledgement states an outdated BufferRemaining
-            self.flow = self.flow.told(given.room)
+            self.flow = self.flow.with_room(given.room)
         self._enter(row, now)
         asks = self.state in (RmsState.IDLE, RmsState.SENDING, RmsState.SENDING_LAST)
-        if asks and self.flow.room == 0 and not starved and not self.asks_final(policy):
+        if asks and self.flow.room == 0 and not starved and not self.requests_final(policy):
             self.control_attempts, self.control_due = 0, now + policy.retransmission.base
         if before is not None:
             yield from self._window_moved(before, policy)
@@ -218,7 +218,7 @@ class RMSSequence(RmsCounters):
         self._last_is_known()
         self._enter(row, now)
         if moved:
-            yield effects.Moved(moved)  # first: what moves must not be let go of with what is released
+            yield effects.Moved(moved)  # first: moved rows must not be deleted with the released ones
         yield from self._release(new)
 
     def _fault(self, row: RmsRow, fault: Fault, now: float) -> Iterator[RmsEffect]:
@@ -299,7 +299,9 @@ class RMSSequence(RmsCounters):
 
     def _release(self, acknowledged: RangeSet) -> Iterator[RmsEffect]:
         for low, high in self.moved:
-            acknowledged.discard(low, high)  # the successor's, whatever the destination says
+            acknowledged.discard(
+                low, high
+            )  # these numbers belong to the successor, even if the destination acknowledges them
         if acknowledged:
             yield effects.Released(acknowledged.as_tuples())
 

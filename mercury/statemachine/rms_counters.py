@@ -1,4 +1,4 @@
-"""The counters of a sequence at its source, and the questions that they answer; `rms` changes them."""
+"""The counters of a sequence at its source, and what follows from them; `rms` changes them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mercury.statemachine.tables import RMS, RmsEvent, RmsState
 
 
 class RmsWork(enum.Enum):
-    """What the state asks to be put on the wire."""
+    """The messages that a state requires on the wire."""
 
     CREATE = "CreateSequence"
     TRANSMIT = "messages"
-    #: Ask a destination without room whether it has room now.
-    ASK = "AckRequested"
+    #: Request the current BufferRemaining of a destination without room.
+    REQUEST_ACK = "AckRequested"
     CLOSE = "CloseSequence"
     TERMINATE = "TerminateSequence"
 
@@ -35,7 +35,7 @@ class RmsCounters:
     state: RmsState
     #: When the destination last answered, or when no answer was last expected.
     last_heard: float
-    #: C: the destination has said its final word.
+    #: C: the destination has sent its final acknowledgement.
     closed: bool = False
     #: F: why the sequence failed.
     failure: FailureReason | None = None
@@ -47,7 +47,7 @@ class RmsCounters:
     acknowledged: RangeSet = field(default_factory=RangeSet)
     #: Numbers that moved to a successor sequence.
     moved: RangeSet = field(default_factory=RangeSet)
-    #: The last number there will be, once known; 0 = the sequence ends without a message.
+    #: The last number of the sequence, once known; 0 = the sequence ends without a message.
     last_message: int | None = None
     #: When the end was settled.
     settled_at: float | None = None
@@ -55,11 +55,11 @@ class RmsCounters:
     abandoned: bool = False
     #: Requests whose response is not stored yet; the end waits for them.
     unanswered: int = 0
-    #: How many numbers may be in flight, as far as the destination takes them.
+    #: The limit on numbers in flight that the destination requires.
     flow: Window = field(default_factory=Window)
     incomplete_behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
     expires_at: float | None = None
-    #: Transmissions of the present control message (create, ask, close or terminate).
+    #: Transmissions of the current control message (CreateSequence, AckRequested, CloseSequence or TerminateSequence).
     control_attempts: int = 0
     #: When the control message is due again.
     control_due: float = 0.0
@@ -71,7 +71,7 @@ class RmsCounters:
 
     @property
     def at(self) -> RmsState:
-        """The state of the table that the machine is in: F while it is set, whatever the tuple was."""
+        """The state by which rows are looked up: F while it is set, otherwise the tuple."""
         return self.state if self.failure is None else RmsState.FAILED
 
     @property
@@ -81,7 +81,8 @@ class RmsCounters:
         return Numbered in row.effects
 
     def invalid(self, ranges: Ranges) -> bool:
-        """RM-ACK-03. That a number is missing which was acknowledged before is no offence: the network reorders."""
+        """RM-ACK-03. A missing number that was acknowledged before is valid, because the network may reorder
+        messages."""
         return any(low < 1 or low > high or high > self.highest_sent for low, high in ranges)
 
     @property
@@ -106,14 +107,15 @@ class RmsCounters:
 
     @property
     def starved(self) -> bool:
-        """Something waits to be sent for the first time, the destination has no room, and nothing is in flight that
-        would ask for news by being sent again (FC-02).
+        """Whether messages wait for their first transmission, the destination has no room, and no message is in flight
+        whose retransmission would cause a new acknowledgement (FC-02).
         """
         return self.flow.room == 0 and self.last_number > self.highest_sent and not self.in_flight
 
     def most_in_flight(self, policy: SourcePolicy) -> int:
-        """How many numbers may be in flight. One that is already, is sent again though the destination has no room:
-        it may be the one that the others there wait for.
+        """The most numbers in flight. If the destination has no room, one message in flight is still sent again,
+        because
+        the messages that fill the destination may wait for it.
         """
         return self.flow.limit(policy.window) or min(1, self.in_flight)
 
@@ -127,7 +129,7 @@ class RmsCounters:
         return self.last_number
 
     def predicate(self) -> str:
-        """The tuple that the counters spell: always the state's value while F is not set."""
+        """The tuple that follows from the counters: it equals the state's value while F is not set."""
         factors = (
             self.identifier is not None,
             self.outstanding,
@@ -136,8 +138,8 @@ class RmsCounters:
         )
         return "".join("01"[factor] for factor in factors)
 
-    def asks_final(self, policy: SourcePolicy) -> bool:
-        """Whether the destination may acknowledge at CloseSequence only (LIVE-07), which goes beside the messages.
+    def requests_final(self, policy: SourcePolicy) -> bool:
+        """Whether to send CloseSequence too, because the destination may acknowledge only then (LIVE-07).
 
         CloseSequence is not sent to a destination that discards messages behind a gap, because a late message would be
         the gap; nor while responses are missing, because a closed destination may refuse the repeated requests that
@@ -146,9 +148,9 @@ class RmsCounters:
         silent = self.state is RmsState.SENDING_LAST and not self.acknowledged and not self.abandoned
         silent = silent and not self.unanswered
         whole = self.highest_sent == self.last_number and not self.moved
-        asks = policy.close and policy.close_unacknowledged_after is not None and self.rm is RmVersion.RM11
+        enabled = policy.close and policy.close_unacknowledged_after is not None and self.rm is RmVersion.RM11
         discards = self.incomplete_behavior is not IncompleteSequenceBehavior.NO_DISCARD
-        return silent and whole and asks and not discards and self.failure is None
+        return silent and whole and enabled and not discards and self.failure is None
 
     def work(self, policy: SourcePolicy) -> RmsWork | None:
         """The work of this state on the wire, whether it is due or not."""
@@ -158,12 +160,12 @@ class RmsCounters:
             case RmsState.CREATING | RmsState.CREATING_LAST:
                 return RmsWork.CREATE
             case RmsState.SENDING:
-                return RmsWork.ASK if self.starved else RmsWork.TRANSMIT
+                return RmsWork.REQUEST_ACK if self.starved else RmsWork.TRANSMIT
             case RmsState.SENDING_LAST:
                 abandons = self.abandoned and self.rm is RmVersion.RM11
-                if abandons or self.asks_final(policy):
+                if abandons or self.requests_final(policy):
                     return RmsWork.CLOSE
-                return RmsWork.ASK if self.starved else RmsWork.TRANSMIT
+                return RmsWork.REQUEST_ACK if self.starved else RmsWork.TRANSMIT
             case RmsState.ENDING:
                 closes = self.rm is RmVersion.RM11 and not self.closed
                 if self.unanswered and not self.abandoned:
@@ -197,7 +199,7 @@ class RmsCounters:
         return min((at for at in times if at is not None), default=None)
 
     def inactive_at(self, policy: SourcePolicy) -> float | None:
-        """When the sequence fails because the peer is silent; ``None`` = no answer is expected."""
+        """When the sequence fails because the peer is silent; ``None`` = never, or no answer is expected."""
         if policy.inactivity_timeout is None or self.state in (RmsState.IDLE, RmsState.ENDING):
             return None  # nothing is unacknowledged
         return self.last_heard + policy.inactivity_timeout

@@ -1,4 +1,4 @@
-"""What an input of RMSSequence is in its table, and when a guard of that table holds. Pure."""
+"""Maps the inputs of RMSSequence to the events of its table, and evaluates the guards of the table. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
 from mercury.statemachine.rms_counters import RmsCounters
 from mercury.statemachine.tables import RmsEvent, RmsGuard
 
-#: What a fault says beyond that it is about the sequence. A SequenceClosed says nothing more: the final acknowledgement
-#: does, and without it CloseSequence or a retransmission asks.
+#: The event of each fault, besides FAULT. SequenceClosed has none: its final acknowledgement causes the event, and
+#: without
+#: one CloseSequence or a retransmission requests it.
 _FAULTS = MappingProxyType(
     {
         FaultCode.UNKNOWN_SEQUENCE: RmsEvent.FAIL,
@@ -52,9 +53,9 @@ def events_of(given: events.RmsInput) -> tuple[RmsEvent, ...]:
         case events.Settled():
             return (RmsEvent.TMS,)
         case events.FaultReceived(fault=fault, ranges=ranges):
-            word = (RmsEvent.FIN,) if ranges is not None else ()
-            said = (_FAULTS[fault.code],) if fault.code in _FAULTS else ()
-            return (RmsEvent.FAULT, *word, *said)
+            final = (RmsEvent.FIN,) if ranges is not None else ()
+            specific = (_FAULTS[fault.code],) if fault.code in _FAULTS else ()
+            return (RmsEvent.FAULT, *final, *specific)
         case events.GaveUp():
             return (RmsEvent.FAIL,)
         case events.Tick():
@@ -96,7 +97,7 @@ def holds(guard: RmsGuard, machine: RmsCounters, given: events.RmsInput, now: fl
 
 
 def ranges_of(given: events.RmsInput) -> Ranges:
-    """The ranges that came with an input; none where there are none."""
+    """The ranges of an input; empty if it has none."""
     match given:
         case events.Acknowledged(ranges=ranges) | events.Finished(ranges=ranges) | events.FaultReceived(ranges=ranges):
             return ranges or ()

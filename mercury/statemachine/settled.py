@@ -1,4 +1,4 @@
-"""What is settled of a message at its source: when it needs no transmission any more, and when its row may go. Pure.
+"""When a message needs no transmission any more at its source, and when its row may be deleted. Pure.
 
 The conformance suite compares what a store returns with this.
 """

@@ -1,4 +1,4 @@
-"""The time at which the successor of a sequence is requested that the destination has ended. Pure functions."""
+"""The pause before the successor of a sequence that the destination has ended. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Transition tables as data: the one form in which the three machines, the tests and the documentation know them.
+"""Transition tables as data, for the three machines, the tests and the documentation.
 
 Theory: a *state* is an enum member whose value spells the factors that have come true (``"1100"``). A *row* says what
 an event does in a state while its guard holds: the next state, the effects that it may have, and the rule it comes
-from. Rows of one state and event stand in the order in which their guards are tried; the last one may have none. Every
-input of a machine is looked up, in every state: what says nothing there has a row that says so.
+from. Rows of one state and event are in the order in which their guards are tried; the last one may have no guard.
+Every input of a machine is looked up in every state: an event without meaning in a state has a row of the kind IGNORE.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ G = TypeVar("G", bound=enum.Enum)
 class Kind(enum.Enum):
     """What an event means in a state."""
 
-    #: The event is taken; the state becomes the row's next one (often the same: a repeat, or a counter that changes).
+    #: The event is accepted, and the next state is that of the row: often the same, if only a counter changes.
     MOVE = "move"
-    #: The machine answers no; nothing changes.
+    #: The machine refuses the event; nothing changes.
     REFUSE = "refuse"
-    #: The event says nothing here; nothing changes.
+    #: The event has no meaning in this state; nothing changes.
     IGNORE = "-"
 
 
@@ -54,7 +54,7 @@ class Row(Generic[S, E, G]):
 
     @property
     def outcome(self) -> str:
-        """What a reader is shown for the next state."""
+        """The text of the next state in the documentation."""
         if self.kind is not Kind.MOVE:
             return str(self.kind.value)
         return str(self.next.value) + ("·C" if self.closes else "")
@@ -66,8 +66,8 @@ class Table(Generic[S, E, G]):
 
     :ivar name: the machine's name.
     :ivar factors: the factors of the tuple in the order of the digits, each with its meaning.
-    :ivar work: what the machine keeps doing while it is in a state.
-    :ivar start: where a machine starts, and by which event.
+    :ivar work: the work that is due while the machine is in a state.
+    :ivar start: the states in which a machine starts, with their events.
     """
 
     name: str
@@ -117,10 +117,10 @@ def read_table(
     """Read a table: lines of ``states | events | guard | next | effects | specification``.
 
     A line with several states or events is a row for each of them. The next state is a state's value, or ``=`` for the
-    same state, with ``·C`` behind it where it closes, or the value of a `Kind` that leaves everything as it is. A guard
-    is written by its name in small letters, with spaces.
+    same state, followed by ``·C`` if the row sets C, or the value of a `Kind` that changes nothing. A guard is written
+    by its name in lower case, with spaces.
 
-    :raises ValueError: a line is not understood; a state has no row for an event; rows of one state and event have the
+    :raises ValueError: a line cannot be parsed; a state has no row for an event; rows of one state and event have the
         same guard, or stand behind one without a guard; a row names no rule.
     """
     kinds = {kind.value: kind for kind in (Kind.REFUSE, Kind.IGNORE)}
@@ -138,13 +138,13 @@ def read_table(
         closes, target = parts[3].endswith("·C"), parts[3].removesuffix("·C")
         if set(parts[4].split()) - known.keys():
             raise ValueError(f"{name}: no effect: {line.strip()}")
-        asked, rules = tuple(known[each] for each in parts[4].split()), tuple(parts[5].split())
+        requested, rules = tuple(known[each] for each in parts[4].split()), tuple(parts[5].split())
         if not rules:
             raise ValueError(f"{name}: no rule: {line.strip()}")
         for event in map(events, parts[1].split()):
             for state in map(states, parts[0].split()):
                 following = state if kind is not Kind.MOVE or target == "=" else states(target)
-                rows.append(Row(state, event, guard, kind, following, asked, rules, closes))
+                rows.append(Row(state, event, guard, kind, following, requested, rules, closes))
     table = Table(name, factors, states, events, guards, tuple(rows), work, start)
     _check(table)
     return table

@@ -1,4 +1,4 @@
-"""What a source waits for, in words for people. Pure."""
+"""Describes what a source waits for, as text for operators. Pure."""
 
 from __future__ import annotations
 

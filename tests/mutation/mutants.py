@@ -405,7 +405,7 @@ TESTED = (
     ),
     Mutant(
         "responses to a client that is gone end",
-        (Change("mercury.engine.channels:hopeless", "return request is None", "return False"),),
+        (Change("mercury.engine.channels:gives_up_responses", "return request is None", "return False"),),
         test=f"{VANISHED}::test_responses_to_a_client_that_is_gone_are_dead_letters_after_its_requests_are_forgotten",
     ),
     *STORAGE,

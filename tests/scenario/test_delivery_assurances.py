@@ -493,7 +493,7 @@ def test_a_future_of_a_process_that_is_gone_leaves_a_dead_letter() -> None:
     pair.client.crash()
     pair.release()
     pair.advance(3)
-    assert [letter.reason for letter in pair.client.letters()] == ["who waited for this response is gone"]
+    assert [letter.reason for letter in pair.client.letters()] == ["the caller that waited for this response has gone"]
     assert pair.client.rows() == 0
 
 

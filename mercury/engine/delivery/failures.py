@@ -6,7 +6,7 @@ from mercury.errors import DataError
 
 
 class RowMisplaced(Exception):
-    """A damaged row of a buffer has lost its number or its buffer."""
+    """The number or the sequence of a damaged row is lost."""
 
 
 class RefusedAfterHandler(DataError):

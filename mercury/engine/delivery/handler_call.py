@@ -63,7 +63,7 @@ class HandlerCall:
         self._request = request
         self._message = message
         self._attempt = attempt
-        #: The request of ours that the message answers, unless it has been answered before.
+        #: The request of this side that the message answers, unless it was answered before.
         self._waiting = waiting
         #: This side's request whose response was consumed; its row may be deleted after the delivery is saved.
         self.request: OutboundMessage | None = None
@@ -136,8 +136,8 @@ class HandlerCall:
         elif answers and operation is not None and operation.response_action is not None:
             fault = ApplicationFault("The request could not be processed.", code="Failed")
             channel = self._send_fault(tx, fault, now)
-        told = channel is not None
-        self._dead_letter(tx, reason, now, disowned=told, certainty=certainty)
+        notified = channel is not None
+        self._dead_letter(tx, reason, now, disowned=notified, certainty=certainty)
         return channel
 
     def _dead_letter(
@@ -176,7 +176,7 @@ class HandlerCall:
             raise CallFailed(self._message, self._attempt, error, operation.name) from error
 
     def _named(self, what: str) -> str:
-        """The text of a call, for people."""
+        """The description of a call in the log."""
         message = self._message
         return f"{what} with message {message.message_id}, number {message.number} of {message.sequence}"
 
@@ -233,7 +233,8 @@ class HandlerCall:
         return channel
 
     def _exceeds_addresses(self, channel: Channel) -> bool:
-        """Whether the limit on addresses is reached by now: the request was accepted before earlier ones used it up."""
+        """Whether the limit on addresses is reached: earlier requests may have used it up since this one was
+        accepted."""
         return exceeds_addresses(self._record, channel.key.endpoint, self._context.settings.max_response_addresses)
 
     def _response_channel(self, request: RmdRecord, reply_to: EndpointReference | None) -> Channel:
@@ -260,7 +261,7 @@ class HandlerCall:
             unknown = LookupError(f"no callback named {row.callback!r} is registered")
             raise CallFailed(message, self._attempt, unknown, row.callback)
         if callback is None:
-            self._dead_letter(tx, "who waited for this response is gone", now)
+            self._dead_letter(tx, "the caller that waited for this response has gone", now)
         else:
             try:
                 result = _result(message)
@@ -301,9 +302,9 @@ def _raise_transient(tx: Transaction, error: Exception) -> None:
 
 
 def _result(message: InboundMessage) -> Payload | ApplicationFault:
-    """What the callback gets of a response.
+    """The argument of the callback for a response.
 
-    :raises _Unreadable: it is stored as a fault and is none.
+    :raises _Unreadable: it is stored as a fault, but cannot be read as one.
     """
     if not message.is_fault:
         return _payload(message)

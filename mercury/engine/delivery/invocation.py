@@ -52,7 +52,7 @@ class InvocationWorker:
         self._turns = Turns(context)
         self._mutex = threading.Lock()
         self._cool_down = CoolDown()
-        self._looks_at = 0.0
+        self._repair_at = 0.0
         #: Called when there is work for another thread.
         self.more: Callable[[], None] = _wake_none
         #: Called with responses that can leave on the connections of their requests.
@@ -87,12 +87,12 @@ class InvocationWorker:
         return step
 
     def _repair_stuck(self, now: float) -> None:
-        """At an interval, check buffers that wait for a number: its row may be damaged and have lost its place."""
+        """At an interval, check buffers that wait for a number: the row of that number may be damaged and misplaced."""
         interval = self._context.settings.integrity_interval
         with self._mutex:
-            if not is_due(self._looks_at, now, interval):
+            if not is_due(self._repair_at, now, interval):
                 return
-            self._looks_at = now + interval
+            self._repair_at = now + interval
         for sequence in self._context.store.stuck_invoker(
             now, self._context.settings.sequence_batch, self._turns.work_filter
         ):
@@ -167,7 +167,7 @@ class InvocationWorker:
         return 1
 
     def _repair(self, sequence: str, claim: Claim, now: float, limit: int) -> int:
-        """Make rows that have lost their place dead letters, and continue without their messages."""
+        """Make misplaced rows dead letters, and continue without their messages."""
         with self._context.store.transaction() as tx:
             tx.guard(claim)
             record, request = tx.invoker.read(sequence), tx.rmd.read(sequence)
@@ -208,7 +208,7 @@ class InvocationWorker:
                 return 0
             run.silent, done = True, isinstance(error, RefusedAfterHandler)
             run.certainty = Certainty.UNKNOWN if done else Certainty.NOT_DELIVERED
-            # The store may refuse dropped rows: they get a run alone, and messages follow in the next run.
+            # The store may refuse dropped rows too: they get a separate run, before the messages.
             for message in run.messages[:1] if not run.dropped else ():
                 failure = CallFailed(message, run.record.attempts + 1, Unstorable(str(error)))
                 exhausted = run.policy.on_failure is OnFailure.SKIP and failure.attempt >= run.policy.max_attempts

@@ -1,4 +1,4 @@
-"""Damaged rows of an invoker buffer that have lost their number or their buffer."""
+"""Finds damaged rows of an invoker buffer whose number or sequence is lost, and the messages that were in them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord
 def lost_rows(
     tx: Transaction, record: InvokerRecord, request: RmdRecord | None
 ) -> tuple[list[InboundMessage], list[int]]:
-    """The rows that have lost their place, and the numbers that will never come.
+    """The misplaced rows, and the numbers of the messages that are lost with them.
 
-    A message that was received, is not passed, and has no row here was in one of these rows; its source does not send
-    it again. A damaged row with the number of an expected message does not count: it is dropped in its turn, with a
-    fault to its sender.
+    A message that was received and not passed, but has no row here, was in one of these rows; its source does not send
+    it again. A damaged row that still has the number of a received message is not misplaced: it is dropped in order,
+    with a fault to its sender.
 
-    :param request: must be read before the buffer, so that every message it counts as received has a row here.
+    :param request: must be read before the buffer, so that every message that it counts as received has a row.
     """
     sequence, machine = record.sequence, record.machine
     received = RangeSet() if request is None else request.machine.received
@@ -29,14 +29,14 @@ def lost_rows(
     over = machine.passed.copy()
     for low, high in machine.in_progress:
         over.discard(low, high)
-    astray = [row for row in damaged if row != expected.get(row.number) or row.number in over]
+    misplaced = [row for row in damaged if row != expected.get(row.number) or row.number in over]
     here.update(machine.passed.as_tuples())
     if machine.in_order:
         # In ascending order, as they would be delivered.
         missing = list(takewhile(lambda number: number in received and number not in here, count(machine.next)))
     else:
         missing = [number for low, high in received for gap in here.gaps(low, high) for number in range(*_span(gap))]
-    return astray, missing
+    return misplaced, missing
 
 
 def lost_bytes(tx: Transaction, run: DeliveryRun) -> int:
@@ -49,7 +49,7 @@ def lost_bytes(tx: Transaction, run: DeliveryRun) -> int:
         return 0
     numbers = (number for number in tx.invoker.numbers(sequence).numbers() if number in request.machine.received)
     rows = tx.invoker.messages(sequence, list(numbers))
-    return request.received_bytes - run.left_before - sum(row.size for row in rows.values())
+    return request.received_bytes - run.consumed_before - sum(row.size for row in rows.values())
 
 
 def _span(gap: tuple[int, int]) -> tuple[int, int]:

@@ -3,16 +3,16 @@
 The limits are those on the backlog for the application (`backlog`): for one sequence of requests, for one peer, and in
 all. Dead letters of a peer count for the last two. Above a limit the requests of a sequence wait, and new requests are
 refused as busy by the limits on the backlog. Each sequence counts the bytes of its responses in its buffer's record,
-which is written anyway. The store is queried for the actual bytes only if that count is above the sequence's share, or
-if more than half of a limit is stored: many new sequences with one run each are below their shares. The result of a
-query is used for at least a second, plus the bytes that this process has stored since (`StoredBytes`).
+which is written for each run. The store is queried for the actual bytes only if that count is above the sequence's
+share, or if more than half of a limit is stored: many new sequences with one run each are below their shares. The
+result of a query is used for at least a second, plus the bytes that this process has stored since (`StoredBytes`).
 """
 
 from __future__ import annotations
 
 import logging
 
-from mercury.engine.backlog_share import little, share
+from mercury.engine.backlog_share import share, small_amount
 from mercury.engine.channels import reply_channel
 from mercury.engine.context import EngineContext
 from mercury.engine.delivery.run import DeliveryRun
@@ -33,21 +33,21 @@ def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: fl
     if request is None or not run.messages or run.record.service is None:
         return False  # responses cause no responses; if they were held back, two peers could wait for each other
     owner = request.owner
-    own, every = _left_by(context, tx, owner, now), _left_by(context, tx, None, now)
+    own, every = _bytes_of_peer(context, tx, owner, now), _bytes_of_peer(context, tx, None, now)
     limited = own > settings.max_backlog_bytes_per_peer // 2 or every > settings.max_backlog_bytes // 2
     if run.record.response_bytes <= share(settings) and not limited:
         return False
-    stored = _left_of(context, tx, run, request, now)
+    stored = _bytes_of_sequence(context, tx, run, request, now)
     if stored > run.policy.max_backlog_bytes:
         why = f"{stored} bytes of responses to this sequence (destination.max_backlog_bytes)"
     elif request.owner and own > settings.max_backlog_bytes_per_peer:
         why = f"{own} bytes of responses to this peer, and dead letters of it (engine.max_backlog_bytes_per_peer)"
-    elif every > settings.max_backlog_bytes and (own > little(settings) or not request.owner):
+    elif every > settings.max_backlog_bytes and (own > small_amount(settings) or not request.owner):
         why = f"{every} bytes of responses to all peers, and dead letters of them (engine.max_backlog_bytes)"
     else:
         why = ""
     # Below its share a sequence is not held back, however much the others have stored.
-    run.record.response_bytes = run.stored_before = stored
+    run.record.response_bytes = run.responses_before = stored
     if not why:
         return False
     _wait(context, tx, run.record, now, f"not called: too many stored responses are not acknowledged: {why}")
@@ -56,7 +56,7 @@ def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: fl
     return True
 
 
-def _left_by(context: EngineContext, tx: Transaction, owner: str | None, now: float) -> int:
+def _bytes_of_peer(context: EngineContext, tx: Transaction, owner: str | None, now: float) -> int:
     """Bytes of the responses to an owner and of its dead letters; ``None`` = of all owners."""
     settings = context.settings
     limit = settings.max_backlog_bytes if owner is None else settings.max_backlog_bytes_per_peer
@@ -64,7 +64,9 @@ def _left_by(context: EngineContext, tx: Transaction, owner: str | None, now: fl
     return responses + context.letters.owners.of(owner, now, lambda: tx.dead_letters.bytes(owner))
 
 
-def _left_of(context: EngineContext, tx: Transaction, run: DeliveryRun, request: RmdRecord, now: float) -> int:
+def _bytes_of_sequence(
+    context: EngineContext, tx: Transaction, run: DeliveryRun, request: RmdRecord, now: float
+) -> int:
     """Bytes of responses to the requests of one sequence."""
     keys = [reply_channel(request).key, *(channel.key for channel in run.record.response_channels)]
     read = tx.rms.response_bytes_of
@@ -89,13 +91,13 @@ def _wait(context: EngineContext, tx: Transaction, seen: InvokerRecord, now: flo
 
 
 def _release_replies(context: EngineContext, tx: Transaction, run: DeliveryRun, request: RmdRecord, now: float) -> None:
-    """Release the older half of the replies outside any sequence: they are never acknowledged, and surely fetched.
+    """Delete the older half of the replies outside any sequence: they are never acknowledged, but most likely fetched.
 
     Only if the sequence or its peer is above its limit, not for the responses to other peers.
     """
     owner, settings, key = request.owner, context.settings, reply_channel(request).key
     context.responses.forget(owner, request.identifier)
-    own, stored = _left_by(context, tx, owner, now), _left_of(context, tx, run, request, now)
+    own, stored = _bytes_of_peer(context, tx, owner, now), _bytes_of_sequence(context, tx, run, request, now)
     own_limit = bool(owner) and own > settings.max_backlog_bytes_per_peer and stored > share(settings)
     if stored <= run.policy.max_backlog_bytes and not own_limit:
         return
@@ -104,13 +106,15 @@ def _release_replies(context: EngineContext, tx: Transaction, run: DeliveryRun, 
         if _releasable(record):
             oldest = record.machine.acknowledged.first_missing()
             upto = (oldest + record.machine.last_number) // 2
-            log.info("replies %d to %d are kept no longer", oldest, upto, extra={"sequence": request.identifier})
+            log.info(
+                "replies %d to %d are deleted: too many bytes", oldest, upto, extra={"sequence": request.identifier}
+            )
             handle_rms(tx, context, record, events.Acknowledged(((1, upto),)), now)
             save_rms(tx, record)
             context.responses.forget(owner, request.identifier)
 
 
 def _releasable(record: RmsRecord) -> bool:
-    """Whether there are replies that may be released, not counting the newest."""
+    """Whether there are replies that may be deleted: all but the newest."""
     machine = record.machine
     return machine.alive and record.channel.back_channel and machine.last_number > machine.acknowledged.first_missing()

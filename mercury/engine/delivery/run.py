@@ -46,27 +46,27 @@ class DeliveryRun:
     calls: list[HandlerCall] = field(default_factory=list)
     #: Calls that are not repeated: under AtMostOnce not even if their transaction is rolled back.
     given_up: list[CallFailed] = field(default_factory=list)
-    #: No fault for dropped messages: the store may refuse the fault.
+    #: Whether no fault is sent for dropped messages, because the store may refuse the fault.
     silent: bool = False
     #: Whether a dropped message may have been handled.
     certainty: effects.Certainty = effects.Certainty.NOT_DELIVERED
     #: Bytes of lost or damaged rows that belong to no known message.
     lost_bytes: int = 0
     #: The buffer's `consumed_bytes` before the run.
-    left_before: int = field(init=False)
+    consumed_before: int = field(init=False)
     #: The error of the last attempt for the first message.
     error_before: str | None = field(init=False)
     #: The bytes of stored responses before the run.
-    stored_before: int = field(init=False)
+    responses_before: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.stored_before = self.record.response_bytes
-        self.left_before, self.error_before = self.record.consumed_bytes, self.record.last_error
+        self.responses_before = self.record.response_bytes
+        self.consumed_before, self.error_before = self.record.consumed_bytes, self.record.last_error
 
     def count_bytes(self, gone: Iterable[InboundMessage]) -> None:
         """Count rows that leave the buffer with this save; a rolled-back attempt does not count."""
-        self.record.consumed_bytes = self.left_before + self.lost_bytes + sum(message.size for message in gone)
-        self.record.response_bytes = self.stored_before + sum(row.size for row in self.responses)
+        self.record.consumed_bytes = self.consumed_before + self.lost_bytes + sum(message.size for message in gone)
+        self.record.response_bytes = self.responses_before + sum(row.size for row in self.responses)
 
     def drop(self, requested: Iterable[effects.Dropped]) -> None:
         self.dropped += ((number, effect.reason) for effect in requested for number in effect.numbers)
@@ -81,7 +81,7 @@ class DeliveryRun:
     def begun(self) -> None:
         """AtMostOnce: note that the transaction before the calls is committed."""
         self.record.version += 1
-        self.left_before, self.stored_before = self.record.consumed_bytes, self.record.response_bytes
+        self.consumed_before, self.responses_before = self.record.consumed_bytes, self.record.response_bytes
         self.dropped, self.markers = [], []
 
     def forget(self) -> None:
@@ -166,7 +166,7 @@ class DeliveryRun:
         return {number: self.rows[number] for number in wanted if number in self.rows}
 
     def read_requests(self, tx: Transaction, messages: Iterable[InboundMessage]) -> dict[str, OutboundMessage]:
-        """The requests of ours that these messages answer, as committed."""
+        """The requests of this side that these messages answer, as committed."""
         if self.record.service is not None:
             return {}
         return tx.rms.rows({message.relates_to for message in messages if message.relates_to})
@@ -182,7 +182,7 @@ class DeliveryRun:
 
     @property
     def reads_part(self) -> bool:
-        """Whether nothing but the messages that are next can be delivered."""
+        """Whether only the messages that follow the last delivered one without a gap can be delivered."""
         return self.record.machine.in_order and not self.record.machine.may_skip_gaps
 
     @property
@@ -206,7 +206,9 @@ def consume_requests(tx: Transaction, run: DeliveryRun) -> None:
 
 
 def lose_missing(tx: Transaction, context: EngineContext, run: DeliveryRun, now: float) -> None:
-    """The sequence of responses ended with gaps, which stay: dead-letter as many of the oldest requests."""
+    """Dead-letter requests whose responses are lost in gaps of an ended response sequence: as many of the oldest
+    unanswered
+    requests as numbers are missing."""
     ended = run.request
     if not run.record.machine.cut or ended is None:
         return
@@ -221,9 +223,9 @@ def lose_missing(tx: Transaction, context: EngineContext, run: DeliveryRun, now:
 
 
 def relevant(tx: Transaction, run: DeliveryRun, limit: int) -> list[int]:
-    """The numbers that the machine has to see: with a cut all, otherwise the lowest ones and one more.
+    """The numbers to pass to the machine: all if the sequence was cut, otherwise the lowest ``limit`` and one more.
 
-    Where only the part that is next can be delivered (`DeliveryRun.reads_part`), that is what was read of it.
+    If `DeliveryRun.reads_part`, these are the numbers of the rows that were read.
     """
     machine, sequence = run.record.machine, run.record.sequence
     cut = any(marker.kind is InboundKind.CUT for marker in run.markers)

@@ -29,8 +29,8 @@ class Turns:
     def next(self, now: float, cool_down: CoolDown) -> dict[str, str]:
         """The due sequences with their peers, in the order of service: first one of the peer after the last served one.
 
-        :param cool_down: sequences that wait in it are left out, and those that have failed take half of the places,
-        however many they are: the others go on.
+        :param cool_down: sequences that wait in it are omitted, and those that have failed take at most half of the
+        places, so that the others continue.
         """
         limit = self._context.settings.sequence_batch
         due = self._context.store.due_invoker(now, limit + cool_down.count, self.work_filter)

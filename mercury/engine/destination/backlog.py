@@ -22,7 +22,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mercury.engine.backlog_share import little, share
+from mercury.engine.backlog_share import share, small_amount
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.storage.records import InvokerRecord, RmdRecord
 
@@ -134,7 +134,7 @@ class Backlog:
             whose = "this sequence"
         elif self.full_of_letters(owner):
             whose = "this peer"
-        elif every >= settings.max_backlog_bytes and own > little(settings):
+        elif every >= settings.max_backlog_bytes and own > small_amount(settings):
             whose = "all peers"
         else:
             return None
@@ -148,7 +148,7 @@ class Backlog:
         They do not count for a peer with few bytes: otherwise the dead letters of a few peers, which stay until an
         operator discards them, could exclude all other peers.
         """
-        return self._letters(None) if waiting + self._letters(owner) > little(self._context.settings) else 0
+        return self._letters(None) if waiting + self._letters(owner) > small_amount(self._context.settings) else 0
 
     def _may_exceed(self, record: RmdRecord, buffer: InvokerRecord, size: int, waiting: int, owner: str | None) -> bool:
         """Whether the next message of its sequence is taken above the limit of an owner, or (``None``) of all.

@@ -111,7 +111,7 @@ def _make(batch: Batch, exchange: InboundExchange, body: CreateSequence, message
             last_heard=now,
             expires_at=None if expires is None else now + expires,
             in_order_only=policy.acknowledges_in_order(
-                exchange.protocol.rm, told=body.mercury_behavior is not None, expires=expires is not None
+                exchange.protocol.rm, source_knows=body.mercury_behavior is not None, expires=expires is not None
             ),
         ),
         protocol=exchange.protocol,
@@ -173,7 +173,7 @@ def _created_reply(batch: Batch, exchange: InboundExchange, requested: CreateSeq
     body = CreateSequenceResponse(
         identifier=record.identifier,
         expires=None if expires_at is None else max(0.0, expires_at - batch.now),
-        incomplete_behavior=policy.told_behavior,
+        incomplete_behavior=policy.advertised_behavior,
         accept_acks_to=accepted,
         mercury_behavior=policy.behavior if requested.mercury_behavior is not None else None,
     )
@@ -230,8 +230,8 @@ def created(batch: Batch, exchange: InboundExchange, body: CreateSequenceRespons
         record, events.Created(identifier=body.identifier, expires_at=expires_at, incomplete_behavior=behavior)
     )
     if body.accept_acks_to is not None and record.offered is not None:
-        told = body.mercury_behavior is not None
-        _open_offered(batch, record, record.offered, body.accept_acks_to, told=told)
+        source_knows = body.mercury_behavior is not None
+        _open_offered(batch, record, record.offered, body.accept_acks_to, source_knows=source_knows)
     emit_source_created(batch.tx, batch.context.observers, record, body.identifier, batch.now)
 
 
@@ -244,7 +244,9 @@ def _end_orphan(batch: Batch, record: RmsRecord, identifier: str) -> None:
     log.info("a sequence that was replaced is ended", extra={"sequence": identifier})
 
 
-def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: EndpointReference, *, told: bool) -> None:
+def _open_offered(
+    batch: Batch, record: RmsRecord, identifier: str, acks_to: EndpointReference, *, source_knows: bool
+) -> None:
     channel, policy = record.channel, batch.context.application.policy(None)
     if acks_to.address == channel.to:
         acks_to = replace(acks_to, via=channel.wsa_to and channel.endpoint)
@@ -271,7 +273,7 @@ def _open_offered(batch: Batch, record: RmsRecord, identifier: str, acks_to: End
     )
     buffer = InvokerRecord(
         sequence=identifier,
-        machine=InvokerBuffer.for_policy(policy, channel.policy.protocol.rm, told=told),
+        machine=InvokerBuffer.for_policy(policy, channel.policy.protocol.rm, source_knows=source_knows),
         owner=responses.owner,
         response_channels=(channel,),
     )

@@ -159,7 +159,7 @@ class Reception:
         stored = batch.response(exchange)
         if stored is not None and exchange.waiting is not None:
             return Answer(http=in_reply(stored, exchange.waiting))
-        acknowledgements = envelopes.sayable(exchange.protocol, batch.acknowledgements(exchange))
+        acknowledgements = envelopes.expressible(exchange.protocol, batch.acknowledgements(exchange))
         if exchange.fetched is not None:
             return self._handed_out(exchange, exchange.fetched, acknowledgements)
         waiting = batch.waiting(exchange)

@@ -110,7 +110,7 @@ class DestinationWorker:
     def _acknowledge(self, record: RmdRecord, now: float) -> list[Outgoing]:
         policy = self._context.application.policy(record.service)
         machine, url = record.machine, record.acks_to.url
-        acknowledgements = envelopes.sayable(record.protocol, (machine.acknowledgement(policy),))
+        acknowledgements = envelopes.expressible(record.protocol, (machine.acknowledgement(policy),))
         if acknowledgements:
             later = self._trials.wait(Recipient.of(record), record.identifier, now, machine.last_heard)
             if later is not None:

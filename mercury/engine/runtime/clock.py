@@ -1,4 +1,4 @@
-"""Notices that the clock was set back, and brings due times forward that lie too far ahead after that."""
+"""Detects that the clock was set back, and then brings forward due times that are too far ahead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mercury.storage.maintenance import Pauses
 
 log = logging.getLogger("mercury.engine.clock")
 
-#: A clock that was set back by so many seconds is noticed at the next check; smaller steps delay nothing for long.
+#: The smallest step back, in seconds, that is detected; smaller ones delay nothing for long.
 STEP = 1.0
 #: Seconds between two searches for work that a process with a wrong clock has postponed.
 INTERVAL = 60.0

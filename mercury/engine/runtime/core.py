@@ -118,7 +118,7 @@ class Engine:
         return Arrival(http=reply, url=outgoing.url, peer=outgoing.url, request=outgoing, envelope=envelope)
 
     def failed(self, outgoing: Outgoing, error: str, now: float) -> None:
-        """Report that a post has failed. The message may have arrived all the same; it is sent again when it is due."""
+        """Report that a post has failed. The message may have arrived nevertheless; it is sent again when it is due."""
         log.debug(
             "%s to %s failed: %s",
             outgoing.purpose.value,
@@ -141,8 +141,8 @@ class Engine:
 def _ends_by_acceptance(outgoing: Outgoing, reply: HttpMessage) -> bool:
     """Whether a reply without a fault settles the end.
 
-    WS-RM 1.0: TerminateSequence is one-way; that the transport took it is enough (RM10-TRM-04). WS-RM 1.1: a peer
-    whose answer was lost may have forgotten the sequence, and accepts the repetition without a word (LIVE-08).
+    WS-RM 1.0: TerminateSequence is one-way, and HTTP acceptance is enough (RM10-TRM-04). WS-RM 1.1: a peer whose answer
+    was lost may have forgotten the sequence, and accepts the repetition with an empty reply (LIVE-08).
     """
     if outgoing.purpose is not Purpose.TERMINATE or not 200 <= reply.status < 300:
         return False

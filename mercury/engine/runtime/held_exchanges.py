@@ -1,4 +1,4 @@
-"""Exchanges that are held open because their response may come any moment (HTTP-05)."""
+"""HTTP exchanges that are held open for their response (HTTP-05)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mercury.wire.envelope import HttpMessage
 
 log = logging.getLogger("mercury.runtime")
 
-#: Requests that were posted in parallel may overtake each other by so many seconds.
+#: Seconds by which requests that were posted in parallel may overtake each other.
 REORDERING = 0.5
 #: Seconds in which a client that does not fetch responses repeats a lost message twice: CXF does after 3 and 9.
 REPETITIONS = 10.0
@@ -63,7 +63,7 @@ class HeldExchanges:
 
         Of a client that does not fetch responses, the first and the newest exchange of a request are held, and those
         between are answered without it. The caller of a synchronous client waits on the first one; the newest one is
-        there if the first one broke unnoticed.
+        needed if the connection of the first one is broken.
         """
         held = HeldExchange(waiting, Future())
         about = waiting.request
@@ -98,7 +98,7 @@ class HeldExchanges:
     def release(self, responses: Iterable[Response]) -> None:
         """Pass committed responses to the exchanges that wait for them.
 
-        An exchange whose response cannot be written is answered without it. The other responses go out all the same.
+        An exchange whose response cannot be written is answered without it; this does not affect the others.
         """
         for response in responses:
             about = response.request
@@ -113,7 +113,7 @@ class HeldExchanges:
         """The HTTP message of a response; ``None`` = it cannot be written, which is logged."""
         try:
             return in_reply(response, waiting)
-        except Exception:  # of one peer's request: the callers' threads work for all peers
+        except Exception:  # caused by one peer; the calling thread works for all peers
             with self._mutex:
                 logged = self._log_limiter.allow("", self._clock())
             if logged:
@@ -148,8 +148,8 @@ class HeldExchanges:
 
     # --- gaps ------------------------------------------------------------------------------------------------------
 
-    def patience(self, held: HeldExchange) -> float | None:
-        """Seconds until waiting is pointless if the request is still behind a gap; ``None`` = it is not behind a gap.
+    def time_left(self, held: HeldExchange) -> float | None:
+        """Seconds for which a request behind a gap is still held; ``None`` = it is not behind a gap.
 
         Requests that were posted in parallel overtake each other, so a new gap gets `REORDERING` seconds to close, once
         for all requests behind it. For a client that does not fetch responses it gets `REPETITIONS` seconds, in which

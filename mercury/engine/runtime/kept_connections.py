@@ -18,7 +18,7 @@ MOST = 128
 #: The part of the process's file descriptors that connections may use.
 PART = 4
 #: The longest idle time, and the interval of `close_idle`, in seconds.
-KEPT_FOR, LOOK_INTERVAL = 30.0, 5.0
+IDLE_TIMEOUT, CHECK_INTERVAL = 30.0, 5.0
 
 
 class Origin(NamedTuple):
@@ -27,8 +27,8 @@ class Origin(NamedTuple):
     scheme: str
     host: str
     port: int
-    #: Identifies the certificates in use.
-    manner: int
+    #: Identifies the `PeerConnection`, and so the certificates in use.
+    settings_id: int
 
 
 class Keepable(Protocol):
@@ -49,8 +49,8 @@ class KeptConnections(Generic[C]):
     """The connections of all threads to all servers. Thread-safe. Times are seconds.
 
     Used and idle connections together are at most ``most``: above it, the connection idle for longest is closed. Used
-    connections alone may exceed it: each posting thread has one. An idle connection is closed after `KEPT_FOR`, when
-    the other side has closed it, or when it has received unsolicited bytes.
+    connections alone may exceed it: each posting thread has one. An idle connection is closed after `IDLE_TIMEOUT`,
+    when the other side has closed it, or when it has received unsolicited bytes.
 
     :param most: see `descriptors_for`.
     :param clock: a monotonic clock, in seconds.
@@ -60,8 +60,8 @@ class KeptConnections(Generic[C]):
         self,
         most: int | None = None,
         *,
-        kept_for: float = KEPT_FOR,
-        look_interval: float = LOOK_INTERVAL,
+        kept_for: float = IDLE_TIMEOUT,
+        look_interval: float = CHECK_INTERVAL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.most = descriptors_for() if most is None else most
@@ -73,7 +73,7 @@ class KeptConnections(Generic[C]):
         #: Idle connections with the begin of their idle time and their target; the one idle for longest comes first.
         self._unused: OrderedDict[C, tuple[float, Origin]] = OrderedDict()
         self._by_origin: dict[Origin, list[C]] = {}
-        self._looker: threading.Thread | None = None
+        self._checker: threading.Thread | None = None
         self._over = threading.Event()
 
     def __len__(self) -> int:
@@ -114,11 +114,11 @@ class KeptConnections(Generic[C]):
                 self._unused[connection] = self._clock(), origin
                 self._by_origin.setdefault(origin, []).append(connection)
                 surplus = self._surplus()
-                if self._looker is None:
-                    self._looker = threading.Thread(
-                        target=self._look, args=(self._over,), name="mercury-connections", daemon=True
+                if self._checker is None:
+                    self._checker = threading.Thread(
+                        target=self._check_idle, args=(self._over,), name="mercury-connections", daemon=True
                     )
-                    self._looker.start()
+                    self._checker.start()
         _close(surplus)
 
     def drop(self, connection: C) -> None:
@@ -140,19 +140,19 @@ class KeptConnections(Generic[C]):
         """Close all connections, also the used ones."""
         with self._mutex:
             self._over.set()
-            self._over, self._looker = threading.Event(), None
+            self._over, self._checker = threading.Event(), None
             connections = [*self._used, *self._unused]
             self._used.clear()
             self._unused.clear()
             self._by_origin.clear()
         _close(connections)
 
-    def _look(self, over: threading.Event) -> None:
+    def _check_idle(self, over: threading.Event) -> None:
         while not over.wait(self._look_interval):
             self.close_idle()
             with self._mutex:
                 if not self._unused and over is self._over:
-                    self._looker = None
+                    self._checker = None
                     return
 
     def _surplus(self) -> list[C]:

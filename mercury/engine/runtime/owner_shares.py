@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 
-#: Servers that posts of one peer wait for, at most.
+#: The most servers that posts of one peer may wait for.
 WAITING_SERVERS = 64
 #: All peers together use at most this part of the exchanges, one exchange each: the others are for this side.
 ALL_PEERS = 3 / 4
-#: A peer gets a second exchange only while all peers together use less than this part: the rest is for peers that have
+#: A peer gets further exchanges only while all peers together use less than this part: the rest is for peers that have
 #: none.
-MORE_THAN_ONE = 1 / 2
+FURTHER_EXCHANGES = 1 / 2
 
 
 class OwnerShares:
     """Counts, by owner (`Outgoing.owner`), the exchanges in use and the servers that posts wait for.
 
-    A peer names the addresses of its responses. Without a share of its own it could name one server more for each
-    exchange there is. The exchanges of this side (an empty owner) have no share. Not safe to be used by several threads
-    at the same time.
+    A peer chooses the addresses of its responses. Without a limit by peer it could use every exchange, by naming as
+    many servers. The exchanges of this side (an empty owner) are not limited. Not thread-safe.
 
     :param total: the weight of all exchanges.
-    :param share: a peer may have this many times as much as is free for second exchanges of peers.
-    :param most_trying: exchanges at failing endpoints that an owner, or this side, may have.
+    :param share: the weight of a peer's exchanges may be this many times the weight that is free for further exchanges
+        of peers (`FURTHER_EXCHANGES`).
+    :param most_trying: the most exchanges at failing endpoints for one owner, or for this side.
     """
 
     def __init__(self, total: int, share: int, most_trying: int) -> None:
@@ -31,7 +31,7 @@ class OwnerShares:
         self._used_by_peers = 0
         self._in_use: Counter[str] = Counter()
         self._trying: Counter[str] = Counter()
-        #: By owner, and by server the number of waiting posts; in both the one that was served longest ago is first.
+        #: By owner and by server: the number of waiting posts. The owner and the server served longest ago come first.
         self._waiting: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
 
     # --- exchanges -------------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ class OwnerShares:
         used = self._in_use[owner]
         if not used:
             return self._used_by_peers < ALL_PEERS * self._total
-        return used < self._share * min(free, MORE_THAN_ONE * self._total - self._used_by_peers)
+        return used < self._share * min(free, FURTHER_EXCHANGES * self._total - self._used_by_peers)
 
     def may_try(self, owner: str) -> bool:
         """Whether an owner may have another exchange at a failing endpoint."""
@@ -76,7 +76,8 @@ class OwnerShares:
         servers[server] = servers.get(server, 0) + 1
 
     def wait_no_longer(self, owner: str, server: str) -> None:
-        """A post that waited for a server is taken or dropped: the owner's and the server's next turn is the last."""
+        """A post that waited for a server is taken or dropped: the owner and the server move to the end of the
+        order."""
         servers = self._waiting[owner]
         servers[server] -= 1
         if servers[server]:

@@ -134,13 +134,13 @@ class Peers:
         self._known: list[PeerConnection] = []
         for prefix, peer in (peers or {}).items():
             origin, path = _split(prefix)
-            manner = PeerConnection(peer, origin, path if path.endswith("/") else path + "/")
+            each = PeerConnection(peer, origin, path if path.endswith("/") else path + "/")
             if origin[0] == "https":
-                manner.context()
+                each.context()
             elif peer.ca_file or peer.client_cert:
                 raise ConfigurationError(f"peers: certificates need https: {prefix}")
-            self._known.append(manner)
-        self._known.sort(key=lambda manner: len(manner.path), reverse=True)
+            self._known.append(each)
+        self._known.sort(key=lambda each: len(each.path), reverse=True)
         if others is not None and (others.ca_file or others.client_cert):
             self._others.context()
 
@@ -149,9 +149,9 @@ class Peers:
         if not self._known:
             return self._others
         origin, path = _split(url)
-        for manner in self._known:
-            if manner.origin == origin and (path + "/").startswith(manner.path):
-                return manner
+        for each in self._known:
+            if each.origin == origin and (path + "/").startswith(each.path):
+                return each
         return self._others
 
 

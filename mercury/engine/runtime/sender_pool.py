@@ -11,7 +11,7 @@ from collections.abc import Callable
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.engine.runtime.owner_shares import OwnerShares
-from mercury.engine.runtime.server_lines import Kind, Server, Slot, WaitingAnswers
+from mercury.engine.runtime.server_queues import Kind, Server, Slot, WaitingAnswers
 
 log = logging.getLogger("mercury.runtime")
 
@@ -167,14 +167,14 @@ class SenderPool:
             with self._mutex:
                 self._queued.discard(outgoing.slot)
                 self._open[outgoing.slot] = began
-            brought = None
+            queued_reply = None
             try:
-                brought = self._exchange(outgoing)
+                queued_reply = self._exchange(outgoing)
             except Exception:
                 log.exception("posting to %s failed; it is posted again when due", outgoing.url)
             finally:
                 with self._mutex:
-                    if not brought and self._open.get(outgoing.slot) == began:
+                    if not queued_reply and self._open.get(outgoing.slot) == began:
                         del self._open[outgoing.slot]
                 self._give_back(outgoing, weight, failing)
 
@@ -190,11 +190,11 @@ class SenderPool:
         answer, lost = outgoing.purpose is Purpose.ANSWER, False
         if answer and self._answers.is_full(server):
             lost = True
-            loser = self._answers.loser(server, name, outgoing.owner)
-            if loser is None:
+            dropped = self._answers.drop_candidate(server, name, outgoing.owner)
+            if dropped is None:
                 self._tidy(name, server)
                 return self._log_limiter.allow(name, self._clock())
-            self._lose(*loser)
+            self._drop_oldest(*dropped)
             self._servers[name] = server
         self._queued.add(outgoing.slot)
         self._owners.wait(outgoing.owner, name)
@@ -203,15 +203,15 @@ class SenderPool:
         else:
             failing = self._is_failing(outgoing.error_name)
             server.sort(outgoing.error_name, failing)
-            (server.failing if failing else server.well).put(outgoing)
+            (server.failing if failing else server.healthy).put(outgoing)
         self._serve(name, server)
         return lost and self._log_limiter.allow(name, self._clock())
 
-    def _lose(self, owner: str, name: str) -> None:
+    def _drop_oldest(self, owner: str, name: str) -> None:
         """Drop the oldest answer of an owner at a server."""
         server = self._servers[name]
         lost = server.answers.take_of(owner)
-        self._answers.took(server, lost)
+        self._answers.remove(server, lost)
         self._owners.wait_no_longer(owner, name)
         self._queued.discard(lost.slot)
         self._tidy(name, server)
@@ -295,10 +295,10 @@ class SenderPool:
 
     def _next_of(self, server: Server, kind: Kind, may: Callable[[str], bool]) -> Outgoing | None:
         match kind:
-            case Kind.WELL:
-                while (name := server.well.first(may)) is not None and self._is_failing(name):
+            case Kind.HEALTHY:
+                while (name := server.healthy.first(may)) is not None and self._is_failing(name):
                     server.sort(name, failing=True)
-                return server.well.take(may)
+                return server.healthy.take(may)
             case Kind.FAILING_SHARE:
                 few = self._part(FAILING_SHARE)
                 if not (server.failing and self._may_try(server)):
@@ -312,7 +312,7 @@ class SenderPool:
                     return None
                 found = server.answers.take(may, lambda name: self._may_answer(server, name))
                 if found is not None:
-                    self._answers.took(server, found)
+                    self._answers.remove(server, found)
                 return found
 
     def _take(self, server: Server, outgoing: Outgoing) -> None:

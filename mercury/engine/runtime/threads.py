@@ -76,7 +76,7 @@ class Runtime:
     """Runs an engine until it is stopped.
 
     :param clock: seconds since the epoch.
-    :param retention: removes what is over; left out, nothing is removed.
+    :param retention: removes rows whose retention time has passed; ``None`` = they are not removed.
     """
 
     def __init__(
@@ -269,16 +269,16 @@ class Runtime:
 
     def _exchange(self, outgoing: Outgoing) -> bool:
         reply = self._transport.post(outgoing.url, encode(outgoing.envelope))
-        trouble = _unusable_reply(reply)
-        if trouble is not None:
+        problem = _unusable_reply(reply)
+        if problem is not None:
             reply = HttpMessage(b"", "", None, reply.status)  # an error page of a web server is ignored (HTTP-02)
         arrival = self._engine.answered(outgoing, reply, self._clock())
         if arrival is not None and isinstance(arrival.envelope, Undecodable):
-            trouble = f"what it answers is refused: {arrival.envelope}"
-        if trouble is None:
+            problem = f"its reply is refused: {arrival.envelope}"
+        if problem is None:
             self.endpoint_errors.worked(outgoing.error_name, self._clock())
         else:
-            self._failed(outgoing, trouble, answered=True)
+            self._failed(outgoing, problem, answered=True)
         if arrival is None:
             return False
         # Waiting for a full queue is intended: it slows the senders down to the committer's speed.
@@ -316,13 +316,13 @@ class Runtime:
 
 def _unusable_reply(reply: HttpMessage) -> str | None:
     """Why a reply cannot be an answer of a SOAP endpoint; ``None`` = it can, or needs no body."""
-    trouble = f"HTTP status {reply.status}" if reply.status >= 300 else None
+    problem = f"HTTP status {reply.status}" if reply.status >= 300 else None
     if reply.status == 404:
-        trouble = "HTTP status 404: nothing is served at this path"
+        problem = "HTTP status 404: nothing is served at this path"
     if not reply.body:
-        return trouble
+        return problem
     try:
         read_content_type(reply.content_type)
     except MessageRefused:
-        return trouble or f"HTTP status {reply.status}, but with {reply.content_type}: that is not a SOAP endpoint"
+        return problem or f"HTTP status {reply.status}, but with {reply.content_type}: that is not a SOAP endpoint"
     return None

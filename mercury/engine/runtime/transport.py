@@ -1,4 +1,4 @@
-"""Posts envelopes over HTTP with the standard library's client, on kept connections.
+"""Posts envelopes over HTTP with the standard library's client, on persistent connections.
 
 The standard library's client takes a fraction of the time of larger clients (docs/architecture.md has the figures), and
 their features are not needed: Mercury follows no redirect, uses no proxy and keeps no cookie. Replies are read by
@@ -58,19 +58,19 @@ class HttpTransport:
 
     def post(self, url: str, message: HttpMessage) -> HttpMessage:
         parts = split_url(url)
-        manner = self.peers.find(url)
-        origin = Origin(*origin_of(parts), id(manner))
+        settings = self.peers.find(url)
+        origin = Origin(*origin_of(parts), id(settings))
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         deadline = time.monotonic() + self.timeout
         try:
             kept = self.kept.take(origin)
             if kept is not None:
                 try:
-                    return self._exchange(origin, kept, manner, target, message, deadline)
+                    return self._exchange(origin, kept, settings, target, message, deadline)
                 except (ConnectionError, http.client.RemoteDisconnected):
-                    # The other side may close a kept connection at any time: this is not a failure of the peer.
+                    # The other side may close an idle connection at any time: this is not a failure of the peer.
                     pass
-            return self._exchange(origin, self._new(origin, manner), manner, target, message, deadline)
+            return self._exchange(origin, self._new(origin, settings), settings, target, message, deadline)
         except TimeoutError as error:
             text = f"{url}: timed out: no whole answer within {self.timeout:g} s (http.timeout)"
             raise TransportError(text) from error
@@ -81,21 +81,21 @@ class HttpTransport:
     def close(self) -> None:
         self.kept.close()
 
-    def _new(self, origin: Origin, manner: PeerConnection) -> _Connection:
+    def _new(self, origin: Origin, settings: PeerConnection) -> _Connection:
         if origin.scheme == "https":
-            return _TlsConnection(origin, self._names, manner.context())
+            return _TlsConnection(origin, self._names, settings.context())
         return _Connection(origin, self._names)
 
     def _exchange(
         self,
         origin: Origin,
         connection: _Connection,
-        manner: PeerConnection,
+        settings: PeerConnection,
         target: str,
         message: HttpMessage,
         deadline: float,
     ) -> HttpMessage:
-        headers = {**manner.peer.headers, "Content-Type": message.content_type}
+        headers = {**settings.peer.headers, "Content-Type": message.content_type}
         if message.soap_action is not None:
             headers["SOAPAction"] = message.soap_action
         try:
@@ -177,6 +177,6 @@ def _early_reply(connection: _Connection, cut: OSError) -> Reply:
 
 
 def plain(error: Exception) -> str:
-    """The text of an error for people: some errors of the standard library have none, some begin with a number."""
-    said = error.strerror if isinstance(error, OSError) else None
-    return said or str(error) or type(error).__name__
+    """The text of an error without its number; some errors of the standard library have no text."""
+    text = error.strerror if isinstance(error, OSError) else None
+    return text or str(error) or type(error).__name__

@@ -12,6 +12,7 @@ Transaction: one for each key, conditional on the epoch of its claim; events tha
 of their batch instead, under the lock of the key. Locks: offered RMD sequences first, then the key.
 
 Invariants: a number is assigned once, in the transaction that makes it durable. A message leaves only after the commit
-that counts its transmission. A row is deleted when it is acknowledged, and a request's also needs its response to be
-consumed. A message that will not be delivered becomes a dead letter in the transaction that removes its row.
+that counts its transmission. A row is deleted when it is acknowledged; the row of a request also waits until its
+response is consumed. A message that will not be delivered becomes a dead letter in the transaction that removes its
+row.
 """

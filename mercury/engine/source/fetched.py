@@ -42,9 +42,9 @@ def plan_fetches(
 
 
 def count_as_fetched(tx: Transaction, context: EngineContext, record: RmsRecord, now: float) -> None:
-    """At its time to end: what a polled channel has handed out outside any sequence counts as fetched.
+    """When a polled channel ends, its messages outside any sequence that were sent count as fetched.
 
-    Nothing acknowledges such a message. One that was never handed out becomes a dead letter.
+    Nothing acknowledges such a message. One that was never sent becomes a dead letter.
     """
     machine, channel = record.machine, record.channel
     if not channel.plain or not channel.polled or not machine.highest_sent:

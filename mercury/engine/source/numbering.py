@@ -1,7 +1,8 @@
 """Assigns message numbers to rows that the application handed over (figure 3-14).
 
-A row gets a number when it can be sent. While the window is full the other rows wait without numbers. The window opens
-by quarters: otherwise every acknowledgement would cause a transaction for a few messages.
+A row gets a number when it can be sent. While the window is full the other rows wait without numbers. Numbering
+continues when a quarter of the window is free: otherwise every acknowledgement would cause a transaction for a few
+messages.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mercury.statemachine.succession import NOTHING_TAKEN, successor_pause, took
 from mercury.storage.api import Transaction
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage, RmsRecord, Role, SequenceKey
 
-#: The reason of dead letters of responses that no client can fetch.
+#: The reason of a dead letter of a response that no client can fetch.
 TOO_LATE = "the client ended its sequence before the response was there"
 
 
@@ -67,14 +68,14 @@ class Numbering:
                 late.append(row)
                 continue
             if row.kind is OutboundKind.ABANDON:
-                self._keep()  # the rows that it gives up are found by number
+                self._write()  # the abandoned rows are found by number
             if row.kind is not OutboundKind.MESSAGE and self._end(row, current):
                 done.append(row)
                 continue
             if current is None or not current.machine.takes_messages:
                 if current is not None and holds_back(current):
                     current.holds_successor = True  # its successor starts when no message of this one can arrive late
-                    self._keep()
+                    self._write()
                     done += self._abandon(rows[place:])
                     break
                 if row.channel.back_channel and not row.channel.plain:
@@ -87,7 +88,7 @@ class Numbering:
             self._assign(row, current)
         dead_letter(self._tx, self._context, late, TOO_LATE, Certainty.NOT_DELIVERED, self._now)
         self._tx.rms.discard([*done, *late])
-        self._keep()
+        self._write()
 
     def _unfetchable(self, channel: Channel) -> bool:
         """Whether the sequence by which the client would fetch a reply has ended."""
@@ -124,8 +125,8 @@ class Numbering:
         self._room = opened(room, policy)
         return rows
 
-    def _keep(self) -> None:
-        """Write the numbers."""
+    def _write(self) -> None:
+        """Write the assigned numbers."""
         for record in self._records:
             if record.id in self._numbered:
                 self._tx.rms.number(record, self._numbered.pop(record.id))
@@ -134,10 +135,11 @@ class Numbering:
                     self._handle(record, events.Transmitted(record.machine.last_number))
                     surplus = record.machine.last_number - self._context.settings.replies_kept
                     if record.channel.plain and surplus > 0:
-                        self._handle(record, events.Acknowledged(((1, surplus),)))  # the oldest were surely fetched
+                        self._handle(record, events.Acknowledged(((1, surplus),)))  # the oldest count as fetched
 
     def _end(self, row: OutboundMessage, current: RmsRecord | None) -> bool:
-        """Carry out the application's end of a key. ``False`` = it is a message that takes a number (WS-RM 1.0)."""
+        """Handle the row by which the application ends a key. ``False`` = the row needs a number: LastMessage of WS-RM
+        1.0."""
         if current is None or not current.machine.last_number:
             if current is not None:
                 self._handle(current, events.End(abandon=row.kind is OutboundKind.ABANDON))
@@ -150,7 +152,7 @@ class Numbering:
         return True
 
     def _abandon(self, rows: list[OutboundMessage]) -> list[OutboundMessage]:
-        """Carry out an abandonment before the rows in front of it. Returns the rows that are done."""
+        """If the key is abandoned, make the rows up to the abandonment dead letters. Returns these rows."""
         if not self._tx.rms.abandoned(self._key):
             return []
         ends = [place for place, row in enumerate(rows) if row.kind is OutboundKind.ABANDON]
@@ -206,8 +208,11 @@ class Numbering:
 
 
 def followed(records: Sequence[RmsRecord]) -> str | None:
-    """The identifier of the predecessor of a new sequence after these: the last that the destination may have messages
-    of. A sequence without an identifier has no messages there; its predecessor counts instead.
+    """The identifier of the predecessor of a new sequence: the latest sequence whose messages the destination may
+    have. A
+    sequence without an identifier has sent no messages; its predecessor counts instead.
+
+    :param records: the earlier sequences of the key, oldest first.
     """
     if not records:
         return None

@@ -1,4 +1,4 @@
-"""Messages that clients fetch by MakeConnection (MC-05), one for each request."""
+"""Selects the message that answers a MakeConnection (MC-05)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mercury.storage.api import Transaction
 from mercury.storage.records import OutboundMessage, RmsRecord, SequenceKey
 from mercury.wire.envelope import Envelope
 
-#: Transmissions of a reply outside any sequence: it is not acknowledged, and the first may be lost.
+#: How often a reply outside any sequence is sent: it is never acknowledged, and a transmission may be lost.
 UNSEQUENCED_FETCHES = 3
 
 
 class PolledWork(KeyWork):
     """The work of one MakeConnection on one locked key."""
 
-    _one = True
+    _one_message = True
 
     def __init__(self, context: EngineContext, key: SequenceKey, now: float) -> None:
         super().__init__(context, key, now, _never_in_flight)

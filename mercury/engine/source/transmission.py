@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mercury.engine import envelopes
-from mercury.engine.channels import hopeless
+from mercury.engine.channels import gives_up_responses
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import DAMAGED, dead_letter
 from mercury.engine.emission import emit_transmitted
@@ -43,11 +43,11 @@ class KeyWork:
     """One transaction's work on one key.
 
     :param is_in_flight: whether a message is being posted: then its retransmission interval has not begun.
-    :param pairs: lock also the offered sequences that end with those of the key. Seldom needed: `PairEnds` tells when.
+    :param pairs: lock also the offered sequences that end with those of the key. Needed only after `PairEnds`.
     """
 
     #: Whether only one message is sent.
-    _one = False
+    _one_message = False
 
     def __init__(
         self, context: EngineContext, key: SequenceKey, now: float, is_in_flight: IsInFlight, *, pairs: bool = False
@@ -101,7 +101,7 @@ class KeyWork:
             save_rms(tx, record)
 
     def _is_stalled(self, tx: Transaction, record: RmsRecord) -> bool:
-        """Whether a sequence that was just worked on is due at once again, and is as it was."""
+        """Whether a sequence is due again at once although the work has changed nothing."""
         if record.due is None or record.due > self.now:
             return False
         return any(each.id == record.id and each.machine == record.machine for each in tx.rms.peek(self.key))
@@ -155,9 +155,9 @@ class KeyWork:
     def _note_last_error(self, record: RmsRecord, earlier: list[RmsRecord]) -> None:
         """Store the last error in the record, where operators find it; clear it after a successful exchange."""
         url = record.channel.endpoint
-        trouble = self.context.endpoint_errors.get(url)
-        if trouble is not None:
-            record.last_error = trouble
+        error = self.context.endpoint_errors.get(url)
+        if error is not None:
+            record.last_error = error
         elif record.last_error is not None and record.last_error.startswith(f"{url}: "):
             record.last_error = None
         elif earlier and record.machine.acknowledged and record.last_error in (NOTHING_TAKEN, earlier[-1].last_error):
@@ -191,7 +191,7 @@ class KeyWork:
             return None
         for row in due:
             over = policy.retransmission.exhausted(row.attempts, self.now - row.created_at)
-            if not row.acknowledged and (over or self._is_in_vain(tx, record, row)):
+            if not row.acknowledged and (over or self._gives_up_response(tx, record, row)):
                 self._handle(tx, record, events.GaveUp())
                 return None
         due = self._choose(due)
@@ -202,9 +202,9 @@ class KeyWork:
             row.attempts += 1
             row.due = self.now + policy.retransmission.delay(row.attempts, self.context.ids.chance())
             number, last = row.number or 0, row is due[-1]
-            ask = flow_control.asks_for_acknowledgement(policy, number, row.attempts, last=last)
+            request_ack = flow_control.requests_acknowledgement(policy, number, row.attempts, last=last)
             pair = self._pair_acknowledgement(tx, record) if envelopes.is_bare_last(row) else beside
-            envelope = envelopes.message(record, row, ask=ask, acknowledgements=pair)
+            envelope = envelopes.message(record, row, request_ack=request_ack, acknowledgements=pair)
             again = row.attempts > 1
             self._post(record, envelope, Purpose.MESSAGE, row.number, repeated=again, held=row.expects_response)
             emit_transmitted(tx, self.context.observers, record, row, self.now)
@@ -237,9 +237,9 @@ class KeyWork:
         machine, policy = record.machine, record.channel.policy
         many = machine.most_in_flight(policy)
         if not record.channel.reply_to.anonymous:
-            return tx.rms.unsettled(record, many, now, one=self._one) if many else []
+            return tx.rms.unsettled(record, many, now, one=self._one_message) if many else []
         last = machine.window_end(policy)
-        rows = tx.rms.unsettled(record, many + machine.unanswered, now, one=self._one)
+        rows = tx.rms.unsettled(record, many + machine.unanswered, now, one=self._one_message)
         return [row for row in rows if row.acknowledged or (row.number or 0) <= last]
 
     def _shrinks_window(self, tx: Transaction, record: RmsRecord, due: list[OutboundMessage]) -> bool:
@@ -273,7 +273,7 @@ class KeyWork:
         """
         machine, policy = record.machine, record.channel.policy
         work = machine.work(policy)
-        if record.channel.plain:  # whatever the state asks for
+        if record.channel.plain:  # no control message is sent for it
             self._handle(tx, record, events.Settled())  # no peer knows of this sequence
             return
         longest = max(policy.retransmission.cap, policy.close_unacknowledged_after or 0.0)
@@ -282,14 +282,14 @@ class KeyWork:
         if work is RmsWork.CREATE:
             attempts = sum(each.machine.control_attempts for each in replaced_before(earlier))
             over = policy.retransmission.exhausted(attempts + machine.control_attempts, self.now - record.created_at)
-            over = over or (machine.control_attempts > 0 and self._is_hopeless(tx, record, record.created_at))
-        elif work is RmsWork.ASK:
+            over = over or (machine.control_attempts > 0 and self._gives_up_responses(tx, record, record.created_at))
+        elif work is RmsWork.REQUEST_ACK:
             # Not while the peer answers: then it works, but has no room.
             silent, retransmission = self.now - machine.last_heard, policy.retransmission
             over = retransmission.exhausted(machine.control_attempts, silent) and silent >= 2 * retransmission.cap
-            over = over or self._is_hopeless(tx, record, machine.last_heard)
+            over = over or self._gives_up_responses(tx, record, machine.last_heard)
         else:
-            over = machine.control_attempts >= policy.end_attempts and not machine.asks_final(policy)
+            over = machine.control_attempts >= policy.end_attempts and not machine.requests_final(policy)
         if over:
             self._handle(tx, record, events.GaveUp())
             return
@@ -304,9 +304,9 @@ class KeyWork:
             self._post(record, created, Purpose.CREATE, repeated=repeated)
             return
         pair = self._pair_acknowledgement(tx, record)
-        if work is RmsWork.ASK:
-            asking = envelopes.ack_requested_alone(record, self.context.ids.new(), pair)
-            self._post(record, asking, Purpose.ASK, repeated=repeated)
+        if work is RmsWork.REQUEST_ACK:
+            ack_requested = envelopes.ack_requested_alone(record, self.context.ids.new(), pair)
+            self._post(record, ack_requested, Purpose.ACK_REQUEST, repeated=repeated)
         elif work is RmsWork.CLOSE:
             closing = envelopes.close_sequence(record, self.context.ids.new(), pair)
             self._post(record, closing, Purpose.CLOSE, repeated=repeated)
@@ -314,24 +314,24 @@ class KeyWork:
             ending = envelopes.terminate_sequence(record, self.context.ids.new(), pair)
             self._post(record, ending, Purpose.TERMINATE, repeated=repeated)
 
-    def _is_in_vain(self, tx: Transaction, record: RmsRecord, row: OutboundMessage) -> bool:
-        """Whether a response is given up that its address does not take."""
+    def _gives_up_response(self, tx: Transaction, record: RmsRecord, row: OutboundMessage) -> bool:
+        """Whether to give up a response that its address does not accept."""
         if not row.attempts or record.channel.polled:
             return False
         # The answers to messages outside any sequence may all be refusals.
         heard = row.created_at if record.channel.plain else record.machine.last_heard
-        return self._is_hopeless(tx, record, max(row.created_at, heard))
+        return self._gives_up_responses(tx, record, max(row.created_at, heard))
 
-    def _is_hopeless(self, tx: Transaction, record: RmsRecord, since: float) -> bool:
-        """Whether the responses of a sequence are given up.
+    def _gives_up_responses(self, tx: Transaction, record: RmsRecord, since: float) -> bool:
+        """Whether to give up the responses of a sequence.
 
-        :param since: since when its address is tried, or nothing is heard of it.
+        :param since: when the first attempt was made, or the address last answered.
         """
         channel, grace = record.channel, self.context.settings.response_grace
         if channel.role is Role.REQUEST or channel.pair is None or since + grace > self.now:
             return False
         agreed = record.machine.identifier is not None and not channel.plain
-        return hopeless(self._request(tx, channel), grace, self.now, agreed=agreed)
+        return gives_up_responses(self._request(tx, channel), grace, self.now, agreed=agreed)
 
     def _request(self, tx: Transaction, channel: Channel) -> RmdRecord | None:
         """The sequence of the requests that a channel's responses answer."""
@@ -350,7 +350,8 @@ class KeyWork:
         return (SequenceAcknowledgement(found.identifier, found.machine.accepted()),)
 
     def _acknowledgement_beside_replies(self, tx: Transaction, record: RmsRecord) -> envelopes.Acknowledgements:
-        """What replies outside any sequence carry: a CXF client refuses one without any header of WS-RM."""
+        """The acknowledgements on replies outside any sequence: a CXF client refuses a reply without a header of
+        WS-RM."""
         channel = record.channel
         found = self._request(tx, channel) if channel.plain and not channel.polled else None
         if found is None or found.machine.tombstone:
@@ -358,7 +359,7 @@ class KeyWork:
         if found.acks_to.address != channel.to or found.acks_to.parameters:
             return ()
         acknowledgement = found.machine.acknowledgement(self.context.application.policy(found.service))
-        return envelopes.sayable(found.protocol, (acknowledgement,))
+        return envelopes.expressible(found.protocol, (acknowledgement,))
 
     # --- within ----------------------------------------------------------------------------------------------------
 

@@ -67,14 +67,14 @@ def test_each_time_it_shrinks_again_more_must_be_taken_before_it_grows() -> None
 
 def test_no_more_fits_than_the_destination_has_room_for_whatever_else_it_has_shrunk_to() -> None:
     # FC-02
-    assert Window().told(3).limit(MOST) == 3
-    assert Window(2, 1, 0).told(3).limit(MOST) == 2
-    assert Window().told(1000).limit(MOST) == MOST
-    assert Window().told(3).told(None) == Window()
+    assert Window().with_room(3).limit(MOST) == 3
+    assert Window(2, 1, 0).with_room(3).limit(MOST) == 2
+    assert Window().with_room(1000).limit(MOST) == MOST
+    assert Window().with_room(3).with_room(None) == Window()
 
 
 def test_room_is_remembered_while_the_window_shrinks_and_grows() -> None:
-    assert Window().told(3).overdue(5, 0) == Window(1, 1, 0, 3)
+    assert Window().with_room(3).overdue(5, 0) == Window(1, 1, 0, 3)
     assert Window(1, 1, 0, 3).acknowledged(1, 0, MOST) == Window(2, 1, 1, 3)
     assert Window(8, 1, 0, 3).acknowledged(8, 0, MOST) == Window(room=3)
 
@@ -96,7 +96,7 @@ def test_number_that_is_in_flight_is_sent_again_without_room_and_no_other() -> N
     assert (machine.window_end(POLICY), machine.starved) == (4, False)
     machine.handle(events.Acknowledged(((1, 5),), 0), 0.0, POLICY)
     assert (machine.window_end(POLICY), machine.starved) == (5, True)
-    assert machine.work(POLICY) is RmsWork.ASK
+    assert machine.work(POLICY) is RmsWork.REQUEST_ACK
     machine.handle(events.Acknowledged(((1, 5),), 2), 0.0, POLICY)
     assert (machine.window_end(POLICY), machine.starved) == (7, False)
 

@@ -9,7 +9,6 @@ import pytest
 from mercury.statemachine import events
 from mercury.statemachine.flow import Window
 from mercury.statemachine.flow_control import (
-    asks_for_acknowledgement,
     has_more_to_do,
     holds_successor_back,
     is_heard_again,
@@ -18,6 +17,7 @@ from mercury.statemachine.flow_control import (
     opened,
     overdue_since,
     probe_after,
+    requests_acknowledgement,
     room_for_numbers,
 )
 from mercury.statemachine.policy import SourcePolicy
@@ -61,9 +61,9 @@ def test_a_window_opens_by_quarters() -> None:
 
 
 def test_an_acknowledgement_is_asked_for_by_the_last_message_by_each_quarter_and_by_what_is_sent_again() -> None:
-    asking = [number for number in range(1, 13) if asks_for_acknowledgement(POLICY, number, 1, last=number == 11)]
+    asking = [number for number in range(1, 13) if requests_acknowledgement(POLICY, number, 1, last=number == 11)]
     assert asking == [4, 8, 11, 12]
-    assert asks_for_acknowledgement(POLICY, 5, 2, last=False)
+    assert requests_acknowledgement(POLICY, 5, 2, last=False)
 
 
 # --- probing ---------------------------------------------------------------------------------------------------------

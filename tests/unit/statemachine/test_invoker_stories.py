@@ -365,11 +365,11 @@ def test_the_older_generation_cannot_be_told_so_nothing_is_discarded(in_order: b
 
 def test_the_older_generation_acknowledges_in_order_what_expires_and_discards_what_it_did_not_acknowledge() -> None:
     policy = DestinationPolicy()
-    assert policy.acknowledges_in_order(RmVersion.RM10, told=False, expires=True)
-    assert not policy.acknowledges_in_order(RmVersion.RM10, told=False, expires=False)
+    assert policy.acknowledges_in_order(RmVersion.RM10, source_knows=False, expires=True)
+    assert not policy.acknowledges_in_order(RmVersion.RM10, source_knows=False, expires=False)
     assert InvokerBuffer.for_policy(policy, RmVersion.RM10, in_order_only=True).behavior is UP_TO_THE_GAP
     for other in (DestinationPolicy(in_order=False), DestinationPolicy(incomplete_behavior=KEEP)):
-        assert not other.acknowledges_in_order(RmVersion.RM10, told=False, expires=True)
+        assert not other.acknowledges_in_order(RmVersion.RM10, source_knows=False, expires=True)
 
 
 # --- size ------------------------------------------------------------------------------------------------------------

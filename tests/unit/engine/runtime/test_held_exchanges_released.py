@@ -134,21 +134,21 @@ def test_a_new_gap_is_given_a_moment_once_and_not_for_each_request_behind_it() -
     clock = Clock()
     parking = HeldExchanges(clock)
     first = behind(parking, 3, missing=2)
-    assert parking.patience(first) == REORDERING
+    assert parking.time_left(first) == REORDERING
     clock.now += REORDERING
-    assert parking.patience(first) == 0
-    assert parking.patience(behind(parking, 4, missing=2)) == 0
-    assert parking.patience(behind(parking, 5, missing=2)) == 0
+    assert parking.time_left(first) == 0
+    assert parking.time_left(behind(parking, 4, missing=2)) == 0
+    assert parking.time_left(behind(parking, 5, missing=2)) == 0
 
 
 def test_a_client_that_does_not_fetch_responses_has_time_to_repeat_the_missing_message() -> None:
     clock = Clock()
     parking = HeldExchanges(clock)
     first = behind(parking, 3, missing=2, fetches=False)
-    assert parking.patience(first) == REPETITIONS
+    assert parking.time_left(first) == REPETITIONS
     clock.now += REPETITIONS
-    assert parking.patience(first) == 0
-    assert parking.patience(behind(parking, 4, missing=2, fetches=False)) == 0
+    assert parking.time_left(first) == 0
+    assert parking.time_left(behind(parking, 4, missing=2, fetches=False)) == 0
 
 
 def test_the_first_and_the_newest_exchange_of_a_request_stay_if_the_client_does_not_fetch_responses() -> None:
@@ -179,10 +179,10 @@ def test_a_request_is_waited_for_once_its_gap_is_closed() -> None:
     held = behind(parking, 3, missing=2)
     clock.now += REORDERING
     closing = behind(parking, 2, missing=4)
-    assert parking.patience(closing) is None
-    assert parking.patience(held) is None
+    assert parking.time_left(closing) is None
+    assert parking.time_left(held) is None
     later = behind(parking, 5, missing=4)
-    assert parking.patience(later) == REORDERING, "another gap, with a moment of its own"
+    assert parking.time_left(later) == REORDERING, "another gap, with a moment of its own"
 
 
 def test_an_exchange_that_is_given_up_is_answered_without_its_response_and_others_wait_on() -> None:

@@ -12,38 +12,39 @@ from mercury.engine.exchange import Outgoing
 Slot = tuple[str, str, int]
 
 
-class WaitingLines:
+class PostQueues:
     """Queues of posts by owner (`Outgoing.owner`) and endpoint (`Outgoing.error_name`).
 
-    The owners take turns, and the endpoints of one owner do: an owner with many queues gets no more than one with one.
+    The owners take turns, and so do the endpoints of one owner: an owner with many queues gets no more than an owner
+    with one.
     """
 
     def __init__(self) -> None:
         #: By owner and endpoint; the queue served longest ago comes first.
-        self._lines: OrderedDict[str, OrderedDict[str, deque[Outgoing]]] = OrderedDict()
+        self._queues: OrderedDict[str, OrderedDict[str, deque[Outgoing]]] = OrderedDict()
         #: The number of queues by endpoint.
         self._names: dict[str, int] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._lines)
+        return bool(self._queues)
 
     def __contains__(self, name: str) -> bool:
         """Whether posts to an endpoint wait."""
         return name in self._names
 
     def put(self, outgoing: Outgoing) -> None:
-        lines, name = self._lines.setdefault(outgoing.owner, OrderedDict()), outgoing.error_name
-        if name not in lines:
-            lines[name] = deque()
+        queues, name = self._queues.setdefault(outgoing.owner, OrderedDict()), outgoing.error_name
+        if name not in queues:
+            queues[name] = deque()
             self._names[name] = self._names.get(name, 0) + 1
-        lines[name].append(outgoing)
+        queues[name].append(outgoing)
 
     def first(self, has_room: Callable[[str], bool]) -> str | None:
         """The endpoint that has the next turn; ``None`` = no owner of a waiting post has room.
 
         :param has_room: whether an owner may have another exchange.
         """
-        return next((next(iter(lines)) for owner, lines in self._lines.items() if has_room(owner)), None)
+        return next((next(iter(queues)) for owner, queues in self._queues.items() if has_room(owner)), None)
 
     def take(self, has_room: Callable[[str], bool], may: Callable[[str], bool] | None = None) -> Outgoing | None:
         """Take what comes next; ``None`` = nothing.
@@ -51,51 +52,51 @@ class WaitingLines:
         :param has_room: whether an owner may have another exchange; the others are passed over.
         :param may: whether something may go to an endpoint now; those that may not are passed over.
         """
-        for owner, lines in self._lines.items():
+        for owner, queues in self._queues.items():
             if not has_room(owner):
                 continue
-            for name in lines:
+            for name in queues:
                 if may is None or may(name):
                     return self._pop(owner, name)
         return None
 
     def take_of(self, owner: str) -> Outgoing:
         """Take a post of an owner from its queue served longest ago. The owner must have one."""
-        return self._pop(owner, next(iter(self._lines[owner])))
+        return self._pop(owner, next(iter(self._queues[owner])))
 
-    def move(self, name: str, to: WaitingLines) -> None:
-        """Move all posts to an endpoint to other lines, which must have none to it."""
-        for owner in [owner for owner, lines in self._lines.items() if name in lines]:
-            to._lines.setdefault(owner, OrderedDict())[name] = self._lines[owner].pop(name)
-            if not self._lines[owner]:
-                del self._lines[owner]
+    def move(self, name: str, to: PostQueues) -> None:
+        """Move all posts to an endpoint to other queues, which must have none to it."""
+        for owner in [owner for owner, queues in self._queues.items() if name in queues]:
+            to._queues.setdefault(owner, OrderedDict())[name] = self._queues[owner].pop(name)
+            if not self._queues[owner]:
+                del self._queues[owner]
         to._names[name] = self._names.pop(name)
 
     def counts(self) -> dict[str, int]:
         """The numbers of waiting posts, by owner."""
-        return {owner: sum(map(len, lines.values())) for owner, lines in self._lines.items()}
+        return {owner: sum(map(len, queues.values())) for owner, queues in self._queues.items()}
 
     def _pop(self, owner: str, name: str) -> Outgoing:
-        lines = self._lines[owner]
-        found = lines[name].popleft()
-        if lines[name]:
-            lines.move_to_end(name)
+        queues = self._queues[owner]
+        found = queues[name].popleft()
+        if queues[name]:
+            queues.move_to_end(name)
         else:
-            del lines[name]
+            del queues[name]
             self._names[name] -= 1
             if not self._names[name]:
                 del self._names[name]
-        if lines:
-            self._lines.move_to_end(owner)
+        if queues:
+            self._queues.move_to_end(owner)
         else:
-            del self._lines[owner]
+            del self._queues[owner]
         return found
 
 
 class Kind(enum.Enum):
     """The kinds of posts to a server."""
 
-    WELL = enum.auto()
+    HEALTHY = enum.auto()
     FAILING_SHARE = enum.auto()
     ANSWER = enum.auto()
 
@@ -111,9 +112,9 @@ class Server:
     trying: int = 0
     endpoints: dict[str, int] = field(default_factory=dict)
     #: Posts to endpoints whose last exchange failed wait separately: they have few exchanges, and delay no others.
-    well: WaitingLines = field(default_factory=WaitingLines)
-    failing: WaitingLines = field(default_factory=WaitingLines)
-    answers: WaitingLines = field(default_factory=WaitingLines)
+    healthy: PostQueues = field(default_factory=PostQueues)
+    failing: PostQueues = field(default_factory=PostQueues)
+    answers: PostQueues = field(default_factory=PostQueues)
     #: The number of waiting answers.
     count: int = 0
     #: The three kinds take turns: the one served longest ago comes first.
@@ -121,18 +122,18 @@ class Server:
 
     @property
     def waiting(self) -> bool:
-        return bool(self.well or self.failing or self.answers)
+        return bool(self.healthy or self.failing or self.answers)
 
     def sort(self, name: str, failing: bool) -> None:
-        """Move the posts to an endpoint to the lines of its current kind."""
-        if failing and name in self.well:
-            self.well.move(name, self.failing)
+        """Move the posts to an endpoint to the queues of its current kind."""
+        if failing and name in self.healthy:
+            self.healthy.move(name, self.failing)
         elif not failing and name in self.failing:
-            self.failing.move(name, self.well)
+            self.failing.move(name, self.healthy)
 
     def forget(self) -> None:
         """Drop all waiting posts."""
-        self.well, self.failing, self.answers, self.count = WaitingLines(), WaitingLines(), WaitingLines(), 0
+        self.healthy, self.failing, self.answers, self.count = PostQueues(), PostQueues(), PostQueues(), 0
 
 
 class WaitingAnswers:
@@ -153,8 +154,8 @@ class WaitingAnswers:
         self._count += 1
         self._owners.setdefault(outgoing.owner, OrderedDict())[outgoing.slot] = name
 
-    def took(self, server: Server, outgoing: Outgoing) -> None:
-        """Remove an answer that does not wait any more."""
+    def remove(self, server: Server, outgoing: Outgoing) -> None:
+        """Remove an answer that no longer waits."""
         server.count -= 1
         self._count -= 1
         of_owner = self._owners[outgoing.owner]
@@ -169,10 +170,12 @@ class WaitingAnswers:
     def is_full(self, server: Server) -> bool:
         return server.count >= self._most or self._count >= self._most_of_all
 
-    def loser(self, server: Server, name: str, owner: str) -> tuple[str, str] | None:
-        """The owner whose oldest answer is dropped to make room for one of ``owner``, and the server of that answer.
+    def drop_candidate(self, server: Server, name: str, owner: str) -> tuple[str, str] | None:
+        """Choose the oldest answer of an owner to drop for one of ``owner``. Returns the owner and the server of that
+        answer.
 
-        It is the owner with most answers if it keeps at least as many as ``owner`` gets, otherwise ``owner`` itself.
+        It is the owner with most answers, if it still has at least as many as ``owner`` afterwards, otherwise
+        ``owner``.
 
         :return: ``None`` = no answer is dropped, and ``owner`` has none.
         """
