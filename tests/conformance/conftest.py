@@ -1,4 +1,5 @@
-"""The stores of Mercury that run the store contract of `mercury.testing`. A new store is a new entry of `KINDS`.
+"""The stores of Mercury that run the store contract of `mercury.testing`. A new store is a new entry of `KINDS`,
+and of `tests.stores.KINDS`.
 
 For a store outside Mercury, write a subclass of `mercury.testing.StoreContract`.
 """
@@ -18,24 +19,23 @@ from mercury.testing.contract.outbox import Outbox
 from mercury.testing.contract.stores import StoreFactory, Traits
 from mercury.testing.contract.suite import made_for
 from mercury.testing.contract.threads import Threads
+from tests.stores import urls_of
 
 
 @dataclass(frozen=True)
 class StoreKind:
     """How a kind of store is opened."""
 
-    #: Opens the store whose data lie at a place; ``lock_timeout`` is in seconds.
+    #: Opens the store with this URL; the lock time-out is in seconds.
     open: Callable[[str, float], StorageManager]
     traits: Traits = field(default_factory=Traits)
-    #: The place is the URL of a PostgreSQL database; else a folder.
-    in_postgres: bool = False
 
 
-def _sqlite(folder: str, lock_timeout: float) -> StorageManager:
-    return open_sql_store(f"sqlite:///{folder}/store.sqlite", lock_timeout=lock_timeout)
+def _memory(_url: str, lock_timeout: float) -> StorageManager:
+    return MemoryStore(lock_timeout=lock_timeout)
 
 
-def _postgres(url: str, lock_timeout: float) -> StorageManager:
+def _sql(url: str, lock_timeout: float) -> StorageManager:
     # The suite says what the time is; that leases go by the database's clock has tests of its own.
     return open_sql_store(url, lock_timeout=lock_timeout, database_clock=False)
 
@@ -45,32 +45,22 @@ def fill(url: str) -> None:
     open_sql_store(url).close()
 
 
+#: Where they are: `tests.stores.KINDS`.
 KINDS = {
-    "memory": StoreKind(lambda _folder, lock_timeout: MemoryStore(lock_timeout=lock_timeout)),
-    "sqlite": StoreKind(_sqlite, Traits(writes_side_by_side=False, walks=25)),
-    "postgres": StoreKind(_postgres, Traits(walks=8), in_postgres=True),
+    "memory": StoreKind(_memory),
+    "sqlite": StoreKind(_sql, Traits(writes_side_by_side=False, walks=25)),
+    "postgres": StoreKind(_sql, Traits(walks=8)),
 }
 
 
 @pytest.fixture(params=list(KINDS))
-def kind(request: pytest.FixtureRequest) -> StoreKind:
-    return KINDS[request.param]
-
-
-@pytest.fixture
-def store_factory(kind: StoreKind, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StoreFactory]:
+def store_factory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreFactory]:
+    kind, urls = KINDS[request.param], urls_of(request.param, request, tmp_path, fill)
     places: dict[str, str] = {}
-
-    def place(name: str) -> str:
-        if kind.in_postgres:
-            create: Callable[..., str] = request.getfixturevalue("postgres_database")
-            return create(fill)
-        (tmp_path / name).mkdir()
-        return str(tmp_path / name)
 
     def open_store(name: str, *, lock_timeout: float) -> StorageManager:
         if name not in places:
-            places[name] = place(name)
+            places[name] = urls()
         return kind.open(places[name], lock_timeout)
 
     factory = StoreFactory(open_store, kind.traits)

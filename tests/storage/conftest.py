@@ -9,39 +9,34 @@ import pytest
 
 from mercury.cli.main import run
 from tests.acceptance.processes import Ended
+from tests.stores import EVERY, SQL, NewUrl, urls_of
 
 #: Runs ``mercury`` with these arguments and variables.
 Command = Callable[..., Ended]
-#: Those in a database, and all.
-SQL = ("sqlite", "postgres")
-EVERY = ("memory", *SQL)
-
-
-def _url(kind: str, folder: Path, request: pytest.FixtureRequest) -> str:
-    if kind == "memory":
-        return "memory:"
-    if kind == "sqlite":
-        return f"sqlite:///{folder}/store.db"
-    create: Callable[[], str] = request.getfixturevalue("postgres_database")
-    return create()
 
 
 @pytest.fixture(params=EVERY)
-def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def any_urls(request: pytest.FixtureRequest, tmp_path: Path) -> NewUrl:
+    """The URLs of empty stores of one kind, for each kind."""
+    return urls_of(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def any_url(any_urls: NewUrl) -> str:
     """The URL of an empty store of each kind."""
-    return _url(request.param, tmp_path, request)
+    return any_urls()
 
 
 @pytest.fixture(params=SQL)
 def sql_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty store of each kind that is in a database."""
-    return _url(request.param, tmp_path, request)
+    return urls_of(request.param, request, tmp_path)()
 
 
 @pytest.fixture
 def postgres_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty PostgreSQL database."""
-    return _url("postgres", tmp_path, request)
+    return urls_of("postgres", request, tmp_path)()
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
@@ -16,27 +14,15 @@ from mercury.storage.sql.overview import StoreOverview
 from mercury.wire.envelope import HttpMessage
 from tests.acceptance.processes import eventually
 from tests.scenario.foreign import Foreign, identifier_in
+from tests.stores import NewUrl
 
-from .conftest import EVERY, SQL
 from .shop import EAGER, Order, Placed, Shop, settings
 
 NO_OFFER = replace(EAGER, offer=False)
 
 
-def urls_of(kind: str, count: int, folder: Path, request: pytest.FixtureRequest) -> list[str]:
-    if kind == "memory":
-        return ["memory:"] * count
-    if kind == "sqlite":
-        return [f"sqlite:///{folder}/{number}.db" for number in range(count)]
-    create: Callable[[], str] = request.getfixturevalue("postgres_database")
-    return [create() for _ in range(count)]
-
-
-@pytest.mark.parametrize("kind", EVERY)
-def test_requests_are_answered_without_an_offer_on_every_store(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    client_url, server_url = urls_of(kind, 2, tmp_path, request)
+def test_requests_are_answered_without_an_offer_on_every_store(any_urls: NewUrl) -> None:
+    client_url, server_url = any_urls(), any_urls()
     shop, answers, done = Shop(), [], threading.Event()
     with shop.open(server_url) as (_, url), Mercury(client_url, settings=settings()) as mercury:
 
@@ -59,18 +45,14 @@ def test_requests_are_answered_without_an_offer_on_every_store(
     assert answers == [11]
 
 
-@pytest.mark.parametrize("kind", SQL)
-def test_a_reply_is_given_again_after_a_restart_of_the_server(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    (server_url,) = urls_of(kind, 1, tmp_path, request)
+def test_a_reply_is_given_again_after_a_restart_of_the_server(sql_url: str) -> None:
     shop, foreign = Shop(), Foreign()
-    with shop.open(server_url) as (_, url):
+    with shop.open(sql_url) as (_, url):
         identifier = identifier_in(post(url, foreign.create()))
         asked = order(foreign, identifier, url)
         first = post(url, asked)
     port = urlsplit(url).port or 0
-    with shop.open(server_url, port) as (server, _):
+    with shop.open(sql_url, port) as (server, _):
         second = post(url, asked)
         with server.store.transaction() as tx:
             found = StoreOverview(tx).status(10)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from mercury import ApplicationFault, Mercury, MessageContext
 from tests.acceptance.processes import eventually
+from tests.stores import NewUrl
 
-from .conftest import EVERY
 from .shop import Order, Placed, Shop, settings
 
 
@@ -51,15 +49,8 @@ def program(client_store: str, server_store: str) -> tuple[list[int], list[int],
     return shop.orders, answers, results
 
 
-@pytest.mark.parametrize("kind", EVERY)
-def test_a_program_does_the_same_on_every_store(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    urls = ["memory:", "memory:"]
-    if kind == "sqlite":
-        urls = [f"sqlite:///{tmp_path}/client.db", f"sqlite:///{tmp_path}/server.db"]
-    elif kind == "postgres":
-        create: Callable[[], str] = request.getfixturevalue("postgres_database")
-        urls = [create(), create()]
-    handled, answers, results = program(*urls)
+def test_a_program_does_the_same_on_every_store(any_urls: NewUrl) -> None:
+    handled, answers, results = program(any_urls(), any_urls())
     assert handled == [1, 2, 3, 5]
     assert answers == [5]
     assert results == [Placed(3), "there are no such orders"]
