@@ -279,9 +279,9 @@ def _check(settings: list[Setting]) -> None:
     try:
         built: Settings = _build(Settings, {each.path: each.value for each in settings}, "")
         if not built.source.protocol.legal:
-            raise ConfigurationError(f"source.protocol: these versions do not go together: {built.source.protocol}")
+            raise ConfigurationError(f"source.protocol: these versions cannot be combined: {built.source.protocol}")
         if built.source.make_connection and built.source.protocol.rm is not RmVersion.RM11:
-            raise ConfigurationError("source.make_connection: it goes with WS-RM 1.1 only")
+            raise ConfigurationError("source.make_connection: it needs WS-RM 1.1")
     except ConfigurationError as error:
         path = str(error).partition(":")[0]
         origins = {each.origin for each in settings if each.path == path} - {"default"}

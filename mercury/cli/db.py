@@ -50,7 +50,7 @@ def status(store: StoreUrl = None, config: ConfigFile = None, output: Output = F
 
 @app.command()
 def upgrade(store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT) -> None:
-    """Upgrade the schema of a store; in an empty database, create it. Stop all processes that use the store before.
+    """Upgrade the schema of a store; in an empty database, create it. First stop all processes that use the store.
 
     Does nothing if the schema is up to date. Refuses a schema of a newer Mercury.
     """

@@ -105,7 +105,7 @@ def park(identifier: Id, store: StoreUrl = None, config: ConfigFile = None, outp
     direction, position = _read(identifier)
     with _messages(store, config) as messages:
         _try(messages.park, direction, position)
-        parked = direction is Direction.OUTBOUND or _is_gone(messages, direction, position)
+        parked = direction is Direction.OUTBOUND or _is_parked_in_time(messages, direction, position)
     text = "parked: it is a dead letter" if parked else "is parked as soon as a process that hosts its service runs"
     value = {"id": identifier, "parked": parked}
     show(output, value, lambda: console().print(f"{identifier} {text}", markup=False))
@@ -153,7 +153,7 @@ def _try(change: Any, direction: Direction, position: int) -> None:
         fail(FAILED, str(error))
 
 
-def _is_gone(messages: WaitingMessages, direction: Direction, position: int) -> bool:
+def _is_parked_in_time(messages: WaitingMessages, direction: Direction, position: int) -> bool:
     """Whether a running process parks the message within `TIMEOUT`."""
     from mercury.storage.waiting import WaitingFilter
 

@@ -170,7 +170,7 @@ def _ask(at: str) -> list[dict[str, Any]]:
     if reply.status == 503:
         fail(FAILED, f"{at} answers with HTTP status 503: {_reason(body)}")
     if reply.status != 200:
-        fail(FAILED, f"{at} answers with HTTP status {reply.status}; is it a Mercury with a watch router?")
+        fail(FAILED, f"{at} answers with HTTP status {reply.status}; is it a Mercury with its status router?")
     try:
         found: list[dict[str, Any]] = json.loads(body)
     except ValueError:

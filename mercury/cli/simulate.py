@@ -33,7 +33,7 @@ def simulate(
 
     if trace:
         out = console() if output is Format.TEXT else notes()
-        report = run_seed(seed, messages=messages, tell=lambda line: out.print(line, markup=False), sqlite=sqlite)
+        report = run_seed(seed, messages=messages, on_line=lambda line: out.print(line, markup=False), sqlite=sqlite)
         found = [report] if report.violations else []
         summary = Summary.begin()
         summary.add(report)

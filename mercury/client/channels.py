@@ -28,18 +28,18 @@ def channel_to(
     :param responses: the URL at which this process takes responses; ``None`` = this process has no address.
     :param identity: the identity of the peer when it posts to this process.
     :param new_id: returns a new identifier, for the address of a client that fetches.
-    :raises ConfigurationError: the key or URL is invalid, the versions do not go together, or the address is missing.
+    :raises ConfigurationError: the key or URL is invalid, the versions cannot be combined, or the address is missing.
     """
     if not key:
         raise ConfigurationError("key: it is empty; messages with the same URL and key share a sequence")
     if split_url(url).username is not None:
         raise ConfigurationError("a user's name and password cannot be part of the URL to send to")
     if wsa_to is not None and (not wsa_to.strip() or not wsa_to.isprintable()):
-        raise ConfigurationError(f"wsa_to: it is no URI: {wsa_to!r}")
+        raise ConfigurationError(f"wsa_to: not a URI: {wsa_to!r}")
     if not policy.protocol.legal:
-        raise ConfigurationError(f"these versions do not go together: {policy.protocol}")
+        raise ConfigurationError(f"these versions cannot be combined: {policy.protocol}")
     if policy.make_connection and policy.protocol.rm is not RmVersion.RM11:
-        raise ConfigurationError(f"make_connection goes with WS-RM 1.1 only, not with {policy.protocol}")
+        raise ConfigurationError(f"make_connection needs WS-RM 1.1, not with {policy.protocol}")
     if listen and responses is None:
         raise ConfigurationError("to listen, Mercury needs an address: Mercury(..., address='http://host:port')")
     reply_to = ANONYMOUS_ENDPOINT

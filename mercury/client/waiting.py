@@ -35,7 +35,7 @@ class Whole:
 
 
 class WaitingMessages:
-    """The messages of a SQL store that are not done.
+    """The messages of a SQL store that are not settled.
 
     Changes lock the rows that they change, or are conditional on the version that was read. A process that runs on the
     store and conflicts with a change rolls back and reads again.
@@ -49,7 +49,7 @@ class WaitingMessages:
         self._ids = ids or RandomIds()
 
     def find(self, direction: Direction, which: WaitingFilter, limit: int) -> list[WaitingMessage]:
-        """A page of the waiting messages that a filter takes, in order of insertion.
+        """A page of the waiting messages that match a filter, in order of insertion.
 
         :raises StorageError: the store failed.
         """

@@ -24,7 +24,7 @@ END_SESSIONS = """
     where datname = current_database() and pid <> pg_backend_pid()
 """
 #: Selects settings that make tests meaningless: no two-phase commit, or commits that a crash may lose.
-UNFIT = """
+UNSUITABLE = """
     select name, setting from pg_settings
     where name = 'max_prepared_transactions' and setting::int < 16 or name in ('fsync', 'synchronous_commit')
     and setting = 'off'
@@ -101,7 +101,7 @@ class Databases:
         :raises StorageError: it is still in use after `DROP_TIMEOUT`, or the server does not answer.
         """
         statement = sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
-        give_up = time.monotonic() + DROP_TIMEOUT
+        deadline = time.monotonic() + DROP_TIMEOUT
         while True:
             self._clear(name)
             try:
@@ -109,18 +109,18 @@ class Databases:
                 return
             except StorageError as error:
                 in_use = isinstance(error.__cause__, errors.ObjectInUse)
-                if not in_use or time.monotonic() > give_up:
+                if not in_use or time.monotonic() > deadline:
                     raise
             time.sleep(0.05)
 
-    def refuse_unfit(self) -> None:
+    def check_settings(self) -> None:
         """Check that the server is suitable for tests: it must flush to disk and allow prepared transactions.
 
         :raises ConfigurationError: it is not suitable, or does not answer.
         """
         try:
             with self._connect(self._url.database or "postgres") as connection:
-                wrong = connection.execute(UNFIT).fetchall()
+                wrong = connection.execute(UNSUITABLE).fetchall()
         except psycopg.Error as error:
             raise ConfigurationError(f"PostgreSQL: {' '.join(str(error).split())}") from error
         if wrong:
@@ -128,11 +128,11 @@ class Databases:
 
     def _clear(self, name: str) -> None:
         # A transaction that a session is preparing or finishing now fails here; the next attempt finds the rest.
-        passing = (errors.ObjectNotInPrerequisiteState, errors.UndefinedObject)
+        harmless = (errors.ObjectNotInPrerequisiteState, errors.UndefinedObject)
         with contextlib.suppress(psycopg.OperationalError), self._connect(name) as connection:
             connection.execute(END_SESSIONS)
             for (gid,) in connection.execute(PREPARED).fetchall():
-                with contextlib.suppress(*passing):
+                with contextlib.suppress(*harmless):
                     connection.execute(sql.SQL("rollback prepared {}").format(sql.Literal(gid)))
 
     def _run(self, statement: sql.Composed) -> None:

@@ -1,8 +1,8 @@
 """An embedded PostgreSQL: the programs of a wheel, with Mercury's own launcher.
 
-The wheel's own launcher is not used: as root it adds a user and opens the parents of its folders, it takes no settings,
-and it leaves log messages behind. This launcher starts the server with the settings that tests need: flushing to disk,
-prepared transactions, and only a Unix socket, which other users cannot connect to.
+The wheel's own launcher is not used: as root it adds a user and makes the parent folders accessible to all users, it
+takes no settings, and it does not remove its log. This launcher starts the server with the settings that tests need:
+flushing to disk, prepared transactions, and only a Unix socket, which other users cannot connect to.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class EmbeddedPostgres:
         with self._folder.usable():
             # Raises before anything is created if the programs are missing.
             programs, user = binaries.installed(), self._folder.server_user()
-            self._folder.take(user)
-            with self._folder.alone():
+            self._folder.create(user)
+            with self._folder.locked():
                 self._forget_ended()
                 log = self.log.stat().st_size if self.log.exists() else 0
                 if self._running() is None:
@@ -111,9 +111,9 @@ class EmbeddedPostgres:
         :raises StorageError: the server does not end within `STOP_TIMEOUT`.
         """
         with self._folder.usable():
-            if not self._folder.is_ours():
+            if not self._folder.is_marked():
                 return
-            with self._folder.alone():
+            with self._folder.locked():
                 running, sockets = self._running(), self._sockets()
                 if running is not None:
                     # A process that was stopped by SIGSTOP must be resumed before it can end.
@@ -134,9 +134,9 @@ class EmbeddedPostgres:
         if pid is not None:
             # Stopped first, so that the server starts no new processes while its children are listed.
             _signal([pid], signal.SIGSTOP)
-            doomed = [pid, *processes.children(pid)]
-            _signal(doomed, signal.SIGKILL)
-            self._wait_for_end(doomed)
+            pids = [pid, *processes.children(pid)]
+            _signal(pids, signal.SIGKILL)
+            self._wait_for_end(pids)
         self._forget_ended()
 
     def __enter__(self) -> EmbeddedPostgres:
@@ -181,8 +181,8 @@ class EmbeddedPostgres:
 
     # --- helpers ---------------------------------------------------------------------------------------------------
 
-    def _running(self) -> processes.Recorded | None:
-        found = processes.recorded(self.data)
+    def _running(self) -> processes.PidFile | None:
+        found = processes.read_pid_file(self.data)
         return found if found is not None and processes.serves(found.pid, self.data) else None
 
     def _sockets(self) -> Path:
@@ -199,8 +199,8 @@ class EmbeddedPostgres:
         for name, value in {**self._settings, "cluster_name": self._folder.name}.items():
             command += ["-c", f"{name}={value}"]
         environment = _environment()
-        stale = processes.recorded(self.data)
-        if stale is not None and processes.is_there(stale.pid):
+        stale = processes.read_pid_file(self.data)
+        if stale is not None and processes.exists(stale.pid):
             # The pid file of a killed server may name an unrelated process now. This variable, which pg_ctl uses too,
             # makes the server ignore that process id; it still checks for remaining processes of the killed server.
             environment["PG_GRANDPARENT_PID"] = str(stale.pid)
@@ -245,10 +245,12 @@ class EmbeddedPostgres:
         self._wait_for_end(left)
 
     def _wait_until_ready(self, log: int) -> None:
-        """
+        """Wait until the server accepts connections.
+
         :param log: the size of the log, in bytes, before this start.
+        :raises StorageError: it does not within `START_TIMEOUT`, or it has ended.
         """
-        give_up = time.monotonic() + START_TIMEOUT
+        deadline = time.monotonic() + START_TIMEOUT
         while True:
             host = str(self._sockets())
             try:
@@ -258,15 +260,15 @@ class EmbeddedPostgres:
                 return
             except psycopg.OperationalError as error:
                 ended = self._process is not None and self._process.poll() is not None
-                if ended or time.monotonic() > give_up:
-                    raise StorageError(f"the embedded PostgreSQL does not start: {self._said(log)}") from error
+                if ended or time.monotonic() > deadline:
+                    raise StorageError(f"the embedded PostgreSQL does not start: {self._log_errors(log)}") from error
                 time.sleep(0.02)
 
     def _wait_for_end(self, pids: Iterable[int]) -> None:
-        give_up = time.monotonic() + STOP_TIMEOUT
+        deadline = time.monotonic() + STOP_TIMEOUT
         while left := [pid for pid in pids if not processes.ended(pid)]:
             self._forget_ended()
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 raise StorageError(f"the embedded PostgreSQL does not end: processes {', '.join(map(str, left))}")
             time.sleep(0.02)
 
@@ -274,13 +276,13 @@ class EmbeddedPostgres:
         if self._process is not None and self._process.poll() is not None:
             self._process = None
 
-    def _said(self, begin: int) -> str:
+    def _log_errors(self, begin: int) -> str:
         """The errors in the log after the position ``begin``, or else its end, on one line."""
         with self.log.open("rb") as log:
             log.seek(begin)
-            said = log.read()
-        wrong = re.findall(rb"(?:FATAL|PANIC|ERROR|HINT|DETAIL): .*", said)
-        return f"{_one_line(b' '.join(wrong) or said[-1000:])} (the log is {self.log})"
+            written = log.read()
+        wrong = re.findall(rb"(?:FATAL|PANIC|ERROR|HINT|DETAIL): .*", written)
+        return f"{_one_line(b' '.join(wrong) or written[-1000:])} (the log is {self.log})"
 
 
 def _one_line(text: bytes) -> str:

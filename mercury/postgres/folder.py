@@ -49,7 +49,7 @@ class ServerFolder:
             why = f"{error.strerror or error}: {error.filename or self.path}"
             raise ConfigurationError(f"{self.path} cannot be used for an embedded PostgreSQL: {why}") from error
 
-    def is_ours(self) -> bool:
+    def is_marked(self) -> bool:
         """Whether the folder belongs to an embedded PostgreSQL; false if it does not exist or is empty.
 
         :raises ConfigurationError: it has other content.
@@ -65,14 +65,14 @@ class ServerFolder:
             )
         return bool(names)
 
-    def take(self, user: dict[str, Any]) -> None:
+    def create(self, user: dict[str, Any]) -> None:
         """Create the folder if it is missing, and mark it.
 
         :param user: the server's user, see `server_user`.
         :raises ConfigurationError: the folder has other content.
         :raises OSError: it cannot be written.
         """
-        if self.is_ours():
+        if self.is_marked():
             return
         for parent in reversed(self.path.parents):
             if not parent.exists():
@@ -87,7 +87,7 @@ class ServerFolder:
         (self.path / ".gitignore").write_text("*\n")
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """A lock: one process at a time starts or stops the server.
 
         :raises OSError: the folder belongs to another user.
@@ -152,8 +152,8 @@ class ServerFolder:
                 place.rmdir()
 
     def _short(self) -> Path:
-        usual = Path(tempfile.gettempdir()) / self.name
-        return usual if _fits(usual) else Path("/tmp") / self.name  # noqa: S108  it is checked whose it is
+        default = Path(tempfile.gettempdir()) / self.name
+        return default if _fits(default) else Path("/tmp") / self.name  # noqa: S108  its owner is checked
 
 
 def _fits(place: Path) -> bool:

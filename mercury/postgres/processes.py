@@ -14,7 +14,7 @@ ZOMBIE = b"Z"
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class PidFile:
     """The content of a server's pid file. A server that is killed leaves the file behind."""
 
     pid: int
@@ -23,7 +23,7 @@ class Recorded:
     """The folder of its Unix socket; ``None`` = the server has not created it yet."""
 
 
-def recorded(data: Path) -> Recorded | None:
+def read_pid_file(data: Path) -> PidFile | None:
     """The content of the pid file of a data folder; ``None`` = there is no file, or it is not complete.
 
     :raises OSError: the folder cannot be read.
@@ -31,12 +31,12 @@ def recorded(data: Path) -> Recorded | None:
     try:
         lines = (data / "postmaster.pid").read_text(errors="surrogateescape").splitlines()
         sockets = lines[4] if len(lines) > 4 else ""
-        return Recorded(int(lines[0]), Path(sockets) if sockets else None)
+        return PidFile(int(lines[0]), Path(sockets) if sockets else None)
     except (FileNotFoundError, NotADirectoryError, IndexError, ValueError):
         return None
 
 
-def is_there(pid: int) -> bool:
+def exists(pid: int) -> bool:
     """Whether a process with this id exists, of any user."""
     try:
         os.kill(pid, 0)
@@ -49,10 +49,10 @@ def is_there(pid: int) -> bool:
 
 def serves(pid: int, data: Path) -> bool:
     """Whether a process is the PostgreSQL server of a data folder, and has not ended."""
-    if not is_there(pid):
+    if not exists(pid):
         return False
     if not PROC.is_dir():
-        return f"postgres -D {data} " in _shown(pid) + " "
+        return f"postgres -D {data} " in _command_line(pid) + " "
     arguments = _arguments(pid)
     named = os.fsencode(data) in arguments or _working_folder(pid) == str(data)
     return os.path.basename(arguments[0]) == b"postgres" and named
@@ -60,7 +60,7 @@ def serves(pid: int, data: Path) -> bool:
 
 def ended(pid: int) -> bool:
     """Whether a process does not exist, or is a zombie."""
-    if not is_there(pid):
+    if not exists(pid):
         return True
     if not PROC.is_dir():
         return False
@@ -118,6 +118,6 @@ def _state(pid: int) -> list[bytes] | None:
     return text.rpartition(b")")[2].split()
 
 
-def _shown(pid: int) -> str:
+def _command_line(pid: int) -> str:
     shown = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607
     return shown.stdout

@@ -64,7 +64,7 @@ class FirstPass:
 def jobs(plan: Plan) -> list[Job]:
     """The tasks of the first pass, alternating between the sides so that both databases work all the time."""
     sides = [[Job(number, each) for each in side.slices] for number, side in enumerate(plan.sides)]
-    found = [Job(1, None)] if order.server_can_tell(plan) else []
+    found = [Job(1, None)] if order.server_has_order(plan) else []
     for index in range(max(map(len, sides))):
         found += [jobs[index] for jobs in sides if index < len(jobs)]
     return found

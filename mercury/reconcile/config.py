@@ -133,7 +133,7 @@ class Config:
             )
         return names
 
-    def way_back(self) -> Config | None:
+    def response_config(self) -> Config | None:
         """The config that compares the server's table with the client's table of responses."""
         if self.response is None:
             return None

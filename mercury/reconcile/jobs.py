@@ -56,7 +56,7 @@ def verdicts(spark: SparkSession, request: rows.Request) -> Iterator[Judged]:
     context = spark.sparkContext
     portions = request.portions(context.defaultParallelism * TASKS)
     found = context.parallelize(portions, len(portions))
-    if request.together:
+    if request.both_sides:
         done = found.flatMap(partial(rows.judged_ranges, request))
     else:
         together = _sorted(found.flatMap(partial(rows.of_slice, request)), len(portions))

@@ -1,7 +1,7 @@
 """The canonical text of a value, the same from every database.
 
-Two values are equal when their canonical texts are. What does not fit its kind keeps its own text, so that it differs
-from everything but the same text, and nothing is raised in the middle of a table.
+Two values are equal when their canonical texts are. A value that does not fit its kind keeps its own text:
+it equals only the same text, and raises no error in the middle of a table.
 """
 
 from __future__ import annotations

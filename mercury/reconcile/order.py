@@ -134,7 +134,7 @@ def counterparts(plan: Plan) -> tuple[Field, tuple[Field, ...]] | None:
     return first, tuple(within)
 
 
-def server_can_tell(plan: Plan) -> bool:
+def server_has_order(plan: Plan) -> bool:
     """Whether the server's table has the client's order, so that the server can compute the runs alone."""
     return counterparts(plan) is not None
 

@@ -16,7 +16,7 @@ from mercury.reconcile.source import Native, Place
 MAX_RANGES = 65_536
 #: The number of rows in a key range, unless `MAX_RANGES` makes it larger.
 RANGE_ROWS = 200
-#: An integer key is sparse if less than one in so many numbers between the least and the greatest is used.
+#: An integer key is sparse if less than one in `SPARSE` numbers between the least and the greatest is used.
 SPARSE = 1000
 #: The number of rows in a slice, unless `MAX_SLICES` makes it larger.
 SLICE_ROWS = 250_000

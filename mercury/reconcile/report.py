@@ -25,15 +25,15 @@ SHOWN = 90
 COLUMNS = 8
 
 #: The places in the order in which a message passes them, with their names on the page.
-_WAY = (
+_STAGES = (
     (Where.NOT_HANDED_OVER, "not yet handed over"),
     (Where.WAITING_IN_RMS, "waiting in the RMS"),
     (Where.IN_FLIGHT, "in flight"),
     (Where.IN_INVOKER_BUFFER, "in the InvokerBuffer"),
     (Where.IN_DOUBT, "in doubt"),
 )
-_ASIDE = ((Where.DEAD_LETTER, "given up: dead letters"), (Where.LOST, "lost"), (Where.UNKNOWN, "at an unknown place"))
-_PLACE = dict((*_WAY, (Where.DEAD_LETTER, "dead letter"), *_ASIDE[1:]))
+_FAILED = ((Where.DEAD_LETTER, "given up: dead letters"), (Where.LOST, "lost"), (Where.UNKNOWN, "at an unknown place"))
+_PLACE = dict((*_STAGES, (Where.DEAD_LETTER, "dead letter"), *_FAILED[1:]))
 
 #: The sentence for each verdict, in the order of the page.
 _EXPLAINED = {
@@ -91,13 +91,13 @@ def environment() -> Environment:
         "thousands": "{:,}".format,
     }
     environment.globals |= {
-        "aside": dict(_ASIDE),
-        "aside_of": lambda result: [(result.missing[where], name) for where, name in _ASIDE if result.missing[where]],
+        "failed_places": dict(_FAILED),
+        "failed_of": lambda result: [(result.missing[where], name) for where, name in _FAILED if result.missing[where]],
         "columns": COLUMNS,
         "explained": _EXPLAINED,
         "places": _PLACE,
         "unknown": Where.UNKNOWN,
-        "way": _WAY,
+        "stages": _STAGES,
     }
     return environment
 
@@ -155,7 +155,7 @@ class _Direction:
 
     @property
     def latency(self) -> Markup:
-        """The plot of rows over time; empty = the config names no times."""
+        """The histogram of the times from sent to arrived; empty = the config names no times."""
         return _plot(charts.latency(self.result.latency) if self.result.latency is not None else "")
 
     def listed(self, verdict: Verdict) -> list[Difference]:
@@ -186,11 +186,11 @@ def contrast(ours: str | None, theirs: str | None) -> tuple[Markup, Markup]:
     """Two values as HTML, with the differing part marked; long values are cut to the text around it."""
     if ours is None or theirs is None or ours == theirs:
         return _value(ours), _value(theirs)
-    ahead = common_start(ours, theirs)
-    behind = common_start(ours[ahead:][::-1], theirs[ahead:][::-1])
+    prefix = common_start(ours, theirs)
+    suffix = common_start(ours[prefix:][::-1], theirs[prefix:][::-1])
     return (
-        _marked(ours, ahead, behind, Markup("<mark>{}</mark>")),
-        _marked(theirs, ahead, behind, Markup('<mark class="now">{}</mark>')),
+        _marked(ours, prefix, suffix, Markup("<mark>{}</mark>")),
+        _marked(theirs, prefix, suffix, Markup('<mark class="now">{}</mark>')),
     )
 
 
@@ -200,9 +200,9 @@ def _value(text: str | None) -> Markup:
     return Markup("<bdi>{}</bdi>").format(visible(_shortened(text)))
 
 
-def _marked(text: str, ahead: int, behind: int, mark: Markup) -> Markup:
+def _marked(text: str, prefix: int, suffix: int, mark: Markup) -> Markup:
     margin = SHOWN // 4
-    start, middle, end = text[:ahead], text[ahead : len(text) - behind], text[len(text) - behind :] if behind else ""
+    start, middle, end = text[:prefix], text[prefix : len(text) - suffix], text[len(text) - suffix :] if suffix else ""
     start = start if len(start) <= margin else f"…{start[-margin:]}"
     end = end if len(end) <= margin else f"{end[:margin]}…"
     marked = mark.format(visible(_shortened(middle))) if middle else ""
@@ -235,7 +235,7 @@ def _method(directions: Sequence[Result]) -> list[tuple[str, str]]:
         )
         lines.append(("compared", ", ".join(each.columns) or "the key only"))
         if each.newer:
-            lines.append(("newer", f"{each.newer:,} rows that came after the client's snapshot are not counted"))
+            lines.append(("newer", f"{each.newer:,} rows that were added after the client's snapshot are not counted"))
     names = [
         each.differences.with_suffix(end).name
         for each in directions

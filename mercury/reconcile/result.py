@@ -106,7 +106,7 @@ class Result:
     complete: bool = False
     #: Whether the order of arrival was compared.
     ordered: bool = False
-    #: At least so many rows are out of order, too many to list; 0 = they are listed.
+    #: The least number of rows out of order, if there are too many to list; 0 = they are listed.
     disordered: int = 0
 
     @property

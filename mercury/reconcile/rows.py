@@ -46,13 +46,13 @@ class Request:
     displaced: order.Displacements = field(default_factory=lambda: order.Displacements(()))
 
     @property
-    def together(self) -> bool:
+    def both_sides(self) -> bool:
         """Whether one task reads a key range of both sides, because the databases find the range by their indexes."""
         return self.ranges is not None and self.plan.ranges.low is not None and NO_RANGE not in self.ranges
 
     def portions(self, parallel: int) -> list[Portion]:
         """The tasks: some key ranges of both sides each, or else one slice of one side each."""
-        if not self.together:
+        if not self.both_sides:
             return [Portion(number, each) for number, side in enumerate(self.plan.sides) for each in side.slices]
         wanted = sorted(self.ranges or ())
         # Neighbouring ranges go to different tasks: differences often cluster, and so would the work.
@@ -68,15 +68,15 @@ def of_slice(request: Request, portion: Portion) -> Iterator[Row]:
     plan, side = request.plan, request.plan.sides[portion.side]
     assert portion.slice is not None
     where = portion.slice.conditions(side.key[0].name)
-    asked = plan.pushed_down and request.ranges is not None and NO_RANGE not in request.ranges
-    if asked:
+    by_database = plan.pushed_down and request.ranges is not None and NO_RANGE not in request.ranges
+    if by_database:
         numbers = "{" + ",".join(map(str, sorted(request.ranges or ()))) + "}"
         wanted = sa.any_(sa.cast(sa.literal(numbers, sa.Text), sa.dialects.postgresql.ARRAY(sa.BigInteger)))
         where = [*where, pushdown.range_of(side, plan.ranges) == wanted]
     with connected(side.place.url, side.place.snapshot) as connection, translating(side.place.table):
         for row in _read(connection, request, portion.side, where):
             # PostgreSQL's hash ranges differ from those of `range_of`, so a query by its ranges is not filtered again.
-            if asked or request.ranges is None or range_of(plan.ranges, row.key) in request.ranges:
+            if by_database or request.ranges is None or range_of(plan.ranges, row.key) in request.ranges:
                 yield row
 
 
@@ -99,7 +99,7 @@ def judged_ranges(request: Request, portion: Portion) -> Iterator[Judged]:
             found: dict[Key, list[Row]] = defaultdict(list)
             for number, connection in enumerate((ours, theirs)):
                 key: sa.ColumnElement[Any] = sa.column(request.plan.sides[number].key[0].name)
-                bounds = [ranges.bounds(*each) for each in stretches(some)]
+                bounds = [ranges.bounds(*each) for each in consecutive(some)]
                 where = sa.or_(*(_between(key, low, high) for low, high in bounds))
                 for row in _read(connection, request, number, [where]):
                     found[row.key].append(row)
@@ -113,7 +113,7 @@ def _between(key: sa.ColumnElement[Any], low: int | None, high: int | None) -> s
     return sa.and_(*ends) if ends else sa.true()
 
 
-def stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+def consecutive(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Groups of consecutive numbers as (first, last), from ascending numbers."""
     start = 0
     for index in range(1, len(numbers) + 1):
@@ -129,7 +129,7 @@ def range_of(ranges: Ranges, key: tuple[str | None, ...]) -> int:
 
 
 def displaced_ranges(plan: Plan, displaced: order.Displacements, part: Slice) -> set[int]:
-    """The key ranges of those of the client's rows in a slice that are out of order. Called by Spark.
+    """The key ranges of the rows out of order in a slice of the client's table. Called by Spark.
 
     :raises StorageError: the database fails.
     """
@@ -137,8 +137,8 @@ def displaced_ranges(plan: Plan, displaced: order.Displacements, part: Slice) ->
     assert side.order is not None
     names = list(dict.fromkeys(field.name for field in (*side.key, *side.within, side.order)))
     columns: list[sa.ColumnElement[Any]] = [sa.column(name) for name in names]
-    asked = plan.pushed_down and plan.ranges.low is None
-    columns += [pushdown.range_of(side, plan.ranges)] if asked else []
+    by_database = plan.pushed_down and plan.ranges.low is None
+    columns += [pushdown.range_of(side, plan.ranges)] if by_database else []
     query = (
         sa.select(*columns)
         .select_from(side.place.from_clause())
@@ -151,7 +151,7 @@ def displaced_ranges(plan: Plan, displaced: order.Displacements, part: Slice) ->
                 row = dict(zip(names, values, strict=False))
                 at = sortable(row[side.order.name], side.order)
                 if displaced.find(order.group_of(side, row), at) is not None:
-                    found.add(values[-1] if asked else range_of(plan.ranges, key_of(side, row)))
+                    found.add(values[-1] if by_database else range_of(plan.ranges, key_of(side, row)))
     return found
 
 

@@ -66,9 +66,9 @@ def reconcile(
             spark = stack.enter_context(session(config.spark, log=log))
         started = time.perf_counter()
         result = _direction(config, spark, progress, "Requests", back=False)
-        way_back = config.way_back()
-        if way_back is not None:
-            result.response = _direction(way_back, spark, progress, "Responses", back=True)
+        response_config = config.response_config()
+        if response_config is not None:
+            result.response = _direction(response_config, spark, progress, "Responses", back=True)
         result.moments = tuple(moments)
         result.seconds = time.perf_counter() - started
     if config.out is not None:
@@ -79,7 +79,7 @@ def reconcile(
 
 def _check(config: Config) -> None:
     """Check the config against the databases before Spark is started, which takes some seconds."""
-    for each in (config, config.way_back()):
+    for each in (config, config.response_config()):
         if each is not None:
             with (
                 held(each.client.url, each.client.name, None) as client,
@@ -235,11 +235,11 @@ def _write(
     if config.out is not None:
         name = "differences" if result.title == "Requests" else "response-differences"
         result.differences = config.out / f"{name}.parquet"
-    sorted_out = differences.sort_out(
-        found, plan=plan, places=between, runs=displaced.runs, known_now=differences.client_now(plan)
+    found_differences = differences.find_differences(
+        found, plan=plan, places=between, runs=displaced.runs, current_keys=differences.current_client_keys(plan)
     )
     with differences.writer(result, config.listed, result.differences) as writer:
-        for difference in sorted_out:
+        for difference in found_differences:
             writer.take(difference)
 
 

@@ -42,38 +42,38 @@ def session(settings: SparkSettings, *, log: Path | None = None) -> Iterator[Spa
         yield active
         return
     with contextlib.ExitStack() as stack:
-        where = stack.enter_context(java.home(os.environ, java.packaged()))
-        where["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
-        where["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        variables = stack.enter_context(java.home(os.environ, java.packaged()))
+        variables["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        variables["PYSPARK_DRIVER_PYTHON"] = sys.executable
         if settings.master.startswith("local"):
-            where["PYSPARK_PYTHON"] = sys.executable
-            where["SPARK_LOCAL_IP"] = "127.0.0.1"
-        stack.enter_context(_environment(where))
-        written = stack.enter_context(_written(log))
-        with _held_back():
-            spark = _start(settings, written)
+            variables["PYSPARK_PYTHON"] = sys.executable
+            variables["SPARK_LOCAL_IP"] = "127.0.0.1"
+        stack.enter_context(_environment(variables))
+        log_file = stack.enter_context(_log_file(log))
+        with _signals_delayed():
+            spark = _start(settings, log_file)
             stack.callback(spark.stop)
         yield spark
 
 
 @contextlib.contextmanager
-def _held_back() -> Iterator[None]:
+def _signals_delayed() -> Iterator[None]:
     """Delay signals until the end of the block: an interrupt while the JVM starts would leave it running."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
+    received: list[int] = []
     names = ("SIGINT", "SIGTERM", "SIGHUP")
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers if callable(signal.getsignal(number))}
     for number in before:
-        signal.signal(number, lambda got, _frame: came.append(got))
+        signal.signal(number, lambda got, _frame: received.append(got))
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in came[:1]:
+        for number in received[:1]:
             signal.raise_signal(number)
 
 
@@ -131,7 +131,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _written(log: Path | None) -> Iterator[Path]:
+def _log_file(log: Path | None) -> Iterator[Path]:
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
         yield log
@@ -144,11 +144,11 @@ def _written(log: Path | None) -> Iterator[Path]:
 def _stderr(log: Path) -> Iterator[None]:
     """Redirect the stderr of processes that start in the block (the JVM and its workers) to a file."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    saved = os.dup(2)
     try:
         with log.open("ab") as file:
             os.dup2(file.fileno(), 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)

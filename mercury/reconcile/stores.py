@@ -77,7 +77,7 @@ class SqlPlaces:
         gids = frozenset(gids)
         at_destination = _unfinished(destination, destination_log, gids)
         at_source = _unfinished(source, source_log, gids)
-        #: While a two-phase commit is not finished, a row may be invisible because it, or its message, belongs to it.
+        #: The rows of an unfinished two-phase commit are invisible: a missing row, or its message, may be one of them.
         self._in_doubt = bool(at_destination) or any(STORE_BRANCH in branches for branches in at_source)
         notes = []
         if at_destination:
@@ -242,8 +242,8 @@ def _unfinished(store: Source | None, log: Source | None, gids: frozenset[str]) 
     query = sa.select(DECISION.c.gtrid, DECISION.c.branches).where(DECISION.c.outcome == "commit")
     found: dict[str, set[str]] = {gtrid: set(json.loads(branches)) for gtrid, branches in _rows(store, query)}
     for (known,) in _rows(store, sa.select(STORE.c.id)):  # several stores may share a log
-        mine = query.where(DECISION.c.gtrid.startswith(prefix(known), autoescape=True))
-        found |= {gtrid: set(json.loads(branches)) for gtrid, branches in _rows(log, mine)}
+        own = query.where(DECISION.c.gtrid.startswith(prefix(known), autoescape=True))
+        found |= {gtrid: set(json.loads(branches)) for gtrid, branches in _rows(log, own)}
         for gtrid, resource in filter(None, map(read_gid, gids)):
             if gtrid.store == known:
                 found.setdefault(str(gtrid), set()).add(resource)

@@ -171,7 +171,7 @@ class Endpoint:
         held_exchanges, waiting = runtime.held_exchanges, answer.held
         limits, hold = (self._host.back_channel_wait, self._host.response_wait), hold_of(scope)
         try:
-            with hold.begun(lambda: held_exchanges.give_up(waiting), asyncio.get_running_loop().time()):
+            with hold.holding(lambda: held_exchanges.give_up(waiting), asyncio.get_running_loop().time()):
                 response = await _response(held_exchanges, waiting, hold, limits)
             if response is None and not waiting.waiting.fetches and not waiting.superseded:
                 # Its caller would take an empty 202 for an empty response. CXF repeats the request after 503.

@@ -23,7 +23,7 @@ class Flow(FlowControl):
             super().resume_reading()
 
 
-class Outlet:
+class AnswerTransport:
     """The transport that a request writes its answer to. Its `close` lets the peer read the answer first."""
 
     __slots__ = ("close", "is_closing", "write")

@@ -22,7 +22,7 @@ class Breach(Exception):
         self.status = status
 
 
-def objection(version: str, url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
+def reason_to_refuse(version: str, url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
     """The HTTP status and the reason of a refusal; ``None`` = the request is accepted.
 
     :param headers: names in lower case.

@@ -31,7 +31,7 @@ class Hold:
         return self._give_up is not None
 
     @contextlib.contextmanager
-    def begun(self, give_up: Callable[[], None], now: float) -> Iterator[None]:
+    def holding(self, give_up: Callable[[], None], now: float) -> Iterator[None]:
         """A context for the time that the exchange is held.
 
         :param give_up: answers the exchange at once, without the response.

@@ -16,8 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from mercury.service.connections import Activity, Connection, connections_of
-from mercury.service.flow import Flow, Outlet
-from mercury.service.heads import Breach, objection, refusal
+from mercury.service.flow import AnswerTransport, Flow
+from mercury.service.heads import Breach, reason_to_refuse, refusal
 from mercury.service.held import EXTENSION, Hold, Holder
 from mercury.service.peer import tls_extension
 from mercury.service.reading import BodyPieces, Reading
@@ -70,7 +70,7 @@ class Http11Protocol(HttpToolsProtocol):
         self._fields = 0
         self._breach: Breach | None = None
         self._extensions: dict[str, Any] = {}
-        self._outlet: Outlet | None = None
+        self._answer_transport: AnswerTransport | None = None
         #: The request that the application processes now; `cycle` is the one that arrived last.
         self._running: RequestResponseCycle | None = None
         self.hold = Hold()
@@ -86,7 +86,7 @@ class Http11Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._outlet = Outlet(transport, self.hang_up)
+        self._answer_transport = AnswerTransport(transport, self.hang_up)
         self.flow = Flow(transport, self.pipeline)
         if self.before is not None:
             self._connections.remove(self.before)
@@ -266,7 +266,7 @@ class Http11Protocol(HttpToolsProtocol):
         return True
 
     @property
-    def _offered(self) -> bool:
+    def _has_upgrade(self) -> bool:
         """Whether the header has an Upgrade field, so that it is parsed again without it."""
         return bool(self.parser.should_upgrade())
 
@@ -304,7 +304,7 @@ class Http11Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self.parser.get_method() == b"CONNECT":
             self._exceeded(501, "this server is not a proxy")
-        refused = objection(self.parser.get_http_version(), self.url, self.headers)
+        refused = reason_to_refuse(self.parser.get_http_version(), self.url, self.headers)
         if refused is not None:
             self._exceeded(*refused)
         if self.parser.should_upgrade():
@@ -318,7 +318,7 @@ class Http11Protocol(HttpToolsProtocol):
         self._start_rate_window(now)
         super().on_headers_complete()
         if self.cycle is not None:
-            self.cycle.transport = self._outlet  # type: ignore[assignment]
+            self.cycle.transport = self._answer_transport  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         self._pending, self._body_bytes = 0, self._body_bytes + len(body)
@@ -331,7 +331,7 @@ class Http11Protocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        if self._offered:
+        if self._has_upgrade:
             return
         self._pass_body()
         self._reading = Reading.NOTHING

@@ -70,7 +70,7 @@ def _certificate(
     issuer, name = authorities.of(connection, fingerprint), name_in(decoded)
     names = decoded.get("subjectAltName", ())
     return Certificate(
-        identity=vouched(name, issuer) if authorities.several else name,
+        identity=with_issuer(name, issuer) if authorities.several else name,
         subject=distinguished_name(decoded),
         issuer=issuer,
         alternative_names=tuple((kind, value) for kind, value in names if isinstance(value, str)),
@@ -78,7 +78,7 @@ def _certificate(
     )
 
 
-def vouched(name: str, issuer: str | None) -> str:
+def with_issuer(name: str, issuer: str | None) -> str:
     """A name combined with the authority that issued it: ``CN=till,O=Shop;issuer=<CN=authority>``.
 
     The result is unambiguous: names have semicolons and angle brackets only after a backslash. Empty when the name or

@@ -10,7 +10,7 @@ from mercury.engine.exchange import Outgoing, Step
 from mercury.simulation.application import Ledger, body, expected_answer, expected_handled, number_of, refuses
 from mercury.simulation.flows import Flow
 from mercury.simulation.stores import NodeStore
-from mercury.simulation.variation import Variation, misplaced
+from mercury.simulation.variation import Variation, delivery_violation
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.tables import InvokerState
@@ -90,7 +90,7 @@ class Checks:
         """Check after each event that a flow's messages were handled as its delivery assurance promises."""
         handled = server.ledger.handled.get(flow.key, [])
         expected = expected_handled(flow, flow.messages)
-        wrong = misplaced(self._variation, handled, expected)
+        wrong = delivery_violation(self._variation, handled, expected)
         if wrong is not None:
             self.violated(f"{flow.key}: {wrong}")
 
@@ -101,9 +101,9 @@ class Checks:
         handled = server.ledger.handled.get(flow.key, [])
         expected = expected_handled(flow, sent)
         if self._variation.gives_up:
-            self._accounted(flow, client, handled, expected)
+            self._check_dead_letters(flow, client, handled, expected)
         elif self._variation is Variation.AT_MOST_ONCE:
-            self._lost_on_purpose(flow, client, server, sent)
+            self._check_at_most_once(flow, client, server, sent)
             return
         elif set(handled) != set(expected):
             self.violated(f"{flow.key}: {len(set(handled))} of {len(expected)} messages were handled")
@@ -122,7 +122,7 @@ class Checks:
                 kind = "a fault" if refuses(number) else "an answer"
                 self.violated(f"{flow.key}: request {number} should have {kind} once, has {got}")
 
-    def _lost_on_purpose(self, flow: Flow, client: NodeView, server: NodeView, sent: int) -> None:
+    def _check_at_most_once(self, flow: Flow, client: NodeView, server: NodeView, sent: int) -> None:
         """Check AtMostOnce: an unhandled message is a dead letter, and each request has a response or a fault."""
         lost = {letter.message_id for letter in server.store.letters() if letter.direction is Direction.INBOUND}
         unread = {letter.relates_to for letter in client.store.letters() if letter.direction is Direction.INBOUND}
@@ -142,7 +142,7 @@ class Checks:
             if got != ([] if name in unread else [answer]):
                 self.violated(f"{flow.key}: request {number} should have {answer[:60]!r} once, has {got}")
 
-    def _accounted(self, flow: Flow, client: NodeView, handled: list[bytes], expected: list[bytes]) -> None:
+    def _check_dead_letters(self, flow: Flow, client: NodeView, handled: list[bytes], expected: list[bytes]) -> None:
         """Check that each message was delivered, or is a dead letter with the right certainty."""
         letters: dict[str, Certainty] = {}
         for letter in client.store.letters():
@@ -160,8 +160,8 @@ class Checks:
                 self.violated(f"{name} was delivered, but its dead letter says that it was not")
 
     def bytes_counted(self, node: NodeView) -> None:
-        """Check the InvokerBuffers' byte counters against their rows: a wrong counter would keep a buffer full for
-        ever."""
+        """Check the InvokerBuffers' byte counters against their rows: a wrong counter would keep a buffer full
+        forever."""
         received = {record.identifier: record.received_bytes for record in node.store.destinations()}
         for buffer, _ in node.store.buffers():
             if buffer.sequence in received:
@@ -200,7 +200,7 @@ class Checks:
         if rows:
             self.violated(f"{node.host}: {len(rows)} rows are left, {rows[:3]}")
         for letter in node.store.letters():
-            if self._variation.leaves_letters and letter.direction is Direction.INBOUND:
+            if self._variation.leaves_dead_letters and letter.direction is Direction.INBOUND:
                 continue
             self.violated(f"{node.host}: a dead letter: {letter.reason} ({letter.message_id})")
 

@@ -1,4 +1,4 @@
-"""A store that crashes the process before or after commits, or fails commits, by chance."""
+"""A store that crashes the process before or after commits, or fails commits, at random."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FaultyStore(WrappedStore):
         self.faulty = self._interruptions.on = False
 
     def leave(self, inner: AbstractContextManager[Transaction], error: BaseException | None) -> None:
-        """End a transaction, and perhaps crash or fail."""
+        """End a transaction, and crash or fail at random."""
         if isinstance(error, AssertionError):
             self.defects.append(f"{type(error).__name__}: {error}")
         failure: BaseException | None = None

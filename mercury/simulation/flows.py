@@ -23,7 +23,7 @@ class Flow:
     in_out: bool
     #: The mean time between sends, in virtual seconds.
     send_interval: float
-    #: After so many messages each the application ends the sequence and goes on with a successor.
+    #: The application ends the sequence after each of these numbers of messages; the next message starts a successor.
     ends_after: tuple[int, ...] = ()
     #: Whether these ends abandon messages that are not acknowledged.
     abandons: bool = False
@@ -45,7 +45,7 @@ def flows_of(chance: Random, nodes: int, messages: int) -> tuple[Flow, ...]:
             offer=True,
             close=chance.random() < 0.5,
             # More attempts than the faulty phase has time for. If a source gave up terminating, its destination would
-            # end the sequence by inactivity, after days, and the checks could not tell that from a forgotten sequence.
+            # end the sequence by inactivity, after days, and the checks could not distinguish it from a forgotten one.
             end_attempts=200,
         )
         listening = chance.random() < 0.5

@@ -19,7 +19,7 @@ class Reachable(Protocol):
 
     up: bool
 
-    def arrives(self, http: HttpMessage, path: str, reply: OnReply) -> None:
+    def handle_request(self, http: HttpMessage, path: str, reply: OnReply) -> None:
         """Handle a request; ``reply`` is called once or never."""
 
 
@@ -88,10 +88,10 @@ class Network:
         self, http: HttpMessage, path: str, decode: Callable[[], Envelope | Undecodable]
     ) -> Envelope | Undecodable:
         """The decoded request; requests with the same bytes are decoded once."""
-        about = (path, http)
-        found = self._read.get(about)
+        key = (path, http)
+        found = self._read.get(key)
         if found is None:
-            found = self._read[about] = decode()
+            found = self._read[key] = decode()
         return found
 
     def _carry(self, source: str, host: str, path: str, http: HttpMessage, exchange: _Exchange) -> None:
@@ -104,7 +104,7 @@ class Network:
                 exchange.error("connection refused")
             elif pair not in self._cut:
                 node = nodes[0] if len(nodes) == 1 else self._world.random.choice(nodes)
-                node.arrives(http, path, back)
+                node.handle_request(http, path, back)
 
         def back(reply: HttpMessage) -> None:
             if pair not in self._cut and not self._happens(self._faults.lose_reply):
@@ -121,8 +121,8 @@ class Network:
             delay += random.uniform(0, self._faults.lateness)
         return delay
 
-    def _happens(self, likely: float) -> bool:
-        return not self.healed and likely > 0 and self._world.random.random() < likely
+    def _happens(self, probability: float) -> bool:
+        return not self.healed and probability > 0 and self._world.random.random() < probability
 
 
 def _ignore_reply(_reply: HttpMessage) -> None:

@@ -137,7 +137,7 @@ class Node:
         self._world.log(f"{self.host} is stopped for {length:g} s")
 
     def _handling(self) -> None:
-        """Perhaps stop the process inside a handler's transaction, while the other processes go on."""
+        """Stop the process inside a handler's transaction, at random, while the other processes work."""
         shares = isinstance(self.store, SharedMemoryNodeStore) and not self._healed  # a file would stay locked
         if shares and not self._world.within and self._chance.random() < STOPPED_IN_A_HANDLER:
             length = self._chance.uniform(0.0, 4 * LEASE)
@@ -264,7 +264,7 @@ class Node:
 
     # --- requests arrive -------------------------------------------------------------------------------------------
 
-    def arrives(self, http: HttpMessage, path: str, reply: OnReply) -> None:
+    def handle_request(self, http: HttpMessage, path: str, reply: OnReply) -> None:
         run = self._run
         if run is None:
             return

@@ -50,7 +50,7 @@ class SeedReport:
 class Simulation:
     """One seed.
 
-    :param tell: called with every line of the trace.
+    :param on_line: called with every line of the trace.
     :param folder: the stores are SQLite files in this folder; ``None`` = they are in memory.
     :param stop_early: end at the first violation.
     """
@@ -58,7 +58,7 @@ class Simulation:
     def __init__(
         self,
         scenario: Scenario,
-        tell: Callable[[str], None] | None = None,
+        on_line: Callable[[str], None] | None = None,
         *,
         stop_early: bool = False,
         folder: Path | None = None,
@@ -67,16 +67,16 @@ class Simulation:
         self._began = 0.0
         self._stop_early = stop_early
         self.world = World(scenario.seed)
-        self.world.tell = tell
+        self.world.on_line = on_line
         self.checks = Checks(scenario.variation)
         self.network = Network(self.world, scenario.network)
         #: The processes of each node, which share its committed state.
         self.processes = [self._processes(number, folder) for number in range(scenario.nodes)]
-        #: The first process of each.
+        #: The first process of each node.
         self.nodes = [processes[0] for processes in self.processes]
 
     def _processes(self, number: int, folder: Path | None) -> list[Node]:
-        # A lock is not waited for: virtual time does not pass during a wait, so a stopped process would not release it.
+        # No transaction waits for a lock: virtual time would not pass, so a stopped process would not release it.
         ledger, committed = Ledger(), MemoryStore(lock_timeout=0.0)
         several = self.scenario.variation is Variation.SEVERAL
 
@@ -130,14 +130,14 @@ class Simulation:
     def _send(self, flow: Flow) -> None:
         clients = self.processes[flow.client]
 
-        def again() -> None:
+        def send_next() -> None:
             client = clients[0] if len(clients) == 1 else self.world.random.choice(clients)
             client.send(flow)
             if client.ledger.sent.get(flow.key, 0) < flow.messages:
                 interval = 0.001 if self.network.healed else flow.send_interval
-                self.world.after(self.world.random.expovariate(1 / interval), again)
+                self.world.after(self.world.random.expovariate(1 / interval), send_next)
 
-        self.world.after(0.0, again)
+        self.world.after(0.0, send_next)
 
     def _heal(self) -> None:
         self.world.log("healed")
@@ -169,7 +169,7 @@ class Simulation:
     @property
     def _expects_no_report(self) -> bool:
         variation = self.scenario.variation
-        return not variation.gives_up and not variation.leaves_letters
+        return not variation.gives_up and not variation.leaves_dead_letters
 
     def _check_flows(self) -> None:
         for flow in self.scenario.flows:
@@ -207,7 +207,7 @@ def run_seed(
     seed: int,
     *,
     messages: int = 100,
-    tell: Callable[[str], None] | None = None,
+    on_line: Callable[[str], None] | None = None,
     stop_early: bool = False,
     sqlite: bool = False,
 ) -> SeedReport:
@@ -218,7 +218,7 @@ def run_seed(
     try:
         scenario = scenario_of(seed, messages=messages, statements=sqlite)
         with TemporaryDirectory(prefix="mercury-simulation-") as folder:
-            simulation = Simulation(scenario, tell, stop_early=stop_early, folder=Path(folder) if sqlite else None)
+            simulation = Simulation(scenario, on_line, stop_early=stop_early, folder=Path(folder) if sqlite else None)
             try:
                 return simulation.run()
             finally:

@@ -99,7 +99,7 @@ def scenario_of(seed: int, *, messages: int = 100, statements: bool = False) -> 
     few = bounds.choice((1_000, 10_000, 64 * 1024**2))
     peer, every = bounds.choice((3_000, 30_000, 512 * 1024**2)), bounds.choice((5_000, 4 * 1024**3))
     kept = any(flow.in_out and not flow.listening and not flow.policy.offer for flow in flows)
-    if variation.leaves_letters or variation.gives_up or kept:
+    if variation.leaves_dead_letters or variation.gives_up or kept:
         # These variations make dead letters and unacknowledged replies, which no operator removes. With small limits
         # the node would refuse messages, or give up the older half of the replies.
         few, peer, every = 64 * 1024**2, 512 * 1024**2, 4 * 1024**3

@@ -100,7 +100,7 @@ class MemoryNodeStore:
 
 
 class SharedMemoryNodeStore(MemoryNodeStore):
-    """Committed state in memory that several processes share. A restart keeps the claims, as other processes have some.
+    """Committed state in memory that several processes share. A restart keeps the claims: other processes have some.
 
     :param store: the shared store; it is not closed.
     """
@@ -129,7 +129,7 @@ class SqliteNodeStore:
 
         self._open = partial(SimulatedStore, file, clock)
         #: A store for the checks, whose statements do not crash.
-        self._reader = self._open(_never)
+        self._reader = self._open(_do_nothing)
         self._store = self._reader
 
     def open(self, interrupt: Callable[[], None]) -> StorageManager:
@@ -183,23 +183,23 @@ class SqliteNodeStore:
             store.close()
 
 
-def _never() -> None:
+def _do_nothing() -> None:
     """Do nothing."""
 
 
 class Interruptions:
-    """Crashes before SQL statements, by chance.
+    """Raises a crash before SQL statements, at random.
 
-    :param likely: the probability for each statement.
+    :param probability: the probability for each statement.
     """
 
-    def __init__(self, chance: Random, likely: float, crash: Callable[[], BaseException]) -> None:
+    def __init__(self, chance: Random, probability: float, crash: Callable[[], BaseException]) -> None:
         self._chance = chance
-        self._likely = likely
+        self._probability = probability
         self._crash = crash
         #: Whether crashes occur; false in the healed phase.
         self.on = True
 
     def __call__(self) -> None:
-        if self.on and self._likely > 0 and self._chance.random() < self._likely:
+        if self.on and self._probability > 0 and self._chance.random() < self._probability:
             raise self._crash()

@@ -11,13 +11,13 @@ from mercury.simulation.flows import Flow
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy
 
-#: One seed in so many has a variation; the others have the default scenario.
+#: Every third seed has a variation; the others have the default scenario.
 VARIED_EVERY = 3
 #: The seeds with several processes on one store: those with the remainder SEVERAL_AT after division by SEVERAL_EVERY.
 #: No other variation uses these seeds.
 SEVERAL_EVERY, SEVERAL_AT = 30, 28
 #: Virtual seconds after which a destination ends a sequence that its source gave up.
-SILENCE = 80.0
+INACTIVITY_TIMEOUT = 80.0
 
 
 class Variation(enum.Enum):
@@ -33,7 +33,7 @@ class Variation(enum.Enum):
     RETRY_LIMIT = "retry limit"
     EXPIRY = "expiry"
     ABANDONMENT = "abandonment"
-    #: The clock of each node is set back and forth.
+    #: The clock of each node is set forward and back.
     CLOCK = "clock steps"
     #: Two processes share the store of each node; if one crashes or is stopped, the other takes over its claims.
     SEVERAL = "several processes on one store"
@@ -44,7 +44,7 @@ class Variation(enum.Enum):
         return self in (Variation.RETRY_LIMIT, Variation.EXPIRY, Variation.ABANDONMENT)
 
     @property
-    def leaves_letters(self) -> bool:
+    def leaves_dead_letters(self) -> bool:
         """Whether a message whose handler failed becomes a dead letter."""
         return self is Variation.AT_MOST_ONCE
 
@@ -80,7 +80,7 @@ def varied_destination(variation: Variation, policy: DestinationPolicy, chance: 
             return replace(policy, incomplete_behavior=behavior, acknowledge_at=at, max_backlog=backlog)
         case _ if variation.gives_up:
             # Messages after a gap that never closes are delivered or discarded at the inactivity timeout.
-            return replace(policy, inactivity_timeout=SILENCE)
+            return replace(policy, inactivity_timeout=INACTIVITY_TIMEOUT)
         case _:
             return policy
 
@@ -103,7 +103,7 @@ def varied_flow(variation: Variation, flow: Flow, chance: Random) -> Flow:
             return flow
 
 
-def misplaced(variation: Variation, handled: Sequence[bytes], expected: Sequence[bytes]) -> str | None:
+def delivery_violation(variation: Variation, handled: Sequence[bytes], expected: Sequence[bytes]) -> str | None:
     """The violation in the messages of a flow that a server has handled so far; ``None`` = there is none."""
     if variation is Variation.AT_LEAST_ONCE:
         handled = list(dict.fromkeys(handled))

@@ -38,7 +38,7 @@ class World:
         self._order = itertools.count()
         self._trace = hashlib.sha256()
         #: Called with every line of the trace; ``None`` = the lines are only hashed.
-        self.tell: Callable[[str], None] | None = None
+        self.on_line: Callable[[str], None] | None = None
 
     @property
     def elapsed(self) -> float:
@@ -75,8 +75,8 @@ class World:
         """Add a line to the trace."""
         stamped = f"{self.elapsed:.6f} {line}"
         self._trace.update(stamped.encode())
-        if self.tell is not None:
-            self.tell(stamped)
+        if self.on_line is not None:
+            self.on_line(stamped)
 
     def digest(self) -> str:
         """A digest of the trace so far."""

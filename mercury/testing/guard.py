@@ -34,11 +34,11 @@ def guard(code: str, *arguments: str) -> Iterator[Callable[[str], None]]:
         assert process.stdin is not None
         pipe = process.stdin
 
-        def tell(word: str) -> None:
+        def send_word(word: str) -> None:
             pipe.write(word + "\n")
             pipe.flush()
 
         try:
-            yield tell
+            yield send_word
         finally:
             process.kill()

@@ -114,7 +114,7 @@ class _NodeProcess(Process):
         self._node = node
 
     @property
-    def due_in(self) -> StorageManager:
+    def polled_store(self) -> StorageManager:
         return self._node.store
 
     def start(self) -> None:

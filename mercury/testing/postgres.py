@@ -130,7 +130,7 @@ def postgres_server(url: str = "") -> Iterator[PostgresServer]:
     """
     with contextlib.ExitStack() as stack:
         if url:
-            Databases(url).refuse_unfit()
+            Databases(url).check_settings()
         else:
             url = stack.enter_context(embedded_postgres()).url()
         server = PostgresServer(url)

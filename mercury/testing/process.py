@@ -35,7 +35,7 @@ class Process(ABC):
 
     @property
     @abstractmethod
-    def due_in(self) -> StorageManager:
+    def polled_store(self) -> StorageManager:
         """The store that is queried for due work."""
 
     @abstractmethod
@@ -68,11 +68,11 @@ class Process(ABC):
         """Run once each worker that has due work. Returns whether any work was done."""
         if not self.up:
             return False
-        worked, now, due_in = False, self._wire.clock.now, self.due_in
+        worked, now, polled_store = False, self._wire.clock.now, self.polled_store
         for worker, due in (
-            (self.engine.source, due_in.due_rms),
-            (self.engine.invocation, due_in.due_invoker),
-            (self.engine.destination, due_in.due_rmd),
+            (self.engine.source, polled_store.due_rms),
+            (self.engine.invocation, polled_store.due_invoker),
+            (self.engine.destination, polled_store.due_rmd),
         ):
             if not due(now, 1):
                 continue
@@ -91,7 +91,7 @@ class Process(ABC):
 
     def next_due(self) -> float | None:
         """The time of its next due work, in seconds since the epoch; ``None`` = there is none."""
-        times = [self.due_in.next_due(topic) for topic in Topic]
+        times = [self.polled_store.next_due(topic) for topic in Topic]
         return min((at for at in times if at is not None), default=None)
 
     # --- the wire --------------------------------------------------------------------------------------------------

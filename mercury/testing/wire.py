@@ -11,7 +11,7 @@ from mercury.testing.clock import FakeClock
 from mercury.testing.flights import Exchange, Flight, Reachable, name_of
 from mercury.wire.envelope import HttpMessage
 
-#: After so many turns without time passing, `Wire.run` raises, because the work has no end.
+#: The most turns without time passing; after them `Wire.run` raises, because the work has no end.
 TURNS = 2000
 
 

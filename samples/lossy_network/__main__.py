@@ -81,7 +81,7 @@ def main(
         Protocol, typer.Option(parser=versions, metavar="RM/WSA/SOAP", help="For example 1.0/2004/08/1.1.")
     ] = "1.1/1.0/1.2",  # type: ignore[assignment]  # the parser reads it
     anonymous: Annotated[bool, typer.Option("--anonymous", help="The client does not listen.")] = False,
-    deadline: Annotated[float, typer.Option(min=1, help="Give up after so many seconds.")] = 300,
+    deadline: Annotated[float, typer.Option(min=1, help="Seconds after which the run is given up.")] = 300,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="Text for people, or JSON for programs.")
     ] = Output.TEXT,
@@ -130,17 +130,17 @@ async def converse(run: Run, protocol: Protocol, anonymous: bool, deadline: floa
         "MERCURY_ENGINE_ADDRESSES_ALLOWED": back,
     }
     serve = [MERCURY, "serve", "samples.lossy_network.server:app", "--port", "0", "--output", "json"]
-    ask = [sys.executable, "-m", "samples.lossy_network.client", f"{front}/services/questions"]
-    ask += ["--messages", str(run.messages), *([] if anonymous else ["--address", back])]
+    ask_command = [sys.executable, "-m", "samples.lossy_network.client", f"{front}/services/questions"]
+    ask_command += ["--messages", str(run.messages), *([] if anonymous else ["--address", back])]
     try:
         async with asyncio.timeout(deadline), process(serve, settings) as server:
             to_server.target = (await next_line(server))["url"]
-            async with process(ask, settings) as client:
-                while news := await next_line(client):
-                    to_client.target = news.get("listening", to_client.target)
-                    run.sent = news.get("sent", run.sent)
-                    run.acknowledged = news.get("acknowledged", run.acknowledged)
-                    run.answers += news.get("answers", [])
+            async with process(ask_command, settings) as client:
+                while report := await next_line(client):
+                    to_client.target = report.get("listening", to_client.target)
+                    run.sent = report.get("sent", run.sent)
+                    run.acknowledged = report.get("acknowledged", run.acknowledged)
+                    run.answers += report.get("answers", [])
                     run.questions += await asyncio.to_thread(delivered, to_server.target, len(run.questions))
     except TimeoutError:
         raise Broken(f"not finished within {deadline:.0f} s") from None

@@ -98,7 +98,7 @@ def main() -> None:
                     break
             except (TransientStorageError, OperationalError, OutcomeUnknown) as error:
                 # A database is unreachable, or another transaction has locked the row. The table still says which
-                # orders are sent, so the loop just goes on.
+                # orders are sent, so the loop continues.
                 log.warning("will retry: %s", error)
                 ended.wait(RETRY_DELAY)
         else:

@@ -23,7 +23,7 @@ def place_order(order: PlaceOrder, tx: Transaction) -> OrderPlaced:
     left = STOCK.get(order.item, 0) - order.count
     if left < 0:
         # The client gets the fault instead of a response. The handler's work is rolled back, so nothing is shipped.
-        raise ApplicationFault(f"there is not so much {order.item}", code="OutOfStock")
+        raise ApplicationFault(f"there is not enough {order.item}", code="OutOfStock")
     return OrderPlaced(order.item, order.count, left)
 
 

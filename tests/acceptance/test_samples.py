@@ -58,7 +58,7 @@ def test_a_future_gets_the_response_or_the_refusal(shop: Serving, listen: tuple[
     assert (client.code, client.err) == (0, "")
     assert client.out.splitlines() == [
         "30 tea ordered, 70 left",
-        "refused: there is not so much coffee (OutOfStock)",
+        "refused: there is not enough coffee (OutOfStock)",
     ]
 
 
@@ -68,7 +68,7 @@ def test_a_callback_gets_the_response_or_the_refusal(shop: Serving, listen: tupl
     assert (client.code, client.err) == (0, "")
     assert client.out.splitlines() == [
         "order 1 placed: 70 tea left",
-        "order 2 refused: there is not so much coffee (OutOfStock)",
+        "order 2 refused: there is not enough coffee (OutOfStock)",
     ]
 
 

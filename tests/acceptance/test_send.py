@@ -214,7 +214,7 @@ IMPOSSIBLE = {
     (DESK, "--body", "<a/>", "--action", ""): ("action is empty",),
     (DESK, "--body", "@/no/such/file", "--action", "a"): ("'/no/such/file'", "No such file"),
     (DESK, "--body", "<a/>", "--action", "a", "--no-wait"): ("durable store",),
-    (DESK, "--body", "<a/>", "--action", "a", "--addressing", "2004/08"): ("do not go together",),
+    (DESK, "--body", "<a/>", "--action", "a", "--addressing", "2004/08"): ("cannot be combined",),
     (DESK, "--body", "<a/>", "--action", "a", "--key", ""): ("key",),
 }
 

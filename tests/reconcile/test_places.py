@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import make_url
 
 from mercury.reconcile import Verdict, Where, reconcile
-from mercury.reconcile.differences import client_now, sort_out
+from mercury.reconcile.differences import current_client_keys, find_differences
 from mercury.reconcile.places import Found, Places
 from mercury.reconcile.planning import make_plan
 from mercury.reconcile.source import Consistency, held
@@ -324,7 +324,9 @@ def test_rows_that_are_newer_than_the_clients_snapshot_are_not_unexpected(
             Judged(key=("1",), verdict=Verdict.MISSING, client_count=1, server_count=0, correlation="order:1")
         )
         places: Places = Nowhere()
-        found = list(sort_out(judged, plan=plan, places=places, runs=(), known_now=client_now(plan)))
+        found = list(
+            find_differences(judged, plan=plan, places=places, runs=(), current_keys=current_client_keys(plan))
+        )
     assert found[0] is None
     assert [(each.key, each.verdict, each.where) for each in found if each is not None] == [
         ("5", Verdict.UNEXPECTED, None),

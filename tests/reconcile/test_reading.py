@@ -96,7 +96,7 @@ def test_everything_that_a_file_says_is_in_the_config(tmp_path: Path) -> None:
 
 def test_the_way_back_goes_from_the_servers_table_to_the_responses(tmp_path: Path) -> None:
     config = read(tmp_path, WHOLE)
-    back = config.way_back()
+    back = config.response_config()
     assert back is not None
     assert (back.client.name, back.server.name, back.server.url) == ("received", "confirmations", config.client.url)
     assert [(pair.client, pair.server) for pair in back.key] == [("shop", "shop"), ("order_id", "order_id")]

@@ -12,7 +12,7 @@ import pytest
 
 from mercury.errors import ConfigurationError
 from mercury.reconcile import SparkSettings, java
-from mercury.reconcile.session import _held_back, session
+from mercury.reconcile.session import _signals_delayed, session
 
 FAKE = """#!/bin/sh
 echo 'openjdk version "{version}" 2025-04-15' >&2
@@ -93,7 +93,7 @@ ALONE = """
 import os, sys
 from pathlib import Path
 from mercury.reconcile import SparkSettings
-from mercury.reconcile.session import _held_back, session
+from mercury.reconcile.session import _signals_delayed, session
 before = dict(os.environ)
 with session(SparkSettings(master="local[1]"), log=Path(sys.argv[1])) as spark:
     worker = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("sys").executable).collect()
@@ -132,7 +132,7 @@ def test_an_interrupt_while_spark_starts_comes_when_it_has_started() -> None:
     done = []
     handler = signal.getsignal(signal.SIGINT)  # Spark's own, if a test before this one has started it
     with pytest.raises(KeyboardInterrupt):
-        with _held_back():
+        with _signals_delayed():
             signal.raise_signal(signal.SIGINT)
             done.append("started")
         done.append("not interrupted")

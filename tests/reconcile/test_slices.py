@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mercury.reconcile import Column, Config, SparkSettings, Table
 from mercury.reconcile.plan import Plan, Ranges, Side
 from mercury.reconcile.planning import make_plan
-from mercury.reconcile.rows import _between, stretches
+from mercury.reconcile.rows import _between, consecutive
 from mercury.reconcile.source import Consistency, connected, held
 from tests.reconcile.shop import changed
 
@@ -115,7 +115,7 @@ def test_a_key_is_in_the_bounds_of_its_range_and_of_no_other(low: int, width: in
 
 @given(st.sets(st.integers(-1, 60)))
 def test_stretches_are_the_numbers_and_as_few_as_can_be(numbers: set[int]) -> None:
-    found = list(stretches(sorted(numbers)))
+    found = list(consecutive(sorted(numbers)))
     assert [number for first, last in found for number in range(first, last + 1)] == sorted(numbers)
     assert all(second[0] > first[1] + 1 for first, second in itertools.pairwise(found))
 

@@ -6,7 +6,7 @@ import pytest
 
 from mercury.simulation.run import Simulation, run_seed
 from mercury.simulation.scenario import scenario_of
-from mercury.simulation.variation import VARIED, Variation, misplaced, variation_of
+from mercury.simulation.variation import VARIED, Variation, delivery_violation, variation_of
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance
 from mercury.storage.claims import Claim
@@ -116,4 +116,4 @@ def test_the_varied_worlds_have_what_they_are_named_for() -> None:
 def test_expected_handled_messages_depend_on_the_variation(
     variation: Variation, handled: list[bytes], right: bool
 ) -> None:
-    assert (misplaced(variation, handled, SENT) is None) is right
+    assert (delivery_violation(variation, handled, SENT) is None) is right

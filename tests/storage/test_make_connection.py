@@ -79,7 +79,7 @@ def test_responses_are_fetched_once_and_in_order_with_every_store(any_url: str, 
 
 def test_a_sender_that_speaks_ws_rm_1_0_cannot_fetch() -> None:
     pair = Orders().pair("memory:", "memory:")
-    with pytest.raises(ConfigurationError, match=r"make_connection goes with WS-RM 1\.1 only"):
+    with pytest.raises(ConfigurationError, match=r"make_connection needs WS-RM 1\.1"):
         pair.to(policy=SourcePolicy(protocol=Protocol(rm=RmVersion.RM10), make_connection=True))
 
 

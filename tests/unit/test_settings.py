@@ -212,7 +212,7 @@ def test_other_peoples_variables_are_none_of_our_business() -> None:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"MERCURY_SOURCE_PROTOCOL_ADDRESSING": "2004/08"}, "source.protocol: these versions do not go together"),
+        ({"MERCURY_SOURCE_PROTOCOL_ADDRESSING": "2004/08"}, "source.protocol: these versions cannot be combined"),
         (
             {
                 "MERCURY_DESTINATION_INCOMPLETE_BEHAVIOR": "DiscardEntireSequence",
@@ -222,7 +222,7 @@ def test_other_peoples_variables_are_none_of_our_business() -> None:
         ),
         (
             {"MERCURY_SOURCE_PROTOCOL_RM": "1.0", "MERCURY_SOURCE_MAKE_CONNECTION": "yes"},
-            "source.make_connection: it goes with WS-RM 1.1 only (set by MERCURY_SOURCE_MAKE_CONNECTION)",
+            "source.make_connection: it needs WS-RM 1.1 (set by MERCURY_SOURCE_MAKE_CONNECTION)",
         ),
         ({"MERCURY_ENGINE_ADDRESSES_ALLOWED": "http://good.example, ftp://bad.example"}, "ftp://bad.example"),
     ],

@@ -64,7 +64,7 @@ class Choice:
 ORDINARY = Choice()
 
 
-class Begun(Exception):
+class CallStored(Exception):
     """Raised after storing a call whose response is not waited for: it ends zeep's call before zeep reads a reply."""
 
     def __init__(self, result: Any) -> None:
@@ -102,7 +102,7 @@ class Call:
     def request(self, tx: Transaction | None) -> Future[RawResponse]:
         return self.sender.request(self.body, response=RawResponse, tx=tx, **self.arguments)
 
-    def begin(self, tx: Transaction | None) -> Future[RawResponse] | Receipt:
+    def store(self, tx: Transaction | None) -> Future[RawResponse] | Receipt:
         """Store the call without waiting for its response."""
         if self.choice.callback is None:
             return self.request(tx)
@@ -198,7 +198,7 @@ class Calls:
     def post(self, call: Call, timeout: float | None) -> Reply:
         """Store a call, and wait for its response if it has one.
 
-        :raises Begun: the call is stored, and its response is not to be waited for.
+        :raises CallStored: the call is stored, and its response is not to be waited for.
         """
         tx = self._current.find()
         if isinstance(tx, AsyncTransaction):
@@ -208,7 +208,7 @@ class Calls:
             )
         part_of = cast("Transaction | None", tx)
         if not call.choice.waits:
-            raise Begun(call.begin(part_of))
+            raise CallStored(call.store(part_of))
         if call.operation.one_way:
             call.send(part_of)
             return STORED
@@ -225,7 +225,7 @@ class Calls:
         """As `post`, from an event loop."""
         tx = self._current.find()
         if not call.choice.waits:
-            raise Begun(await self._stored(tx, call.begin))
+            raise CallStored(await self._stored(tx, call.store))
         if call.operation.one_way:
             await self._stored(tx, call.send)
             return STORED
@@ -317,7 +317,7 @@ class Calls:
         return await stored
 
 
-def outcome(soap: SoapVersion, raw: Future[RawResponse]) -> Reply:
+def future_reply(soap: SoapVersion, raw: Future[RawResponse]) -> Reply:
     """The response as the HTTP reply that zeep reads.
 
     :raises Exception: that of the future, unless it is an `ApplicationFault`.
@@ -328,7 +328,7 @@ def outcome(soap: SoapVersion, raw: Future[RawResponse]) -> Reply:
         return fault_reply(soap, fault)
 
 
-def given(soap: SoapVersion, answer: bytes | ApplicationFault, headers: Iterable[bytes]) -> Reply:
+def callback_reply(soap: SoapVersion, answer: bytes | ApplicationFault, headers: Iterable[bytes]) -> Reply:
     """The answer that a callback got, as the HTTP reply that zeep reads."""
     return reply(soap, answer, headers) if isinstance(answer, bytes) else fault_reply(soap, answer)
 

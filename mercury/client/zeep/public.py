@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from mercury.client.futures import RawResponse
 from mercury.client.results import Receipt, WaitResult
-from mercury.client.zeep.calls import Begun, Calls, given, outcome
+from mercury.client.zeep.calls import Calls, CallStored, callback_reply, future_reply
 from mercury.client.zeep.envelopes import Reply
 from mercury.client.zeep.parsed_future import ParsedFuture
 from mercury.errors import ApplicationFault, ConfigurationError
@@ -71,7 +71,7 @@ class _MercuryMethods:
         :raises ConfigurationError: the operation is not one of a client with this transport.
         """
         target = self._target(operation)
-        return target.read(given(target.soap, answer, headers))
+        return target.read(callback_reply(target.soap, answer, headers))
 
     def _target(self, operation: Any) -> _Target:
         # zeep has no public method to get the binding of an operation.
@@ -85,11 +85,11 @@ class _MercuryMethods:
         assert binding is not None
         return _Target(client, binding, binding.get(name))
 
-    def _future(self, target: _Target, begun: Begun) -> Future[Any]:
+    def _future(self, target: _Target, stored: CallStored) -> Future[Any]:
         def parse(raw: Future[RawResponse]) -> Any:
-            return target.read(outcome(target.soap, raw))
+            return target.read(future_reply(target.soap, raw))
 
-        return ParsedFuture(begun.result, parse)
+        return ParsedFuture(stored.result, parse)
 
 
 class ZeepTransport(_MercuryMethods):
@@ -116,8 +116,8 @@ class ZeepTransport(_MercuryMethods):
         try:
             with self._calls.with_options(future=True):
                 operation(*args, **kwargs)
-        except Begun as begun:
-            return self._future(target, begun)
+        except CallStored as stored:
+            return self._future(target, stored)
         raise AssertionError("the call was not made by this transport")
 
     def request_with_callback(
@@ -135,8 +135,8 @@ class ZeepTransport(_MercuryMethods):
         try:
             with self._calls.with_options(callback=callback):
                 operation(*args, **kwargs)
-        except Begun as begun:
-            return cast(Receipt, begun.result)
+        except CallStored as stored:
+            return cast(Receipt, stored.result)
         raise AssertionError("the call was not made by this transport")
 
     def wait(self, timeout: float | None = None) -> WaitResult:
@@ -165,8 +165,8 @@ class AsyncZeepTransport(_MercuryMethods):
         try:
             with self._calls.with_options(future=True):
                 await operation(*args, **kwargs)
-        except Begun as begun:
-            return self._future(target, begun)
+        except CallStored as stored:
+            return self._future(target, stored)
         raise AssertionError("the call was not made by this transport")
 
     async def request_with_callback(
@@ -177,8 +177,8 @@ class AsyncZeepTransport(_MercuryMethods):
         try:
             with self._calls.with_options(callback=callback):
                 await operation(*args, **kwargs)
-        except Begun as begun:
-            return cast(Receipt, begun.result)
+        except CallStored as stored:
+            return cast(Receipt, stored.result)
         raise AssertionError("the call was not made by this transport")
 
     async def wait(self, timeout: float | None = None) -> WaitResult:

@@ -182,7 +182,7 @@ def test_a_transaction_without_a_guard_needs_no_claim(store: StorageManager) -> 
     assert backlog(store) == 1
 
 
-def test_a_transaction_that_is_rolled_back_does_not_mind_a_lost_claim(store: StorageManager) -> None:
+def test_rollback_under_a_lost_claim_raises_no_conflict(store: StorageManager) -> None:
     held = claim(store, "me")
     with ending(store.transaction(), ZeroDivisionError) as tx:
         tx.guard(held)

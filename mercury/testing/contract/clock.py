@@ -15,12 +15,12 @@ LONGEST = Pauses(lease=30.0, redelivery=60.0, acknowledgement=60.0)
 def test_a_sequence_that_was_planned_in_the_future_is_due(store: StorageManager) -> None:
     with store.transaction() as tx:
         tx.rms.insert(rms_record(due=NOW + HOUR + 60, planned_at=NOW + HOUR))
-    told: list[frozenset[Topic]] = []
-    store.listen(told.append)
+    notified: list[frozenset[Topic]] = []
+    store.listen(notified.append)
     assert store.due_rms(NOW, 10) == []
     assert store.advance_overdue(NOW, LONGEST) == 1
     assert store.due_rms(NOW, 10) == [KEY]
-    assert frozenset(Topic) in told
+    assert frozenset(Topic) in notified
     assert store.advance_overdue(NOW, LONGEST) == 0
 
 

@@ -22,7 +22,7 @@ from mercury.testing.contract.builders import (
 from mercury.testing.contract.ending import ending
 from mercury.testing.contract.outbox import Outbox, ids, single
 from mercury.testing.contract.stores import StoreFactory, needs
-from mercury.testing.contract.threads import SOON, Threads, result
+from mercury.testing.contract.threads import EVENT_TIMEOUT, Threads, result
 from mercury.testing.contract.transactions import Mistake, fill, seen, undone
 
 # --- after the commit ------------------------------------------------------------------------------------------------
@@ -80,10 +80,10 @@ class RecordingListener:
             self._heard |= topics
             self._called.notify_all()
 
-    def hears(self, topic: Topic) -> bool:
-        """Whether the listener is called with a topic within `SOON`. A store may call it in another thread."""
+    def is_notified(self, topic: Topic) -> bool:
+        """Whether the listener is called with a topic within `EVENT_TIMEOUT`. A store may call it in another thread."""
         with self._called:
-            return self._called.wait_for(lambda: topic in self._heard, SOON)
+            return self._called.wait_for(lambda: topic in self._heard, EVENT_TIMEOUT)
 
     @property
     def heard(self) -> set[Topic]:
@@ -114,8 +114,8 @@ def test_listeners_are_called_after_a_commit_with_new_work(
     with store.transaction() as tx:
         work(tx)
         assert first.heard == set()
-    assert first.hears(topic)
-    assert second.hears(topic)
+    assert first.is_notified(topic)
+    assert second.is_notified(topic)
 
 
 def _due(tx: Transaction) -> RmsRecord:
@@ -160,7 +160,7 @@ def test_a_listener_that_reads_sees_the_commit(store: StorageManager) -> None:
     store.listen(listen)
     with store.transaction() as tx:
         tx.rms.append(row("a"))
-    assert called.wait(SOON)
+    assert called.wait(EVENT_TIMEOUT)
     assert found == [True]
 
 

@@ -28,7 +28,7 @@ SENDERS = 8
 EACH = 25
 
 
-def again(store: StorageManager, work: Callable[[Transaction], None]) -> None:
+def retried(store: StorageManager, work: Callable[[Transaction], None]) -> None:
     """Run one unit of work, and repeat it after each transient error."""
     for _ in range(1000):
         try:
@@ -45,7 +45,7 @@ def test_rows_appended_by_many_threads_are_complete_and_ordered_by_thread(
 ) -> None:
     def send(sender: int) -> None:
         for number in range(EACH):
-            again(store, lambda tx: tx.rms.append(row(f"{sender} {number}")))  # noqa: B023 (called at once)
+            retried(store, lambda tx: tx.rms.append(row(f"{sender} {number}")))  # noqa: B023 (called at once)
 
     futures = [threads.start(lambda sender=sender: send(sender)) for sender in range(SENDERS)]  # type: ignore[misc]
     for future in futures:
@@ -63,7 +63,7 @@ def test_rows_appended_by_one_transaction_keep_their_order(store: StorageManager
             tx.rms.append(row(f"{sender} {number}"))
 
     futures = [
-        threads.start(lambda sender=sender: again(store, lambda tx: append(tx, sender)))  # type: ignore[misc]
+        threads.start(lambda sender=sender: retried(store, lambda tx: append(tx, sender)))  # type: ignore[misc]
         for sender in range(SENDERS)
     ]
     for future in futures:
@@ -83,7 +83,7 @@ def test_rows_that_come_while_others_are_numbered_get_each_one_number(store: Sto
 
     def send(sender: int) -> None:
         for number in range(EACH):
-            again(store, lambda tx: tx.rms.append(row(f"{sender} {number}")))  # noqa: B023 (called at once)
+            retried(store, lambda tx: tx.rms.append(row(f"{sender} {number}")))  # noqa: B023 (called at once)
 
     def number_some(tx: Transaction) -> None:
         tx.rms.lock([KEY])
@@ -98,7 +98,7 @@ def test_rows_that_come_while_others_are_numbered_get_each_one_number(store: Sto
 
     def work() -> None:
         while not done.is_set() or store.due_rms(NOW, 1):
-            again(store, number_some)
+            retried(store, number_some)
 
     workers = [threads.start(work) for _ in range(2)]
     senders = [threads.start(lambda sender=sender: send(sender)) for sender in range(SENDERS)]  # type: ignore[misc]
@@ -133,12 +133,12 @@ def test_messages_received_by_many_threads_are_delivered_once(store: StorageMana
                 tx.rmd.save(record)
                 tx.invoker.add([inbound(number)])
 
-            again(store, accept)
+            retried(store, accept)
 
     def invoke() -> None:
         while len(order) < len(numbers):
             if store.due_invoker(NOW, 1):
-                again(store, deliver)
+                retried(store, deliver)
 
     def deliver(tx: Transaction) -> None:
         record = tx.invoker.read("urn:rmd:1")
@@ -198,7 +198,7 @@ def test_transactions_over_many_rows_at_once_never_deadlock(store: StorageManage
 
     def run(work: Callable[[Transaction, int], None]) -> None:
         for step in range(EACH):
-            again(store, lambda tx: work(tx, step))  # noqa: B023 (called at once)
+            retried(store, lambda tx: work(tx, step))  # noqa: B023 (called at once)
 
     counted = itertools.count()
     futures = [threads.start(lambda work=work: run(work)) for work in (batch, worker, handler) * 2]  # type: ignore[misc]

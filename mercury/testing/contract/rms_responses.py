@@ -299,7 +299,7 @@ def test_a_sequence_that_was_forgotten_leaves_the_rows_that_wait(outbox: Outbox)
     assert outbox.store.due_rms(NOW, 10) == [KEY]
 
 
-def test_one_transaction_numbers_makes_the_sequence_and_lets_go(store: StorageManager) -> None:
+def test_one_transaction_makes_the_sequence_numbers_rows_and_sets_the_due_time(store: StorageManager) -> None:
     """For a new key the worker creates the sequence, numbers the rows and sets the due time in one commit."""
     with store.transaction() as tx:
         tx.rms.append(row("a"))

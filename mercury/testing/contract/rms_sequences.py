@@ -186,7 +186,7 @@ def test_a_key_whose_sequence_holds_its_rows_is_not_due(store: StorageManager, f
     assert store.due_rms(NOW, 10) == [KEY]
 
 
-def test_one_sequence_that_holds_is_enough(store: StorageManager) -> None:
+def test_key_with_one_sequence_that_holds_its_rows_is_not_due(store: StorageManager) -> None:
     insert(store, rms_record("old"), rms_record("holds", window_full=True), rms_record("new"))
     append(store, row("a"))
     assert store.due_rms(NOW, 10) == []
@@ -244,11 +244,11 @@ def test_a_limited_number_of_due_keys_is_returned_each_once(store: StorageManage
 def test_new_rows_and_retransmissions_do_not_delay_each_other(store: StorageManager, waiting: bool) -> None:
     """More keys have new rows than one query returns: retransmissions are still found. The reverse holds too."""
     for number in range(20):
-        crowd = channel(f"crowd {number}")
+        other = channel(f"other {number}")
         if waiting:
-            append(store, row(f"row {number}", crowd))
+            append(store, row(f"row {number}", other))
         else:
-            insert(store, rms_record(f"rms {number}", crowd, due=NOW - 1000 + number))
+            insert(store, rms_record(f"rms {number}", other, due=NOW - 1000 + number))
     if waiting:
         insert(store, rms_record("alone", due=NOW - 1))
     else:

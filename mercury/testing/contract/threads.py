@@ -11,9 +11,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 #: Seconds to wait for an expected event; the test fails after that.
-SOON = 10.0
+EVENT_TIMEOUT = 10.0
 #: Seconds to wait for an event that must not happen. A correct store passes also on a slow machine.
-MOMENT = 0.05
+ABSENCE_TIME = 0.05
 
 
 class Threads:
@@ -29,7 +29,7 @@ class Threads:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _, late = concurrent.futures.wait(self._futures, timeout=SOON)
+        _, late = concurrent.futures.wait(self._futures, timeout=EVENT_TIMEOUT)
         self._pool.shutdown(wait=not late, cancel_futures=True)
         assert not late or error is not None, f"{len(late)} threads did not end"
 
@@ -43,7 +43,7 @@ class Threads:
 
         future = self._pool.submit(run)
         self._futures.append(future)  # type: ignore[arg-type]
-        assert running.wait(SOON)
+        assert running.wait(EVENT_TIMEOUT)
         return future
 
 
@@ -52,10 +52,10 @@ def result(future: concurrent.futures.Future[T]) -> T:
 
     :raises Exception: the function raised it.
     """
-    return future.result(timeout=SOON)
+    return future.result(timeout=EVENT_TIMEOUT)
 
 
 def waits(future: concurrent.futures.Future[T]) -> bool:
-    """Whether a thread still runs after `MOMENT`."""
-    done, _ = concurrent.futures.wait([future], timeout=MOMENT)
+    """Whether a thread still runs after `ABSENCE_TIME`."""
+    done, _ = concurrent.futures.wait([future], timeout=ABSENCE_TIME)
     return not done

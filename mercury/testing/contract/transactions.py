@@ -90,12 +90,12 @@ def test_a_change_is_seen_by_others_after_the_commit_only(store: StorageManager)
 
     def poll() -> tuple[object, ...]:
         with store.transaction() as tx:
-            rmd, kept, message = tx.rmd.read("urn:rmd:1"), tx.invoker.read("urn:rmd:1"), tx.rms.row("a")
+            rmd, invoker, message = tx.rmd.read("urn:rmd:1"), tx.invoker.read("urn:rmd:1"), tx.rms.row("a")
             assert rmd is not None
-            assert kept is not None
+            assert invoker is not None
             return (
                 rmd.ack_failures,
-                kept.attempts,
+                invoker.attempts,
                 list(tx.invoker.numbers("urn:rmd:1")),
                 [record.last_error for record in tx.rms.peek(outbox.key)],
                 message and message.acknowledged,
@@ -107,10 +107,10 @@ def test_a_change_is_seen_by_others_after_the_commit_only(store: StorageManager)
         rmd = tx.rmd.lock(["urn:rmd:1"])["urn:rmd:1"]
         rmd.ack_failures = 1
         tx.rmd.save(rmd)
-        kept = tx.invoker.read("urn:rmd:1")
-        assert kept is not None
-        kept.attempts = 1
-        tx.invoker.save_delivered(kept, consumed=[1])
+        invoker = tx.invoker.read("urn:rmd:1")
+        assert invoker is not None
+        invoker.attempts = 1
+        tx.invoker.save_delivered(invoker, consumed=[1])
         tx.rms.lock([outbox.key])
         outbox.record.last_error = "changed"
         tx.rms.save(outbox.record)
@@ -121,20 +121,20 @@ def test_a_change_is_seen_by_others_after_the_commit_only(store: StorageManager)
 
 
 @pytest.mark.parametrize("error", [Mistake, KeyboardInterrupt, SystemExit])
-def test_an_exception_rolls_everything_back_and_goes_on(store: StorageManager, error: type[BaseException]) -> None:
-    told: list[str] = []
+def test_an_exception_rolls_everything_back_and_propagates(store: StorageManager, error: type[BaseException]) -> None:
+    called: list[str] = []
     raised = error("on purpose")
     caught: list[BaseException] = []
     try:
         with store.transaction() as tx:
             fill(tx)
-            tx.after_commit(lambda: told.append("after the commit"))
+            tx.after_commit(lambda: called.append("after the commit"))
             raise raised
     except error as same:
         caught.append(same)
     assert caught == [raised]
     assert not any(seen(store))
-    assert told == []
+    assert called == []
 
 
 def test_changes_and_deletions_are_rolled_back(store: StorageManager) -> None:
@@ -269,7 +269,7 @@ def test_a_savepoint_that_ends_well_changes_nothing(store: StorageManager) -> No
     assert all(seen(store))
 
 
-def test_the_error_that_leaves_a_savepoint_goes_on(store: StorageManager) -> None:
+def test_the_error_that_leaves_a_savepoint_propagates(store: StorageManager) -> None:
     raised = Mistake("the same")
     caught: list[Mistake] = []
     with store.transaction() as tx:

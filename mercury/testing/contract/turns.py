@@ -15,7 +15,7 @@ def sequence(name: str, peer: str = "", **more: str) -> RmdRecord:
 
 
 def make(store: StorageManager, *records: RmdRecord, messages: int = 1) -> None:
-    """Insert sequences with so many messages each."""
+    """Insert sequences with ``messages`` messages each."""
     for record in records:
         with store.transaction() as tx:
             tx.rmd.insert(record)
@@ -104,7 +104,7 @@ def test_single_replies_of_one_server_take_the_turns_of_that_server(store: Stora
 
 
 def sending(store: StorageManager, owner: str, count: int, *, waits: bool, due: float = NOW) -> list[SequenceKey]:
-    """Insert so many keys of an owner, each with work: a row without a number, or a sequence that is due."""
+    """Insert ``count`` keys of an owner, each with work: a row without a number, or a sequence that is due."""
     found = []
     for number in range(count):
         on = channel(f"{owner} {number:02}", endpoint="http://peer.example/responses")

@@ -20,7 +20,7 @@ class Victim(enum.Enum):
 @dataclass(frozen=True)
 class Kill:
     victim: Victim
-    #: Kill when so many orders are marked as sent.
+    #: The number of orders that are marked as sent at the kill.
     after: int
     #: Kill between the process's two commits; otherwise wherever it is.
     between_commits: bool

@@ -35,7 +35,7 @@ T = TypeVar("T")
 #: Exit codes, those of `mercury`.
 AS_GUARANTEED, NOT_AS_GUARANTEED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
 #: Signals that end the program, with everything that it has started.
-ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 parser = argparse.ArgumentParser(prog="python -m samples.queued_transaction", description=__doc__)
 parser.add_argument("--store", type=Store, default=Store.XA, help="memory, sql, same-db or xa")
@@ -76,20 +76,20 @@ def main() -> None:
     sys.exit(AS_GUARANTEED if all(outcome.as_guaranteed for outcome in outcomes) else NOT_AS_GUARANTEED)
 
 
-def ends() -> list[signal.Signals]:
-    """The signals of `ENDS` that the parent process has not set to be ignored, as `nohup` does."""
-    return [number for number in ENDS if signal.getsignal(number) is not signal.SIG_IGN]
+def end_signals() -> list[signal.Signals]:
+    """The signals of `END_SIGNALS` that the parent process has not set to be ignored, as `nohup` does."""
+    return [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def catch_interrupts() -> None:
     """Outside of an event loop, turn the signals into `KeyboardInterrupt`."""
-    for number in ends():
+    for number in end_signals():
         signal.signal(number, interrupt)
 
 
 def interrupt(*_: object) -> None:
     """Raise `KeyboardInterrupt`, and ignore further signals, so that the clean-up is not interrupted."""
-    for number in ends():
+    for number in end_signals():
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
@@ -105,7 +105,7 @@ async def interruptible(work: Coroutine[Any, Any, T]) -> T:
         if not task.cancelling():
             task.cancel()
 
-    for number in ends():
+    for number in end_signals():
         loop.add_signal_handler(number, cancel)
     try:
         return await task
@@ -135,11 +135,11 @@ def run(options: Options, stores: list[Store], console: Console) -> list[Outcome
                 status.update("Spark: starting")
                 status.start()
 
-                def tell(what: str, _done: int, _total: int) -> None:
+                def on_progress(what: str, _done: int, _total: int) -> None:
                     status.update(f"Spark: {what}")
 
                 report = out / store.value if len(stores) > 1 else out
-                outcomes.append(judge(figures, pair, work, report, stopped, tell))
+                outcomes.append(judge(figures, pair, work, report, stopped, on_progress))
                 status.stop()
             tell_outcome(outcomes[-1], console)
             status.start()

@@ -32,8 +32,12 @@ TUNING = {
 #: The folder from which the samples are imported.
 SAMPLES = Path(__file__).resolve().parents[3]
 
-#: Seconds between two updates; without progress until the run is given up; that sending all orders takes without kills.
-POLL_INTERVAL, STALLED, SENDING_TIME = 0.05, 60.0, 20.0
+#: Seconds between two updates of the figures.
+POLL_INTERVAL = 0.05
+#: Seconds without progress after which the run is given up.
+STALLED = 60.0
+#: Seconds that sending all orders takes without kills.
+SENDING_TIME = 20.0
 #: Seconds without progress after which messages that a killed process had in memory count as lost.
 GIVEN_UP = 10.0
 #: The longest pause between two orders, in seconds, and the most unacknowledged messages.

@@ -12,14 +12,14 @@ from samples.queued_transaction.demo.figures import Figures
 from samples.queued_transaction.demo.options import Mode, Store
 from samples.queued_transaction.demo.verdict import Outcome
 
-WHAT = {
+DESCRIPTION = {
     Store.MEMORY: "Mercury's messages in memory",
     Store.SQL: "Mercury's own database, two commits",
     Store.SAME_DB: "one database, one commit",
     Store.XA: "Mercury's own database, two-phase commit",
 }
 #: The results of the dissertation of 2010, with 20 messages while client and server were restarted.
-THEN = {
+RESULT_2010 = {
     Store.MEMORY: "loses all",
     Store.SQL: "loses some",
     Store.SAME_DB: "not built",
@@ -39,7 +39,7 @@ class Progress:
         if options.mode is Mode.IN_OUT:
             bars.append(("confirmed", figures.confirmations))
         grid = Table.grid(padding=(0, 2))
-        grid.add_row("store", "", f"{options.store.value}: {WHAT[options.store]}")
+        grid.add_row("store", "", f"{options.store.value}: {DESCRIPTION[options.store]}")
         for name, count in bars:
             grid.add_row(name, f"{count:>7,}", ProgressBar(options.orders, min(count, options.orders), width=40))
         numbers = [
@@ -88,13 +88,18 @@ def comparison(outcomes: Sequence[Outcome]) -> Table:
     """The comparison of the four stores, beside the dissertation's results."""
     table = Table(box=None, pad_edge=False)
     table.add_column("store")
-    for name in ("delivered", "lost", "duplicated", "disordered"):
+    for name in ("delivered", "lost", "duplicated", "out of order"):
         table.add_column(name, justify="right")
     table.add_column("verdict")
     table.add_column("in 2010")
     for each in outcomes:
         numbers = (each.delivered, each.lost, each.duplicated, each.out_of_order)
         good = "green" if each.as_guaranteed else "red"
-        cells = (each.options.store.value, *map(str, numbers), f"[{good}]{each.verdict}[/]", THEN[each.options.store])
+        cells = (
+            each.options.store.value,
+            *map(str, numbers),
+            f"[{good}]{each.verdict}[/]",
+            RESULT_2010[each.options.store],
+        )
         table.add_row(*cells)
     return table

@@ -68,7 +68,7 @@ class Outcome:
             *(["loses"] if self.lost or self.confirmations_lost else []),
             *(["repeats"] if self.duplicated or self.confirmations_duplicated else []),
             *(["alters"] if self.altered or self.unexpected else []),
-            *(["disorders"] if self.out_of_order else []),
+            *(["reorders"] if self.out_of_order else []),
             *(["leaves transactions in doubt"] if self.prepared_left else []),
         ]
         return " and ".join(found) or "exactly once"

@@ -88,7 +88,7 @@ class Node(Process):
     # --- start and stop --------------------------------------------------------------------------------------------
 
     @property
-    def due_in(self) -> MemoryStore:
+    def polled_store(self) -> MemoryStore:
         return self.store
 
     def start(self) -> None:

@@ -8,7 +8,7 @@ from mercury import HttpRequest
 from mercury.service.bodies import RequestRefused
 from mercury.service.endpoint import _headers
 from mercury.service.identity import identify
-from mercury.service.peer import name_in, vouched
+from mercury.service.peer import name_in, with_issuer
 
 SUBJECT = ((("organizationName", "Shop"),), (("commonName", "till"),))
 
@@ -67,13 +67,13 @@ def test_no_certificate_imitates_the_name_of_another_one_or_of_an_authority() ->
     )
     authorities = ("CN=a", "CN=a;sha256=00", "CN=a\\>\\;issuer=\\<CN=a", "")
     names = [name_in(each) for each in certificates]
-    both = [vouched(name, authority) for name in names for authority in authorities]
+    both = [with_issuer(name, authority) for name in names for authority in authorities]
     assert len({*names, *both}) == len(names) + len(both)
-    assert vouched(name_in(named("till")), "CN=a") == "CN=till;issuer=<CN=a>"
+    assert with_issuer(name_in(named("till")), "CN=a") == "CN=till;issuer=<CN=a>"
 
 
 def test_certificate_without_a_name_or_a_known_authority_is_no_identity() -> None:
-    assert (vouched("", "CN=a"), vouched("CN=till", None)) == ("", "")
+    assert (with_issuer("", "CN=a"), with_issuer("CN=till", None)) == ("", "")
     with pytest.raises(RequestRefused) as refused:
         identify(shown(""), {}, None)
     assert refused.value.status == 403
