@@ -12,12 +12,12 @@ from mercury.statemachine import effects, events
 from mercury.statemachine.copies import shallow
 from mercury.statemachine.deliverable import Release, deliverable, release_of
 from mercury.statemachine.effects import InvokerEffect
+from mercury.statemachine.invoker_table import INVOKER, InvokerEvent, InvokerGuard, InvokerState
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy
 from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.table import ImpossibleEvent, Kind, Row
-from mercury.statemachine.tables import INVOKER, InvokerEvent, InvokerGuard, InvokerState
 
 if TYPE_CHECKING:
     InvokerRow: TypeAlias = Row[InvokerState, InvokerEvent, InvokerGuard]

@@ -93,7 +93,8 @@ PREFACE = """\
 
 A reliable sequence is carried by three machines: **RMSSequence** at the source, **RMDSequence** at the destination,
 and **InvokerBuffer** between the destination and its application. This page is printed from the tables that the
-machines run on (`mercury/statemachine/tables.py`); a test fails when the two differ.
+machines run on (`mercury/statemachine/rms_table.py`, `mercury/statemachine/rmd_table.py` and
+`mercury/statemachine/invoker_table.py`); a test fails when the two differ.
 
 A **state** is the tuple of its factors, one digit each: 1 = has happened, 0 = has not (yet). The digits always equal
 what follows from the counters of the machine: 1100 at the source means that the identifier is known and that a number

@@ -14,8 +14,8 @@ from mercury.statemachine.messages import SequenceAcknowledgement
 from mercury.statemachine.policy import AcknowledgeAt, DestinationPolicy
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
 from mercury.statemachine.ranges import RangeSet
+from mercury.statemachine.rmd_table import RMD, RmdEvent, RmdGuard, RmdState
 from mercury.statemachine.table import Kind, Row
-from mercury.statemachine.tables import RMD, RmdEvent, RmdGuard, RmdState
 
 if TYPE_CHECKING:
     RmdRow: TypeAlias = Row[RmdState, RmdEvent, RmdGuard]

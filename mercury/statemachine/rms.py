@@ -22,8 +22,8 @@ from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.rms_counters import RmsCounters
 from mercury.statemachine.rms_guards import events_of, holds, ranges_of
+from mercury.statemachine.rms_table import RMS, RmsEvent, RmsGuard, RmsState
 from mercury.statemachine.table import Kind, Row
-from mercury.statemachine.tables import RMS, RmsEvent, RmsGuard, RmsState
 
 if TYPE_CHECKING:
     RmsRow: TypeAlias = Row[RmsState, RmsEvent, RmsGuard]

@@ -13,7 +13,7 @@ from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
 from mercury.statemachine.ranges import RangeSet
-from mercury.statemachine.tables import RMS, RmsEvent, RmsState
+from mercury.statemachine.rms_table import RMS, RmsEvent, RmsState
 
 
 class RmsWork(enum.Enum):

@@ -10,7 +10,7 @@ from mercury.statemachine.faults import FaultCode, Ranges
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
 from mercury.statemachine.rms_counters import RmsCounters
-from mercury.statemachine.tables import RmsEvent, RmsGuard
+from mercury.statemachine.rms_table import RmsEvent, RmsGuard
 
 #: The event of each fault, besides FAULT. SequenceClosed has none: its final acknowledgement causes the event, and
 #: without

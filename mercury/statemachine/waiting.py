@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.rms_counters import RmsCounters
-from mercury.statemachine.tables import RmsState
+from mercury.statemachine.rms_table import RmsState
 
 
 def waits_for(machine: RmsCounters, policy: SourcePolicy, now: float) -> str | None:

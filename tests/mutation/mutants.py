@@ -270,7 +270,7 @@ TESTED = (
         "stale tables",
         (
             Change(
-                "mercury.statemachine.tables:RMD",
+                "mercury.statemachine.rmd_table:RMD",
                 "0000                | TICK    | expired        | =      | Forget",
                 "0000                | TICK    | expired        | 1001   | Forget",
             ),
