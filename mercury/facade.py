@@ -145,7 +145,7 @@ class Mercury(Observable, Outgoing):
         xa, wait = self.settings.xa, self.settings.store_wait
         try:
             named = name_resources(
-                self.store, resources, decision_log=decision_log, lease=xa.lease, interval=xa.interval, patience=wait
+                self.store, resources, decision_log=decision_log, lease=xa.lease, interval=xa.interval, wait=wait
             )
         except BaseException:
             self.store.close()

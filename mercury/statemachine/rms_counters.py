@@ -114,8 +114,7 @@ class RmsCounters:
 
     def most_in_flight(self, policy: SourcePolicy) -> int:
         """The most numbers in flight. If the destination has no room, one message in flight is still sent again,
-        because
-        the messages that fill the destination may wait for it.
+        because the messages that fill the destination may wait for it.
         """
         return self.flow.limit(policy.window) or min(1, self.in_flight)
 

@@ -13,8 +13,7 @@ from mercury.statemachine.rms_counters import RmsCounters
 from mercury.statemachine.rms_table import RmsEvent, RmsGuard
 
 #: The event of each fault, besides FAULT. SequenceClosed has none: its final acknowledgement causes the event, and
-#: without
-#: one CloseSequence or a retransmission requests it.
+#: without one CloseSequence or a retransmission requests it.
 _FAULTS = MappingProxyType(
     {
         FaultCode.UNKNOWN_SEQUENCE: RmsEvent.FAIL,

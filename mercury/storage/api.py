@@ -56,14 +56,14 @@ class Capabilities:
 
 
 class Topic(enum.Enum):
-    """The kind of work that a commit has made."""
+    """The kind of work that a commit has caused."""
 
     RMS = "rms"
     RMD = "rmd"
     INVOKER = "invoker"
 
 
-#: Called after commits, with the kinds of work that they made.
+#: Called after commits, with the kinds of work that they caused.
 CommitListener: TypeAlias = Callable[[frozenset[Topic]], None]
 
 
@@ -197,7 +197,7 @@ class RMSSequenceManager(RowAges, Protocol):
     def keys_by_identifier(self, identifiers: Collection[str]) -> dict[str, SequenceKey]:
         """The keys of the sequences that have these identifiers. Takes no lock.
 
-        A sequence that was deleted may still have an entry: `records` of the locked key says what is there.
+        A sequence that was deleted may still have an entry: `records` of the locked key shows what exists.
         """
 
     def keys_by_create(self, message_ids: Collection[str]) -> dict[str, SequenceKey]:
@@ -364,7 +364,7 @@ class StorageManager(RetentionStore, Protocol):
         An abandonment is never held back. Scheduling is fair: one key of each owner, then a second one of each. The
         owner is that of the sequence (`RmsRecord.owner`) or of the first unnumbered row (`OutboundMessage.owner`).
 
-        :param work_filter: says which owner was served last, and excludes keys that another owner has a claim on
+        :param work_filter: states which owner was served last, and excludes keys that another owner has a claim on
         (resource ``rms <the key's digest>``).
         """
 
@@ -378,12 +378,11 @@ class StorageManager(RetentionStore, Protocol):
         """Take the claim on a sequence for ``lease`` seconds, or prolong it; ``None`` = another owner has it."""
 
     def release(self, claim: Claim) -> None:
-        """Give a claim back. Does nothing if the claim is lost already."""
+        """Release a claim. Does nothing if the claim is lost already."""
 
     def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:
         """Call ``listener`` after each commit of this process that made work, and ``others`` after such commits of
-        other
-        processes. Both must not block."""
+        other processes. Both must not block."""
 
     def close(self) -> None:
         """Release all resources. A store cannot be used afterwards."""

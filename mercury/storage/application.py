@@ -1,4 +1,4 @@
-"""What an application sees of a store: a transaction, and how it ended."""
+"""The part of a store that applications use: a transaction, and how it ended."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ def network_of(host: str) -> str:
 
 @lru_cache(maxsize=4096)
 def create_key(message_id: str, acks_to: str, service: str | None, offered: str | None, sender: str) -> str:
-    """The key by which a repeated CreateSequence is recognised (RM-CS-13). If one part differs, the CreateSequence asks
-    for another sequence.
+    """The key by which a repeated CreateSequence is recognised (RM-CS-13). If one part differs, the CreateSequence
+    requests another sequence.
 
     MessageID and AcksTo do not tell two clients apart: a client may repeat MessageIDs, and AcksTo is often anonymous.
     """

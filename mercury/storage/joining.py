@@ -20,7 +20,7 @@ AsyncWork: TypeAlias = "AsyncSession | AsyncConnection"
 
 
 def part_of(store: api.StorageManager, tx: application.Transaction | None) -> AbstractContextManager[api.Transaction]:
-    """A transaction for one piece of work: ``tx``, which its owner ends, or a new one if ``tx`` is ``None``.
+    """The transaction to use: ``tx``, which its owner ends, or a new one if ``tx`` is ``None``.
 
     :raises CapabilityError: ``tx`` is not a transaction of Mercury; nothing was written.
     """

@@ -16,7 +16,7 @@ PARKED = "parked by an operator"
 
 
 class Direction(enum.Enum):
-    """On which side a message died."""
+    """The side on which a message became a dead letter."""
 
     OUTBOUND = "outbound"
     INBOUND = "inbound"
@@ -24,7 +24,7 @@ class Direction(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A message that cannot be delivered: kept with its reason, never dropped."""
+    """A message that cannot be delivered: retained with its reason until an operator removes or redrives it."""
 
     id: str
     direction: Direction
@@ -54,14 +54,14 @@ class DeadLetter:
     callback: str | None = None
     #: The peer received a fault for an inbound message: it may have sent it again, as another message.
     disowned: bool = False
-    #: What the store kept of it is not what was stored: it must be neither sent nor delivered.
+    #: Its row in the store is damaged: it must be neither sent nor delivered.
     damaged: bool = False
     #: The peer that has caused it (`RmdRecord.owner`), whose limits its bytes count for; ``None`` = no peer.
     owner: str | None = None
 
     @property
     def size(self) -> int:
-        """What it takes in a store, in bytes: `LETTER` and what its peer has written."""
+        """Its size in a store, in bytes: `LETTER` and the contents that its peer has written."""
         channel = self.channel
         names = (self.message_id, self.action, self.element, self.relates_to, self.endpoint, self.key)
         more, reply_to = ((), None) if channel is None else (channel.names, channel.reply_to)
@@ -181,7 +181,7 @@ class LetterFilter:
             (self.correlation, letter.correlation),
         )
         return (
-            all(asked is None or asked == found for asked, found in wanted)
+            all(value is None or value == found for value, found in wanted)
             and (self.ids is None or letter.id in self.ids)
             and (self.reason is None or self.reason.lower() in letter.reason.lower())
             and (self.dead_before is None or letter.dead_at < self.dead_before)

@@ -20,10 +20,10 @@ class DeadLetterManager(Protocol):
         """All dead letters, the oldest first."""
 
     def find(self, which: LetterFilter, limit: int | None = None) -> list[DeadLetter]:
-        """The dead letters that a filter takes, as committed, the oldest first; at most ``limit``."""
+        """The dead letters that match a filter, as committed, the oldest first; at most ``limit``."""
 
     def count(self, which: LetterFilter) -> list[LetterCount]:
-        """The numbers of dead letters that a filter takes, grouped, the highest number first."""
+        """The numbers of dead letters that match a filter, grouped, the highest number first."""
 
     def delete(self, identifier: str) -> DeadLetter | None:
         """Remove and return one; ``None`` = it does not exist."""
@@ -138,7 +138,7 @@ class RowAges(Protocol):
 
 
 class RetentionStore(Protocol):
-    """Removes rows whose retention is over.
+    """Removes rows whose retention time has passed.
 
     Rows that a peer may still request are removed with the tombstone of their sequence.
     """
@@ -151,7 +151,7 @@ class RetentionStore(Protocol):
         called if something was found.
 
         :returns: the number of rows that were changed.
-        :raises TransientStorageError: a lock was not got in time.
+        :raises TransientStorageError: a lock was not acquired in time.
         """
 
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:

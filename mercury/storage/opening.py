@@ -26,24 +26,24 @@ MEMORY = "memory:"
 POLL_INTERVAL = 0.5
 #: Databases that may take part in transactions: URLs or engines, by the names that the application gives them.
 Resources: TypeAlias = "Mapping[str, str | Engine]"
-SCHEMES = "memory:, sqlite:///FILE and postgresql+psycopg://USER@HOST/DATABASE are what there is"
+SCHEMES = "a store is memory:, sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE"
 
 
-def open_store(url: str, *, patience: float = 0.0) -> StorageManager:
+def open_store(url: str, *, wait: float = 0.0) -> StorageManager:
     """Open the store of a URL: ``memory:``, ``sqlite:///file`` or ``postgresql+psycopg://...``.
 
     An empty database gets Mercury's tables.
 
-    :param patience: seconds to wait for a database that does not answer, for example while it starts.
+    :param wait: seconds to wait for a database that does not answer, for example while it starts.
     :raises ConfigurationError: the URL names no kind of store, or the schema is not this Mercury's.
     :raises StorageError: the database does not answer.
     """
     if url == MEMORY:
         return MemoryStore()
-    return open_sql_store(url, patience=patience)
+    return open_sql_store(url, wait=wait)
 
 
-def given_store(store: str | StorageManager, patience: float) -> StorageManager:
+def given_store(store: str | StorageManager, wait: float) -> StorageManager:
     """The store of an application: opened by its URL, or ``store`` itself if it is open already.
 
     Parameters and errors as for `open_store`; error texts begin with ``store:``.
@@ -51,7 +51,7 @@ def given_store(store: str | StorageManager, patience: float) -> StorageManager:
     if not isinstance(store, str):
         return store
     try:
-        return open_store(store, patience=patience)
+        return open_store(store, wait=wait)
     except ConfigurationError as error:
         raise ConfigurationError(f"store: {error}") from error
 
@@ -62,7 +62,7 @@ def open_sql_store(
     lock_timeout: float = 10.0,
     idle_timeout: float = 30.0,
     database_clock: bool = True,
-    patience: float = 0.0,
+    wait: float = 0.0,
 ) -> SqlStore:
     """Open a store in a database; parameters as for `SqlStore` and `open_store`, errors as for `open_store`."""
     from mercury.storage.sql.store import SqlStore
@@ -77,7 +77,7 @@ def open_sql_store(
     )
     shown = parsed.render_as_string(hide_password=True)
     try:
-        _make_ready(store.engine, shown, patience)
+        _make_ready(store.engine, shown, wait)
     except StorageError as error:
         store.close()
         raise StorageError(f"the store {shown} cannot be opened: {error}") from error
@@ -87,10 +87,10 @@ def open_sql_store(
     return store
 
 
-def _make_ready(engine: Engine, shown: str, patience: float) -> None:
+def _make_ready(engine: Engine, shown: str, wait: float) -> None:
     from mercury.storage.sql.versions import make_ready
 
-    until = time.monotonic() + patience
+    until = time.monotonic() + wait
     waits = False
     while True:
         try:
@@ -106,7 +106,7 @@ def _make_ready(engine: Engine, shown: str, patience: float) -> None:
                     "the store %s does not answer: %s; waiting for at most %g s (store_wait)",
                     shown,
                     error,
-                    patience,
+                    wait,
                 )
         time.sleep(min(POLL_INTERVAL, left))
     if waits:
@@ -150,7 +150,7 @@ def name_resources(
     decision_log: str | None = None,
     lease: float = 5.0,
     interval: float = 1.0,
-    patience: float = 0.0,
+    wait: float = 0.0,
 ) -> Coordinator:
     """Let other databases take part in the transactions of a store. The store must not have been used yet.
 
@@ -158,7 +158,7 @@ def name_resources(
     ``None`` = the store keeps the decisions (last-resource form).
     :param lease: seconds without a heartbeat after which a process counts as dead.
     :param interval: seconds between two runs of recovery.
-    :param patience: seconds to wait for a decision log that does not answer.
+    :param wait: seconds to wait for a decision log that does not answer.
     :raises ConfigurationError: a name or a URL is not valid.
     :raises CapabilityError: the store, or one of the databases, cannot take part; nothing was written.
     :raises StorageError: the decision log cannot be opened.
@@ -185,7 +185,7 @@ def name_resources(
     }
     for each in found.values():
         each.check_kind()
-    decisions = open_sql_store(decision_log, patience=patience) if decision_log is not None else None
+    decisions = open_sql_store(decision_log, wait=wait) if decision_log is not None else None
     if decisions is not None and decisions.id == store.id:
         decisions.close()
         raise ConfigurationError(

@@ -41,7 +41,7 @@ class SequenceKey:
 
 
 class Role(enum.Enum):
-    """Whose sequence it is."""
+    """The purpose of a source sequence."""
 
     #: The application's own messages.
     REQUEST = "request"
@@ -53,7 +53,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """Everything a process needs to know to make the sequence of a key: stored with the messages that use it."""
+    """Everything that a process needs to create the sequence of a key; stored with the messages that use it."""
 
     key: SequenceKey
     policy: SourcePolicy = field(default_factory=SourcePolicy)
@@ -62,8 +62,9 @@ class Channel:
     role: Role = Role.REQUEST
     #: The identifier of the other sequence of the pair; with RESPONSE, of the peer's sequence of requests.
     pair: str | None = None
-    #: Who speaks for the endpoint: the identity that made the sequence of requests, or, with REQUEST, the one that the
-    #: peer is known by, or else that answered CreateSequence by a post of its own; ``None`` = none is known.
+    #: The identity that owns the endpoint: the one that created the sequence of requests. With REQUEST, the identity
+    #: that is configured for the peer, or else the one that answered CreateSequence by a separate post; ``None`` =
+    #: unknown.
     identity: str | None = None
     #: wsa:To of what is sent; ``None`` = the endpoint's URL.
     wsa_to: str | None = None
@@ -79,7 +80,7 @@ class Channel:
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """The texts of it that a peer chooses, without `reply_to`."""
+        """The texts that a peer may choose, without `reply_to`."""
         return (self.key.endpoint, self.key.name, self.pair, self.identity, self.wsa_to)
 
     @property
@@ -129,7 +130,7 @@ class OutboundMessage:
     expects_response: bool = False
     #: The registered name of the callback that consumes the response.
     callback: str | None = None
-    #: The request that it answers, of a response that is fetched; see `request_name`.
+    #: For a response that is fetched: the request that it answers; see `request_name`.
     request: str | None = None
     correlation: str | None = None
     created_at: float = 0.0
@@ -142,17 +143,17 @@ class OutboundMessage:
     #: When the next transmission is due.
     due: float = 0.0
     acknowledged: bool = False
-    #: The response is stored. Of a response: no acknowledgement will come, and it is stored to be fetched again.
+    #: The response is stored. For a response: it is never acknowledged, and is retained to be fetched again.
     answered: bool = False
     #: The row is damaged: it must not be sent.
     damaged: bool = False
-    unread: bool = False  #: It came without its body, for which there was no room (`responses_to`).
-    #: Of a response: the owner of the request (`RmdRecord.owner`), whose limits its bytes count for; ``None`` = none.
+    unread: bool = False  #: Its body was not read, because of a limit on the bytes of one query (`responses_to`).
+    #: For a response: the owner of the request (`RmdRecord.owner`), whose limits count its bytes; ``None`` = none.
     owner: str | None = None
 
     @property
     def size(self) -> int:
-        """What it takes in a store, in bytes: see `stored_size`."""
+        """Its size in a store, in bytes: see `stored_size`."""
         names = (self.message_id, self.action, self.relates_to, *self.channel.names)
         return stored_size(self.payload, self.headers, (self.channel.reply_to,), names, self.to_parameters)
 
@@ -163,7 +164,7 @@ class OutboundMessage:
 
     @property
     def is_response(self) -> bool:
-        """Whether a peer's request is answered with it; its channel says so, whatever was altered in its row."""
+        """Whether it answers a request of a peer, by its channel: other columns of the row may be damaged."""
         return self.channel.role is not Role.REQUEST
 
     @property
@@ -178,7 +179,7 @@ class OutboundMessage:
 
     @property
     def may_go(self) -> bool:
-        """Whether this sequence needs the row no more: it is acknowledged, and no response is to be consumed."""
+        """Whether this sequence no longer needs the row: it is acknowledged, and no response is expected."""
         return may_go(acknowledged=self.acknowledged, expects_response=self.expects_response)
 
     def copy(self) -> OutboundMessage:
@@ -199,7 +200,7 @@ class RmsRecord:
     offered: str | None = None
     #: Present when the peer accepted the offer.
     offer_accepted: bool = False
-    #: The identifier of the sequence that this one carries on.
+    #: The identifier of the sequence whose successor this one is.
     follows: str | None = None
     #: When work is due next; ``None`` = not before the next event.
     due: float | None = None
@@ -207,19 +208,19 @@ class RmsRecord:
     planned_at: float = 0.0
     #: Rows of its key wait until its window opens, or until enough of its requests are answered.
     window_full: bool = False
-    #: It takes no more messages. Rows of its key wait for a successor sequence, and that waits until no message of this
-    #: one can arrive late.
+    #: It takes no more messages. Rows of its key wait for a successor sequence, which starts when no message of this
+    #: sequence can arrive late.
     holds_successor: bool = False
     #: When the sequence ended or failed: its tombstone lasts from this time.
     ended_at: float | None = None
     last_error: str | None = None
-    #: On a polled channel: from when a MakeConnection may find something of it; ``None`` = nothing waits.
+    #: On a polled channel: the time from which a MakeConnection can fetch a message; ``None`` = none waits.
     fetch_due: float | None = None
-    #: Of a client that fetches: when it sends the next MakeConnection, ``None`` = it expects nothing; and how many it
-    #: has sent since a message was sent or fetched.
+    #: At a client that fetches: the time of the next MakeConnection, ``None`` = no message is expected; and the number
+    #: of MakeConnections since a message was sent or fetched.
     poll_due: float | None = None
     polls: int = 0
-    #: The peer whose turns it takes: for responses the owner of the requests (`RmdRecord.owner`); empty = this side.
+    #: The peer for fair scheduling: for responses the owner of the requests (`RmdRecord.owner`); empty = this side.
     owner: str = ""
 
     @property
@@ -229,7 +230,7 @@ class RmsRecord:
 
     @property
     def fetched_by(self) -> str | None:
-        """By what a MakeConnection finds it; ``None`` = there is nothing to fetch."""
+        """The name by which a MakeConnection finds it (`fetch_name`); ``None`` = there is nothing to fetch."""
         channel = self.channel
         return fetch_name(channel.endpoint, channel.identity) if self.fetch_due is not None else None
 
@@ -247,18 +248,19 @@ class RmdRecord:
     protocol: Protocol
     acks_to: EndpointReference
     created_at: float
-    #: The service it was made at; ``None`` = a sequence of responses to our own requests.
+    #: The service it was created at; ``None`` = a sequence of responses to requests of this side.
     service: str | None = None
-    #: MessageID of the CreateSequence that made it, to know a repetition.
+    #: MessageID of its CreateSequence, to recognise a repetition.
     create_message_id: str | None = None
     #: The channel of the offer that was accepted with it.
     response_channel: Channel | None = None
-    #: The URL it was made at, as the peer wrote it.
+    #: The URL it was created at, as the peer wrote it.
     to: str = ""
     #: The network address that CreateSequence came from; of a sequence that this side offered, the server that it was
     #: offered to.
     peer: str = ""
-    #: Who made it, as the HTTP layer established it (TLS, or the application's ``authenticate``); ``None`` = unknown.
+    #: The identity that created it, established by the HTTP layer (TLS, or ``authenticate`` of the application);
+    #: ``None`` = unknown.
     identity: str | None = None
     #: The identifier that CreateSequence offered for responses.
     offered: str | None = None
@@ -269,9 +271,10 @@ class RmdRecord:
     due: float | None = None
     #: Bytes of all messages that were put into its buffer; see `InboundMessage.size`.
     received_bytes: int = 0
-    #: This side has ended it, or is about to, to make room: its source may not know yet.
+    #: This side ends it to make room; its source may not know this yet.
     given_up: bool = False
-    #: Its source is Mercury, as CreateSequence says: it fetches a response that is not on its request's connection.
+    #: CreateSequence shows that its source is Mercury, which fetches a response that is not on its request's
+    #: connection.
     source_is_mercury: bool = False
 
     @property
@@ -280,13 +283,13 @@ class RmdRecord:
 
     @property
     def owner(self) -> str:
-        """Whose quota it counts against: the identity where one is known, else the network address (`network_of`) or
-        the server."""
+        """The peer whose quota counts it: the identity if one is known, else the network address (`network_of`) or the
+        server."""
         return self.identity or network_of(self.peer)
 
     @property
     def fetched_by(self) -> str | None:
-        """By what a MakeConnection finds that an acknowledgement waits; ``None`` = none does."""
+        """The name by which a MakeConnection finds its acknowledgement (`fetch_name`); ``None`` = none waits."""
         waits = self.acks_to.polled and self.machine.ack_due is not None
         return fetch_name(self.acks_to.address, self.identity) if waits else None
 
@@ -313,28 +316,28 @@ class InvokerRecord:
     machine: InvokerBuffer
     #: ``None`` = responses, for callbacks.
     service: str | None = None
-    #: Whose turns it takes and whose dead letters it leaves: `RmdRecord.owner` of its sequence; of a single reply, who
-    #: has sent it.
+    #: The peer for fair scheduling and for the limits on dead letters: `RmdRecord.owner` of its sequence, or the sender
+    #: of a single reply.
     owner: str = ""
     #: Grows with every delivery: the conditional update of the delivery compares it.
     version: int = 0
-    #: Failed tries of the message at the head.
+    #: Failed attempts of the next message.
     attempts: int = 0
-    #: When the next try is due.
+    #: When the next attempt is due.
     retry_at: float | None = None
     #: The number of the message that an operator has parked: it becomes a dead letter when it is next.
     parked: int | None = None
     last_error: str | None = None
-    #: The sequence that this one carries on: it is delivered from first.
+    #: The predecessor of its sequence, which is delivered first.
     follows: str | None = None
-    #: Where responses to this sequence's requests went; they end with it. Of a sequence of responses: where the
-    #: requests went.
+    #: The channels of responses to this sequence's requests; they end with it. For a sequence of responses: the
+    #: channels of the requests.
     response_channels: tuple[Channel, ...] = ()
-    #: Bytes of all messages that have left it: what is missing to its sequence's `received_bytes` waits here.
+    #: Bytes of all messages that have left it; the rest of its sequence's `received_bytes` is undelivered.
     consumed_bytes: int = 0
-    #: Bytes of the responses to its requests that were stored since the store was last queried for those that are left.
+    #: Bytes of stored responses to its requests: the result of the last query, plus those stored since.
     response_bytes: int = 0
-    #: Bytes of the dead letters that its messages have left so far; some may be gone.
+    #: Bytes of all dead letters of its messages; some may be removed by now.
     letter_bytes: int = 0
 
     def copy(self) -> InvokerRecord:
@@ -380,6 +383,6 @@ class InboundMessage:
 
     @property
     def size(self) -> int:
-        """What it takes in a store, in bytes: see `stored_size`."""
+        """Its size in a store, in bytes: see `stored_size`."""
         names = (self.message_id, self.action, self.element, self.relates_to)
         return stored_size(self.payload, self.headers, (self.reply_to, self.fault_to), names)

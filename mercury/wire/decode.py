@@ -119,16 +119,16 @@ class _Reading:
         try:
             header, body = self._frame(scanner.run())
         except MessageRefused:
-            self._salvage(document, scanner.root)
+            self._read_versions(document, scanner.root)
             raise
         if header is not None:
             self._sort(document, header)
         self._check_versions(body)
         addressing = self._addressing(document, _http_actions(kind, soap_action))
-        return self._rest(document, addressing, body)
+        return self._assemble(document, addressing, body)
 
-    def _salvage(self, document: Document, root: Node | None) -> None:
-        """Read the versions and the MessageID out of the part of the message before its first error."""
+    def _read_versions(self, document: Document, root: Node | None) -> None:
+        """Read the versions and the MessageID from the part of the message before its first error."""
         try:
             if root is not None:
                 self.soap = SOAP_VERSION.get(root.namespace, self.soap)
@@ -210,7 +210,7 @@ class _Reading:
         blocks = self.blocks[ns.WSA_NS[self.addressing]]
         return read_addressing(document, self.addressing, blocks, http_actions, replies=self.replies)
 
-    def _rest(self, document: Document, addressing: Addressing, body: Node) -> Envelope:
+    def _assemble(self, document: Document, addressing: Addressing, body: Node) -> Envelope:
         blocks = self.blocks.get(ns.RM_NS[self.rm], {}) if self.rm is not None else {}
         sequence = None
         acknowledgements: list[SequenceAcknowledgement] = []

@@ -93,7 +93,7 @@ def read_acknowledgement(document: Document, version: RmVersion, node: Node) -> 
     if len(pairs) > limit or len(nacks) > limit:
         raise refused(f"more than {limit} ranges or Nacks in one acknowledgement")
     if version is RmVersion.RM10:
-        pairs = [pair for pair in pairs if pair != (0, 0)]  # RM-ACK-04: .NET's way to say "nothing yet"
+        pairs = [pair for pair in pairs if pair != (0, 0)]  # RM-ACK-04: .NET writes 0-0 if nothing is received yet
     ranges = [(low, high) for low, high in pairs if low and high and low <= high <= MAX_MESSAGE_NUMBER]
     numbers = [number for number in nacks if number and number <= MAX_MESSAGE_NUMBER]
     if identifier is None:
@@ -260,7 +260,7 @@ def _terminate_sequence_response(document: Document, _: AddressingVersion | None
 
 
 def _make_connection(document: Document, _: AddressingVersion | None, node: Node) -> Body:
-    """Read MakeConnection (MC-SCH-01); Address and Identifier may stand in either order (IOP-SAND-01)."""
+    """Read MakeConnection (MC-SCH-01); Address and Identifier may be in either order (IOP-SAND-01)."""
     address = child(node, clark(ns.MC, "Address"))
     identifiers = [part for part in node.children if part.name in _IDENTIFIERS]
     if len(identifiers) > 1:

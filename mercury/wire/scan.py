@@ -58,8 +58,8 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
-#: For what a store gives back: its message kept the limits when it came. An element that was cut out of it has more
-#: attributes than it had there, and the settings may have changed since.
+#: For elements that are read from a store: their messages were within the limits. An element that was cut out of its
+#: message has more attributes than it had there, and the settings may have changed since.
 NO_LIMITS = Limits(
     **{each.name: sys.maxsize for each in fields(Limits) if each.name != "max_uri_length"},
 )

@@ -27,10 +27,10 @@ def write_fault11(style: Style, fault: Fault) -> tuple[str, str]:
         headers = _sequence_fault(style, fault, name)
         code = _soap11_code(style, fault)
     elif name is not None:
-        finest = name
+        code_name = name
         if fault.subcode is not None and style.addressing is AddressingVersion.WSA10:
-            finest = clark(ns.WSA10, fault.subcode.value)
-        code = _element("faultcode", finest)
+            code_name = clark(ns.WSA10, fault.subcode.value)
+        code = _element("faultcode", code_name)
         detail = _detail(style, fault)
         if detail and fault.code in OF_ADDRESSING:
             headers = f"<{style.wsa}:FaultDetail>{detail}</{style.wsa}:FaultDetail>"
@@ -61,12 +61,12 @@ def write_fault12(style: Style, fault: Fault) -> tuple[str, str]:
         )
         headers = f"<{soap}:Upgrade>{supported}</{soap}:Upgrade>"
     elif name is not None:
-        finer = ""
+        nested = ""
         if fault.subcode is not None and style.addressing is AddressingVersion.WSA10:
-            finer = _subcode(soap, clark(ns.WSA10, fault.subcode.value))
+            nested = _subcode(soap, clark(ns.WSA10, fault.subcode.value))
         elif fault.busy and fault.code is FaultCode.CREATE_SEQUENCE_REFUSED:
-            finer = _subcode(soap, CONNECTION_LIMIT_REACHED)
-        subcode = _subcode(soap, name, finer)
+            nested = _subcode(soap, CONNECTION_LIMIT_REACHED)
+        subcode = _subcode(soap, name, nested)
     detail = _detail(style, fault) if name is not None else ""
     return headers, (
         f"<{soap}:Fault><{soap}:Code><{soap}:Value>{soap}:{outer}</{soap}:Value>{subcode}</{soap}:Code>"
@@ -122,8 +122,8 @@ def _detail(style: Style, fault: Fault) -> str:
     return ""
 
 
-def _subcode(soap: str, name: str, finer: str = "") -> str:
-    return f"<{soap}:Subcode>{_element(f'{soap}:Value', name)}{finer}</{soap}:Subcode>"
+def _subcode(soap: str, name: str, nested: str = "") -> str:
+    return f"<{soap}:Subcode>{_element(f'{soap}:Value', name)}{nested}</{soap}:Subcode>"
 
 
 def _element(element: str, name: str, attributes: str = "") -> str:

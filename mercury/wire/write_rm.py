@@ -56,7 +56,7 @@ def write_rm_body(style: Style, body: RmBody) -> str:
 
 
 def write_make_connection(style: Style, body: MakeConnection) -> str:
-    """Write MakeConnection (MC-SCH-01): the Identifier of WS-RM stands after Address."""
+    """Write MakeConnection (MC-SCH-01): the Identifier of WS-RM follows Address."""
     written = f'<wsmc:MakeConnection xmlns:wsmc="{ns.MC}">'
     if body.address is not None:
         written += f"<wsmc:Address>{style.address(body.address)}</wsmc:Address>"
@@ -109,7 +109,7 @@ def _behavior(style: Style, behavior: str) -> str:
 
 
 def _extension(style: Style, behavior: IncompleteSequenceBehavior | None) -> str:
-    """Write Mercury's extension in a namespace of its own: some peers refuse the standard's element (LIVE-04)."""
+    """Write Mercury's extension in a separate namespace: some peers refuse the standard's element (LIVE-04)."""
     if behavior is None or style.rm is not RmVersion.RM11:
         return ""
     name = "m:IncompleteSequenceBehavior"

@@ -54,7 +54,7 @@ STORAGE = (
         "a decision that was forgotten before it was asked for",
         (
             Change(
-                "mercury.storage.xa.coordinator:Coordinator._ask",
+                "mercury.storage.xa.coordinator:Coordinator._find_verdict",
                 "return Verdict.COMMIT if self._is_committed(branches) else Verdict.ABORT",
                 "return Verdict.ABORT",
             ),

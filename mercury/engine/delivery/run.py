@@ -207,8 +207,7 @@ def consume_requests(tx: Transaction, run: DeliveryRun) -> None:
 
 def lose_missing(tx: Transaction, context: EngineContext, run: DeliveryRun, now: float) -> None:
     """Dead-letter requests whose responses are lost in gaps of an ended response sequence: as many of the oldest
-    unanswered
-    requests as numbers are missing."""
+    unanswered requests as numbers are missing."""
     ended = run.request
     if not run.record.machine.cut or ended is None:
         return

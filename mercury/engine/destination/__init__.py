@@ -1,10 +1,9 @@
 """Destination: messages from peers, and the sequences that this side receives (figure 3-14).
 
 `reception.Reception.receive` decodes all waiting arrivals and handles them in one `batch`. `dispatch` passes each
-header
-block and body to the module for it: `messages`, `creation`, `ends`, `inbound_faults`, `ordinary_replies`. `quota`,
-`tombstone_quota` and `backlog` limit what peers store here; `ownership` checks which peer may act on a sequence.
-`worker.DestinationWorker` posts due acknowledgements, expires sequences, and deletes tombstones.
+header block and body to the module for it: `messages`, `creation`, `ends`, `inbound_faults`, `ordinary_replies`.
+`quota`, `tombstone_quota` and `backlog` limit what peers store here; `ownership` checks which peer may act on a
+sequence. `worker.DestinationWorker` posts due acknowledgements, expires sequences, and deletes tombstones.
 
 Called by the committer thread of ``runtime`` (arrivals) and by its worker pool (due work).
 

@@ -97,8 +97,7 @@ def _refusal(
     batch: Batch, exchange: InboundExchange, record: RmdRecord, header: SequenceHeader, body: Payload
 ) -> Fault | None:
     """The fault that refuses a new message; ``None`` = it is accepted. A refused message is not acknowledged, so its
-    source
-    sends it again."""
+    source sends it again."""
     if _is_bare_last(exchange, body):
         return None
     application, envelope = batch.context.application, exchange.envelope

@@ -141,8 +141,7 @@ def _request(batch: Batch, exchange: InboundExchange) -> OutboundMessage | None:
 
 def _has_no_response(exchange: InboundExchange, body: Payload) -> bool:
     """Whether an empty Body only carries acknowledgements: with HTTP status 202, or a ReplyTo that is none. Otherwise
-    an
-    empty Body is a response."""
+    an empty Body is a response."""
     reply_to = exchange.envelope.reply_to
     return not body.xml and (exchange.arrival.http.status == 202 or (reply_to is not None and reply_to.none))
 

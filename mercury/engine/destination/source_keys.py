@@ -65,8 +65,7 @@ class SourceKeys:
 
     def _others(self, exchange: InboundExchange) -> Iterable[SequenceKey | None]:
         """The keys of the request that an arrival answers, of responses that end with their request sequence, and of
-        messages
-        to be fetched."""
+        messages to be fetched."""
         request = exchange.arrival.request
         if request is not None:
             yield request.key

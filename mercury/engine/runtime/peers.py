@@ -25,8 +25,7 @@ class Peer:
     """
 
     #: A file with the certificates (PEM) of the authorities that may sign the peer's certificate; by default those of
-    #: the
-    #: system, or of ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
+    #: the system, or of ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
     ca_file: str | None = None
     #: A file with this side's client certificate (PEM) and its chain.
     client_cert: str | None = None
@@ -36,8 +35,7 @@ class Peer:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: The identity of the peer when it posts here: the result of ``authenticate``, or else the name in its certificate
     #: as in `HttpRequest.certificate`: ``URI:spiffe://...``, or else the subject (RFC 4514), followed by the authority
-    #: if
-    #: ``tls.client_ca`` holds several: ``CN=partner;issuer=<CN=authority>``. If set, acknowledgements, faults and
+    #: if ``tls.client_ca`` holds several: ``CN=partner;issuer=<CN=authority>``. If set, acknowledgements, faults and
     #: responses of its sequences are taken from this identity only.
     identity: str | None = None
 

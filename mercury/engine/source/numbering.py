@@ -208,9 +208,8 @@ class Numbering:
 
 
 def followed(records: Sequence[RmsRecord]) -> str | None:
-    """The identifier of the predecessor of a new sequence: the latest sequence whose messages the destination may
-    have. A
-    sequence without an identifier has sent no messages; its predecessor counts instead.
+    """The identifier of the predecessor of a new sequence: the latest sequence whose messages the destination may have.
+    A sequence without an identifier has sent no messages; its predecessor counts instead.
 
     :param records: the earlier sequences of the key, oldest first.
     """

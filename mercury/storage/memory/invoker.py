@@ -77,7 +77,7 @@ class MemoryInvoker:
             rows = (row for buffer in self._committed.buffers.values() for row in buffer.rows.values())
             return min((row.received_at for row in rows), default=None)
 
-    def damaged(self, sequence: str) -> list[InboundMessage]:  # noqa: ARG002  memory gives back what it was given
+    def damaged(self, sequence: str) -> list[InboundMessage]:  # noqa: ARG002  rows in memory are never damaged
         return []
 
     def save_delivered(
@@ -124,13 +124,13 @@ class MemoryInvoker:
             for number in consumed:
                 buffer.remove(number)
             buffer.markers = [marker for marker in buffer.markers if marker.position not in markers]
-            committed.rest(record.owner, record.sequence)
+            committed.mark_served(record.owner, record.sequence)
             touched.append(record.sequence)
         for sequence in self.deleted:
             committed.buffers.pop(sequence, None)
         for sequence in touched:
             if sequence in committed.buffers:
-                committed.touch(committed.buffers[sequence])
+                committed.mark_ready(committed.buffers[sequence])
         return {Topic.INVOKER} if touched or self.deleted else set()
 
     def savepoint(self) -> tuple[int, int, int, int]:

@@ -87,12 +87,12 @@ class CommittedInvoker:
                 found += 1
         return found
 
-    def touch(self, buffer: Buffer) -> None:
+    def mark_ready(self, buffer: Buffer) -> None:
         """Note that a buffer may have a releasable row."""
         self.ready.setdefault(buffer.record.owner, {})[buffer.record.sequence] = None
 
-    def rest(self, peer: str, sequence: str) -> None:
-        """Note that a buffer was served or has no work: after the next `touch` it is the last one of its peer."""
+    def mark_served(self, peer: str, sequence: str) -> None:
+        """Note that a buffer was served or has no work: after the next `mark_ready` it is the last one of its peer."""
         ready = self.ready.get(peer, {})
         ready.pop(sequence, None)
         if not ready:
@@ -121,11 +121,11 @@ class CommittedInvoker:
         for sequence in list(self.ready[peer]):
             buffer = self.buffers.get(sequence)
             if buffer is None or not buffer.releasable():
-                self.rest(peer, sequence)
+                self.mark_served(peer, sequence)
                 continue
             retry_at = buffer.record.retry_at
-            ripe = retry_at is None or retry_at <= now
-            if ripe and not self.waits_for(buffer.record) and free(f"invoker {sequence}", buffer.record.service):
+            is_due = retry_at is None or retry_at <= now
+            if is_due and not self.waits_for(buffer.record) and free(f"invoker {sequence}", buffer.record.service):
                 yield sequence
 
     def next_due(self, free: Free | None) -> float | None:

@@ -76,7 +76,7 @@ class CommittedRms:
         data = self.data(key)
         old = data.rows.get(position)
         if old is not None and row is not None and old.number == row.number and old.sequence_id == row.sequence_id:
-            # Most changes are of transmission or acknowledgement: they change no index.
+            # Most changes only concern transmission or acknowledgement, and affect no other index.
             data.rows[position] = row
             if old.acknowledged is not row.acknowledged:
                 self._count(key, old, row)

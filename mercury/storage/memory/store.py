@@ -30,7 +30,7 @@ _OPEN, _ROLLED_BACK, _COMMITTED = Outcome(), Outcome(ending=Ending.ROLLED_BACK),
 
 
 class MemoryTransaction:
-    """`Transaction` over the in-memory store: private until it is left."""
+    """`Transaction` on the in-memory store. Its changes are private until the commit."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
@@ -146,7 +146,7 @@ class _HeldClaim:
 
 
 class MemoryStore:
-    """`StorageManager` in memory. Lost with its process.
+    """`StorageManager` in memory. Its contents are lost when the process ends.
 
     :param lock_timeout: seconds after which waiting for a lock raises `TransientStorageError`.
     """
@@ -170,7 +170,7 @@ class MemoryStore:
         raise _no_database(type(work).__name__)
 
     def notify(self, topics: frozenset[Topic]) -> None:
-        """Call the listeners: a commit has made work."""
+        """Call the listeners: a commit has caused work."""
         for listener in self._listeners:
             listener(topics)
 
@@ -186,7 +186,7 @@ class MemoryStore:
             return self.committed.invoker.due(now, limit, partial(self._free, work_filter, now), after)
 
     def stuck_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[str]:  # noqa: ARG002
-        return []  # memory gives back what it was given
+        return []  # rows in memory are never damaged
 
     def due_rms(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[SequenceKey]:
         with self.committed.mutex:
@@ -249,10 +249,10 @@ class MemoryStore:
             return max(len(idle), self.committed.invoker.forget(self.committed.rmd.records, limit))
 
     def advance_overdue(self, now: float, longest: Pauses) -> int:
-        kept = self.committed
-        with kept.mutex:
-            found = kept.rms.advance_overdue(now) + kept.rmd.advance_overdue(now, longest.acknowledgement)
-            found += kept.invoker.advance_overdue(now, longest.redelivery)
+        committed = self.committed
+        with committed.mutex:
+            found = committed.rms.advance_overdue(now) + committed.rmd.advance_overdue(now, longest.acknowledgement)
+            found += committed.invoker.advance_overdue(now, longest.redelivery)
             for held in self._claims.values():
                 if held.until > now + 2 * longest.lease:
                     held.until = now + longest.lease

@@ -50,7 +50,8 @@ Values = Mapping[str, Any]
 class AcknowledgedRows:
     """The acknowledged ranges of the sequences of one transaction, written together.
 
-    A transaction often handles several acknowledgements of one sequence, each with a few numbers more than the last.
+    A transaction often handles several acknowledgements of one sequence, each with a few more numbers than the one
+    before.
     """
 
     def __init__(self, transaction: Statements) -> None:
@@ -76,7 +77,7 @@ class AcknowledgedRows:
         self._released.setdefault(sequence_id, RangeSet()).update(ranges)
 
     def flush(self) -> None:
-        """Write it."""
+        """Write the collected ranges."""
         acknowledged, released = self._acknowledged, self._released
         self._acknowledged, self._released = {}, {}
         for sequence_id in acknowledged | released:

@@ -172,7 +172,7 @@ def binary(name: str, of: str | None = None, **more: Any) -> Field:
     return Field(name=name, of=of or name, type=LargeBinary(), **more)
 
 
-def maybe(field: Callable[..., Field], name: str, of: str | None = None, **more: Any) -> Field:
+def nullable(field: Callable[..., Field], name: str, of: str | None = None, **more: Any) -> Field:
     """A field that may be ``None``, stored as NULL."""
     return field(name, of, nullable=True, **more)
 
@@ -182,7 +182,7 @@ def choice(name: str, kind: type[K], of: str | None = None, **more: Any) -> Fiel
     return text(name, of, **{"kept": ".value", "read": kind} | more)
 
 
-def maybe_choice(name: str, kind: type[K], of: str | None = None) -> Field:
+def nullable_choice(name: str, kind: type[K], of: str | None = None) -> Field:
     return text(name, of, write=_value_of, read=kind, nullable=True)
 
 

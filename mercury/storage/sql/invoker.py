@@ -29,9 +29,9 @@ BUFFERS = select(BUFFER).where(BUFFER.c.sequence.in_(bindparam("sequences", expa
 PART = select(MESSAGE).where(OF_SEQUENCE, or_(~IS_MESSAGE, BETWEEN)).order_by(MESSAGE.c.position)
 CONSUME = delete(MESSAGE).where(OF_SEQUENCE, IS_MESSAGE, BETWEEN)
 #: A message whose sequence has no buffer.
-STRAY = ~exists().where(BUFFER.c.sequence == MESSAGE.c.sequence)
+WITHOUT_BUFFER = ~exists().where(BUFFER.c.sequence == MESSAGE.c.sequence)
 #: Conditional on the version: of two deliveries from the same state of a buffer, one succeeds.
-MARK = (
+SAVE_IF_UNCHANGED = (
     update(BUFFER)
     .where(BUFFER.c.sequence == bindparam("known"), BUFFER.c.version == bindparam("known_version"))
     .values({column.name: bindparam(f"new_{column.name}") for column in BUFFER.c if column.name != "turn"})
@@ -94,7 +94,7 @@ class SqlInvoker:
         return rows[0]["received_at"] if rows else None
 
     def damaged(self, sequence: str) -> list[InboundMessage]:
-        query = select(MESSAGE).where(or_(MESSAGE.c.sequence == sequence, STRAY)).order_by(MESSAGE.c.position)
+        query = select(MESSAGE).where(or_(MESSAGE.c.sequence == sequence, WITHOUT_BUFFER)).order_by(MESSAGE.c.position)
         rows = (inbound_message(row) for row in self._tx.read(query))
         return [row for row in rows if row.damaged]
 
@@ -104,7 +104,7 @@ class SqlInvoker:
         self._tx.locked(INVOKER, self._tx.to_lock(INVOKER, [record.sequence]))
         values = {f"new_{name}": value for name, value in invoker_values(record).items()}
         before = {"new_version": record.version + 1, "known": record.sequence, "known_version": record.version}
-        marked = self._tx.write(MARK, values | before)
+        marked = self._tx.write(SAVE_IF_UNCHANGED, values | before)
         if marked.rowcount != 1:
             raise Conflict(f"another transaction has delivered from the buffer of {record.sequence}")
         for low, high in _ranges(consumed):

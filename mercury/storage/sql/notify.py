@@ -1,7 +1,8 @@
 """Notifies other processes of commits: LISTEN and NOTIFY of PostgreSQL (decision 18).
 
 A notification is not part of the transaction that it announces: a prepared transaction cannot contain one. A separate
-thread sends it after the commit, one for several commits. Notifications that a crash loses are made up for by polling.
+thread sends it after the commit, one for several commits. If a crash loses notifications, the other processes find the
+work by polling.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from mercury.storage.letters import Direction
 from mercury.storage.records import InboundKind, InboundMessage, OutboundKind, OutboundMessage
 from mercury.storage.sql.codec import inbound_message, outbound_message, rmd_record, rms_record
 from mercury.storage.sql.fields import Row
-from mercury.storage.sql.rms_rows import KEPT
+from mercury.storage.sql.rms_rows import RETAINED
 from mercury.storage.sql.schema import (
     DEAD_LETTER,
     DECISION,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 ROW, SOURCE, MESSAGE, BUFFER, DESTINATION = RMS_MESSAGE, RMS_SEQUENCE, INVOKER_MESSAGE, INVOKER_BUFFER, RMD_SEQUENCE
 OUTBOUND = ROW.c.kind == OutboundKind.MESSAGE.value
 #: Rows that are not done, without replies that are only retained to be fetched again.
-WAITING = and_(OUTBOUND, not_(KEPT))
+WAITING = and_(OUTBOUND, not_(RETAINED))
 INBOUND = MESSAGE.c.kind == InboundKind.MESSAGE.value
 NUMBERED = ROW.c.number.is_not(None)
 MANY = func.count().label("many")
@@ -278,7 +278,7 @@ def _inbound(row: Row) -> WaitingMessage:
     elif first:
         state = "fails, and is tried again" if row["attempts"] else "is the next"
     elif in_turn and lowest != row["next"]:
-        state = f"waits for number {row['next']}, which has not come"
+        state = f"waits for number {row['next']}, which has not arrived"
     else:
         state = f"waits for number {lowest}"
     return WaitingMessage(

@@ -43,12 +43,12 @@ BUSY = or_(
 OF_BUFFER = and_(
     INVOKER_BUFFER.c.sequence == TABLE.c.identifier, INVOKER_BUFFER.c.consumed_bytes < TABLE.c.received_bytes
 )
-BEHIND = (
+WAITING = (
     select(TABLE.c.owner, (TABLE.c.received_bytes - INVOKER_BUFFER.c.consumed_bytes).label("waiting"))
     .join_from(TABLE, INVOKER_BUFFER, OF_BUFFER)
     .subquery()
 )
-HOLDS = exists().where(OF_BUFFER)
+HAS_WAITING = exists().where(OF_BUFFER)
 #: Open sequences by their owners.
 OPEN = (
     select(TABLE.c.owner, func.count().label("open"))
@@ -64,16 +64,16 @@ SILENT = or_(
 CROWDING = (
     select(TABLE.c.identifier, OPEN.c.open)
     .join_from(TABLE, OPEN, OPEN.c.owner == TABLE.c.owner)
-    .where(TABLE.c.ended_at.is_(None), TABLE.c.create_message_id.is_not(None), SILENT, ~HOLDS)
+    .where(TABLE.c.ended_at.is_(None), TABLE.c.create_message_id.is_not(None), SILENT, ~HAS_WAITING)
     .order_by(TABLE.c.used, OPEN.c.open.desc(), TABLE.c.owner, TABLE.c.last_heard, TABLE.c.identifier)
 )
 #: Ended sequences of peers by their owners.
-MANY_ENDED = select(TABLE.c.owner, func.count().label("ended")).where(ENDED).group_by(TABLE.c.owner)
-OF_MANY = MANY_ENDED.subquery()
-MOST_ENDED = MANY_ENDED.order_by(func.count().desc(), TABLE.c.owner).limit(1)
+ENDED_COUNTS = select(TABLE.c.owner, func.count().label("ended")).where(ENDED).group_by(TABLE.c.owner)
+ENDED_BY_OWNER = ENDED_COUNTS.subquery()
+MOST_ENDED = ENDED_COUNTS.order_by(func.count().desc(), TABLE.c.owner).limit(1)
 WAITING_BYTES = select(
-    func.coalesce(func.sum(case((BEHIND.c.owner == bindparam("owner"), BEHIND.c.waiting), else_=0)), 0).label("own"),
-    func.coalesce(func.sum(BEHIND.c.waiting), 0).label("every"),
+    func.coalesce(func.sum(case((WAITING.c.owner == bindparam("owner"), WAITING.c.waiting), else_=0)), 0).label("own"),
+    func.coalesce(func.sum(WAITING.c.waiting), 0).label("every"),
 )
 
 
@@ -147,7 +147,7 @@ class SqlRmd:
         if owner is not None:
             query = query.where(TABLE.c.owner == owner)
         if waiting:
-            query = query.where(HOLDS)
+            query = query.where(HAS_WAITING)
         rows = self._tx.read(query.order_by(TABLE.c.last_heard, TABLE.c.identifier).limit(limit))
         return [row["identifier"] for row in rows]
 
@@ -175,13 +175,13 @@ class SqlRmd:
         if owner is not None:
             query = query.where(TABLE.c.owner == owner)
         else:
-            query = query.join_from(TABLE, OF_MANY, OF_MANY.c.owner == TABLE.c.owner)
-            query = query.order_by(OF_MANY.c.ended.desc(), TABLE.c.owner)
+            query = query.join_from(TABLE, ENDED_BY_OWNER, ENDED_BY_OWNER.c.owner == TABLE.c.owner)
+            query = query.order_by(ENDED_BY_OWNER.c.ended.desc(), TABLE.c.owner)
         rows = self._tx.read(query.order_by(TABLE.c.ended_at, TABLE.c.identifier).limit(limit))
         return [row["identifier"] for row in rows]
 
     def first_waiting(self, heard_after: float, owner: str | None = None) -> str | None:
-        query = select(TABLE.c.identifier).where(TABLE.c.last_heard >= heard_after, HOLDS)
+        query = select(TABLE.c.identifier).where(TABLE.c.last_heard >= heard_after, HAS_WAITING)
         if owner is not None:
             query = query.where(TABLE.c.owner == owner)
         rows = self._tx.read(query.order_by(TABLE.c.created_at, TABLE.c.identifier).limit(1))

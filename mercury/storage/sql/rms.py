@@ -127,7 +127,7 @@ class SqlRms(SqlRmsRows):
         return self._keys_by(TABLE.c.create_message_id, message_ids)
 
     def _keys_by(self, column: Column[str], values: Collection[str]) -> dict[str, SequenceKey]:
-        """The store remembers what it has found: the key of a name never changes."""
+        """The keys are cached in the store, because the key of an identifier never changes."""
         remembered = self._tx.store.remembered_keys
         names = {value: f"{column.name} {value}" for value in values}
         found = {value: key for value, name in names.items() if (key := remembered.get(name)) is not None}
@@ -140,7 +140,7 @@ class SqlRms(SqlRmsRows):
 
     def flush(self) -> None:
         """Write the saved records."""
-        self.flush_kept()
+        self.flush_pending()
         changed = list(self._changed.values())
         self._changed.clear()
         self._tx.update(TABLE, "id", [_changing(record) for record in changed])
@@ -149,7 +149,7 @@ class SqlRms(SqlRmsRows):
         """Drop cached records: a savepoint was rolled back."""
         self._changed.clear()
         self._records.clear()
-        self.forget_kept()
+        self.forget_pending()
         self.forget_rows()
 
     # --- within ----------------------------------------------------------------------------------------------------

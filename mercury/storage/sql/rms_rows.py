@@ -36,7 +36,7 @@ from mercury.storage.sql.statements import Statements
 
 ROW, BODY, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_SEQUENCE
 #: `OutboundMessage.retained`
-KEPT = and_(ROW.c.relates_to.is_not(None), ROW.c.answered)
+RETAINED = and_(ROW.c.relates_to.is_not(None), ROW.c.answered)
 #: `OutboundMessage.settled`
 SETTLED = and_(ROW.c.acknowledged, or_(ROW.c.answered, not_(ROW.c.replays)))
 BODY_COLUMNS = tuple(column for column in BODY.c if column.name != "message_id")
@@ -104,8 +104,8 @@ class SqlRmsRows:
         self.appended: list[OutboundMessage] = []
         #: Whether this transaction has appended rows, written or not.
         self.has_appended = False
-        #: Rows that this transaction has seen, by MessageID, without their bodies; ``None`` = there is none.
-        self._seen: dict[str, OutboundMessage | None] = {}
+        #: Rows that this transaction has read, by MessageID, without their bodies; ``None`` = the row does not exist.
+        self._cached: dict[str, OutboundMessage | None] = {}
         #: Requests whose response is stored, and requests whose response was consumed; written together.
         self._answered: dict[str, None] = {}
         self._consumed: dict[str, OutboundMessage] = {}
@@ -160,7 +160,7 @@ class SqlRmsRows:
         return int(self._tx.read(select((waiting + numbered).label("rows")))[0]["rows"])
 
     def oldest_unacknowledged(self) -> float | None:
-        waits = and_(ROW.c.kind == OutboundKind.MESSAGE.value, not_(ROW.c.acknowledged), not_(KEPT))
+        waits = and_(ROW.c.kind == OutboundKind.MESSAGE.value, not_(ROW.c.acknowledged), not_(RETAINED))
         rows = self._tx.read(select(ROW.c.created_at).where(waits).order_by(ROW.c.position).limit(1))
         return rows[0]["created_at"] if rows else None
 
@@ -179,7 +179,7 @@ class SqlRmsRows:
     ) -> list[OutboundMessage]:
         self._require(record.channel.key)
         if self._arrived:
-            self.flush_kept()
+            self.flush_pending()
         if not self._new.issuperset(self._numbered):
             self.flush_rows()
         values = {"of_sequence": record.id, "limit": limit} | ({} if now is None else {"now": now})
@@ -213,16 +213,16 @@ class SqlRmsRows:
         self._require(record.channel.key)
         if ranges:
             self._arrived.acknowledge(record.id, ranges)
-            for row in self._seen_between(record, ranges):
+            for row in self._cached_between(record, ranges):
                 row.acknowledged = True
 
     def release(self, record: RmsRecord, ranges: Ranges) -> None:
         self._require(record.channel.key)
         if ranges:
             self._arrived.release(record.id, ranges)
-            for row in self._seen_between(record, ranges):
+            for row in self._cached_between(record, ranges):
                 if row.may_go:
-                    self._seen[row.message_id] = None  # nothing else of this row was read: no query is needed
+                    self._cached[row.message_id] = None  # nothing else of this row was read: no query is needed
 
     def resend(self, record: RmsRecord, numbers: Iterable[int], now: float, most_attempts: int | None = None) -> None:
         self._require(record.channel.key)
@@ -231,7 +231,7 @@ class SqlRmsRows:
             if most_attempts is not None:
                 wanted = and_(wanted, ROW.c.attempts <= most_attempts)
             self._write(update(ROW).where(wanted).values(due=now))
-            self._reread(row.message_id for row in self._seen_between(record, tuple((each, each) for each in part)))
+            self._reread(row.message_id for row in self._cached_between(record, tuple((each, each) for each in part)))
 
     def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         self._require(record.channel.key)
@@ -267,7 +267,7 @@ class SqlRmsRows:
         self._answered[message_id] = None
         before = row.copy()
         row.answered = True
-        self._seen[message_id] = row
+        self._cached[message_id] = row
         return before
 
     def consumed(self, message_id: str) -> None:
@@ -277,13 +277,13 @@ class SqlRmsRows:
         self._consumed[message_id] = row
         after = row.copy()
         after.answered, after.expects_response = True, False
-        self._seen[message_id] = None if row.acknowledged else after
+        self._cached[message_id] = None if row.acknowledged else after
 
     def flush_answers(self) -> None:
         """Write which requests were answered, and which responses were consumed."""
         answered, consumed = list(self._answered), dict(self._consumed)
         self.forget_answers()
-        both = [name for name in answered if (row := self._seen.get(name)) is not None and row.acknowledged]
+        both = [name for name in answered if (row := self._cached.get(name)) is not None and row.acknowledged]
         for part in chunks(both):
             self._tx.write(ANSWERED_TOO, {"names": part})  # most are acknowledged by their responses
         for part in chunks(set(answered).difference(both)):
@@ -300,8 +300,8 @@ class SqlRmsRows:
         self._answered.clear()
         self._consumed.clear()
 
-    def forget_kept(self) -> None:
-        """Drop rows that are not written: a savepoint was rolled back."""
+    def forget_pending(self) -> None:
+        """Drop pending changes: a savepoint was rolled back."""
         self.forget_answers()
         self._forget_numbered()
         self._arrived.forget()
@@ -311,25 +311,25 @@ class SqlRmsRows:
         self._new.clear()
 
     def forget_rows(self) -> None:
-        """Others may have changed what was seen."""
-        self._seen = {name: row for name, row in self._seen.items() if name in self._answered}
+        """Drop cached rows: other transactions may have changed them."""
+        self._cached = {name: row for name, row in self._cached.items() if name in self._answered}
 
     def row(self, message_id: str) -> OutboundMessage | None:
         rows = self._rows(WHOLE, {"names": [message_id]})
         return rows[0] if rows else None
 
     def rows(self, message_ids: Collection[str]) -> dict[str, OutboundMessage]:
-        wanted = [message_id for message_id in message_ids if message_id not in self._seen]
-        self._seen |= dict.fromkeys(wanted)
+        wanted = [message_id for message_id in message_ids if message_id not in self._cached]
+        self._cached |= dict.fromkeys(wanted)
         for part in chunks(wanted):
             for row in self._rows(WITHOUT_BODY, {"names": part}):
-                self._seen[row.message_id] = row
-        seen = ((message_id, self._seen[message_id]) for message_id in message_ids)
+                self._cached[row.message_id] = row
+        seen = ((message_id, self._cached[message_id]) for message_id in message_ids)
         return {message_id: row.copy() for message_id, row in seen if row is not None}
 
     def responses_to(self, requests: Collection[str], most_bytes: int) -> list[OutboundMessage]:
         found: list[OutboundMessage] = []
-        self.flush_kept()
+        self.flush_pending()
         for part in chunks(requests):
             left = most_bytes - sum(len(row.payload) for row in found)
             for read in self._tx.read(RESPONSES, {"names": part, "most_bytes": left}):
@@ -348,15 +348,15 @@ class SqlRmsRows:
         return row
 
     def _rows(self, query: Any, values: Mapping[str, Any] | None = None) -> list[OutboundMessage]:
-        self.flush_kept()
+        self.flush_pending()
         return [outbound_message(row) for row in self._tx.read(query, values)]
 
     def _write(self, statement: Any) -> None:
-        self.flush_kept()
+        self.flush_pending()
         self._tx.write(statement)
 
-    def flush_kept(self) -> None:
-        """Write all changes to rows that are collected here."""
+    def flush_pending(self) -> None:
+        """Write all pending changes to rows."""
         if self._numbered:
             self.flush_rows()
         if self._answered or self._consumed:
@@ -372,15 +372,15 @@ class SqlRmsRows:
             found += self._rows(WITH_BODY.where(_between(record, tuple(part))).order_by(ROW.c.number))
         return found
 
-    def _seen_between(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
-        """The rows of a sequence that were seen, with these numbers."""
-        rows = [row for row in self._seen.values() if row is not None and row.sequence_id == record.id]
+    def _cached_between(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+        """The cached rows of a sequence with numbers in these ranges."""
+        rows = [row for row in self._cached.values() if row is not None and row.sequence_id == record.id]
         return [row for row in rows if any(low <= _number(row) <= high for low, high in ranges)]
 
     def _reread(self, message_ids: Iterable[str]) -> None:
-        """These were changed since they were seen."""
+        """Drop these rows from the cache, because they were changed."""
         for message_id in message_ids:
-            self._seen.pop(message_id, None)
+            self._cached.pop(message_id, None)
 
     def _save(self, rows: Sequence[OutboundMessage], *columns: str) -> None:
         changed = [{"position": row.position} | {name: getattr(row, name) for name in columns} for row in rows]
@@ -394,9 +394,9 @@ class SqlRmsRows:
 
 
 def _read(read: RowMapping, *, unread: bool) -> OutboundMessage:
-    """A row, perhaps without its body.
+    """The record of a row, which may lack its body.
 
-    :param unread: its body should be here.
+    :param unread: mark the record as `OutboundMessage.unread` if the body is missing.
     """
     row = outbound_message(read)
     row.unread = unread and read["checksum"] is None

@@ -25,7 +25,7 @@ def _text(name: str, **more: Any) -> Column[str]:
     return Column(name, Text, nullable=False, **more)
 
 
-def _maybe_text(name: str) -> Column[str | None]:
+def _nullable_text(name: str) -> Column[str | None]:
     return Column(name, Text)
 
 
@@ -33,7 +33,7 @@ def _number(name: str, **more: Any) -> Column[int]:
     return Column(name, BigInteger, nullable=False, **more)
 
 
-def _maybe_number(name: str) -> Column[int | None]:
+def _nullable_number(name: str) -> Column[int | None]:
     return Column(name, BigInteger)
 
 
@@ -112,8 +112,8 @@ RMS_KEPT = _table(
     "rms_kept",
     _text("message_id", primary_key=True),
     _text("correlation"),
-    _maybe_text("sequence_id"),
-    _maybe_number("number"),
+    _nullable_text("sequence_id"),
+    _nullable_number("number"),
     _time("created_at"),
     _time("settled_at"),
 )

@@ -72,7 +72,7 @@ class SqlStore:
         self._database_clock = database_clock
         #: Seconds since the epoch.
         self.clock = clock
-        #: Whose sequence a column's value names: that never changes, so it is read once.
+        #: A cache of the keys of sequences by identifier and by MessageID of CreateSequence: they never change.
         self.remembered_keys: BoundedDict[SequenceKey] = BoundedDict(REMEMBERED)
         #: Makes transactions that other databases may take part in; ``None`` = no databases were named.
         self.coordinator: TransactionCoordinator | None = None

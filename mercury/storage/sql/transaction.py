@@ -89,7 +89,7 @@ class SqlTransaction(Statements):
     def _unknown(self, resource: str) -> CapabilityError:
         if self.joined:
             return CapabilityError(
-                f"the application's own transaction cannot take in the database {resource!r}: use Mercury's, "
+                f"the application's own transaction cannot include the database {resource!r}: use Mercury's, "
                 "`with mercury.transaction() as tx:`, and tx.session() for the store's database"
             )
         return CapabilityError(
@@ -141,7 +141,7 @@ class SqlTransaction(Statements):
             self._savepoints = Savepoints(connection, self.dialect)
         return self._savepoints.begin()
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Roll back everything that this transaction has done in the database, and begin again."""
         if self._writing and self._connection is not None:
             self._ending = True
@@ -304,6 +304,6 @@ class StorePart:
 
     def undo(self) -> None:
         if self._savepoint is None:
-            self._tx.begin_anew()
+            self._tx.restart()
         else:
             self._savepoint.undo()

@@ -59,7 +59,7 @@ def upgrade(engine: Engine) -> SchemaStatus:
 
     :raises ConfigurationError: a newer Mercury has made the schema.
     """
-    with translated(), _worked_alone(engine) as connection:
+    with translated(), _exclusive(engine) as connection:
         found = _status(connection)
         if found.unknown:
             raise ConfigurationError(_too_new(found))
@@ -100,7 +100,7 @@ def identifier(engine: Engine) -> str | None:
 
 def renew_id(engine: Engine) -> str:
     """Give a copied store a new id, before it runs (decision 17). Returns it."""
-    with translated(), _worked_alone(engine) as connection:
+    with translated(), _exclusive(engine) as connection:
         connection.execute(delete(STORE))
         identifier = _name(connection)
         connection.commit()
@@ -118,7 +118,7 @@ def _too_new(found: SchemaStatus) -> str:
 
 
 @contextmanager
-def _worked_alone(engine: Engine) -> Iterator[Connection]:
+def _exclusive(engine: Engine) -> Iterator[Connection]:
     """A transaction that has locked the schema against other changes."""
     dialect = dialect_of(engine)
     assert dialect is not None, f"no store can be in {engine.url.drivername}"

@@ -55,7 +55,7 @@ OF = SEQUENCE.c.owner
 # A query is built once for each `WorkParameters` and executed very often: building takes longer than executing.
 NOW, LIMIT, OWNER = bindparam("now", type_=Double), bindparam("limit", type_=Integer), bindparam("owner", type_=Text)
 AFTER, PEER_GIVEN = bindparam("after", type_=Text), bindparam("peer", type_=Text)
-KEPT = 64
+CACHE_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _workable(wanted: WorkParameters, *, at: bool) -> Select[tuple[str, float | 
     )
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def _due_invoker(wanted: WorkParameters) -> Select[Any]:
     peer = BUFFER.c.owner
     place = func.row_number().over(partition_by=peer, order_by=(BUFFER.c.turn, BUFFER.c.version))
@@ -168,13 +168,13 @@ def _due_invoker(wanted: WorkParameters) -> Select[Any]:
     return select(work.c.sequence, work.c.peer).order_by(work.c.place, had_turn, work.c.peer).limit(LIMIT)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def _next_invoker(wanted: WorkParameters) -> Select[Any]:
     work = _workable(wanted, at=False).subquery()
     return select(func.min(func.coalesce(work.c.retry_at, 0.0)))
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def _stuck_invoker(wanted: WorkParameters) -> Select[Any]:
     free = _free(literal("invoker ") + BUFFER.c.sequence, wanted, at=True)
     has_rows = exists().where(MESSAGE.c.sequence == BUFFER.c.sequence)
@@ -214,7 +214,7 @@ def _waiting(wanted: WorkParameters, *, at: bool) -> Select[tuple[str]]:
     return select(waiting.c.value).where(or_(~held, abandoned), _free(literal("rms ") + waiting.c.value, wanted, at=at))
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def _due_rms(wanted: WorkParameters) -> Select[Any]:
     """Keys with rows to be numbered, and keys with a sequence that is due."""
     keys = _waiting(wanted, at=True).subquery()
@@ -247,7 +247,7 @@ def _due_rms(wanted: WorkParameters) -> Select[Any]:
     return select(found.c.part, found.c.key_id, found.c.channel, found.c.peer).order_by(found.c.part, found.c.turn)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def _due_peers() -> Select[Any]:
     """The owners of sequences that are due; each takes one index lookup."""
     peers = distinct(OF, SEQUENCE.c.due.is_not(None)).subquery()
@@ -255,7 +255,7 @@ def _due_peers() -> Select[Any]:
     return select(peers.c.value).where(has).order_by(peers.c.value <= AFTER, peers.c.value).limit(LIMIT)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def _due_rms_of(wanted: WorkParameters) -> Select[Any]:
     """The keys of one owner with a sequence that is due."""
     due = SEQUENCE.c.due
@@ -268,7 +268,7 @@ def _due_rms_of(wanted: WorkParameters) -> Select[Any]:
     )
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def _next_rms(wanted: WorkParameters) -> Select[Any]:
     waiting = _waiting(wanted, at=False).exists()
     due = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=False))

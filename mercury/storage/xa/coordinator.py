@@ -292,13 +292,13 @@ class Coordinator:
             yield
         except Exception as error:
             drop()
-            if self._ask(gtrid, branches, error) is Verdict.ABORT:
+            if self._find_verdict(gtrid, branches, error) is Verdict.ABORT:
                 tx.outcome = Outcome(ending=Ending.ROLLED_BACK, gtrid=str(gtrid))
                 for branch in branches:
                     branch.state = BranchState.PREPARED
                 raise
 
-    def _ask(self, gtrid: Gtrid, branches: Sequence[Branch], error: Exception) -> Verdict:
+    def _find_verdict(self, gtrid: Gtrid, branches: Sequence[Branch], error: Exception) -> Verdict:
         """The outcome of a decision whose commit was not answered, as `Recovery` determines it."""
         log.warning("the commit of %s failed: %s; looking for its decision in the log", gtrid, error)
         abort = Decision(gtrid=gtrid, verdict=Verdict.ABORT, decided_at=self.clock())

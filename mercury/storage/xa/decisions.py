@@ -1,7 +1,7 @@
 """The decision log: the arbiter of two-phase commits (decision 16).
 
-A row says whether a transaction commits or aborts. The coordinator inserts `commit`; recovery inserts `abort` before it
-rolls anything back, and both obey the row that exists. The second insert waits until the first one is committed or
+A row states whether a transaction commits or aborts. The coordinator inserts `commit`; recovery inserts `abort` before
+it rolls anything back, and both obey the row that exists. The second insert waits until the first one is committed or
 rolled back. A transaction therefore has one decision, even if a process was stopped for long in between.
 """
 
@@ -66,7 +66,9 @@ class Heuristic:
 
 
 class IncarnationIsDead(TransientStorageError):
-    """Other processes have declared this process dead: it gave no heartbeat for long. It continues under a new name."""
+    """Other processes have declared this process dead, because it sent no heartbeat for too long. It continues under a
+    new
+    name."""
 
 
 class DecisionLog:
@@ -102,7 +104,7 @@ class DecisionLog:
         return {row["id"]: Incarnation(id=row["id"], seen_at=row["seen_at"], dead=row["dead"]) for row in rows}
 
     def declare_dead(self, incarnation: str, before: float) -> bool:
-        """Declare an incarnation dead, unless it gave a heartbeat since ``before``: it can make no decision any more.
+        """Declare an incarnation dead, unless it sent a heartbeat since ``before``: it can no longer make decisions.
 
         Waits for decisions that it is about to commit.
 

@@ -60,7 +60,9 @@ def checked_resource(name: str) -> str:
     :raises ConfigurationError: the name cannot be part of a gid.
     """
     if not RESOURCE.fullmatch(name):
-        raise ConfigurationError(f"resources: {name!r} is no name (a letter, then up to 39 letters, digits, _ and -)")
+        raise ConfigurationError(
+            f"resources: {name!r} is not a valid name (a letter, then up to 39 letters, digits, _ and -)"
+        )
     if name == STORE_BRANCH:
         raise ConfigurationError(f"resources: {name!r} is the store's own name in a two-phase commit; take another one")
     return name

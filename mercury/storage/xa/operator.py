@@ -1,4 +1,4 @@
-"""Lists two-phase commits for operators, and resolves them by hand: also an operator obeys the decision log."""
+"""Lists two-phase commits for operators, and resolves them manually, in accordance with the decision log."""
 
 from __future__ import annotations
 

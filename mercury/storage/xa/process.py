@@ -86,7 +86,7 @@ class Process:
             return incarnation in self._mine
 
     def at_rest(self) -> Callable[[Gtrid], bool]:
-        """Take a snapshot; the returned function says whether a transaction was finished in this process at that
+        """Take a snapshot; the returned function returns whether a transaction was finished in this process at that
         moment, or belongs to another process.
 
         Call it before you read the prepared branches of a database: this process may finish one after it was read.

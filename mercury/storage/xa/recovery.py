@@ -104,7 +104,7 @@ class Coordination(Protocol):
 class Recovery:
     """Recovery of one store's transactions. Several processes may run it at the same time, and coordinators too.
 
-    It is safe at any time, because the decision log arbitrates.
+    It is safe at any time, because both sides obey the decision log.
     """
 
     def __init__(self, coordinator: Coordination) -> None:
@@ -113,12 +113,12 @@ class Recovery:
         self._left: dict[str, list[InDoubtBranch]] = {}
         self._away: dict[str, str] = {}
         self._heuristics = 0
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         #: The health of the store as this process observes it.
         self.outages = Outages()
         #: Called once for each branch found in doubt, with the time, in the thread of recovery. Must not block or
         #: raise.
-        self.on_in_doubt: Callable[[InDoubtBranch, float], None] = _nobody
+        self.on_in_doubt: Callable[[InDoubtBranch, float], None] = _ignore
 
     @property
     def resources(self) -> list[Resource]:
@@ -153,14 +153,14 @@ class Recovery:
         """
         own = True  # True while the code reads the store or the decision log: an error then is their outage
         try:
-            looked = _ProcessView(self._coordinator, now)
+            view = _ProcessView(self._coordinator, now)
             # Read decisions before branches: a branch is prepared before its decision is made.
             decisions = [(each, known) for each in self._coordinator.logs for known in each.unfinished()]
             own = resource.is_store or resource is self._coordinator.store_resource
             prepared = resource.prepared(self._coordinator.store_id)
-            found = [self.recover_branch(resource, branch, looked) for branch in prepared]
+            found = [self.recover_branch(resource, branch, view) for branch in prepared]
             for each, decision in decisions:
-                self._verify(each, decision, resource, prepared, looked)
+                self._verify(each, decision, resource, prepared, view)
         except StorageError as error:
             if own:
                 self.outages.failed(error, f"recovery of {resource}")
@@ -170,8 +170,8 @@ class Recovery:
                 self._away[resource.name] = str(error)
             return False
         with self._mutex:
-            back = f"away {resource.name}" in self._told
-            self._told.discard(f"away {resource.name}")
+            back = f"away {resource.name}" in self._logged
+            self._logged.discard(f"away {resource.name}")
             self._away.pop(resource.name, None)
             known = {each.gid for each in self._left.get(resource.name, ())}
             left = self._left[resource.name] = [each for each in found if each is not None]
@@ -182,34 +182,34 @@ class Recovery:
                 self.on_in_doubt(branch, now)
         return True
 
-    def recover_branch(self, resource: Resource, branch: PreparedBranch, look: _ProcessView) -> InDoubtBranch | None:
+    def recover_branch(self, resource: Resource, branch: PreparedBranch, view: _ProcessView) -> InDoubtBranch | None:
         """Finish one branch as its decision says. Returns the branch if it stays in doubt."""
         gtrid = branch.gtrid
-        if not look.at_rest(gtrid):
+        if not view.at_rest(gtrid):
             return None
         mine = self._coordinator.process.is_mine(gtrid.incarnation)
         if not mine and branch.age < self._coordinator.timing.grace:
             return None
-        found = look.incarnation(gtrid.incarnation)
+        found = view.incarnation(gtrid.incarnation)
         if found is None:
             why = "no decision log of this process knows the process that prepared it"
             self._log_once(branch.gid, "%s is not touched: %s; is another decision log the right one?", branch.gid, why)
-            return _in_doubt(branch, look.now, why)
+            return _in_doubt(branch, view.now, why)
         decisions, incarnation = found
         try:
             decision, new = decisions.find(gtrid), False
             if decision is None:
-                if not mine and not look.is_gone(decisions, incarnation):
-                    return _in_doubt(branch, look.now, "its coordinator is alive, and has not decided yet")
-                decision, new = self.arbitrate(decisions, branch, look.now)
+                if not mine and not view.is_gone(decisions, incarnation):
+                    return _in_doubt(branch, view.now, "its coordinator is alive, and has not decided yet")
+                decision, new = self.arbitrate(decisions, branch, view.now)
             if decision.verdict is Verdict.ABORT and not self._confirm(resource, branch, decisions, new=new):
                 return None
         except TransientStorageError as error:
-            return _in_doubt(branch, look.now, f"it is about to be decided: {error}")
+            return _in_doubt(branch, view.now, f"it is about to be decided: {error}")
         waits = self.store_first(resource, decision)
         if waits:
-            return _in_doubt(branch, look.now, waits)
-        return self._finish(resource, branch, decisions, decision, look.now)
+            return _in_doubt(branch, view.now, waits)
+        return self._finish(resource, branch, decisions, decision, view.now)
 
     def store_first(self, resource: Resource, decision: Decision) -> str:
         """Commit the store's branch of a transaction before the branch in another database. Returns why the other
@@ -283,13 +283,13 @@ class Recovery:
         decision: Decision,
         resource: Resource,
         prepared: Sequence[PreparedBranch],
-        look: _ProcessView,
+        view: _ProcessView,
     ) -> None:
         """Check that a branch which is not prepared any more has the decided outcome."""
         gtrid = decision.gtrid
-        young = look.now - decision.decided_at < self._coordinator.timing.grace
+        young = view.now - decision.decided_at < self._coordinator.timing.grace
         still = any(branch.gtrid == gtrid for branch in prepared)
-        if resource.name not in decision.branches or still or young or not look.at_rest(gtrid):
+        if resource.name not in decision.branches or still or young or not view.at_rest(gtrid):
             return
         if self._settled(resource, decision, decision.branches[resource.name]):
             decisions.finished(gtrid, resource.name)
@@ -306,7 +306,7 @@ class Recovery:
     # --- the log ---------------------------------------------------------------------------------------------------
 
     def maintenance(self) -> None:
-        """Give a heartbeat, delete finished decisions, and declare processes dead that give no heartbeat."""
+        """Send a heartbeat, delete finished decisions, and declare processes dead that send no heartbeat."""
         try:
             if self._coordinator.process.incarnation is not None:
                 self._coordinator.process.keep_alive()
@@ -318,7 +318,7 @@ class Recovery:
             self._log_once("maintenance", "the decision log: %s", error)
             return
         with self._mutex:
-            self._told.discard("maintenance")
+            self._logged.discard("maintenance")
             self._heuristics = heuristics
 
     def _give_up(self, decisions: DecisionLog) -> None:
@@ -336,8 +336,8 @@ class Recovery:
     def _log_once(self, about: str, message: str, *details: object) -> None:
         """Log a lasting condition once."""
         with self._mutex:
-            new = about not in self._told
-            self._told.add(about)
+            new = about not in self._logged
+            self._logged.add(about)
         if new:
             log.warning(message, *details)
 
@@ -362,12 +362,12 @@ class _ProcessView:
         return self._known.get(name)
 
     def is_gone(self, decisions: DecisionLog, incarnation: Incarnation) -> bool:
-        """Whether an incarnation has given no heartbeat for its lease, by the log's clock."""
+        """Whether an incarnation has sent no heartbeat for its lease, by the log's clock."""
         return incarnation.dead or incarnation.seen_at + self._coordinator.timing.lease <= decisions.now()
 
 
-def _nobody(_branch: InDoubtBranch, _now: float) -> None:
-    """Do nothing: there is no observer."""
+def _ignore(_branch: InDoubtBranch, _now: float) -> None:
+    """Default without an observer."""
 
 
 def _in_doubt(branch: PreparedBranch, now: float, why: str) -> InDoubtBranch:

@@ -25,7 +25,7 @@ PREPARED = """
     from pg_prepared_xacts where database = current_database() and starts_with(gid, %(prefix)s)
     order by prepared, gid
 """
-STILL = "select 1 from pg_prepared_xacts where database = current_database() and gid = %(gid)s"
+IS_PREPARED = "select 1 from pg_prepared_xacts where database = current_database() and gid = %(gid)s"
 EPOCH = 1 << 32
 
 
@@ -148,7 +148,7 @@ class Resource:
         :raises TransientStorageError: the database does not answer.
         """
         with self.connection(autocommit=True) as connection:
-            return connection.exec_driver_sql(STILL, {"gid": gid}).first() is not None
+            return connection.exec_driver_sql(IS_PREPARED, {"gid": gid}).first() is not None
 
     def finish(self, gid: str, *, commit: bool) -> None:
         """Commit or roll back a prepared branch, on a separate connection.

@@ -13,5 +13,5 @@ class Timing:
     interval: float = 1.0
     #: How long a process counts as alive after its last heartbeat. Then its undecided transactions are rolled back.
     lease: float = 5.0
-    #: Age up to which recovery leaves a branch to its coordinator, which is most likely about to finish it.
+    #: Age below which recovery ignores a prepared branch, because its coordinator is probably about to finish it.
     grace: float = 1.0
