@@ -56,7 +56,7 @@ class Search(Generic[M]):
     taken: dict[AnyRow, set[type]] = dataclasses.field(default_factory=dict)
 
     def run(self, starts: Iterable[M], most: int) -> None:
-        """Take every input in every state that is reached, up to so many states."""
+        """Take every input in every state that is reached, up to a number of states."""
         waiting = deque(starts)
         seen = {counters(machine) for machine in waiting}
         while waiting:

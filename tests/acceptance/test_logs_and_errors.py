@@ -1,4 +1,4 @@
-"""Mistakes of a first user: errors and log lines name the mistake, and no call blocks for ever."""
+"""Mistakes of a first user: errors and log lines name the mistake, and no call blocks forever."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-# --- nobody is there -------------------------------------------------------------------------------------------------
+# --- no process listens ----------------------------------------------------------------------------------------------
 
 
 def test_a_program_without_logging_gets_one_line_when_no_server_answers() -> None:
@@ -88,7 +88,7 @@ def test_a_future_whose_time_is_over_says_why(client: Mercury) -> None:
             wait(timeout=1)
 
 
-# --- somebody is there, and it does not go on ------------------------------------------------------------------------
+# --- a process listens, and makes no progress ------------------------------------------------------------------------
 
 
 def test_a_future_tells_that_its_request_is_acknowledged_and_not_answered(tmp_path: Path, client: Mercury) -> None:

@@ -143,7 +143,7 @@ class Talk:
 
     @contextmanager
     def running(self) -> Iterator[str]:
-        """Both run; gives the URL of the service."""
+        """Run both; yields the URL of the service."""
         service = Service("desk")
 
         @service.operation
@@ -205,8 +205,8 @@ def test_a_post_inside_a_transaction_would_be_noticed() -> None:
     assert breach.startswith("message is posted inside a transaction by MainThread")
 
 
-def test_calls_made_by_a_point_after_its_commit_count_as_inside() -> None:
-    """The store's listeners wake the workers; they must not do their work."""
+def test_calls_after_the_commit_of_a_store_count_as_inside() -> None:
+    """The store's listeners only wake the workers: their work must not run in the committing thread."""
     watch = Watch()
     store = WatchedStore(watch)
     depths: list[int] = []

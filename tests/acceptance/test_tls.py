@@ -267,7 +267,7 @@ def test_peer_that_is_not_known_gets_and_gives_nothing(
         with Mercury("memory:", settings=Settings(tls=tls, http=HttpSettings(timeout=5))) as client:
             desk = client.to(url)
             desk.send(Note("x"))
-            trouble = eventually(lambda: desk.last_error, "it is told")
+            trouble = eventually(lambda: desk.last_error, "the error is reported")
             assert trouble is not None
             assert why in trouble
     finally:

@@ -37,7 +37,7 @@ from mercury.client.overview import waiting_by_key
 from tests.acceptance.processes import PATIENCE, Running, eventually
 from tests.acceptance.zeep_peer import PATH, WSA, Notify, Orders, Place, Tap, wsdl_at
 
-#: A port with nobody behind it.
+#: A port at which no process listens.
 NOWHERE = f"http://127.0.0.1:9{PATH}"
 PORTS = pytest.mark.parametrize("port", ["P11", "P12"])
 RM11, RM10 = "http://docs.oasis-open.org/ws-rx/wsrm/200702", "http://schemas.xmlsoap.org/ws/2005/02/rm"
@@ -311,7 +311,7 @@ def test_transaction_of_another_thread_is_not_joined(shop: Shop) -> None:
 
 
 def test_call_in_a_handler_is_part_of_what_the_handler_does(tmp_path: Path) -> None:
-    """On SQLite a transaction of its own would wait for the handler's for ever."""
+    """On SQLite a transaction of its own would wait for the handler's forever."""
     orders, front = Orders(), Service("front", namespace="urn:mercury:orders")
     attempts: list[int] = []
     with Mercury("memory:") as back:

@@ -14,7 +14,7 @@ from pathlib import Path
 from .imports import python_files
 
 MACHINES = ("RMSSequence", "RMDSequence", "InvokerBuffer")
-#: The machines themselves; and what makes up records to test stores with.
+#: The machines themselves, and the code that builds records for tests of stores.
 MAY_WRITE = ("mercury/statemachine/", "mercury/testing/")
 IN_PLACE = ("add", "update", "discard", "clear")
 

@@ -116,7 +116,7 @@ def _bound(statements: list[ast.stmt]) -> Iterator[tuple[str, int]]:
 
 
 def why_changeable(value: Any) -> str | None:
-    """Why a value can change; ``None`` when it cannot, or its state is somebody else's business."""
+    """Why a value can change; ``None`` when it cannot, or its state belongs to another library."""
     if isinstance(value, (*PLAIN, logging.Logger)):
         return None
     if isinstance(value, functools._lru_cache_wrapper):

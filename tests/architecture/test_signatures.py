@@ -103,7 +103,7 @@ def annotations(owner: object, name: str) -> Iterator[tuple[str, str, str]]:
 
 
 def hidden(public: dict[str, object]) -> list[str]:
-    """What public signatures mention and nobody can import from `mercury` or `mercury.events`."""
+    """Types in public signatures that cannot be imported from `mercury` or `mercury.events`."""
     known = {(getattr(value, "__module__", ""), getattr(value, "__qualname__", "")) for value in public.values()}
     found = set()
     for name, value in public.items():

@@ -27,7 +27,7 @@ REGISTRY_HOSTS = tuple(
     )
 )
 
-#: Paths of one machine: below the home folders, and a folder at the root of the file system that is nobody's standard.
+#: Paths of one machine: below the home folders, and a folder at the root of the file system that no standard names.
 #: A path inside a URL, an XPath or an archive is none of these. Written in pieces too.
 OWN_PATH = re.compile(
     r"(?:(?<![\w.\-/*~}\]])|(?<=file://))/(?:"
@@ -63,7 +63,7 @@ def _walk(root: Path) -> Iterator[Path]:
 
 
 def forbidden_texts(root: Path) -> list[str]:
-    """Every line that names a registry's host or a path of somebody's machine."""
+    """Every line that names a registry's host or a path of one machine."""
     found = []
     for path in files(root):
         data = path.read_bytes()

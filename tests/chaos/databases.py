@@ -18,7 +18,7 @@ from mercury.storage.sql.versions import upgrade
 from tests.chaos.kinds import Form
 from tests.chaos.programs import tables
 
-#: After so many milliseconds the server ends the transaction of an idle session, whose process may be stopped.
+#: Milliseconds after which the server ends the transaction of an idle session, whose process may be stopped.
 IDLE = 700
 MEMORY = "memory:"
 
@@ -65,7 +65,7 @@ class Site:
 
     :param orders: the number of orders that a client has to send.
     :param making: a lock that is held while tables are created, because Alembic is not thread-safe.
-    :param idle: after so many milliseconds the server ends the transaction of an idle session.
+    :param idle: milliseconds after which the server ends the transaction of an idle session.
     """
 
     def __init__(self, server: EmbeddedPostgres, orders: int, making: threading.Lock, idle: int = IDLE) -> None:

@@ -26,7 +26,7 @@ def test_the_table_of_events_has_every_kind_with_its_fields_in_their_order() -> 
     ]
 
 
-def test_every_kind_of_event_has_a_story() -> None:
+def test_every_kind_of_event_is_tested() -> None:
     stories = [ROOT / "tests/scenario/test_events.py", ROOT / "tests/xa/test_events.py"]
     text = "".join(story.read_text(encoding="utf-8") for story in stories)
     assert [

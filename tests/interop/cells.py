@@ -28,11 +28,11 @@ class Cell:
     offer: str = "default"
     #: ``clean`` or ``lossy``.
     network: str = "clean"
-    #: Who is killed and restarted in the middle: ``client``, ``server`` or nobody.
+    #: The process that is killed and restarted in the middle: ``client``, ``server`` or neither.
     kill: str = ""
-    #: The other stack is told by a WSDL with a policy and by nothing else. Metro always is.
+    #: The other stack is configured only by a WSDL with a policy. Metro always is.
     policy: bool = False
-    #: CXF's server is told to deliver once and in order; by itself it does neither.
+    #: CXF's server is configured to deliver once and in order; by default it does neither.
     assured: bool = True
 
     @property

@@ -31,7 +31,7 @@ class _Proxy(Proxy):
     def _forget(self, copy: asyncio.Task[bytes]) -> None:
         self._copies.discard(copy)
         if not copy.cancelled():
-            copy.exception()  # nobody waits for it
+            copy.exception()  # no task awaits it
 
     async def stop(self) -> None:
         copies = list(self._copies)

@@ -204,6 +204,6 @@ def _root(url: str) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody had a moment ago."""
+    """A port that was free a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])

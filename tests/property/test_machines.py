@@ -133,7 +133,7 @@ class RmsWatch:
         elif machine.failure is None:
             assert machine.state.value == machine.predicate()
         now_acknowledged = set(machine.acknowledged.numbers())
-        assert self.acknowledged <= now_acknowledged, "once acknowledged is acknowledged for ever"
+        assert self.acknowledged <= now_acknowledged, "once acknowledged is acknowledged forever"
         self.acknowledged = now_acknowledged
         assert self.released <= now_acknowledged
         assert max(now_acknowledged, default=0) <= machine.highest_sent <= machine.last_number

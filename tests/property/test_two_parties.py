@@ -33,7 +33,7 @@ SOURCE = SourcePolicy(idle_timeout=None, close_unacknowledged_after=None)
 
 
 class Act(enum.Enum):
-    """One thing that somebody does; most come with a number that chooses among several."""
+    """One act of a party; most come with a number that chooses among several."""
 
     SEND = enum.auto()
     REQUEST = enum.auto()
@@ -288,7 +288,7 @@ class Pair:
                 assert self.given == list(range(1, len(self.given) + 1)), "in order, without holes"
 
     def fair(self) -> None:
-        """From now on nothing is lost, and everybody does what there is to do."""
+        """From now on nothing is lost, and both parties do all due work."""
         self.forgetful = False
         for _ in range(80):
             self.now += 1

@@ -151,7 +151,7 @@ def test_composite_keys_with_nulls_and_repeated_keys_are_counted(
     assert result.computed_here == ""
     assert keys(result, Verdict.MISSING) == {'["a", "11"]', '["twice", "1"]'}
     assert keys(result, Verdict.DUPLICATED) == {"[null, null]"}
-    # Three rows on each side; 7 7 8 is not 7 8 8, and nobody says which of them became which.
+    # Three rows on each side; 7 7 8 is not 7 8 8, and it is not known which of them became which.
     assert keys(result, Verdict.ALTERED) == {'["b", null]', '["thrice", "1"]'}
     assert result.delivered == len(ours) - 1 - 2 - 1 - 1 - 3
     twice = next(each for each in result.listed[Verdict.MISSING] if "twice" in each.key)

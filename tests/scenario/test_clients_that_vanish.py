@@ -219,7 +219,7 @@ def test_offered_sequence_goes_with_the_requests_that_were_never_sent(
     node.world.advance(6 if expires else silence + 1)
     node.world.advance(DAY)
     assert node.empty()
-    assert node.world.count("TerminateSequence") == 0, "nobody is told: the other side has forgotten both"
+    assert node.world.count("TerminateSequence") == 0, "no TerminateSequence is sent: the other side has forgotten both"
     again = node.get(foreign.create(offer=OFFERED, **addresses))
     assert again.status in (200, 202)
     assert [each.machine.identifier for each in node.sources()] == [OFFERED], "its identifier is free again"

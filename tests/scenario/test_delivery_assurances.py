@@ -26,7 +26,7 @@ def policy(assurance: DeliveryAssurance = ONCE, **changes: object) -> Destinatio
 
 
 class Broken:
-    """A handler that fails for some texts, so many times."""
+    """A handler that fails for some texts, a given number of times each."""
 
     def __init__(self, node: Node, *texts: str, times: int = 10**9, error: Exception | None = None) -> None:
         self.texts = texts

@@ -84,7 +84,7 @@ def test_one_way_session_on_connections(protocol: Protocol) -> None:
     assert session.created.accept_acks_to is None
     first = read(node.get(dotnet.note(identifier, 1, headers=dotnet.ack_requested(identifier))))
     assert first.acknowledgements[0].ranges == ((1, 1),)
-    # Number 2 is lost. Behind a gap 1.1 is told of no number that the end of the sequence could discard.
+    # Number 2 is lost. Behind a gap no number is acknowledged to 1.1 that the end of the sequence could discard.
     third = read(node.get(dotnet.note(identifier, 3)))
     assert third.acknowledgements[0].ranges == (((1, 1), (3, 3)) if dotnet.is_1_0 else ((1, 1),))
     for number in (2, 3):
@@ -253,7 +253,7 @@ def test_destination_writes_no_nack_and_ends_no_sequence_by_itself(protocol: Pro
     assert any(b"AcknowledgementRange" in body for body in bodies)
     assert not any(b"Nack" in body for body in bodies)
     assert set(node.world.seen) <= {"CreateSequenceResponse", "acknowledgement"}, "no CloseSequence, TerminateSequence"
-    assert node.destination().machine.tombstone, "it has ended for being idle, and nobody was told"
+    assert node.destination().machine.tombstone, "it has ended for being idle, and no message was sent"
 
 
 @PROTOCOLS

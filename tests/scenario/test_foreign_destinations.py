@@ -57,7 +57,7 @@ class Theirs:
 
 @OLD
 def test_a_bare_last_message_leaves_when_everything_before_it_is_acknowledged(protocol: Protocol) -> None:
-    # LIVE-03: Metro closes the sequence at its arrival, and refuses what it overtook for ever.
+    # LIVE-03: Metro closes the sequence at its arrival, and refuses what it overtook forever.
     theirs = Theirs(protocol, "one", "two", "three")
     theirs.link.close()
     theirs.pass_by(0.5)
@@ -342,7 +342,7 @@ def test_close_sequence_does_not_go_first_where_the_policy_forbids_it_or_not_all
 
 
 def test_close_sequence_does_not_go_first_to_a_destination_that_discards_behind_a_gap() -> None:
-    # Number 1 is late: what came behind it would be discarded, and told to be dead, though the source sends it again.
+    # Number 1 is late: what came behind it would be discarded, and be dead letters, though the source sends it again.
     behavior = "<r:IncompleteSequenceBehavior>DiscardFollowingFirstGap</r:IncompleteSequenceBehavior>"
     theirs = Theirs(RM11_SOAP12, "one", "two", created=behavior)
     theirs.link.close()
@@ -418,7 +418,7 @@ def test_destination_that_ends_each_sequence_without_taking_anything_is_asked_fo
     assert story.link.pending == 1
     assert (how if how != "empty Final" else "has taken none of its messages") in (story.link.last_error or "")
     warnings = [record.getMessage() for record in caplog.records]
-    assert len(warnings) == (how != "empty Final"), "a fault that comes again with each sequence is told once"
+    assert len(warnings) == (how != "empty Final"), "a fault that comes again with each sequence is logged once"
     assert story.pair.client.letters() == []
 
 

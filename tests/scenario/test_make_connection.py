@@ -22,7 +22,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", [RM11_SOAP11, RM11_SOAP12], ids=
 
 
 class Polling:
-    """A client of another stack at a server that may post to nobody."""
+    """A client of another stack at a server that may post to no address."""
 
     def __init__(self, protocol: Protocol = RM11_SOAP11, address: str = ADDRESS, **settings: Any) -> None:
         self.world = World()

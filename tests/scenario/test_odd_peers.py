@@ -298,7 +298,7 @@ def test_a_response_may_come_before_its_request_is_acknowledged() -> None:
 
 
 def test_a_response_that_relates_to_nothing_is_kept_as_a_dead_letter_and_acknowledged() -> None:
-    # Not acknowledged, it would come again for ever, and nothing behind it would be delivered.
+    # Not acknowledged, it would come again forever, and nothing behind it would be delivered.
     pair, foreign, request, offered = client_with_a_request()
     assert name_of(brought(pair.client, foreign.respond(offered, 1, "urn:no-request", "stray"))) == "accepted"
     brought(pair.client, foreign.respond(offered, 2, request, "true"))

@@ -225,7 +225,7 @@ def listening(**more: str) -> tuple[Node, Foreign]:
 def test_where_no_sequence_is_taken_the_response_is_posted_as_it_is_until_it_is_accepted(refusal: HttpMessage) -> None:
     node, _ = listening()
     answer_to(node, refusal, purpose="CreateSequence")
-    node.world.run()  # nobody is there
+    node.world.run()  # no process listens there
     node.world.advance(1.5)
     assert node.world.count("bare message") == 2
     node.turn()

@@ -16,7 +16,7 @@ from .harness import Link, Node, Pair, World, name_of
 PROTOCOLS = pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
 RM11 = pytest.mark.parametrize("protocol", [RM11_SOAP12, RM11_SOAP11], ids=str)
 RM10 = pytest.mark.parametrize("protocol", [RM10_SOAP12, RM10_SOAP11], ids=str)
-#: What Metro says by HTTP of a reply whose action nobody has set.
+#: The action that Metro sends by HTTP for a reply without an action of its own.
 PLACEHOLDER = "http://jax-ws.dev.java.net/addressing/output-action-not-set"
 
 

@@ -338,7 +338,7 @@ def test_a_sequence_that_is_never_used_is_forgotten_after_hours() -> None:
 
 @pytest.mark.parametrize("named", ["relates_to", "message_id"])
 def test_a_message_to_a_service_that_dies_ends_no_future_whatever_request_it_names(named: str) -> None:
-    """Who knows the MessageID of a request to somebody else names it in a message that is refused."""
+    """A peer that knows the MessageID of a request to another peer names it in a message that is refused."""
     node, foreign = server(), Foreign()
     node.on_call = refused
     waiting = node.to("http://elsewhere/").ask("question")

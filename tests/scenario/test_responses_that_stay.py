@@ -136,7 +136,7 @@ def test_replies_without_an_offer_are_kept_up_to_the_limit_the_newest_ones() -> 
         node.world.advance(0.5)
     node.world.advance(10)
     assert stored(node)[0] < 125 * KILO
-    assert first_words(node.handled) == list(range(1, 60)), "nobody acknowledges them: no request waits for it"
+    assert first_words(node.handled) == list(range(1, 60)), "they are not acknowledged: no request waits for it"
 
 
 def test_client_that_acknowledges_as_it_goes_is_never_kept_waiting(caplog: pytest.LogCaptureFixture) -> None:

@@ -185,6 +185,6 @@ def test_store_is_not_searched_again_in_the_second_after_there_was_no_room() -> 
     node.world.advance(UNUSED - 1.5)
     assert create(node, foreign, NEWCOMER) == REFUSED
     node.world.advance(0.9)
-    assert create(node, foreign, NEWCOMER) == REFUSED, "a sequence is old enough now, but nobody looks"
+    assert create(node, foreign, NEWCOMER) == REFUSED, "a sequence is old enough now, but no maintenance has run"
     node.world.advance(0.2)
     assert create(node, foreign, NEWCOMER) == MADE

@@ -38,7 +38,7 @@ def sql_store(sql_url: str) -> Iterator[SqlStore]:
 
 
 def server(store: StorageManager, most: int, **settings: int) -> Pair:
-    """A server that takes so many bytes behind one sequence."""
+    """A server with a limit of the bytes of one sequence's messages."""
     pair = Pair(MemoryStore(), MemoryStore())
     policy = DestinationPolicy(max_backlog_bytes=most)
     pair.server = Side(store, policy=policy, settings=EngineSettings(**settings))

@@ -39,7 +39,7 @@ def test_a_clock_that_is_wrong_by_an_hour_changes_nothing(stores: list[StorageMa
     held = first.claim("rms x", "first", now + wrong, 30.0)
     assert held is not None
     assert second.claim("rms x", "second", now, 30.0) is None  # a slow clock did not make it end at once
-    assert second.claim("rms x", "second", now + HOUR, 30.0) is None  # nor does a fast one of somebody else
+    assert second.claim("rms x", "second", now + HOUR, 30.0) is None  # nor does the fast clock of another process
     with first.transaction() as tx:
         tx.guard(held)
         tx.rms.append(row("message"))
@@ -67,7 +67,7 @@ def test_a_commit_notifies_another_process_without_polling(stores: list[StorageM
             tx.invoker.add([inbound(1)])
         return heard.wait(0.2)
 
-    eventually(tells, "it is told")  # its thread may not listen yet when the first commits come
+    eventually(tells, "it is notified")  # its thread may not listen yet when the first commits come
     heard.clear()
     told.clear()
     with first.transaction() as tx:
@@ -87,7 +87,7 @@ def test_a_url_with_options_is_understood_for_notifications_too(postgres_url: st
             tx.invoker.add([inbound(1)])
         return heard.wait(0.2)
 
-    eventually(tells, "it is told", patience=15.0)
+    eventually(tells, "it is notified", patience=15.0)
     first.close()
     second.close()
 
@@ -104,17 +104,17 @@ def test_a_process_hears_of_its_own_commits_once(stores: list[StorageManager]) -
             tx.invoker.add([inbound(1)])
         return bool(others)
 
-    eventually(tells, "the other one is told")
+    eventually(tells, "the other one is notified")
     before = len(told)
     with second.transaction() as tx:
         tx.rms.append(row("theirs"))
-    eventually(lambda: len(told) > before, "it is told of the other's")
+    eventually(lambda: len(told) > before, "it is notified of the other's")
     mine = [topics for topics in told[:before] if topics == frozenset((Topic.INVOKER,))]
     assert len(mine) == before  # one for each commit of its own, and no echo
 
 
 def test_commit_of_a_process_that_only_sends_wakes_the_process_that_transmits(postgres_url: str) -> None:
-    """One process hands over and another one's workers do the rest, although nobody looks for work by itself."""
+    """One process hands over and another one's workers do the rest, although no process polls."""
     shop = Shop()
     rare = RuntimeSettings(poll=NEVER)
     with shop.open() as (_, url), Mercury(postgres_url, settings=settings(runtime=rare)):

@@ -23,7 +23,7 @@ PATIENT = DestinationPolicy(redelivery=Backoff(base=0.2, cap=0.5))
 
 
 class SetClock:
-    """The time of day, and what somebody has set it to since."""
+    """The time of day, and the time to which it was set since."""
 
     def __init__(self) -> None:
         self.wrong = 0.0

@@ -134,7 +134,7 @@ def test_an_altered_end_of_a_sequence_does_not_vanish(
         sender.close()
         spoil(sql_url, column, value, "kind = 'end'")
         with client:
-            eventually(client.dead_letters, "the end is told")
+            eventually(client.dead_letters, "the end is reported")
             eventually(lambda: shop.orders == [1], "what stands before it is handled")
             (letter,) = client.dead_letters()
             assert (letter.reason, letter.damaged, letter.action) == (DAMAGED, True, "")
@@ -159,7 +159,7 @@ def spoil(url: str, column: str, value: str, where: str) -> None:
 def test_a_message_altered_after_numbering_ends_its_sequence_and_the_others_are_sent_in_a_new_one(
     sql_url: str,
 ) -> None:
-    """Its number cannot be left out: the destination would wait for it for ever."""
+    """Its number cannot be left out: the destination would wait for it forever."""
     port = free_port()
     with Mercury(sql_url, settings=settings()) as client:
         sender = client.to(f"http://127.0.0.1:{port}/services/shop")

@@ -18,7 +18,7 @@ from tests.acceptance.processes import eventually
 from .shop import Order, settings
 
 ORDERS = 120
-#: After so many orders the database is killed.
+#: The number of orders after which the database is killed.
 KILLS = (30, 70)
 SOON = DestinationPolicy(redelivery=RetransmissionPolicy(base=0.05, cap=0.1))
 

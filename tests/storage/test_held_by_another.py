@@ -57,7 +57,7 @@ def test_a_response_that_another_process_has_stored_releases_the_exchange(stores
         held = pair.hold(posts, NOW)
         assert len(held) == 2
         assert pair.server.engine.invocation.run_once(NOW).progress == 1
-        # What it brings is for the exchanges of its own process, where nobody waits.
+        # What it brings is for the exchanges of its own process, where no exchange waits.
         assert pair.server.engine.source.run_once(NOW).progress == 0
         for each in held:
             response = each.response.result(PATIENCE)

@@ -36,7 +36,7 @@ class Place:
             connection.execute(text("create table placed (id int primary key)"))
         self.mercury = Mercury(url, settings=settings())
         self.sender: Sender = self.mercury.to(URL)
-        #: What the store told of commits.
+        #: The topics that the store announced after commits.
         self.told: list[frozenset[Topic]] = []
         self.mercury.store.listen(self.told.append)
 
@@ -174,7 +174,7 @@ def test_the_synchronous_side_of_an_asynchronous_one_is_taken(place: Place) -> N
 
 def test_an_asynchronous_session_works_within_run_sync(postgres_url: str) -> None:
     pytest.importorskip("greenlet", reason="asynchronous sessions of SQLAlchemy need greenlet")
-    from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine  # noqa: PLC0415  not for everybody
+    from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine  # noqa: PLC0415  not every test needs it
 
     place = Place(postgres_url)
 

@@ -83,7 +83,7 @@ def placed(store: SqlStore) -> tuple[int, int]:
 
 
 def test_committed_transaction_is_not_reported_as_failed(store: SqlStore) -> None:
-    """An application that was told to try again would send the message twice."""
+    """An application that tried again because of the error would send the message twice."""
     told: list[str] = []
     tx = store.transaction()
     tx.commit_store = partial(done, tx)  # type: ignore[method-assign]

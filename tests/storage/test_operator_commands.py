@@ -105,7 +105,7 @@ def test_client_of_a_parked_request_gets_a_fault(sql_url: str, command: Command)
 def test_a_message_that_is_with_its_handler_is_parked_and_what_the_handler_did_is_rolled_back(
     postgres_url: str,
 ) -> None:
-    """The handler does not hold anybody up, and what it was about to commit is not committed.
+    """The handler delays no other message, and what it was about to commit is not committed.
 
     In a SQLite file, which has one writer, the change waits for the handler.
     """

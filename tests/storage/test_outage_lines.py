@@ -48,7 +48,7 @@ def test_an_outage_is_a_line_in_each_process_when_it_begins_and_one_when_it_is_o
         own_postgres.kill()
         sender = stranger.to(f"{server.url}/services/desk")
         sender.send(Note("from elsewhere"))
-        eventually(lambda: "cannot be used now" in (sender.last_error or ""), "the peer is told to come again")
+        eventually(lambda: "cannot be used now" in (sender.last_error or ""), "the peer gets a 503 and tries again")
         asked = mercury("sequences", "list", "--at", server.url)
         asked.refused("503", "the store cannot be read now: ", "connection", code=1)
         status, body = get(server.netloc, "/mercury/status/sequences")
@@ -110,7 +110,7 @@ def test_a_corrupt_file_is_one_line_in_the_log_however_often_it_is_read(tmp_path
         assert sender.wait(60)
         spoil(file)
         sender.send(Note("one more"))
-        eventually(lambda: "cannot be used now" in (sender.last_error or ""), "the peer is told to come again")
+        eventually(lambda: "cannot be used now" in (sender.last_error or ""), "the peer gets a 503 and tries again")
         time.sleep(AWAY)
         bad = lines(server, "WARNING", "ERROR", "CRITICAL")
         assert len(of_the_store(bad)) == len(bad) == 1, bad

@@ -167,7 +167,7 @@ def test_a_process_that_was_stopped_past_its_lease_commits_nothing_under_it(plac
 
 
 def test_a_process_that_gets_sigterm_releases_its_claims(place: Place) -> None:
-    """Then nobody has to wait for a lease."""
+    """Then no process has to wait for a lease."""
     with place.worker() as (ended, first):
         place.put("sequence", 1)
         eventually(lambda: place.taken() == {"sequence": [1]}, "it is handled")

@@ -76,7 +76,7 @@ def store(sql_url: str) -> Iterator[SqlStore]:
 
 
 def client_side(store: SqlStore, number: int) -> Counter[str]:
-    """The cost of so many messages at their source."""
+    """The cost of ``number`` messages at their source."""
     pair, statements = Pair(store, MemoryStore()), Statements(store)
     pair.send(["first"], key=f"till {number}")
     pair.run(NOW)  # its sequence is made
@@ -95,7 +95,7 @@ def client_side(store: SqlStore, number: int) -> Counter[str]:
 
 
 def server_side(store: SqlStore, number: int) -> tuple[Counter[str], Counter[str]]:
-    """The cost of so many messages at their destination, and their savepoints."""
+    """The cost of ``number`` messages at their destination, and their savepoints."""
     pair, statements = Pair(MemoryStore(), store), Statements(store)
     pair.send(["first"], key=f"till {number}")
     pair.run(NOW)
@@ -112,7 +112,7 @@ def server_side(store: SqlStore, number: int) -> tuple[Counter[str], Counter[str
 
 
 def asking_side(store: SqlStore, number: int) -> tuple[Counter[str], dict[str, tuple[int, int]]]:
-    """The cost of so many requests and their responses at the client, and how often the rows of requests are read."""
+    """The cost of ``number`` requests and responses at the client, and how often the rows of requests are read."""
     pair, statements = Pair(store, MemoryStore()), Statements(store)
     pair.send(["first"], key=f"till {number}")
     pair.run(NOW)  # its sequence is made
@@ -136,7 +136,7 @@ def asking_side(store: SqlStore, number: int) -> tuple[Counter[str], dict[str, t
 
 
 def answering_side(store: SqlStore, number: int) -> tuple[Counter[str], Counter[str]]:
-    """The cost of so many requests and their responses at the server, whose exchanges are all held open: statements,
+    """The cost of ``number`` requests and their responses at the server, whose exchanges are all held open: statements,
     and transactions.
     """
     pair, statements = Pair(MemoryStore(), store), Statements(store)

@@ -398,7 +398,7 @@ def test_whole_numbers_are_numbers_too() -> None:
     ],
 )
 def test_an_address_loses_its_last_slash_wherever_it_is_set(address: str, kept: str) -> None:
-    """Or peers would post responses to a path with two slashes, where nobody listens."""
+    """Otherwise peers would post responses to a path with two slashes, which has no endpoint."""
     assert check_address(address) == kept
     assert load(environment={"MERCURY_ADDRESS": address}).address == kept
     assert load(written(f"address = '{address}'\n"), NOTHING).address == kept

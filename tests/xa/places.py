@@ -27,7 +27,7 @@ WRITTEN = """
     select tablename from pg_tables where schemaname = 'public'
     and tablename not in ('mercury_store', 'mercury_schema_version') order by tablename
 """
-#: Seconds: nobody waits long for somebody who was stopped.
+#: Seconds: a test does not wait long for a process that was stopped.
 LOCK_TIMEOUT = 1.0
 
 

@@ -37,7 +37,7 @@ def test_the_answer_is_lost_and_another_process_has_finished_it_before_the_log_i
 
 @pytest.mark.parametrize("away", [False, True])
 def test_it_is_committed_and_forgotten_while_recovery_reads(places: Places, away: bool) -> None:
-    """A database that goes away in that moment must not make an operator look for what nobody did."""
+    """A database that fails in that moment must not be reported as finished by hand: no operator did it."""
     with places.process() as coordinator, paused(coordinator, "prepare") as stopped:
         resource = coordinator.resources["app"]
         prepared, finish = resource.prepared, resource.finish

@@ -14,7 +14,7 @@ from .places import Places
 
 
 def recover(other: Coordinator) -> int:
-    """Recovery in another process, which believes that everybody else is dead. Returns what is left in doubt."""
+    """Recovery in another process, which takes all other processes for dead. Returns what is left in doubt."""
     return len(other.recovery.run_once(other.clock()))
 
 

@@ -18,7 +18,7 @@ from .places import Places, work
 
 
 class Killed(BaseException):
-    """Stands for the end of a process: nobody tidies up."""
+    """Raised in place of the end of a process: no code cleans up."""
 
 
 def die_after(coordinator: Coordinator, step: str) -> None:

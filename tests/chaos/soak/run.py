@@ -67,7 +67,7 @@ class Outcome:
     drained: float = 0.0
     difference: Difference = field(default_factory=Difference)
     prepared: int = 0
-    #: Errors that told the application "not committed" about a committed transaction.
+    #: Errors that said "not committed" of a committed transaction.
     misled: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 

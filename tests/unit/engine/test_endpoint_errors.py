@@ -107,7 +107,7 @@ def test_failures_of_many_paths_of_one_server_are_logged_up_to_a_limit(logged: p
     assert troubles.get(f"{URL}/499") == f"{URL}/499: gone"
     logged.clear()
     troubles.worked(f"{URL}/499", 1.0)
-    assert levels(logged) == [], "what was not told is not told to be over"
+    assert levels(logged) == [], "the end of an error that was not logged is not logged"
     troubles.failed(OTHER, f"{OTHER}: gone", 1.0)
     troubles.failed(f"{URL}/498", f"{URL}/498: gone", REPEAT_INTERVAL)
     assert levels(logged) == [("WARNING", f"{OTHER}: gone"), ("WARNING", f"{URL}/498: gone")]

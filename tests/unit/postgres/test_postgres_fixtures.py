@@ -158,7 +158,7 @@ def test_without_it_a_server_is_started_when_needed_and_removed(tmp_path: Path) 
 
 
 def _run(folder: Path, part: str, variables: dict[str, str]) -> tuple[int, str]:
-    """Run the stories as somebody else's tests; returns the exit code and what is said at the end."""
+    """Run the tests as those of another project; returns the exit code and the last lines of the output."""
     (folder / "test_stories.py").write_text(STORIES.format(part=part))
     (folder / "tmp").mkdir()
     command = [sys.executable, "-m", "pytest", "-p", "tests.postgres", "-p", "no:cacheprovider", "-c", os.devnull]

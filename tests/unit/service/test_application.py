@@ -28,7 +28,7 @@ class Quick(Endpoint):
 
 
 class Guard:
-    """A middleware of a user's: nobody gets in."""
+    """A middleware of a user's, which refuses every request."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -14,7 +14,7 @@ SUBJECT = ((("organizationName", "Shop"),), (("commonName", "till"),))
 
 
 def shown(name: str | None) -> dict[str, object]:
-    """The scope of a request with a certificate that names somebody so."""
+    """The scope of a request with a certificate of this name."""
     return {"extensions": {"tls": {"client_cert_name": name}}}
 
 
@@ -51,7 +51,7 @@ def named(subject: str = "", *uris: str) -> dict[str, object]:
 
 
 def test_no_certificate_imitates_the_name_of_another_one_or_of_an_authority() -> None:
-    """Whatever stands in its fields: each of these is somebody else."""
+    """Each of these certificates has another identity, whatever is in its fields."""
     certificates = (
         named("till", ""),
         named("till;issuer=<CN=a>"),

@@ -222,7 +222,7 @@ def test_without_order_a_run_may_be_any_of_the_releasable() -> None:
 def test_messages_that_a_cut_may_discard_are_not_delivered_before_it(
     assurance: DeliveryAssurance, in_order: bool
 ) -> None:
-    """The source was told DiscardFollowingFirstGap: it sends again all that lies behind the gap."""
+    """The source has accepted DiscardFollowingFirstGap: it sends again all messages after the gap."""
     machine = holding(1, 3, assurance=assurance, in_order=in_order, behavior=UP_TO_THE_GAP)
     assert give_all(machine) == [1]
     assert drive(machine, events.Cut()) == [effects.Dropped((3,), BEHIND_A_GAP)]

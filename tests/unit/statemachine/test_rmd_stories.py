@@ -246,7 +246,7 @@ def test_with_too_many_gaps_new_ones_are_refused_for_now_and_filling_them_goes_o
 
 
 def test_the_lowest_missing_number_is_taken_however_many_gaps_there_are() -> None:
-    """A source that sends only its lowest numbers would wait for ever otherwise."""
+    """A source that sends only its lowest numbers would wait forever otherwise."""
     policy = replace(POLICY, max_ranges=2)
     machine = created()
     drive(machine, Message(number=10), Message(number=20), policy=policy)

@@ -91,7 +91,7 @@ def test_6_a_lost_terminate_sequence_of_the_older_generation_ends_the_destinatio
     rmd = RMDSequence("urn:s", RM10, 0.0)
     rmd.handle(events.MessageReceived(number=1, last=True), 0.0, DESTINATION)
     at_source(rms, events.Acknowledged(((1, 1),)))
-    assert at_source(rms, events.Settled()) == [effects.Ended()], "the transport took it; nobody answers it"
+    assert at_source(rms, events.Settled()) == [effects.Ended()], "the transport took it; it gets no answer"
     assert rms.work(SOURCE) is None
     assert rmd.next_due(DESTINATION) == 0.0, "an acknowledgement first"
     rmd.handle(events.AckSent(), 0.0, DESTINATION)

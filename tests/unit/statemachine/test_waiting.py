@@ -13,7 +13,7 @@ LATER = 100.0
 
 
 def sequence(policy: SourcePolicy, count: int, sent: int, *, expects_response: bool = False) -> RMSSequence:
-    """A sequence with so many messages, so many of them sent."""
+    """A sequence with a number of messages, some of them sent."""
     machine = RMSSequence.start(RmVersion.RM11, 0.0)
     for _ in range(count):
         machine.handle(events.Number(expects_response=expects_response), 0.0, policy)

@@ -54,7 +54,7 @@ def test_every_test_of_the_contract_has_a_name_of_its_own() -> None:
 
 
 def run_on(folder: Path, body: str, which: str) -> subprocess.CompletedProcess[str]:
-    """The contract, as somebody else runs it."""
+    """The contract, as another project runs it."""
     (folder / "test_broken.py").write_text(BROKEN.format(body=body))
     options = [
         "-q",

@@ -150,7 +150,7 @@ def test_an_order_as_older_stacks_write_it_with_unqualified_members() -> None:
     )
 
 
-# What nobody should send.
+# Values that no peer should send.
 
 
 @dataclass

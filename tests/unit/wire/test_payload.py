@@ -78,7 +78,7 @@ def test_canonical_xml_is_the_same_for_what_is_the_same() -> None:
     assert one == canonical(b'<a b="1"  c="2" xmlns:p="urn:p"><b></b><!--x-->&lt;</a>')
     assert one == b'<a xmlns:p="urn:p" b="1" c="2"><b></b><!--x-->&lt;</a>'
     assert canonical(b"<a/>") != canonical(b"<a> </a>")
-    large = b"<a>" + b"x" * 11_000_000 + b"</a>"  # more than libxml2 takes without being told to
+    large = b"<a>" + b"x" * 11_000_000 + b"</a>"  # more than libxml2 takes by default
     assert canonical(large, limits=Limits(max_bytes=12_000_000)) == large
 
 

@@ -158,7 +158,7 @@ def test_a_header_for_another_role_is_not_read() -> None:
 
 
 def test_an_echoed_parameter_is_never_taken_for_a_header_of_ours() -> None:
-    # WSA-03: what came back marked is what somebody put into an endpoint reference.
+    # WSA-03: a block that comes back marked is one that a party put into an endpoint reference.
     echoed = f'<wsrm:AckRequested wsa:IsReferenceParameter="1">{IDENTIFIER}</wsrm:AckRequested>'
     envelope = decode(soap(ACTION + echoed), "")
     assert envelope.ack_requests == ()

@@ -62,7 +62,7 @@ def test_a_duration_survives_to_the_millisecond(value: float) -> None:
 
 @pytest.mark.parametrize(("value", "text"), [(3600, "PT3600S"), (0.5, "PT0.5S"), (0, "PT0.001S"), (1e-9, "PT0.001S")])
 def test_a_duration_never_becomes_for_ever(value: float, text: str) -> None:
-    # RM-CS-11: PT0S would mean for ever.
+    # RM-CS-11: PT0S would mean forever.
     assert duration(value) == text
 
 

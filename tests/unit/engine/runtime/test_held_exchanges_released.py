@@ -99,7 +99,7 @@ def test_a_response_that_is_faster_than_the_holding_is_kept_for_it() -> None:
     assert parking.waiting() == []
     assert not parking.hold(
         PendingResponse(message_id="urn:1", sequence="urn:s")
-    ).response.done()  # nothing is kept for ever
+    ).response.done()  # nothing is held forever
 
 
 def test_exchange_that_was_let_go_gets_no_response() -> None:

@@ -31,7 +31,7 @@ PATIENCE = 60.0
 
 
 class Server:
-    """Answers everything, and closes no connection unless told to."""
+    """Answers everything, and closes a connection only when the test says so."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)

@@ -1,4 +1,4 @@
-"""An error that nobody foresaw, in a thread that works for all peers, stops none of them; or the process shows it."""
+"""An unexpected error, in a thread that works for all peers, stops none of them; or the process shows it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ NAMES = [f"worker-{number}" for number in range(3)]
 
 
 class FakeWorker:
-    """Says when it looks for work, and does what it is told to."""
+    """Reports when it looks for work, and does what the test says."""
 
     def __init__(self) -> None:
         self.looks: queue.Queue[str] = queue.Queue()
@@ -156,7 +156,7 @@ def test_failed_work_is_retried() -> None:
 
 
 def test_a_store_that_is_away_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """It is away for every thread, at every try: nobody wants to read why each time."""
+    """Every try of every thread fails: the reason is logged once."""
     fail_once(FakeWorker(), TransientStorageError("connection refused"))
     (line,) = [each for each in caplog.records if each.name == "mercury.store"]
     assert (line.getMessage(), line.exc_info) == (
