@@ -92,4 +92,4 @@ def test_of_the_due_messages_the_body_of_one_is_read_for_a_make_connection(tmp_p
         assert [(row.message_id, len(row.payload), row.unread) for row in rows] == [("a", 1000, False), ("b", 0, True)]
     finally:
         store.close()
-    assert PolledWork._one
+    assert PolledWork._one_message

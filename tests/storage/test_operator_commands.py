@@ -83,7 +83,7 @@ def test_a_poison_message_is_seen_with_its_error_and_parked_and_the_rest_goes_on
         (letter,) = server.dead_letters()
         assert letter.reason == "parked by an operator after 1 failed try: LookupError: no stock of 2"
         assert command("messages", "list", "--store", sql_url).out == "nothing waits\n"
-        command("messages", "show", poison["id"], "--store", sql_url).refused("does not wait", code=1)
+        command("messages", "show", poison["id"], "--store", sql_url).refused("is not waiting", code=1)
 
 
 def test_a_message_that_fails_is_tried_again_at_once(sql_url: str, command: Command) -> None:
