@@ -8,21 +8,22 @@ many declarations and many elements would become hundreds of megabytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection
 from xml.etree import ElementTree
 from xml.parsers import expat
 
 from lxml import etree
 
 from mercury.errors import PayloadError
-from mercury.wire.cut import searchable
+from mercury.wire.cut import searchable, uses
 from mercury.wire.mapping_parse import cut, parsed, refuse_doctype
 from mercury.wire.mapping_types import Misfit, escape_attribute
 from mercury.wire.own_thread import in_own_thread
 from mercury.wire.scan import Scope
 
-#: Bytes of namespace declarations that the `Xml` fields of one document may repeat.
-MAX_DECLARATIONS = 10_000_000
+#: Bytes of namespace declarations that the `Xml` fields of one document may repeat: these, and so many times the bytes
+#: of the document, but no more than the last figure.
+FEW_DECLARATIONS, DECLARATIONS_PER_BYTE, MAX_DECLARATIONS = 1_000_000, 4, 10_000_000
 
 #: A whole start tag, and the name in it. Both are matched only against bytes that are known to be well-formed.
 _START_TAG = re.compile(rb"<[^\"'>]*+(?:(?:\"[^\"]*\"|'[^']*')[^\"'>]*+)*+>")
@@ -30,8 +31,12 @@ _NAME = re.compile(rb"<[^\s/>]+")
 #: What may hold a prefix: the characters of a name before a colon. A match begins only where a name can begin, so that
 #: no byte is read twice.
 _BEFORE_COLON = re.compile(rb"(?<![A-Za-z0-9_.\-\x80-\xff])([A-Za-z0-9_.\-\x80-\xff]++):")
-#: After such a character within a longer name, a prefix may begin: the text around a prefix need not be XML.
-_BOUNDARY = re.compile(rb"[^A-Za-z_]")
+#: After one of these characters no prefix begins; after others one may: the text around a prefix need not be XML.
+_LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
+#: Up to so many prefixes an element is searched for each of them; if there are more, it is read once for all.
+_FEW_PREFIXES = 8
+#: After so many words and ends of words all prefixes count as used.
+_MAX_STEPS = 500_000
 
 
 class Located(ElementTree.Element):
@@ -60,16 +65,17 @@ class Fragments:
             self._data: bytes = in_own_thread(lambda: etree.tostring(parsed(xml), encoding="UTF-8", with_tail=False))
         except etree.XMLSyntaxError as error:
             raise PayloadError(f"not well-formed XML: {cut(error.msg)}") from error
-        self._left = MAX_DECLARATIONS
+        self._limit = self._left = min(FEW_DECLARATIONS + DECLARATIONS_PER_BYTE * len(self._data), MAX_DECLARATIONS)
         builder = _Builder(self._data)
         self.root = builder.root
-        self._prefixes = builder.prefixes
-        self._longest = max(map(len, builder.prefixes), default=0)
+        self._prefixes = {prefix.encode(): prefix for prefix in builder.prefixes}
+        self._lengths = sorted({len(prefix) for prefix in self._prefixes})
+        self._attributes: dict[tuple[str, str], bytes] = {}
 
     def content(self, element: Located) -> bytes:
         """The content of an element of this document; each element in it declares the prefixes that it uses.
 
-        :raises Misfit: the declarations need more than what is left of `MAX_DECLARATIONS`.
+        :raises Misfit: the declarations need more than what is left of the limit.
         """
         data = self._data
         at = self._after_start_tag(element)
@@ -96,38 +102,57 @@ class Fragments:
         written = []
         for prefix in ("", *sorted(self._used(element))):
             uri = element.outer.resolve(prefix)
-            if not uri or prefix in own:
-                continue
-            self._left -= len(uri) + len(prefix)
-            if self._left < 0:
-                raise Misfit(f"the elements need more than {MAX_DECLARATIONS} bytes of namespace declarations")
-            written.append(f' xmlns{":" if prefix else ""}{prefix}="{escape_attribute(uri)}"')
-        return "".join(written).encode()
+            if uri and prefix not in own:
+                written.append(self._attribute(prefix, uri))
+                self._left -= len(written[-1])
+                if self._left < 0:
+                    raise Misfit(f"the elements need more than {self._limit} bytes of namespace declarations")
+        return b"".join(written)
 
-    def _used(self, element: Located) -> set[str]:
+    def _attribute(self, prefix: str, uri: str) -> bytes:
+        """A declaration, escaped only once: many elements may use it."""
+        if (prefix, uri) not in self._attributes:
+            name = f"xmlns:{prefix}" if prefix else "xmlns"
+            self._attributes[prefix, uri] = f' {name}="{escape_attribute(uri)}"'.encode()
+        return self._attributes[prefix, uri]
+
+    def _used(self, element: Located) -> Collection[str]:
         """The prefixes of the document that ``prefix:`` may stand for anywhere in an element, in markup or in text."""
         if not self._prefixes:
-            return set()
+            return ()
         end = self._after_start_tag(element)
         if not self._data.endswith(b"/>", 0, end):
             end = self._data.index(b">", element.end)
-        names = set(_BEFORE_COLON.findall(searchable(self._data[element.start : end])))
-        return {prefix.decode() for name in names for prefix in self._ends(name) if prefix in self._prefixes}
+        text = searchable(self._data[element.start : end])
+        if len(self._prefixes) <= _FEW_PREFIXES:
+            return [prefix for prefix in self._prefixes.values() if uses(text, prefix)]
+        return self._words(text)
 
-    def _ends(self, name: bytes) -> Iterator[bytes]:
-        """The name, and each end of it that may be a prefix."""
-        if len(name) <= self._longest:
-            yield name
-        for boundary in _BOUNDARY.finditer(name, max(0, len(name) - self._longest - 1)):
-            yield name[boundary.end() :]
+    def _words(self, text: bytes) -> Collection[str]:
+        """The prefixes that are a word before a colon, or the end of one; all of them if there are too many words."""
+        prefixes, found, steps = self._prefixes, set(), 0
+        for match in _BEFORE_COLON.finditer(text):
+            word = match[1]
+            if word in prefixes:
+                found.add(prefixes[word])
+            for length in self._lengths:
+                if length >= len(word):
+                    break
+                steps += 1
+                if word[-length - 1] not in _LETTERS and word[-length:] in prefixes:
+                    found.add(prefixes[word[-length:]])
+            steps += 1
+            if steps > _MAX_STEPS:
+                return prefixes.values()
+        return found
 
 
 class _Builder:
     """Builds the tree of a document, without comments and processing instructions, with the place of each element."""
 
     def __init__(self, data: bytes) -> None:
-        #: All prefixes that the document declares, in UTF-8.
-        self.prefixes: set[bytes] = set()
+        #: All prefixes that the document declares.
+        self.prefixes: set[str] = set()
         self._pending: dict[str, str] = {}
         self._stack: list[Located] = []
         self._tree = tree = ElementTree.TreeBuilder(element_factory=Located)
@@ -150,7 +175,7 @@ class _Builder:
     def _declare(self, prefix: str | None, uri: str | None) -> None:
         self._pending[prefix or ""] = uri or ""
         if prefix:
-            self.prefixes.add(prefix.encode())
+            self.prefixes.add(prefix)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         named = {_clark(key): value for key, value in attributes.items()}
