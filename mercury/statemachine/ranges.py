@@ -84,6 +84,10 @@ class RangeSet:
         index = bisect_right(self._lows, low) - 1
         return index >= 0 and high <= self._highs[index]
 
+    def touches(self, low: int, high: int) -> bool:
+        """Whether ``low..high`` overlaps a range of the set or adjoins one: to add it makes no further range."""
+        return bisect_left(self._highs, low - 1) != bisect_right(self._lows, high + 1)
+
     def gaps(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """The ranges of ``low..high`` that are missing, ascending."""
         for index in range(bisect_left(self._highs, low), len(self._lows)):

@@ -25,6 +25,9 @@ from mercury.statemachine.rms_guards import events_of, holds, ranges_of
 from mercury.statemachine.rms_table import RMS, RmsEvent, RmsGuard, RmsState
 from mercury.statemachine.table import Kind, Row
 
+#: Separate ranges of acknowledged numbers that a sequence keeps; its record is written with each change.
+MAX_RANGES = 512
+
 if TYPE_CHECKING:
     RmsRow: TypeAlias = Row[RmsState, RmsEvent, RmsGuard]
 
@@ -189,7 +192,7 @@ class RMSSequence(RmsCounters):
     ) -> Iterator[RmsEffect]:
         before = self.window_end(policy) if self.flow.size is not None else None
         starved = self.starved
-        yield from self._release(self._merge(given.ranges, now))
+        yield from self._release(self._merge(self._bounded(given.ranges), now))
         if RangeSet(given.ranges) == self.acknowledged:  # an older acknowledgement states an outdated BufferRemaining
             self.flow = self.flow.with_room(given.room)
         self._enter(row, now)
@@ -296,6 +299,21 @@ class RMSSequence(RmsCounters):
         before = self.acknowledged.copy()
         self.acknowledged.update(ranges)
         return RangeSet(gap for low, high in ranges for gap in before.gaps(low, high))
+
+    def _bounded(self, ranges: Ranges) -> Ranges:
+        """Those ranges that are merged: one that would be a range more than `MAX_RANGES` is ignored.
+
+        Its messages stay stored until an acknowledgement fills the gap below or above them. A final acknowledgement is
+        not bounded: what it leaves out goes to a successor.
+        """
+        if len(self.acknowledged) + len(ranges) <= MAX_RANGES:
+            return ranges
+        grown, kept = self.acknowledged.copy(), []
+        for low, high in ranges:
+            if len(grown) < MAX_RANGES or grown.touches(low, high):
+                grown.add(low, high)
+                kept.append((low, high))
+        return tuple(kept)
 
     def _release(self, acknowledged: RangeSet) -> Iterator[RmsEffect]:
         for low, high in self.moved:

@@ -51,6 +51,9 @@ _ROLE: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType(
         ),
     }
 )
+#: Ranges and Nacks of all acknowledgements of one message: so many times the limit on those of one.
+ACKNOWLEDGEMENTS = 4
+
 _IS_REFERENCE_PARAMETER = clark(ns.WSA10, "IsReferenceParameter")
 
 
@@ -228,6 +231,9 @@ class _Reading:
                     problems.append(acknowledgement)
                 else:
                     acknowledgements.append(acknowledgement)
+            most = ACKNOWLEDGEMENTS * self.limits.max_ranges
+            if sum(len(each.ranges) + len(each.nacks) for each in acknowledgements) > most:
+                raise refused(f"more than {most} ranges and Nacks in the acknowledgements of one message")
             for block in blocks.get("AckRequested", ()):
                 request = read_ack_requested(document, self.rm, block)
                 if isinstance(request, Fault):

@@ -41,7 +41,7 @@ class Limits:
     max_name_length: int = 1024
     #: Header blocks of one envelope, and reference parameters of one endpoint reference.
     max_headers: int = 64
-    #: Ranges, or Nacks, of one acknowledgement.
+    #: Ranges, or Nacks, of one acknowledgement. Four times as many may be in all acknowledgements of one message.
     max_ranges: int = 1024
     #: Bytes in UTF-8 of one URI of the protocols: an address, an action, an identifier. The default is the largest
     #: value that every store can index. The reason of a fault is cut to this length.

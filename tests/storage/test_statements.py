@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,12 +15,15 @@ from mercury.engine.events import Accepted, Acknowledged, Delivered, Event, Tran
 from mercury.engine.exchange import Arrival, Purpose
 from mercury.engine.observers import Observers
 from mercury.engine.runtime.held_exchanges import HeldWorker
+from mercury.statemachine.messages import IncompleteSequenceBehavior
+from mercury.statemachine.policy import DestinationPolicy
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
+from mercury.wire.envelope import Envelope
 
-from .pair import URL, Pair
+from .pair import URL, Pair, Side
 
 NOW = 1_800_000_000.0
 #: What no run may need more of, whatever its length.
@@ -73,6 +76,14 @@ def store(sql_url: str) -> Iterator[SqlStore]:
     opened = open_sql_store(sql_url)
     yield opened
     opened.close()
+
+
+def acknowledging(reply: Arrival, numbers: Iterable[int]) -> Arrival:
+    """A reply that acknowledges these messages instead of its own."""
+    assert isinstance(reply.envelope, Envelope)
+    (own,) = reply.envelope.acknowledgements
+    given = replace(own, ranges=tuple((number, number) for number in numbers))
+    return replace(reply, envelope=replace(reply.envelope, acknowledgements=(given,)))
 
 
 def client_side(store: SqlStore, number: int) -> Counter[str]:
@@ -171,6 +182,28 @@ def test_a_hundred_messages_take_the_statements_of_ten_at_the_source(store: SqlS
     assert ten == hundred
     assert max(hundred.values()) <= BOUND, hundred
     assert min(hundred.values()) >= 1, hundred
+
+
+def test_gaps_in_what_is_acknowledged_do_not_make_the_next_acknowledgement_dearer(store: SqlStore) -> None:
+    pair, statements = Pair(store, MemoryStore()), Statements(store)
+    kept = DestinationPolicy(incomplete_behavior=IncompleteSequenceBehavior.NO_DISCARD)
+    pair.server = Side(MemoryStore(), policy=kept)
+    pair.send(["first"])
+    pair.run(NOW)  # its sequence is made
+    pair.send([str(each) for each in range(400)])
+    posts = [post for _ in range(10) for post in pair.client.turn(NOW)[1]]
+    assert len(posts) == 400
+    (reply,) = pair.carry(posts[-1:], NOW)
+    costs = []
+    for number, before in ((5, [3]), (202, range(204, 401, 2))):
+        pair.client.engine.receive([acknowledging(reply, before)], NOW)
+        with statements.during("one number"):
+            pair.client.engine.receive([acknowledging(reply, [number])], NOW)
+        costs.append(statements.counts["one number"])
+    assert costs[0] == costs[1]
+    with store.transaction() as tx:
+        (record,) = tx.rms.all()
+        assert tx.rms.backlog(record.channel.key) == 400 - 3 - len(range(204, 401, 2))
 
 
 def test_a_hundred_messages_take_the_statements_of_ten_at_the_destination(store: SqlStore) -> None:

@@ -86,7 +86,8 @@ def release_acknowledged(tx: Transaction, record: RmsRecord) -> None:
     """Delete rows that neither a transmission nor a successor sequence can still need."""
     machine = record.machine
     if not machine.alive or machine.incomplete_behavior is IncompleteSequenceBehavior.NO_DISCARD:
-        tx.rms.release(record, machine.acknowledged.as_tuples())
+        # One range: the store deletes those of its rows that are acknowledged, and a peer can make thousands of ranges.
+        tx.rms.release(record, ((1, machine.acknowledged.highest),) if machine.acknowledged else ())
     elif not machine.retains(1):
         upto = machine.acknowledged.first_missing() - 1
         if machine.incomplete_behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:

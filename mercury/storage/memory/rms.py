@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from mercury.errors import Conflict
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
+from mercury.statemachine.ranges import RangeSet
 from mercury.storage import order
 from mercury.storage.api import Topic
 from mercury.storage.memory.committed import Committed
@@ -294,11 +295,10 @@ class MemoryRms:
                 rows = self._committed.keys[key].rows
                 positions = (numbered.positions[number] for number in numbered.between(ranges))
                 found = [rows[position].copy() for position in positions if position not in own]
+        wanted = RangeSet(ranges) if own else RangeSet()
         for row in own.values():
-            if row is not None and row.sequence_id == record.id and row.number is not None:
-                number = row.number
-                if any(low <= number <= high for low, high in ranges):
-                    found.append(row.copy())
+            if row is not None and row.sequence_id == record.id and row.number is not None and row.number in wanted:
+                found.append(row.copy())
         return sorted(found, key=lambda row: row.number or 0)
 
     def _change(self, key: SequenceKey, rows: Iterable[OutboundMessage]) -> None:

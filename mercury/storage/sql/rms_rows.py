@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from mercury.statemachine.faults import Ranges
+from mercury.statemachine.ranges import RangeSet
 from mercury.storage.api import Topic
 from mercury.storage.order import RMS
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
@@ -375,7 +376,8 @@ class SqlRmsRows:
     def _cached_between(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         """The cached rows of a sequence with numbers in these ranges."""
         rows = [row for row in self._cached.values() if row is not None and row.sequence_id == record.id]
-        return [row for row in rows if any(low <= _number(row) <= high for low, high in ranges)]
+        wanted = RangeSet(ranges) if rows else RangeSet()
+        return [row for row in rows if _number(row) in wanted]
 
     def _reread(self, message_ids: Iterable[str]) -> None:
         """Drop these rows from the cache, because they were changed."""

@@ -13,7 +13,7 @@ from mercury.statemachine.faults import FaultCode, Ranges
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
-from mercury.statemachine.rms import RMSSequence
+from mercury.statemachine.rms import MAX_RANGES, RMSSequence
 from mercury.statemachine.rms_counters import RmsWork
 from mercury.statemachine.tables import RmsState
 
@@ -123,6 +123,27 @@ def test_ranges_in_any_order_and_overlapping_release_each_number_once() -> None:
     machine = sending(9)
     asked = drive(machine, events.Acknowledged(((5, 8), (1, 3), (2, 6), (5, 8))))
     assert asked == [effects.Released(((1, 8),))]
+
+
+def test_acknowledgements_with_gaps_everywhere_keep_a_limited_number_of_ranges() -> None:
+    machine = sending(2000)
+    every_second = tuple((number, number) for number in range(2, 2001, 2))
+    (released,) = drive(machine, events.Acknowledged(every_second))
+    assert released == effects.Released(every_second[:MAX_RANGES])
+    assert len(machine.acknowledged) == MAX_RANGES
+    assert drive(machine, events.Acknowledged(((1500, 1500),))) == []
+    # What fills a gap always counts, so that all of them can be acknowledged.
+    assert drive(machine, events.Acknowledged(((1, 1), (3, 3)))) == [effects.Released(((1, 1), (3, 3)))]
+    drive(machine, events.Acknowledged(((1, 2000),)))
+    assert machine.state is RmsState.IDLE
+
+
+def test_final_acknowledgement_counts_with_all_its_ranges() -> None:
+    machine = sending(2000)
+    drive(machine, events.End())
+    final = tuple((number, number) for number in range(2, 2001, 2))
+    (moved,) = only(drive(machine, events.Finished(final)), effects.Moved)
+    assert moved == effects.Moved(tuple((number, number) for number in range(1, 2000, 2)))
 
 
 @pytest.mark.parametrize("ranges", [((1, 4),), ((0, 1),), ((2, 1),), ((1, 2), (9, 9)), ((-3, -1),), ((1, 10**30),)])

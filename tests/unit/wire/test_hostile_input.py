@@ -179,6 +179,17 @@ def test_an_acknowledgement_of_too_many_ranges_is_refused(form: str) -> None:
     assert "1024 ranges" in refusal(acknowledgement(1025)).fault.reason
 
 
+@pytest.mark.parametrize("form", ['<wsrm:AcknowledgementRange Lower="{0}" Upper="{0}"/>', "<wsrm:Nack>{0}</wsrm:Nack>"])
+def test_acknowledgements_with_too_many_ranges_in_all_are_refused(form: str) -> None:
+    def acknowledgements(count: int) -> bytes:
+        inside = "".join(form.format(2 * number) for number in range(1, 1001))
+        block = f"<wsrm:Identifier>urn:s</wsrm:Identifier>{inside}"
+        return soap(ACTION + f"<wsrm:SequenceAcknowledgement>{block}</wsrm:SequenceAcknowledgement>" * count)
+
+    assert len(decode(acknowledgements(4), "").acknowledgements) == 4
+    assert "4096 ranges and Nacks" in refusal(acknowledgements(5)).fault.reason
+
+
 def test_an_endpoint_reference_that_would_make_every_reply_huge_is_refused() -> None:
     def reply_to(*lists: str) -> bytes:
         parameters = "".join(f"<wsa:ReferenceParameters>{each}</wsa:ReferenceParameters>" for each in lists)
