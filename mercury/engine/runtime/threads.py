@@ -213,19 +213,24 @@ class Runtime:
                 self._arrivals.put(None)
             if not waiting:
                 return
-            others = self._others
-            answers = self._answers([arrival for arrival, _ in waiting])
-            if others != self._others:
-                self._held.wake()  # the worker may have polled before the exchanges were held
-            for (arrival, on_answer), answer in zip(waiting, answers, strict=True):
-                try:
-                    if arrival.request is not None:
-                        self._senders.stored(arrival.request)
-                    self.post(list(answer.posts))
-                    if on_answer is not None:
-                        on_answer(answer)
-                except Exception:
-                    log.exception("an answer could not be passed on; the peer sends its message again")
+            self._answer_all(waiting)
+            del waiting  # so that their bodies are in memory no longer than needed: the next arrival may take hours
+
+    def _answer_all(self, waiting: list[tuple[Arrival, OnAnswer | None]]) -> None:
+        """Handle arrivals in one transaction and pass their answers on."""
+        others = self._others
+        answers = self._answers([arrival for arrival, _ in waiting])
+        if others != self._others:
+            self._held.wake()  # the worker may have polled before the exchanges were held
+        for (arrival, on_answer), answer in zip(waiting, answers, strict=True):
+            try:
+                if arrival.request is not None:
+                    self._senders.stored(arrival.request)
+                self.post(list(answer.posts))
+                if on_answer is not None:
+                    on_answer(answer)
+            except Exception:
+                log.exception("an answer could not be passed on; the peer sends its message again")
 
     def _answers(self, arrivals: list[Arrival]) -> list[Answer]:
         """The answers to all arrivals of one transaction.
