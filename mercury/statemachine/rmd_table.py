@@ -112,7 +112,7 @@ RMD = read_table(
     1001 1101 1111      | TICK    |                | -      |                      | RM-TRM-06
     """,
     work={
-        RmdState.CREATED: "repeat the response to a repeated CreateSequence; acknowledge only when asked",
+        RmdState.CREATED: "repeat the response to a repeated CreateSequence; acknowledge only on request",
         RmdState.RECEIVING: "acknowledge: on request, after a new message or a duplicate, when the interval is over",
         RmdState.LAST_KNOWN: "the same; when closed, every acknowledgement is Final",
         RmdState.COMPLETE: "the same",

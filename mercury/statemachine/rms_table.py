@@ -49,7 +49,7 @@ class RmsEvent(HashedEnum):
     TAKEN = "TAKEN"
     #: Acknowledgement received that is not final.
     ACK = "ACK"
-    #: The destination's final word.
+    #: Final acknowledgement received.
     FIN = "FIN"
     #: The end is settled.
     TMS = "TMS"
@@ -65,7 +65,7 @@ class RmsEvent(HashedEnum):
     SENT = "SENT"
     #: The lowest number in flight is due again, and something was heard since it was sent.
     OVERDUE = "ODUE"
-    #: A message that creates, asks, closes or terminates is about to leave.
+    #: A CreateSequence, AckRequested, CloseSequence or TerminateSequence is about to leave.
     CONTROL = "CTRL"
     #: Responses are stored.
     RESPONSE = "RESP"

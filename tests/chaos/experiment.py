@@ -27,7 +27,7 @@ ORDERS = 20
 #: The number of kills in every run, one on each side.
 KILLS = 2
 FORMS = (Form.MEMORY, Form.PLAIN, Form.SAME_DATABASE, Form.LAST_RESOURCE, Form.TWO_PHASE)
-#: With losses a run ends after so many seconds without progress: after the client has finished, and while it still
+#: Seconds without progress after which a run with losses ends: after the client has finished, and while it still
 #: waits for a response that cannot come.
 REST, LONG_REST = 1.5, 8.0
 COMMAND = "python -m tests.chaos experiment"

@@ -104,7 +104,7 @@ RMD: tuple[Described, ...] = (
     text("owner", derived=attrgetter("owner")),
     nullable(text, "offered"),
     text("offered_to"),
-    #: CreateSequence messages with the same key ask for the same sequence.
+    #: CreateSequence messages with the same key are repetitions of one.
     nullable(text, "create_key", derived=attrgetter("create_key")),
     #: The name by which a MakeConnection finds a waiting acknowledgement.
     nullable(text, "fetched_by", derived=attrgetter("fetched_by")),
