@@ -44,6 +44,9 @@ LEASE = 0.6
 BASE, CAP = 0.1, 0.4
 #: The idle timeout of sequences, in seconds, in a soak, where orders do not end but pause.
 IDLE_TIMEOUT = 8.0
+#: How often the end of a sequence is posted. By default it is given up after 12 attempts; while one of two servers is
+#: stopped, half of the attempts are lost, and an end that was given up would leave the sequence open at the server.
+END_ATTEMPTS = 1000
 #: The timeouts of an exchange, in seconds; the short one is used if the other process may be stopped for long.
 EXCHANGE, SHORT_EXCHANGE = 15.0, 1.0
 
@@ -174,6 +177,7 @@ def _settings(setup: Setup) -> Settings:
         window=setup.window,
         offer=setup.way is not Way.CREATED,
         idle_timeout=IDLE_TIMEOUT if setup.keys else SourcePolicy().idle_timeout,
+        end_attempts=END_ATTEMPTS,
     )
     return Settings(
         store="memory:",
