@@ -15,12 +15,13 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from mercury.engine.runtime.body_pieces import BodyPieces
 from mercury.service.connections import Activity, Connection, connections_of
 from mercury.service.flow import AnswerTransport, Flow
 from mercury.service.heads import Breach, reason_to_refuse, refusal
 from mercury.service.held import EXTENSION, Hold, Holder
 from mercury.service.peer import tls_extension
-from mercury.service.reading import BodyPieces, Reading
+from mercury.service.reading import Reading
 
 #: Seconds that a peer has to read a refusal before the connection is cut.
 LINGER = 2.0

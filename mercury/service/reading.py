@@ -1,12 +1,8 @@
-"""The part of a request that is read next, and the pieces in which its body arrives."""
+"""The part of a request that is read next."""
 
 from __future__ import annotations
 
 import enum
-
-#: The limit of pieces in one read: `FREE_PIECES`, and one more for each `BYTES_PER_PIECE` bytes.
-FREE_PIECES = 1024
-BYTES_PER_PIECE = 16
 
 
 class Reading(enum.Enum):
@@ -15,28 +11,3 @@ class Reading(enum.Enum):
     NOTHING = "nothing"
     HEAD = "head"
     BODY = "body"
-
-
-class BodyPieces:
-    """Collects the pieces of one body, so that the pieces of one read are passed on as one.
-
-    A body in chunks of one byte costs the parser and the application a call for each byte.
-    """
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._count = self._size = 0
-
-    def add(self, piece: bytes) -> bool:
-        """Add a piece; ``False`` = this read has too many small pieces."""
-        self._count += 1
-        self._size += len(piece)
-        self._pieces.append(piece)
-        return self._count <= FREE_PIECES + self._size // BYTES_PER_PIECE
-
-    def take(self) -> bytes:
-        """Remove and return what was added since the last call."""
-        body = b"".join(self._pieces)
-        self._pieces.clear()
-        self._count = self._size = 0
-        return body

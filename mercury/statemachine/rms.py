@@ -193,7 +193,8 @@ class RMSSequence(RmsCounters):
         before = self.window_end(policy) if self.flow.size is not None else None
         starved = self.starved
         yield from self._release(self._merge(self._bounded(given.ranges), now))
-        if RangeSet(given.ranges) == self.acknowledged:  # an older acknowledgement states an outdated BufferRemaining
+        stated = RangeSet(given.ranges)
+        if stated.count >= self.acknowledged.count:  # an older acknowledgement states an outdated BufferRemaining
             self.flow = self.flow.with_room(given.room)
         self._enter(row, now)
         asks = self.state in (RmsState.IDLE, RmsState.SENDING, RmsState.SENDING_LAST)
@@ -309,7 +310,7 @@ class RMSSequence(RmsCounters):
         if len(self.acknowledged) + len(ranges) <= MAX_RANGES:
             return ranges
         grown, kept = self.acknowledged.copy(), []
-        for low, high in ranges:
+        for low, high in RangeSet(ranges):
             if len(grown) < MAX_RANGES or grown.touches(low, high):
                 grown.add(low, high)
                 kept.append((low, high))

@@ -18,7 +18,7 @@ from mercury.statemachine.rms import RMSSequence
 from mercury.statemachine.settled import is_settled, may_go, replays
 from mercury.storage.callers import create_key, network_of
 from mercury.storage.names import fetch_name, key_digest
-from mercury.storage.sizes import stored_size
+from mercury.storage.sizes import RESPONSE, stored_size
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -153,9 +153,10 @@ class OutboundMessage:
 
     @property
     def size(self) -> int:
-        """Its size in a store, in bytes: see `stored_size`."""
+        """Its size in a store, in bytes: see `stored_size`. A response counts at least `RESPONSE`."""
         names = (self.message_id, self.action, self.relates_to, *self.channel.names)
-        return stored_size(self.payload, self.headers, (self.channel.reply_to,), names, self.to_parameters)
+        size = stored_size(self.payload, self.headers, (self.channel.reply_to,), names, self.to_parameters)
+        return max(size, RESPONSE) if self.is_response else size
 
     @property
     def retained(self) -> bool:

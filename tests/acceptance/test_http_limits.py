@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from mercury import Mercury, Settings
+from mercury.engine.runtime.body_pieces import BYTES_PER_PIECE, FREE_PIECES
 from mercury.engine.runtime.peers import TlsSettings
 from mercury.service.http11 import MAX_PIPELINED
-from mercury.service.reading import BYTES_PER_PIECE, FREE_PIECES
 from mercury.service.serving import BackgroundServer
 from mercury.settings import HttpSettings
 from tests.acceptance.processes import PATIENCE, Serving, eventually, get

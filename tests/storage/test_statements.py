@@ -26,6 +26,7 @@ from mercury.wire.envelope import Envelope
 from .pair import URL, Pair, Side
 
 NOW = 1_800_000_000.0
+NO_DISCARD = IncompleteSequenceBehavior.NO_DISCARD
 #: What no run may need more of, whatever its length.
 BOUND = 16
 
@@ -184,16 +185,24 @@ def test_a_hundred_messages_take_the_statements_of_ten_at_the_source(store: SqlS
     assert min(hundred.values()) >= 1, hundred
 
 
-def test_gaps_in_what_is_acknowledged_do_not_make_the_next_acknowledgement_dearer(store: SqlStore) -> None:
-    pair, statements = Pair(store, MemoryStore()), Statements(store)
-    kept = DestinationPolicy(incomplete_behavior=IncompleteSequenceBehavior.NO_DISCARD)
-    pair.server = Side(MemoryStore(), policy=kept)
+@pytest.fixture
+def acknowledging_client(store: SqlStore) -> tuple[Pair, Arrival]:
+    """A client with 400 messages on their way (2 to 401), and the reply to the last one."""
+    pair = Pair(store, MemoryStore())
+    pair.server = Side(MemoryStore(), policy=DestinationPolicy(incomplete_behavior=NO_DISCARD))
     pair.send(["first"])
     pair.run(NOW)  # its sequence is made
     pair.send([str(each) for each in range(400)])
     posts = [post for _ in range(10) for post in pair.client.turn(NOW)[1]]
     assert len(posts) == 400
     (reply,) = pair.carry(posts[-1:], NOW)
+    return pair, reply
+
+
+def test_gaps_in_what_is_acknowledged_do_not_make_the_next_acknowledgement_dearer(
+    store: SqlStore, acknowledging_client: tuple[Pair, Arrival]
+) -> None:
+    (pair, reply), statements = acknowledging_client, Statements(store)
     costs = []
     for number, before in ((5, [3]), (202, range(204, 401, 2))):
         pair.client.engine.receive([acknowledging(reply, before)], NOW)
@@ -204,6 +213,30 @@ def test_gaps_in_what_is_acknowledged_do_not_make_the_next_acknowledgement_deare
     with store.transaction() as tx:
         (record,) = tx.rms.all()
         assert tx.rms.backlog(record.channel.key) == 400 - 3 - len(range(204, 401, 2))
+
+
+@pytest.mark.parametrize("numbers", [[3], [3, 5, 7], range(3, 401, 2)], ids=["one", "some", "many"])
+def test_changes_of_acknowledged_rows_search_each_range_in_the_index(
+    store: SqlStore, acknowledging_client: tuple[Pair, Arrival], numbers: Sequence[int]
+) -> None:
+    if store.engine.dialect.name != "sqlite":
+        pytest.skip("EXPLAIN QUERY PLAN is SQLite's")
+    pair, reply = acknowledging_client
+    changes: list[tuple[str, Any]] = []
+
+    @event.listens_for(store.engine, "before_cursor_execute")
+    def keep(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_rest: Any) -> None:
+        if "between" in statement.lower() and not statement.startswith("EXPLAIN"):
+            changes.append((statement, parameters))
+
+    pair.client.engine.receive([acknowledging(reply, numbers)], NOW)
+    assert changes
+    with store.engine.connect() as connection:
+        for statement, parameters in changes:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            searches = [row.detail for row in plan if "INDEX mercury_rms_message_number" in row.detail]
+            assert searches
+            assert all(search.endswith("(sequence_id=? AND number>? AND number<?)") for search in searches), statement
 
 
 def test_a_hundred_messages_take_the_statements_of_ten_at_the_destination(store: SqlStore) -> None:

@@ -11,6 +11,8 @@ from typing import Any, NoReturn, Protocol
 
 import httptools
 
+from mercury.engine.runtime.body_pieces import BodyPieces
+
 #: The most bytes of one read.
 PIECE = 64 * 1024
 #: The most bytes of a reply's header, with its trailer and the headers of interim replies.
@@ -56,7 +58,9 @@ class Reply:
         self._deadline = deadline
         self._sock = sock
         self._parser: Any = httptools.HttpResponseParser(self)
-        self._pieces: list[bytes] = []
+        #: The pieces of the read that is being parsed, and the body until then.
+        self._pieces = BodyPieces()
+        self._bodies: list[bytes] = []
         self._size = 0
         #: Bytes of headers and trailers, also of interim replies: of complete fields, and after the last complete one.
         self._head_bytes = self._pending = 0
@@ -77,7 +81,7 @@ class Reply:
                 self._feed(self._sock.recv(PIECE))
         finally:
             del self._parser  # breaks the reference cycle with its callbacks, so that both are freed at once
-        self.body = b"".join(self._pieces)
+        self.body = b"".join(self._bodies)
 
     def _feed(self, data: bytes) -> None:
         if not data:
@@ -92,6 +96,8 @@ class Reply:
             if not self._complete:
                 raise self._broken or http.client.BadStatusLine(str(error)) from error
             self.will_close = True  # unsolicited bytes follow the reply
+        if piece := self._pieces.take():
+            self._bodies.append(piece)
         if not self._complete and self._head_bytes + self._pending > MAX_HEADERS:
             raise http.client.HTTPException(TOO_MUCH_HEADER)
 
@@ -100,7 +106,7 @@ class Reply:
         if not self._has_headers:
             raise http.client.RemoteDisconnected("the server closed the connection without a reply")
         if self._has_length:
-            raise http.client.IncompleteRead(b"".join(self._pieces))
+            raise http.client.IncompleteRead(b"".join(self._bodies))
         self._complete = self.will_close = True
 
     def _break(self, error: http.client.HTTPException) -> NoReturn:
@@ -147,7 +153,8 @@ class Reply:
         self._size += len(body)
         if self._size > self._limit:
             self._break(http.client.HTTPException(f"the reply is longer than {self._limit} bytes"))
-        self._pieces.append(body)
+        if not self._pieces.add(body):
+            self._break(http.client.HTTPException("the body of the reply has too many small chunks"))
 
     def on_message_complete(self) -> None:
         if self._complete:

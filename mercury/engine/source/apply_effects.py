@@ -11,7 +11,7 @@ from mercury.engine.emission import emit_acknowledged, emit_source_ended
 from mercury.engine.events import SequenceFailed
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty, RmsEffect
-from mercury.statemachine.faults import Fault
+from mercury.statemachine.faults import Fault, Ranges
 from mercury.statemachine.flow_control import holds_successor_back
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.protocol import RmVersion
@@ -33,7 +33,7 @@ def apply_rms_effects(
         match effect:
             case effects.Released(ranges=ranges):
                 tx.rms.acknowledge(record, ranges)
-                release_acknowledged(tx, record)
+                release_acknowledged(tx, record, ranges)
                 emit_acknowledged(tx, context.observers, record, ranges, now)
             case effects.Due(ranges=ranges):
                 tx.rms.resend(record, [n for low, high in ranges for n in range(low, high + 1)], now)
@@ -82,12 +82,16 @@ def handle_rms(
     return requested
 
 
-def release_acknowledged(tx: Transaction, record: RmsRecord) -> None:
-    """Delete rows that neither a transmission nor a successor sequence can still need."""
+def release_acknowledged(tx: Transaction, record: RmsRecord, new: Ranges | None = None) -> None:
+    """Delete rows that neither a transmission nor a successor sequence can still need.
+
+    :param new: newly acknowledged numbers; ``None`` = what was acknowledged before counts too. A peer can acknowledge
+        thousands of messages one by one, so each acknowledgement costs only what is new in it.
+    """
     machine = record.machine
     if not machine.alive or machine.incomplete_behavior is IncompleteSequenceBehavior.NO_DISCARD:
-        # One range: the store deletes those of its rows that are acknowledged, and a peer can make thousands of ranges.
-        tx.rms.release(record, ((1, machine.acknowledged.highest),) if machine.acknowledged else ())
+        everything = ((1, machine.acknowledged.highest),) if machine.acknowledged else ()
+        tx.rms.release(record, everything if new is None else new)
     elif not machine.retains(1):
         upto = machine.acknowledged.first_missing() - 1
         if machine.incomplete_behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:

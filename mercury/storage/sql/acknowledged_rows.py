@@ -37,7 +37,8 @@ ROW, BODY, KEPT = RMS_MESSAGE, RMS_BODY, RMS_KEPT
 #: The columns that are kept until retention ends, of rows with a correlation.
 REMEMBERED = ("message_id", "correlation", "sequence_id", "number", "created_at")
 #: The rows of a sequence. The parameter is not named like the column: an update would write it as a value.
-OF_SEQUENCE = and_(ROW.c.sequence_id == bindparam("of_sequence"), ROW.c.number.is_not(None))
+SEQUENCE = ROW.c.sequence_id == bindparam("of_sequence")
+OF_SEQUENCE = and_(SEQUENCE, ROW.c.number.is_not(None))
 AT = bindparam("at", type_=Double)
 NAMES: BindParameter[str] = bindparam("names", expanding=True)
 #: Numbers of ranges in one statement; a list is padded to the next of these sizes.
@@ -130,7 +131,7 @@ class AcknowledgedRows:
 def _released(size: int) -> ColumnElement[bool]:
     """`OutboundMessage.may_go` as SQL, for rows in the ranges ``free``."""
     arrived = or_(ROW.c.acknowledged, _in("new", size))
-    return and_(OF_SEQUENCE, _in("free", size), arrived, not_(ROW.c.expects_response))
+    return and_(_rows_in("free", size), arrived, not_(ROW.c.expects_response))
 
 
 def _consumed(_size: int) -> ColumnElement[bool]:
@@ -139,7 +140,7 @@ def _consumed(_size: int) -> ColumnElement[bool]:
 
 @lru_cache
 def _acknowledgement(size: int) -> Executable:
-    return update(ROW).where(OF_SEQUENCE, _in("new", size), not_(ROW.c.acknowledged)).values(acknowledged=True)
+    return update(ROW).where(_rows_in("new", size), not_(ROW.c.acknowledged)).values(acknowledged=True)
 
 
 @lru_cache
@@ -167,17 +168,27 @@ def _removals(which: Any, size: int) -> tuple[Executable, Executable, Executable
 # --- ranges ----------------------------------------------------------------------------------------------------------
 
 
+def _rows_in(name: str, size: int) -> ColumnElement[bool]:
+    """The rows of a sequence in ``size`` ranges.
+
+    The sequence is in each term, so that SQLite searches its index once for each range: with one range of several it
+    would read all rows of the sequence.
+    """
+    return and_(ROW.c.number.is_not(None), or_(false(), *(and_(SEQUENCE, each) for each in _betweens(name, size))))
+
+
 def _in(name: str, size: int, number: ColumnElement[Any] = ROW.c.number) -> ColumnElement[bool]:
-    """Whether the number is in one of ``size`` ranges."""
-    return or_(
-        false(),
-        *(
-            number.between(
-                bindparam(f"{name}_low_{place}", type_=BigInteger), bindparam(f"{name}_high_{place}", type_=BigInteger)
-            )
-            for place in range(size)
-        ),
-    )
+    """Whether the number of a row that was found is in one of ``size`` ranges."""
+    return or_(false(), *_betweens(name, size, number))
+
+
+def _betweens(name: str, size: int, number: ColumnElement[Any] = ROW.c.number) -> list[ColumnElement[bool]]:
+    return [
+        number.between(
+            bindparam(f"{name}_low_{place}", type_=BigInteger), bindparam(f"{name}_high_{place}", type_=BigInteger)
+        )
+        for place in range(size)
+    ]
 
 
 def _values(name: str, ranges: Ranges) -> dict[str, Any]:

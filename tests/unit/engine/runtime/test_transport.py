@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -230,6 +231,26 @@ def test_a_kept_connection_that_was_closed_meanwhile_is_replaced() -> None:
 def test_a_new_connection_that_is_closed_without_a_reply_is_an_error() -> None:
     with serving(None) as (server, transport), pytest.raises(TransportError, match="without a reply"):
         transport.post(server.url, MESSAGE)
+
+
+@pytest.mark.parametrize(("size", "read"), [(1, False), (2, False), (20, True), (4000, True)])
+def test_reply_in_tiny_chunks_is_refused_before_it_takes_memory(size: int, read: bool) -> None:
+    length = 400_000
+    chunk = b"%x\r\n%s\r\n" % (size, b"x" * size)
+    server = Server(CHUNKED + chunk * (length // size) + b"0\r\n\r\n")
+    transport = HttpTransport(timeout=30.0, max_reply=8 * 1024 * 1024)
+    tracemalloc.start()
+    try:
+        if read:
+            assert len(transport.post(server.url, MESSAGE).body) == length
+        else:
+            with pytest.raises(TransportError, match="too many small chunks"):
+                transport.post(server.url, MESSAGE)
+        assert tracemalloc.get_traced_memory()[1] < 5 * 1024 * 1024 + length * len(chunk) // size
+    finally:
+        tracemalloc.stop()
+        transport.close()
+        server.close()
 
 
 @pytest.mark.parametrize(
