@@ -78,6 +78,7 @@ class Authorities:
         if context is self._context:
             return
         self._context = context
+        self._remembered.clear()  # no session of another context is resumed, and names depend on all authorities
         # `get_ca_certs` leaves out certificates that are not an authority's. Without counting them, a name in such a
         # certificate would be taken for one that the only authority has issued.
         self._given = context.cert_store_stats()["x509"]

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
+from uvicorn.config import create_ssl_context
 
+from mercury.engine.runtime.certificate_files import FileContext
 from mercury.engine.runtime.peers import TlsSettings
 from mercury.errors import ConfigurationError
 from mercury.service.connections import Connections, keep
@@ -63,12 +65,20 @@ class Server(uvicorn.Server):
 
     :param on_started: called once, when the server accepts connections.
     :param connections: counts and limits the server's connections.
+    :param certificates: the TLS context of new connections, which changes with the files of certificates.
     """
 
-    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None], connections: Connections) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        on_started: Callable[[], None],
+        connections: Connections,
+        certificates: FileContext,
+    ) -> None:
         super().__init__(config)
         self._on_started = on_started
         self._connections = connections
+        self._certificates = certificates
         keep(self.server_state, connections)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -77,9 +87,17 @@ class Server(uvicorn.Server):
             await super().startup(sockets)
         else:
             await super().startup([])
+            self._certificates.begin_with(context)
             for each in sockets:
-                self.servers.append(TlsListener(each, context, self._connections, self._protocol))  # type: ignore[arg-type]
+                listener = TlsListener(each, self._certificates.current, self._connections, self._protocol)
+                self.servers.append(listener)  # type: ignore[arg-type]
         self._on_started()
+
+    async def on_tick(self, counter: int) -> bool:
+        """uvicorn calls this ten times in a second. Without connections, too, the log tells of unusable files."""
+        if self.config.ssl is not None:
+            self._certificates.current()
+        return await super().on_tick(counter)
 
     def _protocol(self, handshake: Handshake) -> Http11Protocol:
         protocol = Http11Protocol(self.config, self.server_state, self.lifespan.state)
@@ -102,6 +120,9 @@ def server_for(
     :raises ConfigurationError: a certificate or key cannot be loaded.
     """
     tls = tls or TlsSettings()
+    certificates = FileContext(
+        "this server", (tls.server_cert, tls.server_key, tls.client_ca), lambda: _renewed(config, tls)
+    )
     _check_certificates(tls)
     config = uvicorn.Config(
         app,
@@ -116,18 +137,39 @@ def server_for(
         proxy_headers=False,  # with X-Forwarded-For any local process could claim another address
         timeout_graceful_shutdown=max(1, int(settings.shutdown_deadline / 2)),
     )
-    return Server(config, on_started, Connections(settings))
+    return Server(config, on_started, Connections(settings), certificates)
 
 
-def _check_certificates(tls: TlsSettings) -> None:
+def _renewed(config: uvicorn.Config, tls: TlsSettings) -> ssl.SSLContext:
+    """The TLS context that uvicorn would make from the files now.
+
+    :raises ConfigurationError: a file cannot be used.
+    """
+    _check_certificates(tls, password="")
+    try:
+        return create_ssl_context(
+            str(config.ssl_certfile),
+            config.ssl_keyfile,
+            None,
+            config.ssl_version,
+            config.ssl_cert_reqs,
+            config.ssl_ca_certs,
+            config.ssl_ciphers,
+        )
+    except OSError as error:  # a file has changed since it was checked
+        raise ConfigurationError(f"tls.server_cert: {tls.server_cert} cannot be used: {error}") from error
+
+
+def _check_certificates(tls: TlsSettings, password: str | None = None) -> None:
     """Check that the certificates and keys can be loaded.
 
+    :param password: for an encrypted key; ``None`` = OpenSSL asks at the terminal, which a running server must not.
     :raises ConfigurationError: a file cannot be loaded; the text begins with the setting's name.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         if tls.server_cert is not None:
-            context.load_cert_chain(tls.server_cert, tls.server_key)
+            context.load_cert_chain(tls.server_cert, tls.server_key, password)
     except OSError as error:
         files = " and ".join(name for name in (tls.server_cert, tls.server_key) if name)
         raise ConfigurationError(f"tls.server_cert: {files} cannot be used: {error.strerror or error}") from error

@@ -48,11 +48,16 @@ class TlsListener:
     """Replaces `asyncio.Server` in uvicorn's list of servers. It accepts connections as soon as it is constructed.
 
     :param sock: a bound socket; this class makes it listen.
+    :param context: gives the TLS context of a new connection.
     :param make_protocol: makes the HTTP protocol of a connection after its handshake.
     """
 
     def __init__(
-        self, sock: socket.socket, context: ssl.SSLContext, connections: Connections, make_protocol: ProtocolFactory
+        self,
+        sock: socket.socket,
+        context: Callable[[], ssl.SSLContext],
+        connections: Connections,
+        make_protocol: ProtocolFactory,
     ) -> None:
         self._sock = sock
         self._context = context
@@ -103,7 +108,7 @@ class TlsListener:
         try:
             # No timeout here: `Connections` aborts a handshake that passes its deadline.
             await self._loop.connect_accepted_socket(
-                lambda: self._make_protocol(handshake), handshake.connection, ssl=self._context
+                lambda: self._make_protocol(handshake), handshake.connection, ssl=self._context()
             )
         except OSError:  # the peer does not speak TLS, has no accepted certificate, or was aborted
             handshake.connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutation.access_mutants import ACCESS
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.storage_mutants import STORAGE
 from tests.mutation.wire_mutants import WIRE
@@ -408,6 +409,7 @@ TESTED = (
         (Change("mercury.engine.channels:gives_up_responses", "return request is None", "return False"),),
         test=f"{VANISHED}::test_responses_to_a_client_that_is_gone_are_dead_letters_after_its_requests_are_forgotten",
     ),
+    *ACCESS,
     *STORAGE,
     *WSDL,
 )

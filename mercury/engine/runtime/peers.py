@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import ssl
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mercury.engine.addresses import origin_of, split_url
+from mercury.engine.runtime.certificate_files import FileContext
 from mercury.errors import ConfigurationError
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -50,9 +50,10 @@ class Peer:
             if name.lower() in _TAKEN:
                 raise ConfigurationError(f"headers: {name} is set by Mercury")
 
-    def context(self) -> ssl.SSLContext:
+    def context(self, *, passphrase: str | None = None) -> ssl.SSLContext:
         """The TLS context of connections to the peer.
 
+        :param passphrase: of an encrypted key; ``None`` = OpenSSL asks for it at the terminal.
         :raises ConfigurationError: a file cannot be used.
         """
         try:
@@ -61,7 +62,7 @@ class Peer:
             raise ConfigurationError(f"ca_file: {self.ca_file} cannot be used: {error.strerror or error}") from error
         if self.client_cert is not None:
             try:
-                context.load_cert_chain(self.client_cert, self.client_key)
+                context.load_cert_chain(self.client_cert, self.client_key, passphrase)
             except OSError as error:
                 files = " and ".join(name for name in (self.client_cert, self.client_key) if name is not None)
                 raise ConfigurationError(f"client_cert: {files} cannot be used: {error.strerror or error}") from error
@@ -107,15 +108,17 @@ class PeerConnection:
     #: Scheme, host and port; ``None`` = all.
     origin: tuple[str, str, int] | None = None
     path: str = "/"
-    _context: ssl.SSLContext | None = None
-    _mutex: threading.Lock = field(default_factory=threading.Lock)
+    _files: FileContext = field(init=False)
+
+    def __post_init__(self) -> None:
+        use = "{}://{}:{}".format(*self.origin) if self.origin is not None else "other peers"
+        files = (self.peer.ca_file, self.peer.client_cert, self.peer.client_key)
+        self._files = FileContext(use, files, self.peer.context, renew=lambda: self.peer.context(passphrase=""))
 
     def context(self) -> ssl.SSLContext:
-        """The TLS context, made at its first use: reading the system's certificates is slow."""
-        with self._mutex:
-            if self._context is None:
-                self._context = self.peer.context()
-            return self._context
+        """The TLS context of a new connection. It is made at its first use, because reading the system's certificates
+        is slow, and made again when the peer's files have changed."""
+        return self._files.current()
 
 
 class Peers:

@@ -1,0 +1,30 @@
+"""The guards of TLS and of identities, each with the test that must fail when it is removed."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+RENEWAL = "tests/acceptance/test_certificate_renewal.py"
+
+
+def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    return Mutant(f"access: {name}", (Change(symbol, before, after),), test=test)
+
+
+ACCESS = (
+    guard(
+        "files that cannot be used change nothing",
+        "mercury.engine.runtime.certificate_files:FileContext._look",
+        "except ConfigurationError as error:",
+        "except ZeroDivisionError as error:",
+        f"{RENEWAL}::test_certificate_whose_key_is_not_there_yet_changes_nothing_and_is_logged_once",
+    ),
+    guard(
+        "unusable files are read once",
+        "mercury.engine.runtime.certificate_files:FileContext._look",
+        "self._read = state",
+        "pass",
+        "tests/unit/engine/runtime/test_certificate_files.py::"
+        "test_unusable_files_are_read_once_and_again_when_they_change",
+    ),
+)
