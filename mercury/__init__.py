@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mercury.engine.application import MessageContext
     from mercury.engine.lateness import WatchSettings
     from mercury.engine.log_settings import LogSettings
+    from mercury.engine.runtime.credentials import CredentialSettings
     from mercury.engine.runtime.peers import Peer, TlsSettings
     from mercury.engine.runtime.retention import RetentionSettings
     from mercury.engine.runtime.threads import RuntimeSettings
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         TransportError,
     )
     from mercury.facade import Mercury
+    from mercury.service.accounts import Accounts
     from mercury.service.definition import Service
     from mercury.service.identity import Authenticate, HttpRequest
     from mercury.settings import HttpSettings, Settings, XaSettings
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from mercury.wire.scan import Limits
 
 _WHERE = {
+    "Accounts": "mercury.service.accounts",
     "AcknowledgeAt": "mercury.statemachine.policy",
     "AddressPolicy": "mercury.engine.addresses",
     "AddressingVersion": "mercury.statemachine.protocol",
@@ -76,6 +79,7 @@ _WHERE = {
     "ConfigurationError": "mercury.errors",
     "Conflict": "mercury.errors",
     "Contract": "mercury.contract",
+    "CredentialSettings": "mercury.engine.runtime.credentials",
     "DataError": "mercury.errors",
     "DeadLetter": "mercury.storage.letters",
     "DeliveryAssurance": "mercury.statemachine.policy",
@@ -139,6 +143,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "Accounts",
     "AcknowledgeAt",
     "AddressPolicy",
     "AddressingVersion",
@@ -153,6 +158,7 @@ __all__ = [
     "ConfigurationError",
     "Conflict",
     "Contract",
+    "CredentialSettings",
     "DataError",
     "DeadLetter",
     "DeliveryAssurance",

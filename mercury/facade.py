@@ -133,7 +133,7 @@ class Mercury(Observable, Outgoing):
         self._services: list[Service] = []
         http, limit = settings.http, settings.engine.limits.max_bytes
         self.bodies = Bodies(limit, http)
-        self.peers = Peers(peers, settings.tls.others)
+        self.peers = Peers(settings.credentials.added_to(peers or {}, settings.tls.others), settings.tls.others)
         self._transport: Transport = transport or HttpTransport(http.timeout, limit, self.peers)
         self._make_runtime = runtime
         self._runtime: Runtime | None = None

@@ -9,23 +9,23 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import enum
-import math
 import os
 import re
 import tomllib
-import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from mercury.engine.addresses import split_url
 from mercury.engine.lateness import WatchSettings
 from mercury.engine.log_settings import LogSettings
+from mercury.engine.runtime.credentials import CredentialSettings
 from mercury.engine.runtime.peers import TlsSettings
 from mercury.engine.runtime.retention import RetentionSettings
 from mercury.engine.runtime.threads import RuntimeSettings
+from mercury.engine.setting_values import from_text, from_toml
 from mercury.engine.settings import EngineSettings
 from mercury.errors import ConfigurationError
 from mercury.statemachine.bounds import above, at_least
@@ -41,7 +41,7 @@ MAX_PORT = 65535
 #: Characters of a token.
 MIN_TOKEN = 16
 #: Settings whose values are never shown.
-SECRETS = frozenset({"http.status_token"})
+SECRETS = frozenset({"http.status_token", "credentials.basic", "credentials.bearer"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +163,7 @@ class Settings:
     runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
+    credentials: CredentialSettings = field(default_factory=CredentialSettings)
     #: For sequences to other endpoints, unless the application says otherwise.
     source: SourcePolicy = field(default_factory=SourcePolicy)
     #: For sequences at services that have no policy of their own.
@@ -188,7 +189,7 @@ class Setting:
     @property
     def shown(self) -> str:
         """The value for people: passwords in URLs, and secrets, are masked."""
-        if self.value is None:
+        if self.value in (None, ()):
             return ""
         if self.path in SECRETS:
             return "***"
@@ -247,9 +248,9 @@ def explain(file: Path | None = None, environment: Mapping[str, str] | None = No
     for path, (kind, default) in leaves.items():
         value, origin = default, "default"
         if variable(path) in environment:
-            value, origin = _from_text(environment[variable(path)], kind, variable(path)), variable(path)
+            value, origin = from_text(environment[variable(path)], kind, variable(path)), variable(path)
         elif path in values:
-            value, origin = _from_toml(values[path], kind, f"{read_from}: {path}"), read_from
+            value, origin = from_toml(values[path], kind, f"{read_from}: {path}"), read_from
         if path == "address" and isinstance(value, str):
             value = check_address(value, origin)
         settings.append(Setting(path, value, origin))
@@ -330,78 +331,6 @@ def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, objec
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
-
-
-# --- values --------------------------------------------------------------------------------------------------------
-
-
-def _from_text(text: str, kind: Any, where: str) -> object:
-    kind, optional = _optional(kind)
-    if optional and text.strip().lower() in ("", "none"):
-        return None
-    if typing.get_origin(kind) is tuple:
-        return tuple(item.strip() for item in text.split(",") if item.strip())
-    if kind is bool:
-        known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-        return _choice(known, text.strip().lower(), where)
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return _member(kind, text.strip(), where)
-    try:
-        value = kind(text)
-    except ValueError:
-        value = None
-    if value is None or _not_finite(value):
-        raise ConfigurationError(f"{where}: {text!r} is not {_NAMES.get(kind, kind.__name__)}")
-    return cast(object, value)
-
-
-def _from_toml(value: object, kind: Any, where: str) -> object:
-    kind, optional = _optional(kind)
-    if optional and value in ("", "none"):
-        return None
-    if typing.get_origin(kind) is tuple:
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return tuple(value)
-        raise ConfigurationError(f"{where}: a list of texts is wanted")
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return _member(kind, str(value), where)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if type(value) is not kind or _not_finite(value):
-        raise ConfigurationError(f"{where}: {value!r} is not {_NAMES.get(kind, kind.__name__)}")
-    return value
-
-
-def _not_finite(value: object) -> bool:
-    """NaN or infinity: nothing that is set by it could be relied on."""
-    return isinstance(value, float) and not math.isfinite(value)
-
-
-_NAMES: Mapping[type, str] = types.MappingProxyType(
-    {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-)
-
-
-def _optional(kind: Any) -> tuple[Any, bool]:
-    members = typing.get_args(kind)
-    if types.NoneType in members and typing.get_origin(kind) in (typing.Union, types.UnionType):
-        (inner,) = (member for member in members if member is not types.NoneType)
-        return inner, True
-    return kind, False
-
-
-def _member(kind: type[enum.Enum], text: str, where: str) -> enum.Enum:
-    try:
-        return kind(text)
-    except ValueError:
-        known = ", ".join(str(member.value) for member in kind)
-        raise ConfigurationError(f"{where}: {text!r} is none of {known}") from None
-
-
-def _choice(known: Mapping[str, object], text: str, where: str) -> object:
-    if text not in known:
-        raise ConfigurationError(f"{where}: {text!r} is none of {', '.join(known)}")
-    return known[text]
 
 
 def check_address(address: str, where: str = "address") -> str:

@@ -77,16 +77,19 @@ def _get(url: str, settings: Settings, limit: int) -> bytes:
     import http.client
 
     from mercury.engine.addresses import server_of, split_url
+    from mercury.engine.runtime.peers import Peers
     from mercury.engine.runtime.transport import plain
 
+    peers = Peers(settings.credentials.added_to({}, settings.tls.others), settings.tls.others)
     for _ in range(MAX_REDIRECTS + 1):
-        parts = split_url(url)
+        parts, peer = split_url(url), peers.find(url)
         connection = http.client.HTTPConnection(parts.netloc, timeout=settings.http.timeout)
         if parts.scheme == "https":
-            context = settings.tls.others.context()
+            context = peer.context()
             connection = http.client.HTTPSConnection(parts.netloc, timeout=settings.http.timeout, context=context)
         try:
-            connection.request("GET", parts._replace(scheme="", netloc="", fragment="").geturl() or "/")
+            path = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
+            connection.request("GET", path, headers=dict(peer.headers))
             reply = connection.getresponse()
             body, location = reply.read(limit + 1), reply.getheader("Location")
         except (OSError, http.client.HTTPException) as error:

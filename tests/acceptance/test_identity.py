@@ -23,7 +23,7 @@ TOKENS = {"alpha": "a-secret", "beta": "b-secret"}
 
 
 def by_token(request: HttpRequest) -> str | None:
-    """The recipe of docs/how-to.md."""
+    """A hook that reads a Bearer token itself."""
     given = request.headers.get("authorization", "").removeprefix("Bearer ")
     for name, token in TOKENS.items():
         if hmac.compare_digest(given.encode(), token.encode()):
@@ -116,7 +116,7 @@ def test_forwarded_address_is_not_believed_even_from_this_machine() -> None:
     seen: list[str] = []
 
     def by_proxy(request: HttpRequest) -> str | None:
-        """The recipe of docs/how-to.md."""
+        """A hook that reads a Bearer token itself."""
         seen.append(request.client)
         if request.client != "10.0.0.1":
             raise NotAuthenticated("Requests must come through the proxy.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import ssl
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from mercury.errors import ConfigurationError
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"[\x20-\x7e\t]*")
+#: RFC 6750 (b64token).
+_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 #: Headers that Mercury sets on every message or connection.
 _TAKEN = frozenset({"content-type", "soapaction", "content-length", "transfer-encoding", "host", "connection"})
 
@@ -33,6 +36,11 @@ class Peer:
     client_key: str | None = None
     #: HTTP headers of every request; never logged or shown.
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: Name and password of HTTP Basic, in UTF-8 (RFC 7617), or else a Bearer token (RFC 6750): every request has them
+    #: in its header Authorization. They are not encrypted, so the peer's URL should be https. Never logged or shown.
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
     #: The identity of the peer when it posts here: the result of ``authenticate``, or else the name in its certificate
     #: as in `HttpRequest.certificate`: ``URI:spiffe://...``, or else the subject (RFC 4514), followed by the authority
     #: if ``tls.client_ca`` holds several: ``CN=partner;issuer=<CN=authority>``. If set, acknowledgements, faults and
@@ -49,6 +57,39 @@ class Peer:
                 raise ConfigurationError(f"headers: {name!r} or its value cannot be sent in HTTP")
             if name.lower() in _TAKEN:
                 raise ConfigurationError(f"headers: {name} is set by Mercury")
+        self._check_credentials()
+
+    def _check_credentials(self) -> None:
+        if (self.user is None) != (self.password is None):
+            raise ConfigurationError("user: it needs password, and password needs user")
+        if self.user is not None and self.token is not None:
+            raise ConfigurationError("token: it cannot be sent together with user and password")
+        if not self.user and self.user is not None:
+            raise ConfigurationError("user: it is empty")
+        if any(letter == ":" or not letter.isprintable() for letter in self.user or ""):
+            raise ConfigurationError("user: a colon and control characters cannot be sent in HTTP")
+        if not (self.password or "").isprintable():
+            raise ConfigurationError("password: control characters cannot be sent in HTTP")
+        if self.token is not None and not _TOKEN.fullmatch(self.token):
+            raise ConfigurationError("token: it has characters that a Bearer token cannot have")
+        has_header = any(name.lower() == "authorization" for name in self.headers)
+        if has_header and (self.user is not None or self.token is not None):
+            raise ConfigurationError("headers: Authorization is made from user and password, or token")
+
+    @property
+    def authorization(self) -> str | None:
+        """The value of the header Authorization; ``None`` = there is none."""
+        if self.token is not None:
+            return f"Bearer {self.token}"
+        if self.user is not None:
+            return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return next((value for name, value in self.headers.items() if name.lower() == "authorization"), None)
+
+    @property
+    def every_header(self) -> dict[str, str]:
+        """`headers`, with Authorization made from the credentials."""
+        made = self.authorization if self.user is not None or self.token is not None else None
+        return {**self.headers, "Authorization": made} if made is not None else dict(self.headers)
 
     def context(self, *, passphrase: str | None = None) -> ssl.SSLContext:
         """The TLS context of connections to the peer.
@@ -108,9 +149,12 @@ class PeerConnection:
     #: Scheme, host and port; ``None`` = all.
     origin: tuple[str, str, int] | None = None
     path: str = "/"
-    _files: FileContext = field(init=False)
+    #: The headers of every request.
+    headers: Mapping[str, str] = field(init=False, repr=False)
+    _files: FileContext = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self.headers = self.peer.every_header
         use = "{}://{}:{}".format(*self.origin) if self.origin is not None else "other peers"
         files = (self.peer.ca_file, self.peer.client_cert, self.peer.client_key)
         self._files = FileContext(use, files, self.peer.context, renew=lambda: self.peer.context(passphrase=""))

@@ -95,7 +95,7 @@ class HttpTransport:
         message: HttpMessage,
         deadline: float,
     ) -> HttpMessage:
-        headers = {**settings.peer.headers, "Content-Type": message.content_type}
+        headers = {**settings.headers, "Content-Type": message.content_type}
         if message.soap_action is not None:
             headers["SOAPAction"] = message.soap_action
         try:
