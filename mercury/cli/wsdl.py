@@ -46,7 +46,7 @@ def show_wsdl(
         show_table(("port", "property", "requires"), requirements, nothing="")
         console().print()
         settings_used = [(name, *row) for name, each in ports.items() for row in _used(each, settings.source).items()]
-        written = [(name, setting, "none" if to is None else str(to)) for name, setting, to in settings_used]
+        written = [(name, setting, _written(to)) for name, setting, to in settings_used]
         show_table(("port", "setting", "to send with"), written, nothing="")
 
     show(output, value, text)
@@ -54,12 +54,18 @@ def show_wsdl(
         raise typer.Exit(FAILED)
 
 
+def _written(value: str | float | bool | None) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "none" if value is None else str(value)
+
+
 def _usable(port: Requirements) -> bool:
     chosen = port.choose()
     return chosen is not None and not chosen.unsupported
 
 
-def _used(port: Requirements, base: SourcePolicy) -> dict[str, str | float | None]:
+def _used(port: Requirements, base: SourcePolicy) -> dict[str, str | float | bool | None]:
     """The settings that the requirements imply, by name."""
     policy = port.source_policy(base)
     return {
@@ -68,6 +74,7 @@ def _used(port: Requirements, base: SourcePolicy) -> dict[str, str | float | Non
         "source.protocol.rm": policy.protocol.rm.value,
         "source.retransmission.base": policy.retransmission.base,
         "source.idle_timeout": policy.idle_timeout,
+        "source.mtom": policy.mtom,
     }
 
 
@@ -84,6 +91,7 @@ def _as_value(port: Requirements, base: SourcePolicy) -> dict[str, Any]:
                 "anonymous_responses": each.anonymous,
                 "reliability": _reliability_as_value(each.reliability),
                 "make_connection": each.make_connection,
+                "mtom": each.mtom,
                 "unsupported": list(each.unsupported),
                 "unknown": list(each.unknown),
             }
@@ -132,6 +140,7 @@ def _alternative(each: Alternative) -> list[tuple[str, str]]:
         ("WS-Addressing", addressing),
         *_timers(each.reliability),
         ("MakeConnection", "yes" if each.make_connection else "no"),
+        ("MTOM", "yes" if each.mtom else "no"),
         *(("not supported", name) for name in each.unsupported),
         *(("not known", name) for name in each.unknown),
     ]

@@ -41,6 +41,7 @@ def _envelope(
     acknowledgements: Acknowledgements = (),
     ack_requests: tuple[AckRequested, ...] = (),
     headers: tuple[bytes, ...] = (),
+    mtom: bool = False,
 ) -> Envelope:
     return Envelope(
         soap=protocol.soap,
@@ -55,6 +56,7 @@ def _envelope(
         acknowledgements=expressible(protocol, acknowledgements),
         ack_requests=ack_requests,
         headers=headers,
+        mtom=mtom,
         body=body,
     )
 
@@ -102,6 +104,7 @@ def create_sequence(
         body,
         reply_to=channel.reply_to,
         acknowledgements=acknowledgements,
+        mtom=policy.mtom,
     )
 
 
@@ -138,6 +141,7 @@ def message(
         acknowledgements=acknowledgements,
         ack_requests=(AckRequested(identifier),) if request_ack and not plain else (),
         headers=row.headers,
+        mtom=record.channel.policy.mtom,
     )
 
 
@@ -193,6 +197,7 @@ def _ending(
         body,
         reply_to=record.channel.reply_to,
         acknowledgements=acknowledgements,
+        mtom=record.channel.policy.mtom,
     )
 
 
@@ -201,7 +206,8 @@ def make_connection(record: RmsRecord, message_id: str) -> Envelope:
     channel = record.channel
     body = MakeConnection(address=channel.reply_to.address)
     to = EndpointReference(channel.to)
-    return _envelope(channel.policy.protocol, ns.MAKE_CONNECTION_ACTION, to, message_id, body)
+    protocol, mtom = channel.policy.protocol, channel.policy.mtom
+    return _envelope(protocol, ns.MAKE_CONNECTION_ACTION, to, message_id, body, mtom=mtom)
 
 
 def acknowledgement_alone(
@@ -229,6 +235,7 @@ def ack_requested_alone(record: RmsRecord, message_id: str, acknowledgements: Ac
         EMPTY,
         acknowledgements=acknowledgements,
         ack_requests=(AckRequested(record.machine.identifier or ""),),
+        mtom=record.channel.policy.mtom,
     )
 
 

@@ -120,6 +120,8 @@ class PendingResponse:
     #: The client is known to fetch the response if it does not come on this exchange: it is Mercury, which repeats the
     #: request, or it uses MakeConnection.
     fetches: bool = False
+    #: The response is sent as an MTOM message, because the request is one.
+    mtom: bool = False
 
     @property
     def request(self) -> str:
@@ -137,8 +139,8 @@ class Response:
     envelope: Envelope
     #: The HTTP status; ``None`` = the status that belongs to the envelope.
     status: int | None = None
-    #: The encoded message, once it is encoded: for a first request, and for repeated requests.
-    written: dict[bool, HttpMessage] = field(default_factory=dict, compare=False, repr=False)
+    #: The encoded message, once it is encoded: for first and for repeated requests, with and without MTOM.
+    written: dict[tuple[bool, bool], HttpMessage] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(slots=True, eq=False)

@@ -10,6 +10,7 @@ from mercury.statemachine.faults import Fault
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
 from mercury.wire.encode import encode, fault_status
 from mercury.wire.envelope import HttpMessage, Undecodable
+from mercury.wire.media import soap_version
 
 #: The versions that are assumed while nothing is known of the peer.
 FALLBACK = Protocol(SoapVersion.SOAP11, AddressingVersion.WSA10, RmVersion.RM11)
@@ -17,8 +18,7 @@ FALLBACK = Protocol(SoapVersion.SOAP11, AddressingVersion.WSA10, RmVersion.RM11)
 
 def refuse(fault: Fault, content_type: str, ids: Ids) -> HttpMessage:
     """A fault in the SOAP version that the Content-Type of the request suggests."""
-    soap12 = content_type.partition(";")[0].strip().lower() == "application/soap+xml"
-    return _written(fault, replace(FALLBACK, soap=SoapVersion.SOAP12 if soap12 else SoapVersion.SOAP11), None, ids)
+    return _written(fault, replace(FALLBACK, soap=soap_version(content_type) or FALLBACK.soap), None, ids)
 
 
 def refuse_undecodable(error: Undecodable, ids: Ids) -> HttpMessage:

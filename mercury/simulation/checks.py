@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import email
 from collections.abc import Sequence
+from email.message import Message
 from typing import Protocol
 from xml.etree import ElementTree
 
@@ -57,7 +59,7 @@ class Checks:
         decoder, so that a defect of the decoder is found."""
         if b"Sequence" not in http.body:
             return
-        header = ElementTree.fromstring(http.body)[0]  # noqa: S314  this process has written it
+        header = ElementTree.fromstring(_envelope(http))[0]  # noqa: S314  this process has written it
         blocks = {_local(block): block for block in header}
         for block in header:
             if _local(block) == "SequenceAcknowledgement":
@@ -207,6 +209,18 @@ class Checks:
     def _spells(self, node: NodeView, state: str, predicate: str) -> None:
         if state != predicate:
             self.violated(f"{node.host}: state {state}, but the counters say {predicate}")
+
+
+def _envelope(http: HttpMessage) -> bytes:
+    """The envelope of a message; that of an MTOM message is its first part."""
+    if not http.content_type.startswith("multipart/"):
+        return http.body
+    package = email.message_from_bytes(b"Content-Type: %b\r\n\r\n%b" % (http.content_type.encode(), http.body))
+    root = package.get_payload(0)
+    assert isinstance(root, Message)
+    content = root.get_payload(decode=True)
+    assert isinstance(content, bytes)
+    return content
 
 
 def _local(element: ElementTree.Element) -> str:

@@ -79,6 +79,9 @@ class DestinationPolicy:
     max_attempts: int = 10
     #: The pauses between the calls of a failing handler.
     redelivery: Backoff = field(default_factory=lambda: Backoff(base=0.5))
+    #: Whether responses to MTOM requests are MTOM messages, if they leave on the connection of a request; the WSDL of
+    #: the service then says that clients may use MTOM. Requests may be MTOM messages in any case.
+    mtom: bool = False
 
     def __post_init__(self) -> None:
         at_least(1, acknowledge_every=self.acknowledge_every, max_ranges=self.max_ranges)
@@ -160,6 +163,8 @@ class SourcePolicy:
     #: With ``make_connection``: the pauses between two MakeConnection messages; they start again from the shortest when
     #: a message was sent or fetched.
     polling: Backoff = field(default_factory=lambda: Backoff(base=1.0, cap=15.0))
+    #: Whether messages are sent as MTOM messages: binary content of at least 1 KiB is sent as it is, not in base64.
+    mtom: bool = False
 
     @property
     def ack_request_interval(self) -> int:

@@ -5,8 +5,9 @@ here uses a clock, a socket or a store. `decode` checks the limits of a message 
 raises only `Undecodable`. The payload keeps its bytes: `decode` cuts it out, and `encode` writes it, unchanged.
 
 Order of the modules: `ns`, `values` and `fault_names` (names and lexical forms), `scan` and `cut` (the one pass over
-the bytes), `media` (the headers of HTTP), ``read_*`` and `decode`, ``write_*`` and `encode`, `payload` and
-`application_fault` (elements of the application). A module imports only modules that stand before it in this list.
+the bytes), `media` (the headers of HTTP), `multipart` and `xop` (MTOM messages), ``read_*`` and `decode`, ``write_*``
+and `encode`, `payload` and `application_fault` (elements of the application). A module imports only modules that stand
+before it in this list.
 """
 
 from __future__ import annotations

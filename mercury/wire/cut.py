@@ -17,7 +17,7 @@ from mercury.wire.scan import Node, refused
 from mercury.wire.values import escape_attribute
 
 #: A whole start tag. It is matched only against bytes that are known to be well-formed.
-_START_TAG = re.compile(rb"<[^\"'>]*+(?:(?:\"[^\"]*\"|'[^']*')[^\"'>]*+)*+>")
+START_TAG = re.compile(rb"<[^\"'>]*+(?:(?:\"[^\"]*\"|'[^']*')[^\"'>]*+)*+>")
 _NAME = re.compile(rb"<[^\s/>]+")
 
 #: CDATA sections, comments and character references: a reader does not see them, but they separate characters in bytes.
@@ -80,7 +80,7 @@ def cut(data: bytes, node: Node, allowance: Allowance | None = None) -> bytes:
 
 
 def _end(data: bytes, node: Node) -> int:
-    match = _START_TAG.match(data, node.start)
+    match = START_TAG.match(data, node.start)
     assert match is not None  # the document is well-formed
     return match.end() if match[0].endswith(b"/>") else data.index(b">", node.end) + 1
 

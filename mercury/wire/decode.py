@@ -8,6 +8,7 @@ than one meaning: two actions, two versions, two Identifiers.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -16,7 +17,7 @@ from mercury.statemachine.messages import AckRequested, SequenceAcknowledgement
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.wire import ns
 from mercury.wire.envelope import EMPTY, Body, Envelope, Payload, Undecodable
-from mercury.wire.media import ContentType, read_content_type, to_utf8
+from mercury.wire.media import ContentType, Package, read_content_type, to_utf8
 from mercury.wire.ns import RM_VERSION, SOAP_NS, SOAP_VERSION, WSA_VERSION, clark
 from mercury.wire.read_addressing import Addressing, mixed, read_addressing
 from mercury.wire.read_common import Document
@@ -24,6 +25,7 @@ from mercury.wire.read_fault import read_fault
 from mercury.wire.read_rm import BODY_READERS, read_ack_requested, read_acknowledgement, read_sequence, rm_of_body
 from mercury.wire.scan import DEFAULT_LIMITS, Limits, MessageRefused, Node, Scanner, refused
 from mercury.wire.values import BLANKS, boolean, collapse
+from mercury.wire.xop import Unpackable, unpack
 
 #: The namespaces of the protocols. Their elements are read; all others belong to the application and are cut out.
 _PROTOCOLS = frozenset({ns.SOAP11, ns.SOAP12, ns.WSA200408, ns.WSA10, ns.RM10, ns.RM11, ns.MC})
@@ -106,6 +108,8 @@ class _Reading:
     message_id: str | None = None
     #: The Fault element of a message outside any sequence.
     fault: Payload | None = None
+    #: The message is an MTOM message.
+    mtom: bool = False
     #: Header blocks of the protocols that are for this node, by namespace and local name; all other header blocks; and
     #: the name of the first block with mustUnderstand that is not understood.
     blocks: dict[str, dict[str, list[Node]]] = field(default_factory=dict)
@@ -117,6 +121,9 @@ class _Reading:
         self.soap = kind.soap or self.soap
         if len(data) > self.limits.max_bytes:
             raise refused(f"the message is larger than {self.limits.max_bytes} bytes")
+        if kind.package is not None:
+            self.mtom = True
+            data, kind = self._unpacked(data, kind, kind.package)
         document = Document(to_utf8(data, kind.charset), self.limits)
         scanner = Scanner(document.data, self.limits, levels=3, inside=_PROTOCOLS)
         try:
@@ -129,6 +136,17 @@ class _Reading:
         self._check_versions(body)
         addressing = self._addressing(document, _http_actions(kind, soap_action))
         return self._assemble(document, addressing, body)
+
+    def _unpacked(self, data: bytes, kind: ContentType, package: Package) -> tuple[bytes, ContentType]:
+        try:
+            return unpack(data, kind, package, self.limits)
+        except Unpackable as error:  # for the fault, the envelope is read without its parts
+            document = Document(error.root, self.limits)
+            scanner = Scanner(document.data, self.limits, levels=3, inside=_PROTOCOLS)
+            with suppress(MessageRefused):
+                scanner.run()
+            self._read_versions(document, scanner.root)
+            raise
 
     def _read_versions(self, document: Document, root: Node | None) -> None:
         """Read the versions and the MessageID from the part of the message before its first error."""
@@ -262,6 +280,7 @@ class _Reading:
             headers=tuple([document.cut(block) for block in self.others]),
             problems=tuple(problems),
             fault=self.fault,
+            mtom=self.mtom,
             body=content,
         )
 

@@ -31,6 +31,7 @@ from mercury.wire.values import escape
 from mercury.wire.write_common import Style
 from mercury.wire.write_fault import write_fault11, write_fault12
 from mercury.wire.write_rm import write_make_connection, write_rm_body
+from mercury.wire.xop import pack
 
 __all__ = ["encode", "fault_action", "fault_status"]
 
@@ -42,7 +43,8 @@ def encode(envelope: Envelope) -> HttpMessage:
     """Write one SOAP message.
 
     ``to`` = ``None`` is written as the anonymous address: all versions allow it and 2004/08 requires a To (WSA-01).
-    Parameters of ``to`` become header blocks (WSA-03). ``problems`` are not written.
+    Parameters of ``to`` become header blocks (WSA-03). ``problems`` are not written. With ``mtom`` the result is
+    an MTOM message, unless XOP does not allow it.
 
     :raises ValueError: the envelope has an element that its versions do not have, such as CloseSequence in WS-RM 1.0, a
         Sequence header block without a version of WS-RM, or an endpoint reference without a version of WS-Addressing.
@@ -69,7 +71,7 @@ def encode(envelope: Envelope) -> HttpMessage:
         header = f"<{soap}:Header>{header}</{soap}:Header>"
     before = f"{start}>{header}<{soap}:Body>"
     after = f"</{soap}:Body></{soap}:Envelope>"
-    return _http_message(envelope, b"".join((before.encode(), body, after.encode())))
+    return _http_message(envelope, before.encode(), body, after.encode())
 
 
 def _style(envelope: Envelope, rm: RmVersion | None) -> Style:
@@ -177,10 +179,17 @@ def _body(style: Style, envelope: Envelope) -> tuple[str, bytes]:
             assert_never(body)
 
 
-def _http_message(envelope: Envelope, body: bytes) -> HttpMessage:
+def _http_message(envelope: Envelope, before: bytes, content: bytes, after: bytes) -> HttpMessage:
     """HTTP-01."""
     plain = _PLAIN_ACTION.fullmatch(envelope.action) is not None
-    if envelope.soap is SoapVersion.SOAP11:
-        return HttpMessage(body, "text/xml; charset=utf-8", f'"{envelope.action}"' if plain else '""')
+    soap11 = envelope.soap is SoapVersion.SOAP11
+    soap_action = (f'"{envelope.action}"' if plain else '""') if soap11 else None
+    if envelope.mtom:
+        packed = pack(before, content, after, envelope.soap, envelope.action if plain and not soap11 else None)
+        if packed is not None:
+            return HttpMessage(*packed, soap_action)
+    body = b"".join((before, content, after))
+    if soap11:
+        return HttpMessage(body, "text/xml; charset=utf-8", soap_action)
     content_type = "application/soap+xml; charset=utf-8"
     return HttpMessage(body, f'{content_type}; action="{envelope.action}"' if plain else content_type)

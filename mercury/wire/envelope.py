@@ -82,6 +82,8 @@ class Envelope:
     problems: tuple[Fault, ...] = ()
     #: Set only by reading: the element of a ``Fault`` in ``body``, for the application that sent the request.
     fault: Payload | None = field(default=None, compare=False)
+    #: Whether the message is written, or was read, as an MTOM message. The content is the same.
+    mtom: bool = field(default=False, compare=False)
     body: Body = EMPTY
 
 

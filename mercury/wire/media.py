@@ -20,8 +20,13 @@ _MEDIA_TYPES = {
     "": None,
 }
 
+#: The media type of the envelope in an MTOM message.
+XOP_TYPE = "application/xop+xml"
+
 #: The forms that most clients send; `_PARAMETER` reads all others.
 _USUAL = re.compile(r'(text/xml|application/soap\+xml)(?:; ?charset=(utf-8|UTF-8))?(?:; ?action="([^"\\]*)")?')
+#: A boundary of RFC 2046.
+_BOUNDARY = re.compile(r"[!-~ ]{0,69}[!-~]")
 _PARAMETER = re.compile(r';[ \t]*([^\s=;"]{1,64})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))[ \t]*')
 _ESCAPED = re.compile(r"\\(.)")
 
@@ -46,6 +51,15 @@ _DECLARED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class Package:
+    """The parameters of an MTOM message: a multipart/related package whose root is application/xop+xml."""
+
+    boundary: str
+    #: The Content-ID of the root without angle brackets; ``None`` = the root is the first part.
+    start: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ContentType:
     """The parts of a Content-Type header."""
 
@@ -55,6 +69,8 @@ class ContentType:
     charset: str | None
     #: The action parameter of application/soap+xml, "" = not given.
     action: str
+    #: Set if the envelope is the root of an MTOM message.
+    package: Package | None = None
 
 
 def read_content_type(value: str) -> ContentType:
@@ -67,6 +83,8 @@ def read_content_type(value: str) -> ContentType:
         return ContentType(_MEDIA_TYPES[usual[1]], usual[2], usual[3] or "")
     media, _, rest = value.partition(";")
     media = media.strip().lower()
+    if media == "multipart/related":
+        return _read_package(value)
     if media not in _MEDIA_TYPES:
         raise refused(f"not a media type of SOAP: {media[:80]!r}")
     charset, action = None, ""
@@ -79,6 +97,84 @@ def read_content_type(value: str) -> ContentType:
             elif name == "action":
                 action = _ESCAPED.sub(r"\1", quoted) if quoted is not None else plain
     return ContentType(_MEDIA_TYPES[media], charset, action)
+
+
+def soap_version(content_type: str) -> SoapVersion | None:
+    """The version of SOAP that a Content-Type header names; ``None`` = it names none."""
+    try:
+        return read_content_type(content_type).soap
+    except MessageRefused:
+        return None
+
+
+def _read_package(value: str) -> ContentType:
+    parameters = _parameters(value)
+    kind = parameters.get("type", "").strip().lower()
+    if kind != XOP_TYPE:
+        raise refused(f"not a media type of SOAP: 'multipart/related' of the type {kind[:80]!r}, which is not MTOM")
+    boundary = parameters.get("boundary", "")
+    if _BOUNDARY.fullmatch(boundary) is None:
+        raise refused("the boundary of the MTOM message is missing or is not one")
+    start = parameters.get("start")
+    soap, action = read_start_info(parameters.get("start-info", ""))
+    return ContentType(
+        soap,
+        None,
+        one_action(action, parameters.get("action", "")),
+        Package(boundary, None if start is None else bare_id(start)),
+    )
+
+
+def read_root_type(value: str) -> ContentType:
+    """Parse the Content-Type of the root of an MTOM message.
+
+    :raises MessageRefused: it is not application/xop+xml, or it names a type that is not SOAP.
+    """
+    media = value.partition(";")[0].strip().lower()
+    if media != XOP_TYPE:
+        raise refused(f"the root of the MTOM message is {media[:80]!r}, not {XOP_TYPE}")
+    parameters = _parameters(value)
+    soap, action = read_start_info(parameters.get("type", ""))
+    return ContentType(soap, parameters.get("charset"), one_action(action, parameters.get("action", "")))
+
+
+def read_start_info(value: str) -> tuple[SoapVersion | None, str]:
+    """The version of SOAP, and the action, of the media type that the root would have without MTOM."""
+    media = value.partition(";")[0].strip().lower()
+    if media not in _MEDIA_TYPES:
+        raise refused(f"not a media type of SOAP in an MTOM message: {media[:80]!r}")
+    return _MEDIA_TYPES[media], _parameters(value).get("action", "")
+
+
+def one_action(*given: str) -> str:
+    """The action that several headers of one message name; "" = none names one.
+
+    :raises MessageRefused: two of them name different actions.
+    """
+    actions = sorted({each for each in given if each})
+    if len(actions) > 1:
+        raise refused("the headers of the MTOM message name two actions")
+    return actions[0] if actions else ""
+
+
+def bare_id(value: str) -> str:
+    """A Content-ID without its angle brackets."""
+    return value.strip().removeprefix("<").removesuffix(">")
+
+
+def _parameters(value: str) -> dict[str, str]:
+    """The parameters of a media type by their names in lower case.
+
+    :raises MessageRefused: two have the same name.
+    """
+    found: dict[str, str] = {}
+    for match in _PARAMETER.finditer(value):
+        name, quoted, plain = match.groups()
+        name = name.lower()
+        if name in found:
+            raise refused(f"the media type has two parameters {name[:40]!r}")
+        found[name] = _ESCAPED.sub(r"\1", quoted) if quoted is not None else plain
+    return found
 
 
 def to_utf8(data: bytes, charset: str | None = None) -> bytes:

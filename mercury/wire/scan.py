@@ -26,7 +26,8 @@ class Limits:
     :raises ConfigurationError: a limit is below 1, or ``max_uri_length`` is too large; the text begins with its name.
     """
 
-    #: Bytes of the message as received, and also bytes of the message in UTF-8.
+    #: Bytes of the message as received, and also bytes of the message in UTF-8; of an MTOM message, with the content of
+    #: its parts in base64.
     max_bytes: int = 8 * 1024 * 1024
     #: Depth of nested elements, the Envelope included.
     max_depth: int = 64
@@ -48,6 +49,8 @@ class Limits:
     max_uri_length: int = INDEXED_BYTES
     #: Bytes of all reference parameters of one endpoint reference. Mercury sends them in each message to the endpoint.
     max_parameters_bytes: int = 64 * 1024
+    #: Parts of one MTOM message, the envelope included.
+    max_parts: int = 1024
     #: Bytes of namespace declarations that are added when header blocks, reference parameters and the content of the
     #: Body are cut out of one message. Each element gets a copy of the outer declarations that it uses.
     max_declarations_bytes: int = 64 * 1024

@@ -78,13 +78,19 @@ SECURITY = frozenset(
         "http://docs.oasis-open.org/ws-sx/ws-securitypolicy/200802",
     }
 )
+#: Messages are MTOM messages.
+WSOMA = "http://schemas.xmlsoap.org/ws/2004/09/policy/optimizedmimeserialization"
+OPTIMIZED = clark(WSOMA, "OptimizedMimeSerialization")
+MTOM_ASSERTIONS = frozenset(
+    {
+        OPTIMIZED,
+        clark("http://www.w3.org/2007/08/soap12-mtom-policy", "MTOM"),
+        clark("http://www.w3.org/2007/08/soap11-mtom-policy", "MTOM"),
+    }
+)
 #: Assertions that change the messages on the wire and that Mercury does not support.
 UNSUPPORTED: Mapping[str, str] = MappingProxyType(
     {
-        clark(
-            "http://schemas.xmlsoap.org/ws/2004/09/policy/optimizedmimeserialization", "OptimizedMimeSerialization"
-        ): ("MTOM attachments"),
-        clark("http://www.w3.org/2007/08/soap12-mtom-policy", "MTOM"): "MTOM attachments",
         clark("http://schemas.microsoft.com/ws/06/2004/mspolicy/netbinary1", "BinaryEncoding"): "binary XML of .NET",
         clark("http://schemas.xmlsoap.org/ws/2004/10/wsat", "ATAssertion"): "WS-AtomicTransaction",
         clark("http://docs.oasis-open.org/ws-tx/wsat/2006/06", "ATAssertion"): "WS-AtomicTransaction",

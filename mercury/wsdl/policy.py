@@ -52,6 +52,8 @@ class Alternative:
     anonymous: bool | None = None
     #: A client that cannot be reached fetches its responses by WS-MakeConnection.
     make_connection: bool = False
+    #: Messages are MTOM messages.
+    mtom: bool = False
     #: The required features that Mercury does not support, in words.
     unsupported: tuple[str, ...] = ()
     #: Assertions that Mercury does not know, in Clark notation.
@@ -77,16 +79,16 @@ class Requirements:
 
     def choose(self, preferred: Protocol | None = None) -> Alternative | None:
         """The alternative that Mercury uses: that with the fewest unsupported features, then the fewest unknown
-        assertions, then one with WS-RM, then one with the preferred version.
+        assertions, then one with WS-RM, then one with the preferred version, then one without MTOM.
 
         :returns: ``None`` = there is no alternative. It has unsupported features only if all alternatives have some.
         """
         rm = (preferred or Protocol()).rm
 
-        def rank(each: Alternative) -> tuple[int, int, bool, bool]:
+        def rank(each: Alternative) -> tuple[int, int, bool, bool, bool]:
             reliable = each.reliability
             other = reliable is not None and reliable.rm is not rm
-            return len(each.unsupported), len(each.unknown), reliable is None, other
+            return len(each.unsupported), len(each.unknown), reliable is None, other, each.mtom
 
         return min(self.alternatives, key=rank, default=None)
 
@@ -105,7 +107,7 @@ class Requirements:
         The versions are those of `protocol`. The pause before the first retransmission is the peer's
         BaseRetransmissionInterval, but at least its AcknowledgementInterval. It is at least 0.1 s, or the pause of
         ``base`` if that is shorter, and at most the cap of ``base``. An idle sequence ends before the peer's
-        InactivityTimeout would end it.
+        InactivityTimeout would end it. Messages are MTOM messages if the port or ``base`` requires that.
         """
         base = base or SourcePolicy()
         chosen = self.choose(base.protocol) or Alternative()
@@ -123,6 +125,7 @@ class Requirements:
             protocol=self.protocol(base.protocol),
             retransmission=replace(backoff, base=pause),
             idle_timeout=idle,
+            mtom=base.mtom or chosen.mtom,
         )
 
 
@@ -228,7 +231,7 @@ def _alternatives_of(
 
 
 def _alternative(assertions: Assertions) -> Alternative:
-    reliability, addressing, anonymous, make_connection = None, None, None, False
+    reliability, addressing, anonymous, make_connection, mtom = None, None, None, False, False
     unsupported: list[str] = []
     unknown: list[str] = []
     for each in assertions:
@@ -244,6 +247,8 @@ def _alternative(assertions: Assertions) -> Alternative:
             anonymous = next(iter(restricted.values())) if len(restricted) == 1 else anonymous
         elif tag == names.MC_SUPPORTED:
             make_connection = True
+        elif tag in names.MTOM_ASSERTIONS:
+            mtom = True
         elif tag in names.UNSUPPORTED:
             unsupported.append(f"{name.localname} ({names.UNSUPPORTED[tag]})")
         elif name.namespace in names.SECURITY:
@@ -255,6 +260,7 @@ def _alternative(assertions: Assertions) -> Alternative:
         addressing=addressing,
         anonymous=anonymous,
         make_connection=make_connection,
+        mtom=mtom,
         unsupported=tuple(dict.fromkeys(unsupported)),
         unknown=tuple(dict.fromkeys(unknown)),
     )

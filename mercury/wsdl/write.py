@@ -185,6 +185,7 @@ def written_policy(policy: DestinationPolicy, retransmission: Backoff) -> etree.
         etree.SubElement(promise, clark(RMP11, "InOrder"))
     # MC-SCH-04: a toolkit that does not know the assertion would refuse the alternative if it were not optional.
     etree.SubElement(newer, names.MC_SUPPORTED, {clark(WSP15, "Optional"): "true"})
+    _mtom(newer, policy)
     older = etree.SubElement(choice, clark(WSP15, "All"))
     etree.SubElement(older, clark(WSAW, "UsingAddressing"))
     assertion = etree.SubElement(older, clark(RMP10, "RMAssertion"))
@@ -194,7 +195,14 @@ def written_policy(policy: DestinationPolicy, retransmission: Backoff) -> etree.
     if retransmission.factor > 1:
         etree.SubElement(assertion, clark(RMP10, "ExponentialBackoff"))
     _timer(assertion, "AcknowledgementInterval", policy.acknowledgement_interval)
+    _mtom(older, policy)
     return written
+
+
+def _mtom(alternative: etree._Element, policy: DestinationPolicy) -> None:
+    """Clients may send MTOM messages, and then get MTOM responses."""
+    if policy.mtom:
+        etree.SubElement(alternative, names.OPTIMIZED, {clark(WSP15, "Optional"): "true"}, {"wsoma": names.WSOMA})
 
 
 def _nested(assertion: etree._Element) -> etree._Element:

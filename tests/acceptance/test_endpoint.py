@@ -243,6 +243,17 @@ def test_hostile_input_gets_a_fault(serving: Serving, soap: str, attack: str) ->
     assert time.monotonic() - begun < 5
 
 
+@BOTH
+def test_mtom_message_with_a_mistake_gets_a_fault_in_its_version(serving: Serving, soap: str) -> None:
+    media = TYPES[soap].partition(";")[0]
+    kind = f'multipart/related; type="application/xop+xml"; start-info="{media}"; boundary='
+    root = f'\r\n--b\r\nContent-Type: application/xop+xml; type="{media}"\r\n\r\n'.encode() + envelope(soap)
+    for boundary, body in (("b", root), ("c", root), ("b", b"\r\n--b" * 8000), ("b", b"x" * (LIMIT + 1))):
+        reply = exchange(serving.netloc, body, soap=soap, Content_Type=kind + boundary)
+        status = 413 if len(body) > LIMIT else 500 if soap == SOAP11 else 400
+        assert reply.code(soap, status) in ("Client", "Sender")
+
+
 def test_another_version_of_soap_gets_a_fault(serving: Serving) -> None:
     reply = exchange(serving.netloc, envelope("http://www.w3.org/2099/soap"), soap=SOAP11)
     assert reply.code(SOAP11, 500) == "VersionMismatch"

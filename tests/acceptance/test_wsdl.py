@@ -209,6 +209,18 @@ def test_policy_of_the_wsdl_follows_the_policy_of_the_service() -> None:
     assert older.reliability.inactivity_timeout is None
 
 
+@pytest.mark.parametrize("mtom", [False, True])
+def test_wsdl_says_that_clients_may_use_mtom_if_the_service_answers_with_it(mtom: bool) -> None:
+    service = Service("notes", policy=DestinationPolicy(mtom=mtom))
+    service.operation(lambda_of(Cancel))
+    with Mercury("memory:") as server:
+        document = fetch(server.listen(service) + "/services/notes?wsdl")
+    assert (b"OptimizedMimeSerialization" in document) is mtom
+    requirements = read(document)["notesSoap12"]
+    assert any(each.mtom for each in requirements.alternatives) is mtom
+    assert not requirements.source_policy().mtom
+
+
 def lambda_of(kind: type[Any]) -> Any:
     def handler(what: Any) -> None:
         del what

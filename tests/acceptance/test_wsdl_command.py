@@ -40,6 +40,8 @@ def test_show_says_what_each_port_asks_for_and_the_settings() -> None:
         ("Plain", "MakeConnection no"),
         ("Plain", "source.protocol.rm 1.0"),
         ("Plain", "source.idle_timeout 300.0"),
+        ("Plain", "MTOM no"),
+        ("Plain", "source.mtom false"),
         ("Secure", "not supported SymmetricBinding (WS-Security)"),
         ("Secure", "not supported BinaryEncoding (binary XML of .NET)"),
     }
@@ -65,6 +67,7 @@ def test_show_as_json_has_every_alternative_and_the_settings() -> None:
         "source.protocol.rm": "1.1",
         "source.retransmission.base": 1.0,
         "source.idle_timeout": 300.0,
+        "source.mtom": False,
     }
     assert orders.value["P12"]["usable"] is True
 

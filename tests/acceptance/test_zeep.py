@@ -549,14 +549,14 @@ def test_policy_that_wants_an_address_for_responses_is_refused_without_one(shop:
 
 def test_policy_that_wants_what_is_not_done_is_logged_once(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     def change(text: str) -> str:
-        wanted = '<m:MTOM xmlns:m="http://www.w3.org/2007/08/soap12-mtom-policy"/>'
+        wanted = '<t:ATAssertion xmlns:t="http://docs.oasis-open.org/ws-tx/wsat/2006/06"/>'
         return text.replace("<wsp:All>", f"<wsp:All>{wanted}", 1)
 
     client = shop.client(change=change)
     for _ in range(2):
         assert client.service.Place(sku="tea", qty=1) == 10
     assert [line for line in caplog.messages if "policy" in line] == [
-        f"{shop.url}: its policy requires a feature that Mercury does not support: MTOM (MTOM attachments)"
+        f"{shop.url}: its policy requires a feature that Mercury does not support: ATAssertion (WS-AtomicTransaction)"
     ]
 
 

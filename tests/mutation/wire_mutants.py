@@ -6,6 +6,7 @@ from tests.mutation.mutant import Change, Mutant
 
 HOSTILE = "tests/unit/wire/test_hostile_input.py"
 FRAGMENTS = "tests/unit/wire/test_mapping_fragments.py"
+MTOM = "tests/unit/wire/test_mtom.py"
 TOO_MUCH = "test_input_above_a_limit_is_refused_with_the_name_of_the_limit"
 
 
@@ -14,10 +15,44 @@ def limit(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
     return Mutant(f"limit: {name}", (Change(symbol, before, after),), test=f"{HOSTILE}::{test}")
 
 
+def mtom(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A guard of MTOM messages that is removed."""
+    return Mutant(f"mtom: {name}", (Change(f"mercury.wire.{symbol}", before, after),), test=f"{MTOM}::{test}")
+
+
 #: Attributes are not counted before they are parsed, only while.
 NOT_CROWDED = Change("mercury.wire.scan:Scanner.run", "if excess is not None:", "if False:")
 
 WIRE = (
+    mtom(
+        "size with the parts",
+        "xop:_with_parts",
+        "if size > limits.max_bytes:",
+        "if False:",
+        "test_size_is_that_with_the_content_of_the_parts",
+    ),
+    mtom(
+        "parts that are named often",
+        "xop:_with_parts",
+        "if size > max(GROWTH * received, len(envelope)):",
+        "if False:",
+        "test_part_that_is_named_often_does_not_grow_the_message_above_twice_its_size",
+    ),
+    mtom("number of parts", "multipart:split", "if len(parts) == most:", "if False:", "test_parts_are_counted"),
+    mtom(
+        "one part for each Content-ID",
+        "xop:_by_id",
+        "if part.content_id and named.setdefault(part.content_id, part) is not part:",
+        "if named.setdefault(part.content_id, part) is None:",
+        "test_parts_that_do_not_fit_are_refused",
+    ),
+    mtom(
+        "canonical base64",
+        "xop:_canonical",
+        "and binascii.b2a_base64(binary, newline=False) == text",
+        "",
+        "test_text_that_would_not_come_back_in_the_same_characters_stays",
+    ),
     limit(
         "bytes",
         "mercury.wire.scan:Scanner.run",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mercury.engine.context import EngineContext
 from mercury.engine.exchange import Arrival, PendingResponse
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, AckRequested, CreateSequence, EndpointReference
@@ -73,6 +74,11 @@ class InboundExchange:
     def undecided(self) -> InboundExchange:
         """The same arrival without an answer, to handle it again."""
         return InboundExchange(self.arrival, self.envelope)
+
+
+def answers_with_mtom(context: EngineContext, exchange: InboundExchange) -> bool:
+    """Whether a response on the connection of this arrival is an MTOM message."""
+    return exchange.envelope.mtom and context.application.policy(exchange.arrival.service).mtom
 
 
 def unknown_sequence(identifier: str) -> Fault:

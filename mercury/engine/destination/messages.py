@@ -6,7 +6,7 @@ import logging
 
 from mercury.engine.channels import TOO_MANY_ADDRESSES, exceeds_addresses
 from mercury.engine.destination.batch import Batch
-from mercury.engine.destination.inbound_exchange import InboundExchange, unknown_sequence
+from mercury.engine.destination.inbound_exchange import InboundExchange, answers_with_mtom, unknown_sequence
 from mercury.engine.destination.ordinary_replies import answers, take_response_above_gap
 from mercury.engine.emission import emit_duplicate
 from mercury.engine.exchange import PendingResponse
@@ -70,6 +70,7 @@ def sequenced(batch: Batch, exchange: InboundExchange, header: SequenceHeader, b
                 number=number,
                 repeated=duplicate,
                 fetches=record.source_is_mercury or record.acks_to.polled,
+                mtom=answers_with_mtom(batch.context, exchange),
             )
 
 

@@ -14,7 +14,7 @@ from mercury.engine import envelopes
 from mercury.engine.context import EngineContext
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.dispatch import handle
-from mercury.engine.destination.inbound_exchange import Fetched, InboundExchange
+from mercury.engine.destination.inbound_exchange import Fetched, InboundExchange, answers_with_mtom
 from mercury.engine.destination.ordinary_replies import UnansweredCreations, post_plainly_after_silence
 from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Outgoing, PendingResponse, Purpose, Response
 from mercury.engine.refusal import refuse_undecodable, with_status
@@ -193,7 +193,8 @@ class Reception:
             acknowledged = {each.identifier for each in envelope.acknowledgements}
             others = tuple(each for each in acknowledgements if each.identifier not in acknowledged)
             envelope = replace(envelope, acknowledgements=envelope.acknowledgements + others)
-        return Answer(http=encode(replace(envelope, message_pending=fetched.pending)))
+        mtom = answers_with_mtom(self._context, exchange)
+        return Answer(http=encode(replace(envelope, message_pending=fetched.pending, mtom=mtom)))
 
     def _replied(self, exchange: InboundExchange) -> Answer:
         posts = self._replies_by_post(exchange)

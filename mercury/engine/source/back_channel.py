@@ -47,16 +47,16 @@ def in_reply(found: Response, waiting: PendingResponse) -> HttpMessage:
 
     LIVE-02: some clients answer the AckRequested of a response before they have recorded it, and acknowledge nothing.
     """
-    written = found.written.get(waiting.repeated)
+    written = found.written.get((waiting.repeated, waiting.mtom))
     if written is not None:  # all waiting exchanges share one copy of a large response
         return written
     envelope = found.envelope
     if waiting.repeated and envelope.sequence is not None:
         envelope = replace(envelope, ack_requests=(AckRequested(envelope.sequence.identifier),))
-    http = encode(envelope)
+    http = encode(replace(envelope, mtom=True) if waiting.mtom else envelope)
     if found.status is not None:
         http = with_status(http, found.status)
-    found.written[waiting.repeated] = http
+    found.written[waiting.repeated, waiting.mtom] = http
     return http
 
 

@@ -125,6 +125,7 @@ FULL_POLICY = SourcePolicy(
     tombstone=17.0,
     make_connection=True,
     polling=Backoff(base=0.75, factor=1.25, cap=9.0, jitter=0.1),
+    mtom=True,
 )
 
 FULL_CHANNEL = Channel(

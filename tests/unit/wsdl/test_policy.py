@@ -152,6 +152,24 @@ def test_make_connection_is_read() -> None:
     assert only(f"<wsmc:MCSupported/>{RM11}").make_connection
 
 
+@pytest.mark.parametrize(
+    "assertion",
+    [
+        '<m:OptimizedMimeSerialization xmlns:m="http://schemas.xmlsoap.org/ws/2004/09/policy/optimizedmimeserialization"{}/>',
+        '<m:MTOM xmlns:m="http://www.w3.org/2007/08/soap12-mtom-policy"{}/>',
+        '<m:MTOM xmlns:m="http://www.w3.org/2007/08/soap11-mtom-policy"{}/>',
+    ],
+)
+def test_mtom_is_sent_to_a_peer_that_requires_it(assertion: str) -> None:
+    required = asked(assertion.format("") + RM11)
+    assert [(each.mtom, each.unsupported) for each in required.alternatives] == [(True, ())]
+    assert required.source_policy().mtom
+    optional = asked(assertion.format(' wsp:Optional="true"') + RM11)
+    assert [each.mtom for each in optional.alternatives] == [True, False]
+    assert not optional.source_policy().mtom
+    assert optional.source_policy(SourcePolicy(mtom=True)).mtom
+
+
 def test_security_is_named_and_tls_alone_is_not() -> None:
     assert only("<sp:AsymmetricBinding/><sp:SignedParts/><sp:Wss11/>").unsupported == (
         "AsymmetricBinding (WS-Security)",
