@@ -364,6 +364,7 @@ class Http11Protocol(HttpToolsProtocol):
         self.pipeline.clear()
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
+            self._running.waiting_for_100_continue = False  # nothing can be written any more
             self._running.message_event.set()
 
     # --- answering -------------------------------------------------------------------------------------------------

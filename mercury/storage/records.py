@@ -153,10 +153,10 @@ class OutboundMessage:
 
     @property
     def size(self) -> int:
-        """Its size in a store, in bytes: see `stored_size`. A response counts at least `RESPONSE`."""
+        """Its size in a store, in bytes: see `stored_size`. A response in a sequence counts at least `RESPONSE`."""
         names = (self.message_id, self.action, self.relates_to, *self.channel.names)
         size = stored_size(self.payload, self.headers, (self.channel.reply_to,), names, self.to_parameters)
-        return max(size, RESPONSE) if self.is_response else size
+        return max(size, RESPONSE) if self.channel.role is Role.RESPONSE else size
 
     @property
     def retained(self) -> bool:

@@ -10,8 +10,9 @@ from mercury.statemachine.messages import EndpointReference
 ROW = 256
 #: The same for a dead letter, which stays until an operator removes it.
 LETTER = 1024
-#: The least that a response counts: a limit in bytes also bounds how many small ones one peer leaves, which all become
-#: dead letters, or move to another sequence, in one transaction when their sequence ends.
+#: The least that a response in a sequence counts: so a limit in bytes also bounds how many small ones one peer leaves.
+#: They all become dead letters, or move to another sequence, in one transaction when their sequence ends. Replies
+#: outside a sequence are retained for an hour, and are neither dead letters nor moved.
 RESPONSE = 4096
 
 #: Characters that take two bytes in a JSON text.

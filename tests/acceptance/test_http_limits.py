@@ -129,6 +129,20 @@ def test_body_with_too_many_tiny_chunks_is_refused(size: int, count: int, status
     assert (b"small chunks" in reply.body) is (status == 400)
 
 
+@pytest.mark.parametrize("body", [b"zz\r\n", b"1\r\nx\r\n" * 100 * FREE_PIECES], ids=["bad chunk", "tiny chunks"])
+def test_refused_body_of_a_client_that_expects_100_continue_leaves_no_error_in_the_log(
+    body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    header = b"POST /mercury/responses HTTP/1.1\r\nHost: x\r\nContent-Type: text/xml\r\nTransfer-Encoding: chunked\r\n"
+    header += b"Expect: 100-continue\r\n\r\n"
+    with served() as address:
+        for _ in range(5):
+            with connect(address) as peer:
+                peer.sendall(header + body)
+                assert read_reply(peer).status == 400
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_body_that_is_written_byte_by_byte_is_taken() -> None:
     with served() as address, connect(address) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -13,8 +13,9 @@ class BodyPieces:
     A body in chunks of one byte costs the parser and the application a call for each byte.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_per_piece: int = BYTES_PER_PIECE) -> None:
         self._pieces: list[bytes] = []
+        self._bytes_per_piece = bytes_per_piece
         self._count = self._size = 0
 
     def add(self, piece: bytes) -> bool:
@@ -22,7 +23,7 @@ class BodyPieces:
         self._count += 1
         self._size += len(piece)
         self._pieces.append(piece)
-        return self._count <= FREE_PIECES + self._size // BYTES_PER_PIECE
+        return self._count <= FREE_PIECES + self._size // self._bytes_per_piece
 
     def take(self) -> bytes:
         """Remove and return what was added since the last call."""

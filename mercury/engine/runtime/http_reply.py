@@ -35,6 +35,10 @@ def left(deadline: float) -> float:
     return left
 
 
+#: The fewest bytes per chunk of a reply with thousands of chunks: some servers write each token of a document alone.
+BYTES_PER_PIECE = 4
+
+
 class _Socket(Protocol):
     def settimeout(self, value: float, /) -> None: ...
 
@@ -59,7 +63,7 @@ class Reply:
         self._sock = sock
         self._parser: Any = httptools.HttpResponseParser(self)
         #: The pieces of the read that is being parsed, and the body until then.
-        self._pieces = BodyPieces()
+        self._pieces = BodyPieces(BYTES_PER_PIECE)
         self._bodies: list[bytes] = []
         self._size = 0
         #: Bytes of headers and trailers, also of interim replies: of complete fields, and after the last complete one.

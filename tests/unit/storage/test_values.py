@@ -9,6 +9,7 @@ from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import EndpointReference
 from mercury.storage.letters import outbound_letter
 from mercury.storage.records import Channel, OutboundMessage, Role, SequenceKey
+from mercury.storage.sizes import RESPONSE
 from mercury.storage.sql.values import read_parts, read_reference, write_channel, write_parts, write_reference
 
 PARAMETER = '<p xmlns="urn:p">{}</p>'
@@ -64,6 +65,18 @@ def test_size_of_a_response_covers_every_text_that_its_peer_has_chosen() -> None
     texts = (row.message_id, row.action, row.relates_to or "", row.payload.decode(), "<b/>", channel)
     stored = sum(map(len, texts)) + len(write_parts(row.to_parameters))
     assert stored <= row.size <= stored + 1024
+
+
+def test_small_responses_count_as_larger_ones_in_a_sequence_only() -> None:
+    def size(role: Role) -> int:
+        channel = Channel(key=SequenceKey("http://peer.example/", "key"), role=role)
+        return OutboundMessage(message_id="urn:m", channel=channel, relates_to="urn:request", payload=b"<a/>").size
+
+    # 64 MiB of them is 16,384 rows, which end with their sequence.
+    assert size(Role.RESPONSE) == RESPONSE
+    # A client without an offer never acknowledges: each of its requests leaves a reply, for an hour.
+    assert size(Role.REPLY) < 1024
+    assert size(Role.REQUEST) < 1024
 
 
 def test_size_of_a_dead_letter_covers_every_text_that_its_peer_has_chosen() -> None:

@@ -233,7 +233,7 @@ def test_a_new_connection_that_is_closed_without_a_reply_is_an_error() -> None:
         transport.post(server.url, MESSAGE)
 
 
-@pytest.mark.parametrize(("size", "read"), [(1, False), (2, False), (20, True), (4000, True)])
+@pytest.mark.parametrize(("size", "read"), [(1, False), (2, False), (5, True), (20, True), (4000, True)])
 def test_reply_in_tiny_chunks_is_refused_before_it_takes_memory(size: int, read: bool) -> None:
     length = 400_000
     chunk = b"%x\r\n%s\r\n" % (size, b"x" * size)
