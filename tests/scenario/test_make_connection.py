@@ -77,6 +77,11 @@ class Polling:
         return name_of(http)
 
 
+def at_work(*_: object) -> None:
+    """A handler that fails is called again, so there is no response yet."""
+    raise RuntimeError("at work")
+
+
 def read(http: HttpMessage) -> Envelope:
     return decode(http.body, http.content_type, http.soap_action)
 
@@ -124,6 +129,65 @@ def test_a_sequence_that_is_worked_on_for_another_reason_keeps_its_acknowledgeme
     client.world.run()
     assert client.world.seen == [], "nothing may be posted"
     assert name_of(client.poll()) == "acknowledgement"
+
+
+def test_a_request_is_answered_with_an_empty_202_and_its_acknowledgement_is_fetched() -> None:
+    # MC-06, IOP-METRO-07: a Metro client leaves an acknowledgement in the reply to its request
+    client = Polling()
+    client.server.on_call = at_work
+    client.offer()
+    assert name_of(client.ask(1)) == "accepted"
+    fetched = client.poll()
+    assert name_of(fetched) == "acknowledgement"
+    (acknowledgement,) = read(fetched).acknowledgements
+    assert (acknowledgement.identifier, acknowledgement.ranges) == (client.requests, ((1, 1),))
+    assert name_of(client.poll()) == "accepted", "it is fetched once"
+
+
+def test_a_request_that_comes_again_or_asks_for_its_acknowledgement_has_an_empty_202_too() -> None:
+    # MC-06: the answer with the acknowledgement was lost, and the next MakeConnection brings it again
+    client = Polling()
+    client.server.on_call = at_work
+    client.offer()
+    client.ask(1)
+    client.poll()
+    assert name_of(client.ask(1)) == "accepted"
+    assert name_of(client.poll()) == "acknowledgement"
+    assert name_of(client.ask(2, headers=client.foreign.ack_requested(client.requests))) == "accepted"
+    (acknowledgement,) = read(client.poll()).acknowledgements
+    assert acknowledgement.ranges == ((1, 2),)
+
+
+def test_an_acknowledgement_that_is_asked_for_alone_is_fetched() -> None:
+    # IOP-METRO-07, RM-ACK-06: a Metro client leaves an acknowledgement in this reply too, and sends no further request
+    client = Polling()
+    client.create()
+    client.post(client.foreign.note(client.requests, 1))
+    asked = client.foreign.alone(client.foreign.ack_requested(client.requests), reply_to=ADDRESS)
+    assert name_of(client.post(asked)) == "accepted"
+    (acknowledgement,) = read(client.poll()).acknowledgements
+    assert acknowledgement.ranges == ((1, 1),)
+    named_by_nobody = client.foreign.alone(client.foreign.ack_requested(client.requests))
+    assert name_of(client.post(named_by_nobody)) == "acknowledgement", "without ReplyTo the answer is the reply"
+
+
+def test_a_one_way_message_beside_a_request_has_its_acknowledgement_on_its_connection() -> None:
+    client = Polling()
+    client.server.on_call = at_work
+    client.offer()
+    client.ask(1)
+    answer = client.post(client.foreign.note(client.requests, 2, reply_to=ADDRESS))
+    (acknowledgement,) = read(answer).acknowledgements
+    assert acknowledgement.ranges == ((1, 2),)
+    assert name_of(client.poll()) == "accepted", "nothing is left to acknowledge"
+
+
+def test_a_request_of_a_client_whose_acknowledgements_go_to_its_connections_is_acknowledged_there() -> None:
+    # RM-ACK-10: no MakeConnection may fetch them
+    client = Polling()
+    reply = client.post(client.foreign.create(reply_to=ADDRESS, offer=client.responses, offer_endpoint=ADDRESS))
+    client.requests = identifier_in(reply)
+    assert name_of(client.ask(1)) == "acknowledgement"
 
 
 # --- responses -------------------------------------------------------------------------------------------------------

@@ -306,8 +306,11 @@ class Batch:
                     save_rms(self.tx, rms)
 
     def acknowledge(self, exchange: InboundExchange, record: RmdRecord) -> None:
-        """Acknowledge on this exchange if that is where acknowledgements go; otherwise the worker posts them."""
+        """Acknowledge on this exchange if that is where acknowledgements go; otherwise the worker posts them, or the
+        client fetches them."""
         if not leaves_on_reply(record.acks_to, has_reply=exchange.arrival.request is None):
+            return
+        if exchange.fetches_acknowledgement and record.acks_to.polled:
             return
         if record.acks_to.polled:
             self.raise_rmd(record, events.AckSent())  # otherwise it would also wait for MakeConnection

@@ -58,7 +58,7 @@ def handle(batch: Batch, exchange: InboundExchange) -> None:
         case _:
             assert_never(envelope.body)
     for requested in envelope.ack_requests:
-        problems += _ack_wanted(batch, exchange, requested.identifier)
+        problems += _ack_wanted(batch, exchange, requested.identifier, standalone=standalone)
     if exchange.fault is None and exchange.reply is None and standalone and problems:
         exchange.fault = problems[0]  # RM-ACK-09: a faulty piggybacked block must not abort its message
 
@@ -78,11 +78,13 @@ def _acknowledged(batch: Batch, exchange: InboundExchange, acknowledgement: Sequ
     return problems
 
 
-def _ack_wanted(batch: Batch, exchange: InboundExchange, identifier: str) -> list[Fault]:
+def _ack_wanted(batch: Batch, exchange: InboundExchange, identifier: str, *, standalone: bool) -> list[Fault]:
     record = batch.rmd(exchange, identifier)
     if record is None:
         return [unknown_sequence(identifier)]
     batch.raise_rmd(record, events.AckWanted())
+    if standalone and not record.source_is_mercury:
+        exchange.fetches_acknowledgement = exchange.reply_to.polled
     batch.acknowledge(exchange, record)
     return []
 

@@ -44,6 +44,9 @@ class InboundExchange:
         self.waiting: PendingResponse | None = None
         #: Destination sequences to acknowledge on the back-channel.
         self.acknowledge: dict[str, None] = {}
+        #: Its acknowledgement is fetched by MakeConnection, and its reply is an empty 202: a request whose response is
+        #: fetched, or a bare AckRequested. A Metro client leaves an acknowledgement in their replies (IOP-METRO-07).
+        self.fetches_acknowledgement = False
         #: The answer to a MakeConnection, without acknowledgements.
         self.fetched: Fetched | None = None
         #: AckRequested for sequences of responses, on the back-channel.

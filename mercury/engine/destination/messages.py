@@ -57,21 +57,24 @@ def sequenced(batch: Batch, exchange: InboundExchange, header: SequenceHeader, b
                 exchange.fault = fault
             case _:
                 pass
+    if record.service is None or exchange.fault is not None:
+        batch.acknowledge(exchange, record)
+        return
+    # Only an operation with a response has one to wait for.
+    operation = batch.context.application.operation(record.service, exchange.envelope.action, body.name)
+    answers_it = operation is not None and operation.response_action is not None
+    exchange.fetches_acknowledgement = answers_it and exchange.reply_to.polled and not record.source_is_mercury
     batch.acknowledge(exchange, record)
     message_id = exchange.envelope.message_id
-    if record.service is not None and message_id is not None and exchange.reply_to.anonymous and exchange.fault is None:
-        # Only an operation with a response has one to wait for.
-        operation = batch.context.application.operation(record.service, exchange.envelope.action, body.name)
-        if operation is not None and operation.response_action is not None:
-            number = header.message_number
-            exchange.waiting = PendingResponse(
-                message_id=message_id,
-                sequence=record.identifier,
-                number=number,
-                repeated=duplicate,
-                fetches=record.source_is_mercury or record.acks_to.polled,
-                mtom=answers_with_mtom(batch.context, exchange),
-            )
+    if answers_it and message_id is not None and exchange.reply_to.anonymous:
+        exchange.waiting = PendingResponse(
+            message_id=message_id,
+            sequence=record.identifier,
+            number=header.message_number,
+            repeated=duplicate,
+            fetches=record.source_is_mercury or record.acks_to.polled,
+            mtom=answers_with_mtom(batch.context, exchange),
+        )
 
 
 def bare(exchange: InboundExchange, body: Payload) -> None:
