@@ -3,7 +3,8 @@
 Some destinations take only the next number. They drop a message above a gap, or do not answer its exchange until the
 gap closes (LIVE-05). If a source sends them a whole window, every message but one has to be retransmitted. So the
 window shrinks to one when the acknowledgements show such a destination. It grows again later; each time it has shrunk,
-more messages must be acknowledged first (`PROVED`).
+more messages must be acknowledged first (`PROVED`). It has its full size as soon as a number behind a gap is
+acknowledged.
 
 Other destinations state in each acknowledgement how many more messages they can hold (FC-01). The window never exceeds
 that number.
@@ -35,12 +36,14 @@ class Window:
         """Whether the window may be smaller than the policy's size."""
         return self.size is not None or self.room is not None
 
-    def limit(self, most: int) -> int:
+    def limit(self, most: int, least: int = 1) -> int:
         """How many numbers may be in flight.
 
         :param most: `SourcePolicy.window`.
+        :param least: how many at least, if the destination has room for them.
         """
-        return min(each for each in (most, self.size, self.room) if each is not None)
+        size = None if self.size is None else max(self.size, least)
+        return min(each for each in (most, size, self.room) if each is not None)
 
     def with_room(self, room: int | None) -> Window:
         """An acknowledgement states how many more messages the destination can hold; ``None`` = it does not state
@@ -57,6 +60,10 @@ class Window:
         if numbers < 2:
             return self
         return Window(1, self.shrinks + 1, acknowledged, self.room)
+
+    def taken_behind_a_gap(self) -> Window:
+        """A number behind a gap is acknowledged: the destination does not take only the next number."""
+        return Window(room=self.room)
 
     def acknowledged(self, count: int, in_flight: int, most: int) -> Window:
         """An acknowledgement arrived. The window doubles when nothing is in flight and enough was acknowledged.

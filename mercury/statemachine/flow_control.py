@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.rms_counters import RmsCounters, RmsWork
@@ -15,6 +16,8 @@ LAST_MESSAGE_WAIT = 60.0
 #: Seconds after the application's end for which it waits for responses at most. A destination that withholds everything
 #: until it knows the end answers each repeated request, so it is never silent, and responds to none.
 LAST_MESSAGE_LIMIT = 600.0
+#: Transmissions of the lowest number, without an acknowledgement, before another number is sent beside it.
+ALONE = 3
 
 
 def room_for_numbers(machine: RmsCounters, policy: SourcePolicy) -> int:
@@ -45,12 +48,45 @@ def probe_after(policy: SourcePolicy) -> float:
     return 2 * policy.retransmission.base
 
 
-def only_probes(machine: RmsCounters, policy: SourcePolicy, attempts: int, now: float) -> bool:
-    """Whether only the lowest number is sent, as a probe: one message shows as much as a whole window (FC-03).
+def beside(attempts: int) -> int:
+    """How many numbers are sent at least, with a lowest one that stays unacknowledged.
+
+    Its destination may have forgotten what it was about: a CXF client acknowledges no response to a request that it has
+    given up. When it was sent alone several times, the next number is sent too, and one more each time.
 
     :param attempts: transmissions of the lowest number so far.
     """
-    return attempts >= 2 and machine.last_heard < now - probe_after(policy)
+    return max(1, attempts - ALONE + 1)
+
+
+def probes(
+    machine: RmsCounters, policy: SourcePolicy, unsettled: Sequence[tuple[int, int]], now: float, *, reached: bool
+) -> frozenset[int]:
+    """The numbers that may be sent: only the lowest as a probe while the destination is silent (FC-03).
+
+    One message shows as much as a whole window. A destination that is reached and acknowledges nothing is also sent
+    numbers beside it. A number below an acknowledged one is no probe, because the destination has left it out.
+
+    :param unsettled: the numbers in the window, ascending, each with its transmissions so far.
+    :param reached: the last exchange with the destination worked.
+    """
+    numbers = [number for number, _ in unsettled]
+    if machine.last_heard >= now - probe_after(policy):
+        return frozenset(numbers)
+    left_out = [number for number in numbers if _is_left_out(machine, number)]
+    above = [each for each in unsettled if each[0] not in left_out]
+    if not above:
+        return frozenset(numbers if reached else numbers[:1])
+    _, attempts = above[0]
+    if attempts < 2:
+        return frozenset(numbers)
+    probed = [number for number, _ in above[: beside(attempts) if reached else 1]]
+    return frozenset(left_out + probed if reached else probed)
+
+
+def _is_left_out(machine: RmsCounters, number: int) -> bool:
+    """Whether a higher number is acknowledged, and this one is not."""
+    return number < machine.acknowledged.highest and number not in machine.acknowledged
 
 
 def is_heard_again(policy: SourcePolicy, before: float, heard: float) -> bool:

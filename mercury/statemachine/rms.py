@@ -205,7 +205,10 @@ class RMSSequence(RmsCounters):
 
     def _window_moved(self, before: int, policy: SourcePolicy) -> Iterator[RmsEffect]:
         """A small window moved, and may have grown: the numbers that are newly in it are due immediately."""
-        self.flow = self.flow.acknowledged(self.acknowledged.count, self.in_flight, policy.window)
+        if self.acknowledged.highest > self.lowest_outstanding():
+            self.flow = self.flow.taken_behind_a_gap()
+        else:
+            self.flow = self.flow.acknowledged(self.acknowledged.count, self.in_flight, policy.window)
         entered = tuple(self._done().gaps(before + 1, min(self.window_end(policy), self.highest_sent)))
         if entered:
             yield effects.Due(entered)

@@ -112,15 +112,17 @@ class RmsCounters:
         """
         return self.flow.room == 0 and self.last_number > self.highest_sent and not self.in_flight
 
-    def most_in_flight(self, policy: SourcePolicy) -> int:
+    def most_in_flight(self, policy: SourcePolicy, least: int = 1) -> int:
         """The most numbers in flight. If the destination has no room, one message in flight is still sent again,
         because the messages that fill the destination may wait for it.
-        """
-        return self.flow.limit(policy.window) or min(1, self.in_flight)
 
-    def window_end(self, policy: SourcePolicy) -> int:
-        """The highest number that may be in flight."""
-        left = self.most_in_flight(policy)
+        :param least: how many at least, if the destination has room for them.
+        """
+        return self.flow.limit(policy.window, least) or min(1, self.in_flight)
+
+    def window_end(self, policy: SourcePolicy, least: int = 1) -> int:
+        """The highest number that may be in flight; ``least`` as in `most_in_flight`."""
+        left = self.most_in_flight(policy, least)
         for low, high in self._done().gaps(1, self.last_number):
             if high - low + 1 >= left:
                 return low + left - 1

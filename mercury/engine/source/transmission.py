@@ -14,6 +14,7 @@ from mercury.engine.rmd_records import end_offered
 from mercury.engine.source import back_channel
 from mercury.engine.source.apply_effects import handle_rms, release_acknowledged, save_rms
 from mercury.engine.source.fetched import count_as_fetched, plan_fetches, settle_back_channel
+from mercury.engine.source.in_window import rows_in_window
 from mercury.engine.source.numbering import Numbering, replaced_before
 from mercury.engine.source.polling import plan_poll
 from mercury.statemachine import effects, events, flow_control
@@ -167,12 +168,7 @@ class KeyWork:
         machine, policy = record.machine, record.channel.policy
         if machine.identifier is None or machine.abandoned:
             return None
-        rows = self._rows(tx, record, self.now)
-        if any(row.due > self.now and policy.retransmission.is_due(row.due, self.now) for row in rows):
-            rows = self._rows(tx, record, None)  # the clock was set back: all bodies are needed
-        silent = rows and flow_control.only_probes(machine, policy, rows[0].attempts, self.now)
-        if silent and not record.channel.polled:  # a peer that fetches is reachable
-            rows = rows[:1]
+        rows = rows_in_window(tx, self.context, record, self.now, one=self._one_message)
         ends = rows and not rows[-1].unread and envelopes.is_bare_last(rows[-1])
         bare_last = rows[-1].number if ends else None
         ends_at: float | None = None
@@ -230,17 +226,6 @@ class KeyWork:
                 rest.append(row)
         tx.rms.transmitted(wait)
         return rest
-
-    def _rows(self, tx: Transaction, record: RmsRecord, now: float | None) -> list[OutboundMessage]:
-        """The rows in the window: unacknowledged, or acknowledged requests that are repeated until they are
-        answered."""
-        machine, policy = record.machine, record.channel.policy
-        many = machine.most_in_flight(policy)
-        if not record.channel.reply_to.anonymous:
-            return tx.rms.unsettled(record, many, now, one=self._one_message) if many else []
-        last = machine.window_end(policy)
-        rows = tx.rms.unsettled(record, many + machine.unanswered, now, one=self._one_message)
-        return [row for row in rows if row.acknowledged or (row.number or 0) <= last]
 
     def _shrinks_window(self, tx: Transaction, record: RmsRecord, due: list[OutboundMessage]) -> bool:
         """Whether the window shrinks now: the destination seems to accept only the next number."""

@@ -50,6 +50,17 @@ def test_it_doubles_when_nothing_is_in_flight_until_it_is_whole_again() -> None:
     assert window == Window(), "what it went through is forgotten"
 
 
+def test_it_has_its_size_again_when_a_number_behind_a_gap_is_taken() -> None:
+    assert Window(1, 3, 7, 9).taken_behind_a_gap() == Window(room=9)
+
+
+def test_it_is_as_large_as_is_asked_for_if_the_destination_has_room() -> None:
+    assert Window(1, 1, 0).limit(MOST, 3) == 3
+    assert Window(4, 1, 0).limit(MOST, 3) == 4
+    assert Window(1, 1, 0, 2).limit(MOST, 3) == 2
+    assert Window(1, 1, 0).limit(2, 3) == 2
+
+
 def test_it_does_not_grow_while_something_is_in_flight() -> None:
     assert Window(1, 1, 0).acknowledged(50, 1, MOST) == Window(1, 1, 0)
 
@@ -129,6 +140,13 @@ def test_overdue_numbers_leave_it_alone_when_something_behind_them_was_taken() -
     machine = sending(10)
     machine.handle(events.Acknowledged(((1, 3), (9, 9))), 0.0, POLICY)
     machine.handle(events.Overdue(), 1.0, POLICY)
+    assert machine.flow == Window()
+
+
+def test_a_number_that_is_taken_behind_a_gap_makes_all_others_due() -> None:
+    machine = sending(6)
+    machine.flow = Window(1, 2, 0)
+    assert effects.Due(((2, 2), (4, 6))) in machine.handle(events.Acknowledged(((3, 3),)), 1.0, POLICY)
     assert machine.flow == Window()
 
 

@@ -9,14 +9,15 @@ import pytest
 from mercury.statemachine import events
 from mercury.statemachine.flow import Window
 from mercury.statemachine.flow_control import (
+    beside,
     has_more_to_do,
     holds_successor_back,
     is_heard_again,
     last_message_at,
-    only_probes,
     opened,
     overdue_since,
     probe_after,
+    probes,
     requests_acknowledgement,
     room_for_numbers,
 )
@@ -69,13 +70,37 @@ def test_an_acknowledgement_is_asked_for_by_the_last_message_by_each_quarter_and
 # --- probing ---------------------------------------------------------------------------------------------------------
 
 
+SILENT = probe_after(POLICY) + 0.1
+
+
 def test_a_silent_peer_is_probed_once_a_message_was_sent_twice_in_vain() -> None:
-    machine = sending(8, 8)
-    silent = probe_after(POLICY) + 0.1
+    machine, twice = sending(3, 3), [(1, 2), (2, 2), (3, 0)]
     assert probe_after(POLICY) == 4.0
-    assert only_probes(machine, POLICY, 2, silent)
-    assert not only_probes(machine, POLICY, 1, silent), "the first repetition is that of the whole window"
-    assert not only_probes(machine, POLICY, 2, probe_after(POLICY)), "it was heard a moment ago"
+    assert probes(machine, POLICY, twice, SILENT, reached=True) == {1}
+    once = [(1, 1), (2, 1), (3, 0)]
+    assert probes(machine, POLICY, once, SILENT, reached=True) == {1, 2, 3}, "the whole window is repeated once"
+    heard = probe_after(POLICY)
+    assert probes(machine, POLICY, twice, heard, reached=True) == {1, 2, 3}, "it was heard a moment ago"
+    assert probes(machine, POLICY, [], SILENT, reached=True) == set()
+
+
+def test_a_number_that_stays_unacknowledged_has_others_beside_it() -> None:
+    assert [beside(attempts) for attempts in range(8)] == [1, 1, 1, 1, 2, 3, 4, 5]
+    machine = sending(4, 1)
+    sent = [(1, 5), (2, 1), (3, 0), (4, 0)]
+    assert probes(machine, POLICY, sent, SILENT, reached=True) == {1, 2, 3}
+    assert probes(machine, POLICY, sent, SILENT, reached=False) == {1}, "a peer that is away gets no more by trying"
+
+
+def test_a_number_below_an_acknowledged_one_is_no_probe() -> None:
+    machine = sending(6, 4)
+    machine.handle(events.Acknowledged(((1, 1), (3, 3))), 0.0, POLICY)
+    assert probes(machine, POLICY, [(2, 9), (4, 2), (5, 0), (6, 0)], SILENT, reached=True) == {2, 4}
+    assert probes(machine, POLICY, [(2, 9), (4, 0), (5, 0), (6, 0)], SILENT, reached=True) == {2, 4, 5, 6}
+    assert probes(machine, POLICY, [(2, 9), (4, 2), (5, 0), (6, 0)], SILENT, reached=False) == {4}
+    assert probes(machine, POLICY, [(2, 9)], SILENT, reached=True) == {2}
+    asked = sending(3, 3, 3, expects_response=True)
+    assert probes(asked, POLICY, [(1, 2), (2, 2), (3, 2)], SILENT, reached=True) == {1}, "requests are acknowledged"
 
 
 def test_a_peer_is_heard_again_after_a_silence_as_long_as_that_which_makes_it_probed() -> None:
