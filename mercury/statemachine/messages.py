@@ -128,6 +128,8 @@ class CreateSequence:
     follows: str | None = None
     #: Mercury's own extension, WS-RM 1.1: set if the source is Mercury; its behavior for the offered sequence.
     mercury_behavior: IncompleteSequenceBehavior | None = None
+    #: CXF's element CreateSequenceOneway: its response is posted to AcksTo (IOP-CXF-08).
+    oneway: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,8 @@ class CreateSequenceResponse:
     accept_acks_to: EndpointReference | None = None
     #: Mercury's own extension, WS-RM 1.1, set only for a source that is Mercury: the behavior for the new sequence.
     mercury_behavior: IncompleteSequenceBehavior | None = None
+    #: It is written as CXF's element CreateSequenceResponseOneway.
+    oneway: bool = False
 
 
 @dataclass(frozen=True, slots=True)

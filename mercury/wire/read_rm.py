@@ -206,6 +206,7 @@ def _create_sequence(document: Document, addressing: AddressingVersion | None, n
         offer=None if offer is None else _offer(document, addressing, offer, uri),
         follows=None if follows is None else document.uri(follows) or None,
         mercury_behavior=_extension(node),
+        oneway=node.name == clark(uri, "CreateSequenceOneway"),
     )
 
 
@@ -278,6 +279,8 @@ BODY_READERS: Mapping[str, Callable[[Document, AddressingVersion | None, Node], 
     {
         clark(ns.RM10, "CreateSequence"): _create_sequence,
         clark(ns.RM11, "CreateSequence"): _create_sequence,
+        clark(ns.RM10, "CreateSequenceOneway"): _create_sequence,  # IOP-CXF-08
+        clark(ns.RM11, "CreateSequenceOneway"): _create_sequence,
         clark(ns.RM10, "CreateSequenceResponse"): _create_sequence_response,
         clark(ns.RM11, "CreateSequenceResponse"): _create_sequence_response,
         clark(ns.RM11, "CloseSequence"): _close_sequence,

@@ -51,7 +51,8 @@ def write_rm_body(style: Style, body: RmBody) -> str:
                 content += f"<{style.wsrm}:LastMsgNumber>{body.last_message_number}</{style.wsrm}:LastMsgNumber>"
         case CloseSequenceResponse() | TerminateSequenceResponse():
             content = style.identifier(body.identifier)
-    name = f"{style.wsrm}:{type(body).__name__}"
+    oneway = isinstance(body, CreateSequence | CreateSequenceResponse) and body.oneway
+    name = f"{style.wsrm}:{type(body).__name__}{'Oneway' if oneway else ''}"
     return f"<{name}>{content}</{name}>"
 
 

@@ -71,10 +71,12 @@ class Cell:
     @property
     def one_at_a_time(self) -> bool:
         """A Metro server queues the response of a repeated request twice, and the second copy blocks those behind it
-        unless only one is awaited, as by Metro's own client: docs/interop.md.
+        unless only one is awaited, as by Metro's own client. A CXF server that makes a sequence for responses lets one
+        of the requests go on that wait for it: docs/interop.md.
         """
         repeats = self.network == "lossy" or self.kill == "client"
-        return self.server == METRO and self.exchange == "request" and repeats
+        makes = self.server == CXF and self.replies == "addressable" and self.offer != "default"
+        return self.exchange == "request" and (makes or (self.server == METRO and repeats))
 
     @property
     def held_for_long(self) -> bool:

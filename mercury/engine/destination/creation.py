@@ -43,6 +43,8 @@ def create(batch: Batch, exchange: InboundExchange, body: CreateSequence) -> Non
             code=FaultCode.ADDRESSING_HEADER_REQUIRED, reason="CreateSequence needs a MessageID.", subject="MessageID"
         )
         return
+    if body.oneway:
+        exchange.reply_to = body.acks_to
     reason = _refusal_reason(batch, exchange, body)
     if reason is not None:
         exchange.fault = _refused(reason)
@@ -71,6 +73,10 @@ def _refusal_reason(batch: Batch, exchange: InboundExchange, body: CreateSequenc
     request = exchange.arrival.request
     if request is not None and not exchange.arrival.fetched:
         return "a reply is no place for CreateSequence"
+    if body.oneway and exchange.arrival.service is not None:
+        return "CreateSequenceOneway is taken only for responses"
+    if body.oneway and not body.acks_to.addressable:
+        return "its response goes to AcksTo, which is no address"
     if not exchange.protocol.legal:
         return f"this pair of versions is not spoken here: {exchange.protocol}"
     if body.acks_to.none:
@@ -176,6 +182,7 @@ def _created_reply(batch: Batch, exchange: InboundExchange, requested: CreateSeq
         incomplete_behavior=policy.advertised_behavior,
         accept_acks_to=accepted,
         mercury_behavior=policy.behavior if requested.mercury_behavior is not None else None,
+        oneway=requested.oneway,
     )
     return _reply(exchange, RmMessage.CREATE_SEQUENCE_RESPONSE, body)
 

@@ -110,6 +110,8 @@ def _reply(
     acknowledgements: envelopes.Acknowledgements = (),
 ) -> Reply:
     protocol, relates_to = exchange.protocol, exchange.envelope.message_id
+    if isinstance(body, CreateSequenceResponse) and body.oneway:
+        relates_to = None  # CXF would look for the request in vain
 
     def write(to: EndpointReference, message_id: str) -> Envelope:
         return envelopes.answer(
