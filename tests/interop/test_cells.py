@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from .cells import Cell, matrix, slice_of_matrix
-from .peers import why_not
+from .cells import MERCURY, METRO, Cell, matrix, slice_of_matrix
 from .stage import Stage
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(why_not() is not None, reason=f"other stacks need Java and Maven: {why_not()}"),
-]
-
 COUNT = 20
-
-
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with Stage(tmp_path_factory.mktemp("interop")) as made:
-        yield made
-        assert made.later() == []
 
 
 @pytest.mark.parametrize("cell", slice_of_matrix(), ids=lambda cell: cell.name)
 def test_every_message_arrives_once_and_in_order(cell: Cell, stage: Stage) -> None:
     verdict = stage.run(cell, COUNT)
+    assert verdict.good, str(verdict)
+
+
+def test_a_metro_client_that_fetches_by_make_connection_gets_every_response(stage: Stage) -> None:
+    # IOP-METRO-07; few messages, because the client fetches one message in 2.5 seconds
+    verdict = stage.run(Cell(METRO, MERCURY, "1.1", "1.0", "1.1", "request", "make-connection"), 5)
     assert verdict.good, str(verdict)
 
 

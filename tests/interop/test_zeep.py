@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from mercury import Mercury
 
 from .cells import CXF, MERCURY, METRO, Cell
-from .peers import why_not
 from .stage import Stage
 
 zeep = pytest.importorskip("zeep")
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(why_not() is not None, reason=f"other stacks need Java and Maven: {why_not()}"),
-]
-
 COUNT = 20
-
-
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with Stage(tmp_path_factory.mktemp("zeep")) as made:
-        yield made
 
 
 @pytest.mark.parametrize(
