@@ -94,6 +94,7 @@ def create_sequence(
         expires=policy.expires,
         offer=offer,
         follows=record.follows,
+        mercury=policy.protocol.rm is RmVersion.RM10,
         mercury_behavior=destination.behavior if policy.protocol.rm is RmVersion.RM11 else None,
     )
     return _envelope(

@@ -128,6 +128,8 @@ class CreateSequence:
     follows: str | None = None
     #: Mercury's own extension, WS-RM 1.1: set if the source is Mercury; its behavior for the offered sequence.
     mercury_behavior: IncompleteSequenceBehavior | None = None
+    #: Mercury's own extension, WS-RM 1.0: the source is Mercury.
+    mercury: bool = False
     #: CXF's element CreateSequenceOneway: its response is posted to AcksTo (IOP-CXF-08).
     oneway: bool = False
 

@@ -25,8 +25,8 @@ RM11 = "http://docs.oasis-open.org/ws-rx/wsrm/200702"
 MC = "http://docs.oasis-open.org/ws-rx/wsmc/200702"
 #: NS-13: .NET's flow control, and its subcode for a limit on sequences.
 NETRM = "http://schemas.microsoft.com/ws/2006/05/rm"
-#: Mercury's extensions: Follows in CreateSequence; IncompleteSequenceBehavior in CreateSequence and its response; Code
-#: in the detail of an application fault.
+#: Mercury's extensions: Follows in CreateSequence; Source in CreateSequence of WS-RM 1.0; IncompleteSequenceBehavior in
+#: CreateSequence and its response; Code in the detail of an application fault.
 MERCURY = "urn:mercury:rm"
 XML = "http://www.w3.org/XML/1998/namespace"
 

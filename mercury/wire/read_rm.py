@@ -32,6 +32,7 @@ from mercury.wire.values import collapse, seconds, whole_number
 _IDENTIFIERS = frozenset(clark(uri, "Identifier") for uri in RM_VERSION)
 _BUFFER_REMAINING = clark(ns.NETRM, "BufferRemaining")
 _FOLLOWS = clark(ns.MERCURY, "Follows")
+_SOURCE = clark(ns.MERCURY, "Source")
 _MERCURY_BEHAVIOR = clark(ns.MERCURY, "IncompleteSequenceBehavior")
 _MAX_INT = 2**31 - 1
 
@@ -206,6 +207,7 @@ def _create_sequence(document: Document, addressing: AddressingVersion | None, n
         offer=None if offer is None else _offer(document, addressing, offer, uri),
         follows=None if follows is None else document.uri(follows) or None,
         mercury_behavior=_extension(node),
+        mercury=child(node, _SOURCE) is not None,
         oneway=node.name == clark(uri, "CreateSequenceOneway"),
     )
 

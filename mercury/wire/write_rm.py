@@ -73,6 +73,8 @@ def _create_sequence(style: Style, body: CreateSequence) -> str:
         written += _offer(style, body.offer, body)
     if body.follows is not None:
         written += f'<m:Follows xmlns:m="{ns.MERCURY}">{escape(body.follows)}</m:Follows>'
+    if body.mercury:
+        written += f'<m:Source xmlns:m="{ns.MERCURY}"/>'
     return written + _extension(style, body.mercury_behavior)
 
 

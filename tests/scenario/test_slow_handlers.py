@@ -13,7 +13,7 @@ from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol, RmVersion
 from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM10_SOAP11, RM11_SOAP12, Foreign
-from .harness import Node, World, name_of
+from .harness import Node, Pair, World, name_of
 from .harness.served import Served
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
@@ -94,6 +94,17 @@ def test_client_that_fetches_a_late_response_is_answered_after_two_seconds(serve
     served.advance(1)
     assert again.reply is not None
     assert name_of(again.reply) == "response 1"
+
+
+@PROTOCOLS
+def test_a_mercury_client_is_known_by_its_first_create_sequence(protocol: Protocol) -> None:
+    # WS-RM 1.0: otherwise its requests would be held for `http.response_wait` and be repeated meanwhile
+    pair = Pair()
+    pair.link(protocol, listens=False).asks("one")
+    pair.run()
+    assert [record.source_is_mercury for record in pair.server.destinations()] == [True]
+    pair.server.get(Foreign(protocol).create())
+    assert sorted(record.source_is_mercury for record in pair.server.destinations()) == [False, True]
 
 
 def test_repetitions_on_other_connections_leave_the_first_exchange_open_and_the_newest(served: Served) -> None:

@@ -108,7 +108,7 @@ def _make(batch: Batch, exchange: InboundExchange, body: CreateSequence, message
     context, now, service = batch.context, batch.now, exchange.arrival.service
     policy = context.application.policy(service)
     identifier = context.ids.new()
-    is_mercury = body.mercury_behavior is not None or body.follows is not None
+    is_mercury = body.mercury or body.mercury_behavior is not None or body.follows is not None
     expires = _shorter(body.expires, policy.max_expires)
     record = RmdRecord(
         machine=RMDSequence(

@@ -103,7 +103,7 @@ def every_message(protocol: Protocol) -> Iterator[tuple[str, Envelope]]:
         if new
         else IncompleteSequenceBehavior.NO_DISCARD,
     )
-    full = CreateSequence(acks_to=with_parameters, expires=3600.0, offer=offer, follows="urn:before")
+    full = CreateSequence(acks_to=with_parameters, expires=3600.0, offer=offer, follows="urn:before", mercury=True)
     yield "CreateSequence with everything", replace(asks, action=action, reply_to=with_parameters, body=full)
 
     action = rm_action(rm, RmMessage.CREATE_SEQUENCE_RESPONSE)
