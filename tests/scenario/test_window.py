@@ -215,7 +215,7 @@ def test_a_small_window_outlives_a_crash() -> None:
 
 class Forgetful:
     """A destination that accepts everything and never acknowledges some numbers: a CXF client acknowledges no response
-    to a request that it has given up (LIVE-11).
+    to a request that it has given up (LIVE-15).
     """
 
     def __init__(self, *forgotten: int, protocol: Protocol = RM11_SOAP12) -> None:
@@ -256,7 +256,7 @@ class Forgetful:
 
 @pytest.mark.parametrize("protocol", [RM11_SOAP12, RM10_SOAP11], ids=str)
 def test_a_message_behind_one_that_is_never_acknowledged_is_sent_at_once(protocol: Protocol) -> None:
-    # LIVE-11
+    # LIVE-15
     story = Forgetful(2, protocol=protocol)
     story.link.notes("forgotten")
     story.pass_by(60)
@@ -271,7 +271,7 @@ def test_a_message_behind_one_that_is_never_acknowledged_is_sent_at_once(protoco
 
 
 def test_messages_behind_several_that_are_never_acknowledged_are_sent_some_pauses_later() -> None:
-    # LIVE-11
+    # LIVE-15
     story = Forgetful(2, 3, 4)
     story.link.notes("two", "three", "four")
     story.pass_by(16)
@@ -284,7 +284,7 @@ def test_messages_behind_several_that_are_never_acknowledged_are_sent_some_pause
 
 
 def test_a_window_that_was_shrunk_for_a_number_that_is_never_acknowledged_has_its_size_again() -> None:
-    # LIVE-05, LIVE-11: whether it takes only the next number is not known before another one was tried
+    # LIVE-05, LIVE-15: whether it takes only the next number is not known before another one was tried
     story = Forgetful(*range(2, 6))
     story.link.notes(*TEXTS[:4])
     story.pass_by(0.5)
