@@ -2,45 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin
+from urllib.parse import unquote, urljoin, urlsplit
 
 from mercury.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from mercury.settings import Settings
 
-#: Limits: documents in total, and redirects for each.
+#: Limits: documents in total, their bytes, and redirects for each.
 MAX_DOCUMENTS = 32
+MAX_BYTES = 64 * 1024 * 1024
 MAX_REDIRECTS = 3
 
 
-def fetch_all(source: str, settings: Settings, imports: Callable[[bytes], list[str]]) -> list[bytes]:
+def fetch_all(
+    source: str,
+    settings: Settings,
+    imports: Callable[[bytes], list[str]],
+    allowed: Sequence[str] = (),
+    unread: Callable[[str], None] = lambda _: None,
+) -> list[bytes]:
     """Fetch a document and all documents that it imports, directly or through others; the document itself is the first.
 
-    Imports are read from the same server, or from the folder of the first file and below. Other imports are
-    ignored.
+    Imports are read from the same server, or from the folder of the first file and below, and from places that are
+    allowed. Other imports are left out.
 
     :param source: an ``http(s)`` URL, or a file.
     :param imports: the locations that a document imports.
-    :raises ConfigurationError: the first document cannot be read, or there are more than `MAX_DOCUMENTS`.
+    :param allowed: URLs and folders that imports may be read from too; what is below them is allowed with them.
+    :param unread: is called with a sentence for each import that is left out.
+    :raises ConfigurationError: a document cannot be read, or there are more than `MAX_DOCUMENTS`, or more than
+        `MAX_BYTES`; the text names the document.
     """
     found: list[bytes] = []
-    seen = {source}
-    waiting = [source]
+    seen = {source if is_url(source) else str(Path(source).resolve())}
+    waiting, left = [source], MAX_BYTES
     while waiting:
         place = waiting.pop(0)
         if len(found) == MAX_DOCUMENTS:
             raise ConfigurationError(f"{source} imports more than {MAX_DOCUMENTS} documents")
         document = _fetch(place, settings)
+        left -= len(document)
+        if left < 0:
+            raise ConfigurationError(f"{source} imports documents with more than {MAX_BYTES} bytes: {place}")
         found.append(document)
-        for location in imports(document):
-            other = _import_location(source, place, location)
-            if other is not None and other not in seen:
-                seen.add(other)
+        try:
+            locations = imports(document)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{place}: {error}") from error
+        for location in locations:
+            other = _place_of(place, location)
+            if other in seen:
+                continue
+            seen.add(other)
+            if _may_be_read(source, other, allowed):
                 waiting.append(other)
+            else:
+                unread(f"{other} is not read: it is imported by {place}, and is elsewhere; --allow permits it")
     return found
 
 
@@ -48,17 +69,32 @@ def is_url(source: str) -> bool:
     return source.startswith(("http://", "https://"))
 
 
-def _import_location(source: str, place: str, location: str) -> str | None:
-    """The location of an import; ``None`` = outside the source's server or folder."""
+def _place_of(place: str, location: str) -> str:
+    """The URL or the file that a location in a document refers to."""
+    if is_url(place):
+        return urljoin(place, location)
+    return location if "://" in location else str((Path(place).parent / location).resolve())
+
+
+def _may_be_read(source: str, other: str, allowed: Sequence[str]) -> bool:
+    """Whether an import is on the source's server, or below its folder, or below a place that is allowed."""
     from mercury.engine.addresses import server_of
 
-    if is_url(source):
-        other = urljoin(place, location)
-        return other if is_url(other) and server_of(other) == server_of(source) else None
-    if "://" in location:
-        return None
-    file = (Path(place).parent / location).resolve()
-    return str(file) if file.is_relative_to(Path(source).parent.resolve()) and file.is_file() else None
+    if not is_url(other):
+        # A document from a server names no file of this machine.
+        folders = [] if is_url(source) else [Path(source).parent, *(Path(each) for each in allowed if not is_url(each))]
+        return "://" not in other and any(Path(other).is_relative_to(folder.resolve()) for folder in folders)
+    if is_url(source) and server_of(other) == server_of(source):
+        return True
+    path = urlsplit(other).path
+    if ".." in unquote(path).split("/"):
+        return False
+    return any(
+        is_url(each)
+        and server_of(each) == server_of(other)
+        and f"{path}/".startswith(f"{urlsplit(each).path.rstrip('/')}/")
+        for each in allowed
+    )
 
 
 def _fetch(place: str, settings: Settings) -> bytes:

@@ -6,9 +6,11 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from mercury.cli.config import ConfigFile
-from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, show, show_table
+from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
+from mercury.cli.texts import printable
 
 if TYPE_CHECKING:
     from mercury.service.publishing import Documents
@@ -22,23 +24,30 @@ app = typer.Typer(help="Show the requirements of a WSDL, or print the WSDL of a 
 @app.command("show")
 def show_wsdl(
     source: Annotated[str, typer.Argument(metavar="URL_OR_FILE", help="A WSDL 1.1, or a policy alone.")],
+    allow: Annotated[
+        list[str] | None, typer.Option(help="A URL or folder that imports may be read from too (repeatable).")
+    ] = None,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Show the requirements of each port of a WSDL, and the settings for sending to it.
 
-    Imports are read from the same server, or from the same folder and below. Exit code 1: every port requires a
-    feature that Mercury does not support.
+    Imports are read from the same server, or from the same folder and below, and from what --allow names. Exit code 1:
+    every port requires a feature that Mercury does not support.
     """
     from mercury.cli.documents import fetch_all
     from mercury.settings import load
     from mercury.wsdl.policy import imports, read
 
     settings = load(config)
-    first, *others = fetch_all(source, settings, imports)
+    unread: list[str] = []
+    first, *others = fetch_all(source, settings, imports, allow or (), unread.append)
     ports = read(first, others)
     if not ports:
-        fail(UNUSABLE, f"{source} has no port, which would give the address and the binding of its operations")
+        reason = f"{source} has no port, which would give the address and the binding of its operations"
+        fail(UNUSABLE, "; ".join([reason, *unread]))
+    for each in unread:
+        notes().print(escape(printable(each)))
     value = {name: _as_value(each, settings.source) for name, each in ports.items()}
 
     def text() -> None:

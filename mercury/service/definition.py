@@ -70,6 +70,7 @@ class Service:
         name: str | None = None,
         *,
         port: str | None = None,
+        folder: str | Path | None = None,
         policy: DestinationPolicy | None = None,
         understands: Iterable[str] = (),
     ) -> Service:
@@ -81,13 +82,15 @@ class Service:
         that is not valid by the schema is answered with the fault ``BadRequest``; an invalid result is an error of the
         handler.
 
-        :param source: the file, or the document itself. Imported schemas are read only from files below its folder.
+        :param source: the file, or the document itself, which then can import no file.
         :param name: the last part of the endpoint's path; by default the name of the service in the WSDL.
         :param port: the name of the port whose operations are used; by default the first one that is bound to SOAP.
-        :raises ConfigurationError: the WSDL cannot be read, has a document type, or imports another WSDL or a file that
-            is not below its folder; or an operation is not document/literal with one element in each direction.
+        :param folder: imported WSDLs and schemas are read from files in this folder and below it; by default the folder
+            of ``source``.
+        :raises ConfigurationError: the WSDL or an import cannot be read, has a document type, or is not below the
+            folder; or an operation is not document/literal with one element in each direction.
         """
-        contract = WsdlContract(source, port)
+        contract = WsdlContract(source, port, folder)
         made = Service(name or contract.name, namespace=contract.namespace, policy=policy, understands=understands)
         made.wsdl = WsdlFirst(contract)
         return made

@@ -20,7 +20,7 @@ from mercury.errors import ConfigurationError, Overloaded
 from mercury.service.bodies import Bodies, RequestRefused
 from mercury.service.held import Hold, abort_of, hold_of, unsent_of
 from mercury.service.identity import Authenticate, identify
-from mercury.service.publishing import TEXT_TYPE, Documents, Page, address_of, no_wsdl, page, wanted
+from mercury.service.publishing import TEXT_TYPE, Documents, Page, Wanted, address_of, no_wsdl, page, wanted
 from mercury.service.shares import FREE, Share
 from mercury.storage.callers import network_of
 from mercury.wire.envelope import HttpMessage
@@ -94,9 +94,9 @@ class Endpoint:
         if scope["type"] != "http":
             raise TypeError(f"a SOAP endpoint speaks HTTP, not {scope['type']}")
         headers = _headers(scope)
-        number = wanted(scope.get("query_string", b"")) if scope["method"] == "GET" else None
-        if number is not None and self.service is not None:
-            await self._publish(number, scope, headers, send)
+        which = wanted(scope.get("query_string", b"")) if scope["method"] == "GET" else None
+        if which is not None and self.service is not None:
+            await self._publish(which, scope, headers, send)
             return
         if scope["method"] != "POST":
             await _send_text(send, 405, "This is a SOAP endpoint: messages are posted to it.\n", (("allow", "POST"),))
@@ -122,12 +122,12 @@ class Endpoint:
             self._documents = self._host.documents(self.service or "")
         return self._documents
 
-    async def _publish(self, number: int, scope: Scope, headers: dict[str, str], send: Send) -> None:
+    async def _publish(self, which: Wanted, scope: Scope, headers: dict[str, str], send: Send) -> None:
         """Answer a GET with the WSDL or a schema; only clients that may post may read it."""
         challenge: str | None = None
         try:
             identify(scope, headers, self._host.authenticate)
-            answer = page(self.documents(), number, address_of(self._host.address, scope, headers))
+            answer = page(self.documents(), which, address_of(self._host.address, scope, headers))
         except RequestRefused as refused:
             answer = Page(refused.status, TEXT_TYPE, f"{refused.fault.reason}\n".encode())
             challenge = refused.challenge

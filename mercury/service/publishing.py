@@ -1,11 +1,12 @@
-"""Publishes the WSDL and the schemas of an endpoint: ``GET ?wsdl`` and ``GET ?xsd=1``."""
+"""Publishes the WSDL of an endpoint, the documents that it imports, and its schemas: ``GET ?wsdl``, ``GET ?wsdl=1`` and
+``GET ?xsd=1``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import quote
 
 from mercury.errors import ConfigurationError
@@ -17,7 +18,7 @@ from mercury.statemachine.retransmission import Backoff
 from mercury.wsdl.write import OperationDescription, describe, schemas, with_address
 
 #: The queries for a document, in upper or lower case, as toolkits write them.
-_QUERY = re.compile(r"wsdl=?|xsd=([0-9]{1,4})", re.IGNORECASE)
+_QUERY = re.compile(r"(wsdl|xsd)(?:=([0-9]{0,4}))?", re.IGNORECASE)
 XML_TYPE = "text/xml; charset=utf-8"
 TEXT_TYPE = "text/plain; charset=utf-8"
 
@@ -27,6 +28,9 @@ class Documents(Protocol):
 
     def wsdl(self, address: str) -> bytes:
         """The WSDL, with ``address`` at each of its ports."""
+
+    def imported(self, number: int, address: str) -> bytes | None:
+        """A document that the WSDL imports by its number, from 1. ``None`` = it does not exist."""
 
     def schema(self, number: int, address: str) -> bytes | None:
         """A schema by its number, from 1; its imports have URLs below ``address``. ``None`` = it does not exist."""
@@ -48,6 +52,10 @@ class WrittenDocuments:
 
     def wsdl(self, address: str) -> bytes:
         return with_address(self._wsdl, address)
+
+    def imported(self, number: int, address: str) -> bytes | None:
+        del number, address  # it is one document
+        return None
 
     def schema(self, number: int, address: str) -> bytes | None:
         del address  # the schema imports no other one
@@ -85,23 +93,35 @@ class Page:
     body: bytes
 
 
-def wanted(query: bytes) -> int | None:
-    """The document that the query of a GET names: 0 = the WSDL, n = the schema of that number, ``None`` = none."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The document that a GET names."""
+
+    kind: Literal["wsdl", "xsd"]
+    #: From 1; 0 = the WSDL itself.
+    number: int = 0
+
+
+def wanted(query: bytes) -> Wanted | None:
+    """The document that the query of a GET names; ``None`` = none."""
     found = _QUERY.fullmatch(query.decode("latin-1"))
     if found is None:
         return None
-    return int(found[1] or 0)
+    if found[1].lower() == "wsdl":
+        return Wanted("wsdl", int(found[2] or 0))
+    return Wanted("xsd", int(found[2])) if found[2] else None
 
 
-def page(documents: Documents, number: int, address: str | None) -> Page:
+def page(documents: Documents, which: Wanted, address: str | None) -> Page:
     """The answer to a GET for a document."""
     if address is None:
         return _text(400, "The Host header names no host, and the setting address is not set.")
     try:
-        if number:
-            schema = documents.schema(number, address)
-            return _text(404, f"There is no schema {number}.") if schema is None else Page(200, XML_TYPE, schema)
-        return Page(200, XML_TYPE, documents.wsdl(address))
+        if which == Wanted("wsdl"):
+            return Page(200, XML_TYPE, documents.wsdl(address))
+        find, name = (documents.schema, "schema") if which.kind == "xsd" else (documents.imported, "imported WSDL")
+        found = find(which.number, address)
+        return _text(404, f"There is no {name} {which.number}.") if found is None else Page(200, XML_TYPE, found)
     except ConfigurationError as error:
         return _text(400, str(error))
 

@@ -92,11 +92,14 @@ class WsdlFirstDocuments:
     def __init__(self, contract: WsdlContract, policy: DestinationPolicy, retransmission: Backoff) -> None:
         contract.add_policy(written_policy(policy, retransmission), policy_reference())
         # Written once: a GET is answered in the event loop.
-        self._wsdl = contract.published(PLACE)
+        self._wsdl, *self._imported = contract.published(PLACE)
         self._schemas = [document(each) for each in contract.schemas.published(PLACE)]
 
     def wsdl(self, address: str) -> bytes:
         return placed(self._wsdl, address)
+
+    def imported(self, number: int, address: str) -> bytes | None:
+        return placed(self._imported[number - 1], address) if 1 <= number <= len(self._imported) else None
 
     def schema(self, number: int, address: str) -> bytes | None:
         return placed(self._schemas[number - 1], address) if 1 <= number <= len(self._schemas) else None

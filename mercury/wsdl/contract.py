@@ -1,7 +1,7 @@
 """Reads a WSDL 1.1 from which a service is made: its operations, and the schema of their bodies.
 
-Operations are document/literal with one element in each direction, as current toolkits write them. Schemas that are
-imported or included are read only from files below the folder of the WSDL.
+Operations are document/literal with one element in each direction, as current toolkits write them. Documents and
+schemas that are imported or included are read only from files below the folder of the WSDL.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from mercury.errors import ConfigurationError, PayloadError
 from mercury.wire.ns import clark, namespace_of
 from mercury.wire.own_thread import in_own_thread
 from mercury.wire.xml_parser import closed_parser
-from mercury.wsdl.document import name_of, parse
+from mercury.wsdl.document import name_of
 from mercury.wsdl.names import POLICIES, SOAP_BINDINGS, WSAM, WSAW, WSDL
-from mercury.wsdl.schema_files import SCHEMA, SchemaFiles, read_file
+from mercury.wsdl.schema_files import SchemaFiles, inside
 from mercury.wsdl.write import with_address
+from mercury.wsdl.wsdl_files import WsdlFile, WsdlFiles
 
 #: Bytes that are parsed and validated in one call; other threads can run between two calls.
 AT_ONCE = 64 * 1024
@@ -52,28 +53,22 @@ class WsdlContract:
     """The operations and the schema of one service of a WSDL.
 
     :param source: the file, or the document itself.
+    :param folder: imported documents and schemas are read from this folder and below it; by default from the file's.
     :param port: the name of the port whose operations are used; by default the first one that is bound to SOAP.
-    :raises ConfigurationError: the WSDL cannot be read, imports another WSDL or a file that is not below its folder, or
-        does not have the port; or an operation is not document/literal with one element in each direction, or a schema
+    :raises ConfigurationError: the WSDL cannot be read, imports a file that is not below the folder, or does not have
+        the port; or an operation is not document/literal with one element in each direction, or a schema
         is not valid.
     """
 
-    def __init__(self, source: str | Path | bytes, port: str | None = None) -> None:
-        if isinstance(source, bytes):
-            self.root, folder, what = parse(source, "the WSDL"), None, "the WSDL"
-        else:
-            what = str(source)
-            self.root, folder = parse(read_file(Path(source), what), what), Path(source).parent
-        if self.root.tag != clark(WSDL, "definitions"):
-            raise ConfigurationError(f"{what}: {self.root.tag} is not a WSDL 1.1")
-        if next(self.root.iterchildren(clark(WSDL, "import")), None) is not None:
-            raise ConfigurationError(f"{what} imports another WSDL: name a complete one (of .NET: ?singleWsdl)")
-        self._target = self.root.get("targetNamespace", "")
-        service, binding = self._bound(what, port)
+    def __init__(self, source: str | Path | bytes, port: str | None = None, folder: str | Path | None = None) -> None:
+        self._files = WsdlFiles(source, folder)
+        self.root = self._files.documents[0].root
+        self._target = self._files.documents[0].namespace
+        service, binding = self._bound(self._files.what, port)
         self.name = service.get("name", "")
         self.operations = {each.name: each for each in self._operations(binding)}
         #: The schemas that the WSDL contains and imports, with numbers as locations; see `SchemaFiles`.
-        self.schemas = SchemaFiles(self.root, folder)
+        self.schemas = SchemaFiles(((each.root, each.folder) for each in self._files.documents), self._files.folder)
         self._schema = self.schemas.compiled()
         self._mutex = threading.Lock()
 
@@ -120,41 +115,49 @@ class WsdlContract:
 
     def add_policy(self, policy: etree._Element, reference: etree._Element) -> None:
         """Add a policy to a WSDL that has none, with a reference from each binding to SOAP."""
-        if any(True for namespace in POLICIES for _ in self.root.iter(f"{{{namespace}}}*")):
+        documents = self._files.documents
+        if any(True for each in documents for namespace in POLICIES for _ in each.root.iter(f"{{{namespace}}}*")):
             return
-        self.root.insert(0, policy)
-        for binding in self._children("binding"):
-            if any(_first(binding, ns, "binding") is not None for ns in SOAP_BINDINGS):
+        for each in documents:
+            bindings = [binding for binding in each.children("binding") if _is_soap(binding)]
+            for binding in bindings:
                 binding.insert(0, copy.deepcopy(reference))
+            if bindings:
+                each.root.insert(0, copy.deepcopy(policy))  # a reference finds what is in its own document
 
-    def published(self, address: str) -> bytes:
-        """The WSDL as a document, with ``address`` at its ports and the schemas at ``address?xsd=n``."""
-        root = copy.deepcopy(self.root)
-        inside = [each for types in root.iterchildren(clark(WSDL, "types")) for each in types.iterchildren(SCHEMA)]
-        for old, new in zip(inside, self.schemas.published(address), strict=False):
-            parent = old.getparent()
-            assert parent is not None
-            parent.replace(old, new)
-        return with_address(root, address)
+    def published(self, address: str) -> list[bytes]:
+        """The documents of the WSDL, the WSDL itself first, with ``address`` at its ports.
+
+        Its imports are at ``address?wsdl=n``, where n is the position in the list, and its schemas at
+        ``address?xsd=n``.
+        """
+        roots = [copy.deepcopy(each.root) for each in self._files.documents]
+        schemas = iter(self.schemas.published(address))
+        for root in roots:
+            for each in root.iterchildren(clark(WSDL, "import")):
+                number = each.get("location", "").strip()
+                if number:
+                    each.set("location", f"{address}?wsdl={number}" if number != "0" else f"{address}?wsdl")
+            for old in inside(root):
+                parent = old.getparent()
+                assert parent is not None
+                parent.replace(old, next(schemas))
+        return [with_address(root, address) for root in roots]
 
     # --- reading -------------------------------------------------------------------------------------------------
 
     def _bound(self, what: str, wanted: str | None) -> tuple[etree._Element, etree._Element]:
         """The service that has the wanted port, and the port's binding."""
-        bindings = {clark(self._target, each.get("name", "")): each for each in self._children("binding")}
-        for service in self._children("service"):
-            for port in service.iterchildren(clark(WSDL, "port")):
-                binding = bindings.get(name_of(port, port.get("binding", "")))
-                soap = binding is not None and any(_first(binding, ns, "binding") is not None for ns in SOAP_BINDINGS)
-                if binding is not None and soap and wanted in (None, port.get("name")):
-                    return service, binding
+        for document in self._files.documents:
+            for service in document.children("service"):
+                for port in service.iterchildren(clark(WSDL, "port")):
+                    found = self._files.named("binding", port, "binding")
+                    if found is not None and _is_soap(found[1]) and wanted in (None, port.get("name")):
+                        return service, found[1]
         raise ConfigurationError(f"{what} has no port {wanted!r}" if wanted else f"{what} has no port bound to SOAP")
 
-    def _children(self, kind: str) -> Iterator[etree._Element]:
-        return self.root.iterchildren(clark(WSDL, kind))
-
     def _operations(self, binding: etree._Element) -> Iterator[WsdlOperation]:
-        port_type = self._named("portType", binding, "type")
+        document, port_type = self._named("portType", binding, "type")
         actions = {each.get("name", ""): _soap_action(each) for each in binding.iterchildren(clark(WSDL, "operation"))}
         for operation in port_type.iterchildren(clark(WSDL, "operation")):
             name = operation.get("name", "")
@@ -162,7 +165,7 @@ class WsdlContract:
             if name not in actions or request is None:
                 continue
             element = self._element(request, name)
-            default = self._default_action(port_type, request, name)
+            default = _default_action(document, port_type, request, name)
             yield WsdlOperation(
                 name=name,
                 element=element,
@@ -170,25 +173,17 @@ class WsdlContract:
                 response_element=None if response is None else self._element(response, name),
                 response_action=None
                 if response is None
-                else _action(response) or self._default_action(port_type, response, f"{name}Response"),
+                else _action(response) or _default_action(document, port_type, response, f"{name}Response"),
             )
 
-    def _default_action(self, port_type: etree._Element, way: etree._Element, name: str) -> str:
-        """The action of a message for which the WSDL names none (WS-Addressing metadata, section 4.4.4)."""
-        colon = ":" if self._target.startswith("urn:") else "/"
-        base = self._target.removesuffix(colon)
-        default = name if name.endswith("Response") else f"{name}Request"
-        return colon.join((base, port_type.get("name", ""), way.get("name") or default))
-
-    def _named(self, kind: str, user: etree._Element, attribute: str) -> etree._Element:
-        wanted = name_of(user, user.get(attribute, ""))
-        for each in self._children(kind):
-            if clark(self._target, each.get("name", "")) == wanted:
-                return each
-        raise ConfigurationError(f"the WSDL has no {kind} {wanted}")
+    def _named(self, kind: str, user: etree._Element, attribute: str) -> tuple[WsdlFile, etree._Element]:
+        found = self._files.named(kind, user, attribute)
+        if found is None:
+            raise ConfigurationError(f"the WSDL has no {kind} {name_of(user, user.get(attribute, ''))}")
+        return found
 
     def _element(self, way: etree._Element, operation: str) -> str:
-        parts = list(self._named("message", way, "message").iterchildren(clark(WSDL, "part")))
+        parts = list(self._named("message", way, "message")[1].iterchildren(clark(WSDL, "part")))
         if len(parts) != 1 or not parts[0].get("element"):
             raise ConfigurationError(
                 f"operation {operation}: only document/literal with one element in each direction is supported"
@@ -254,6 +249,18 @@ def _shortened(text: str | None) -> str | None:
 
 def _first(element: etree._Element, namespace: str, local: str) -> etree._Element | None:
     return next(element.iterchildren(clark(namespace, local)), None)
+
+
+def _is_soap(binding: etree._Element) -> bool:
+    return any(_first(binding, ns, "binding") is not None for ns in SOAP_BINDINGS)
+
+
+def _default_action(document: WsdlFile, port_type: etree._Element, way: etree._Element, name: str) -> str:
+    """The action of a message for which the WSDL names none (WS-Addressing metadata, section 4.4.4)."""
+    colon = ":" if document.namespace.startswith("urn:") else "/"
+    base = document.namespace.removesuffix(colon)
+    default = name if name.endswith("Response") else f"{name}Request"
+    return colon.join((base, port_type.get("name", ""), way.get("name") or default))
 
 
 def _action(way: etree._Element) -> str:

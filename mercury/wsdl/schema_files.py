@@ -1,9 +1,10 @@
-"""The schemas of a WSDL: those in it, and the files that they import and include, as one schema and as documents."""
+"""The schemas of a WSDL: those in its documents, and the files that they import and include, as one schema and as
+documents."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from lxml import etree
 from mercury.errors import ConfigurationError
 from mercury.wire.ns import clark
 from mercury.wire.xml_parser import closed_parser
-from mercury.wsdl.document import document, parse, standalone
+from mercury.wsdl.document import LIMITS, document, parse, standalone
 from mercury.wsdl.names import WSDL, XSD
 
-#: The limit of schemas for one WSDL.
+#: The limits of schemas for one WSDL: their number, and the bytes of all files.
 MAX_FILES = 256
+MAX_BYTES = 4 * LIMITS.max_bytes
 #: The beginning of the URLs of the parts of a schema, which only `_Pages` resolves.
 _URL_PREFIX = "schema:"
 SCHEMA = clark(XSD, "schema")
@@ -35,27 +37,37 @@ def read_file(file: Path, what: str) -> bytes:
         raise ConfigurationError(f"{what} cannot be read: {error.strerror or error}") from error
 
 
+def inside(wsdl: etree._Element) -> list[etree._Element]:
+    """The schemas inside one document of a WSDL."""
+    return [each for types in wsdl.iterchildren(clark(WSDL, "types")) for each in types.iterchildren(SCHEMA)]
+
+
 class SchemaFiles:
-    """The schemas of a WSDL: those in it, and the files that they import and include.
+    """The schemas of a WSDL: those in its documents, and the files that they import and include.
 
     Locations in them are replaced by numbers: the positions in `documents`, from 1.
 
+    :param wsdls: the documents of the WSDL, each with the folder that its locations are relative to.
     :param folder: files are read only from this folder and below it; ``None`` = no file is read.
-    :raises ConfigurationError: a file does not exist or is outside the folder, or there are too many.
+    :raises ConfigurationError: a file does not exist or is outside the folder, or there are too many files or bytes.
     """
 
-    def __init__(self, wsdl: etree._Element, folder: Path | None) -> None:
+    def __init__(self, wsdls: Iterable[tuple[etree._Element, Path | None]], folder: Path | None) -> None:
         self._folder = folder.resolve() if folder is not None else None
+        self._left = MAX_BYTES
         self._numbers: dict[Path, int] = {}
         #: The schemas, copied, with numbers as locations.
         self.documents: list[etree._Element] = []
-        #: The number of schemas inside the WSDL. They are the first ones of `documents`.
+        #: The number of schemas inside the WSDL. They are the first ones of `documents`, in the order of its documents.
         self.inside = 0
-        inside = [each for types in wsdl.iterchildren(clark(WSDL, "types")) for each in types.iterchildren(SCHEMA)]
-        self.documents = [standalone(each) for each in inside]
-        self.inside = len(inside)
-        for each in list(self.documents):
-            self._follow(each, self._folder)
+        folders = []
+        for wsdl, place in wsdls:
+            for each in inside(wsdl):
+                self.documents.append(standalone(each))
+                folders.append(place)
+        self.inside = len(self.documents)
+        for each, place in zip(list(self.documents), folders, strict=True):
+            self._follow(each, place)
 
     def _follow(self, schema: etree._Element, folder: Path | None) -> None:
         for each in schema.iterchildren(*_REFERENCES):
@@ -75,13 +87,17 @@ class SchemaFiles:
             raise ConfigurationError(f"the schema {location} is not read: only files below the folder of the WSDL are")
         file = (folder / location).resolve()
         if not file.is_relative_to(self._folder):
-            raise ConfigurationError(f"the schema {location} is not below the folder of the WSDL")
+            raise ConfigurationError(f"the schema {location} is not below the folder {self._folder}")
         number = self._numbers.get(file)
         if number is not None:
             return number
         if len(self.documents) >= MAX_FILES:
             raise ConfigurationError(f"more than {MAX_FILES} schemas")
-        root = parse(read_file(file, location), location)
+        data = read_file(file, location)
+        self._left -= len(data)
+        if self._left < 0:
+            raise ConfigurationError(f"the schemas of the WSDL have more than {MAX_BYTES} bytes")
+        root = parse(data, location)
         if root.tag != SCHEMA:
             raise ConfigurationError(f"{location} is not a schema: {root.tag}")
         self.documents.append(root)

@@ -32,7 +32,9 @@ class ZeepTypes:
             raise ConfigurationError(
                 "a handler whose body is Any needs the extra zeep: pip install mercury-rm[zeep]"
             ) from error
-        pages = {_URL: contract.published(_URL)}
+        first, *imported = contract.published(_URL)
+        pages = {_URL: first, f"{_URL}?wsdl": first}
+        pages |= {f"{_URL}?wsdl={number}": wsdl for number, wsdl in enumerate(imported, 1)}
         for number, schema in enumerate(contract.schemas.published(_URL), 1):
             pages[f"{_URL}?xsd={number}"] = etree.tostring(schema)
         try:

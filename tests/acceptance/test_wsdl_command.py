@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mercury.cli import documents
 from mercury.cli.documents import MAX_DOCUMENTS, fetch_all
 from mercury.errors import ConfigurationError
 from mercury.settings import Settings
@@ -181,9 +182,60 @@ def test_imports_of_a_file_are_read_below_its_folder_only(tmp_path: Path) -> Non
     (tmp_path / "in/i.wsdl").write_text(INNER)
     (tmp_path / "i.wsdl").write_text(INNER)
     file = tmp_path / "in/o.wsdl"
-    for location, found in (("i.wsdl", True), ("../i.wsdl", False), ("file:///etc/passwd", False), ("gone", False)):
+    for location, found in (("i.wsdl", True), ("../i.wsdl", False), ("file:///etc/passwd", False)):
         file.write_text(OUTER.format(location))
         assert missing(str(file)) == (() if found else ("the binding {urn:t}B",)), location
+
+
+def test_import_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "o.wsdl"
+    file.write_text(OUTER.format("gone.wsdl"))
+    mercury("wsdl", "show", str(file)).refused("gone.wsdl cannot be read: No such file")
+    file.write_text(OUTER.format("broken.wsdl"))
+    (tmp_path / "broken.wsdl").write_text("<d:definitions")
+    mercury("wsdl", "show", str(file)).refused("broken.wsdl: the WSDL cannot be read")
+
+
+def test_imports_from_elsewhere_are_read_with_permission_and_named_without(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "i.wsdl").write_text(INNER)
+    file = tmp_path / "in/o.wsdl"
+    file.write_text(OUTER.format("../i.wsdl"))
+    with server_of({"/a/i": INNER, "/ab": INNER, "/b": INNER}) as url:
+        web = tmp_path / "in/w.wsdl"
+        web.write_text(OUTER.format(f"{url}/a/i"))
+        outside = tmp_path / "in/x.wsdl"
+        outside.write_text(OUTER.format(f"{url}/ab"))
+        above = tmp_path / "in/y.wsdl"
+        above.write_text(OUTER.format(f"{url}/a/%2e%2e/b"))
+        cases = {(file, str(tmp_path)): True, (file, str(tmp_path / "in")): False, (file, url): False}
+        cases |= {(web, f"{url}/a"): True, (web, str(tmp_path)): False, (web, "http://localhost:1/a"): False}
+        cases |= {(outside, f"{url}/a"): False, (outside, url): True, (above, f"{url}/a"): False}
+        for (source, allowed), permitted in cases.items():
+            unread: list[str] = []
+            found = fetch_all(str(source), Settings(), imports, [allowed], unread.append)
+            assert (len(found), len(unread)) == ((2, 0) if permitted else (1, 1)), (source, allowed)
+            assert all("--allow permits it" in each for each in unread)
+        shown = mercury("wsdl", "show", str(web), "--allow", f"{url}/a")
+        refused = mercury("wsdl", "show", str(web))
+    assert (shown.code, shown.err) == (0, "")
+    assert "not in the document" not in shown.out
+    assert f"{url}/a/i is not read" in refused.err
+    assert "the binding {urn:t}B" in refused.out
+
+
+def test_service_whose_documents_are_elsewhere_has_no_port_and_the_error_says_why(tmp_path: Path) -> None:
+    only = tmp_path / "only.wsdl"
+    imported = '<d:import namespace="urn:t" location="http://127.0.0.1:1/x.wsdl"/>'
+    only.write_text(f'<d:definitions xmlns:d="http://schemas.xmlsoap.org/wsdl/">{imported}</d:definitions>')
+    mercury("wsdl", "show", str(only)).refused("has no port", "http://127.0.0.1:1/x.wsdl is not read")
+
+
+def test_bytes_of_all_imports_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    with server_of({"/o": OUTER.format("/i"), "/i": INNER}) as url:
+        monkeypatch.setattr(documents, "MAX_BYTES", len(OUTER) + len(INNER) - 10)
+        with pytest.raises(ConfigurationError, match=f"more than .* bytes: {url}/i"):
+            fetch_all(f"{url}/o", Settings(), imports)
 
 
 # --- print -----------------------------------------------------------------------------------------------------------

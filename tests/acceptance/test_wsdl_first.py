@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,8 +13,12 @@ import pytest
 from lxml import etree
 
 from mercury import ApplicationFault, ConfigurationError, DeadLetter, Mercury, Sender, Service
+from mercury.cli.documents import fetch_all
+from mercury.settings import Settings
 from mercury.statemachine.protocol import RmVersion
-from mercury.wsdl.policy import read
+from mercury.wsdl import schema_files, wsdl_files
+from mercury.wsdl.contract import WsdlContract
+from mercury.wsdl.policy import imports, read
 from tests.acceptance.processes import PATIENCE, ROOT, eventually, get
 
 ORDERS = ROOT / "tests/data/wsdl/orders.wsdl"
@@ -298,7 +303,14 @@ def test_schemas_of_files_hold_and_are_published_with_a_policy(sending: Mercury,
         ('name="p" element="t:Place"', 'name="p" type="xs:string"', "only document/literal with one element"),
         (' binding="w:B"', ' binding="w:C"', "no port bound to SOAP"),
         ('type="w:T"', 'type="w:U"', "the WSDL has no portType {urn:wsdl}U"),
-        ("<d:types>", '<d:import namespace="urn:o" location="o.wsdl"/><d:types>', "imports another WSDL"),
+        ("<d:types>", '<d:import namespace="urn:o" location="gone.wsdl"/><d:types>', "gone.wsdl cannot be read"),
+        (
+            "<d:types>",
+            '<d:import namespace="urn:o" location="../s.wsdl"/><d:types>',
+            "../s.wsdl is not below the folder",
+        ),
+        ("<d:types>", '<d:import namespace="urn:o" location="http://a/"/><d:types>', "http://a/ is not read"),
+        ("<d:types>", '<d:import namespace="urn:o" location="xsd/sku.xsd"/><d:types>', "schema is not a WSDL 1.1"),
     ],
 )
 def test_wsdl_that_cannot_be_served_is_refused(split: Path, before: str, after: str, reason: str) -> None:
@@ -306,6 +318,85 @@ def test_wsdl_that_cannot_be_served_is_refused(split: Path, before: str, after: 
     with pytest.raises(ConfigurationError) as caught:
         Service.from_wsdl(split)
     assert reason in str(caught.value)
+
+
+TWO = SPLIT.partition(" <d:binding")
+INTERFACE = TWO[0].replace("xsd/types.xsd", "../xsd/types.xsd") + "</d:definitions>"
+SERVICE = """<d:definitions xmlns:d="http://schemas.xmlsoap.org/wsdl/" xmlns:s="http://schemas.xmlsoap.org/wsdl/soap12/"
+  xmlns:w="urn:service" xmlns:i="urn:wsdl" targetNamespace="urn:service">
+ <d:import namespace="urn:wsdl" location="parts/interface.wsdl"/>""" + (TWO[1] + TWO[2]).replace(
+    'type="w:T"', 'type="i:T"'
+)
+
+
+@pytest.fixture
+def two(split: Path) -> Path:
+    """A service in one document and its interface in another, in other namespaces, as CXF and Metro write them."""
+    (split.parent / "parts").mkdir()
+    (split.parent / "parts/interface.wsdl").write_text(INTERFACE)
+    (split.parent / "service.wsdl").write_text(SERVICE)
+    return split.parent / "service.wsdl"
+
+
+@pytest.mark.parametrize("handler", [by_classes, by_zeep])
+def test_wsdl_of_two_documents_is_served_and_published_as_two(sending: Mercury, two: Path, handler: Any) -> None:
+    service = Service.from_wsdl(two, "orders")
+    service.operation("Place")(handler)
+    (operation,) = service.operations
+    assert operation.action == "urn:wsdl:T:PlaceRequest", "the default action has the namespace of the interface"
+    with Mercury("memory:") as server:
+        sender = to(sending, server, service)
+        assert b">4<" in sender.request(PLACE, action=operation.action).result(PATIENCE)
+        with pytest.raises(ApplicationFault, match="not accepted by the pattern"):
+            sender.request(PLACE.replace(b"A1", b"nothing"), action=operation.action).result(PATIENCE)
+        netloc = sender.endpoint.split("/")[2]
+        outer, inner = (get(netloc, f"/services/orders?{query}") for query in ("wsdl", "wsdl=1"))
+        assert get(netloc, "/services/orders?wsdl=2")[0] == 404
+        published = fetch_all(f"{sender.endpoint}?wsdl", Settings(), imports)
+        client = importlib.import_module("zeep").Client(f"{sender.endpoint}?wsdl")
+    assert f'location="{sender.endpoint}?wsdl=1"' in outer[1]
+    assert f'schemaLocation="{sender.endpoint}?xsd=3"' in inner[1]
+    assert client.get_element("{urn:mercury:orders}Place") is not None
+    (port,) = read(published[0], published[1:]).values()
+    assert port.address == sender.endpoint
+    assert len(port.alternatives) == 3, "the policy is in the document of the binding"
+
+
+def test_documents_that_import_each_other_are_read_once(two: Path) -> None:
+    back = '<d:import namespace="urn:service" location="../service.wsdl"/><d:types>'
+    (two.parent / "parts/interface.wsdl").write_text(INTERFACE.replace("<d:types>", back))
+    assert [len(WsdlContract(two).operations), len(WsdlContract(two).published("http://a/"))] == [1, 2]
+
+
+def test_imports_outside_the_folder_are_read_with_permission_only(two: Path) -> None:
+    moved = two.parent / "parts/service.wsdl"
+    moved.write_text(SERVICE.replace("parts/interface", "interface"))
+    with pytest.raises(ConfigurationError, match=r"\.\./xsd/types\.xsd is not below the folder"):
+        Service.from_wsdl(moved)
+    assert Service.from_wsdl(moved, folder=two.parent).name == "S"
+    with pytest.raises(ConfigurationError, match="name the file of the WSDL that imports it"):
+        Service.from_wsdl(two.read_bytes())
+
+
+def test_chains_and_crowds_and_masses_of_documents_are_refused(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = '<d:definitions xmlns:d="http://schemas.xmlsoap.org/wsdl/">{}</d:definitions>'
+    one = '<d:import namespace="urn:o" location="{}.wsdl"/>'
+    for n in range(40):
+        (two.parent / f"{n}.wsdl").write_text(chain.format(one.format(n + 1)))
+        (two.parent / f"leaf{n}.wsdl").write_text(chain.format(""))
+    with pytest.raises(ConfigurationError, match=r"9\.wsdl is not read: more than 8 imports lead to it"):
+        Service.from_wsdl(two.parent / "0.wsdl")
+    crowd = two.parent / "crowd.wsdl"
+    crowd.write_text(chain.format("".join(one.format(f"leaf{n}") for n in range(40))))
+    with pytest.raises(ConfigurationError, match=r"crowd\.wsdl imports more than 32 documents"):
+        Service.from_wsdl(crowd)
+    monkeypatch.setattr(wsdl_files, "MAX_BYTES", len(SERVICE) + len(INTERFACE) - 1)
+    with pytest.raises(ConfigurationError, match="its documents have more than"):
+        Service.from_wsdl(two)
+    monkeypatch.undo()
+    monkeypatch.setattr(schema_files, "MAX_BYTES", len(TYPES) + len(SKU) - 1)
+    with pytest.raises(ConfigurationError, match="the schemas of the WSDL have more than"):
+        Service.from_wsdl(two)
 
 
 def test_schema_that_includes_itself_without_end_is_read_once(split: Path) -> None:

@@ -44,6 +44,20 @@ WSDL = (
         f"{FIRST}::test_wsdl_that_cannot_be_served_is_refused",
     ),
     guard(
+        "WSDLs elsewhere",
+        "mercury.wsdl.wsdl_files:WsdlFiles._number",
+        "if not file.is_relative_to(self.folder):",
+        "if False:",
+        f"{FIRST}::test_wsdl_that_cannot_be_served_is_refused",
+    ),
+    guard(
+        "imports from other servers",
+        "mercury.cli.documents:_may_be_read",
+        'f"{path}/".startswith(f"{urlsplit(each).path.rstrip(\'/\')}/")',
+        "True",
+        f"{COMMAND}::test_imports_from_elsewhere_are_read_with_permission_and_named_without",
+    ),
+    guard(
         "requests by the schema",
         "mercury.wsdl.contract:WsdlContract._check",
         "_refuse_invalid(self._schema, xml)",
