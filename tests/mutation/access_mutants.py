@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutation.mutant import Change, Mutant
 
-RENEWAL = "tests/acceptance/test_certificate_renewal.py"
+FILES = "tests/unit/engine/runtime/test_certificate_files.py"
 ACCOUNTS = "tests/acceptance/test_accounts.py"
 
 
@@ -18,15 +18,14 @@ ACCESS = (
         "mercury.engine.runtime.certificate_files:FileContext._look",
         "except ConfigurationError as error:",
         "except ZeroDivisionError as error:",
-        f"{RENEWAL}::test_certificate_whose_key_is_not_there_yet_changes_nothing_and_is_logged_once",
+        f"{FILES}::test_unusable_files_are_read_once_and_again_when_they_change",
     ),
     guard(
         "unusable files are read once",
         "mercury.engine.runtime.certificate_files:FileContext._look",
         "self._read = state",
         "pass",
-        "tests/unit/engine/runtime/test_certificate_files.py::"
-        "test_unusable_files_are_read_once_and_again_when_they_change",
+        f"{FILES}::test_unusable_files_are_read_once_and_again_when_they_change",
     ),
     guard(
         "the password of the name",
