@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import sys
 import threading
 import time
@@ -39,11 +40,13 @@ class Note:
 class Ask:
     cell: str
     number: int
+    photo: bytes | None = None
 
 
 @dataclass(frozen=True)
 class Answer:
     square: int
+    photo: bytes | None = None
 
 
 Words = dict[str, str]
@@ -72,12 +75,14 @@ class MercuryPeer:
         def ask(what: Ask, tx: Transaction) -> Answer:
             time.sleep(handler_seconds)
             keep(tx, "received", what.cell, what.number)
-            return Answer(what.number**2)
+            return Answer(what.number**2, what.photo)
 
         @self._mercury.callback("answered")
         def answered(answer: Answer | ApplicationFault, context: MessageContext) -> None:
             cell, number = (context.correlation or "").split(" ")
             good = isinstance(answer, Answer) and answer.square == int(number) ** 2
+            if isinstance(answer, Answer) and answer.photo is not None:
+                good = good and answer.photo == random.Random(int(number)).randbytes(len(answer.photo))
             keep(context.transaction, "answered", cell, int(number) if good else -int(number))
 
         url = self._mercury.listen(service, port=port)
@@ -97,7 +102,8 @@ class MercuryPeer:
                     orders.send(Note(cell, number), tx=tx)
                 else:
                     name = f"{cell} {number}"
-                    orders.request_with_callback(Ask(cell, number), "answered", correlation=name, tx=tx)
+                    photo = random.Random(number).randbytes(int(words["photo"])) if "photo" in words else None
+                    orders.request_with_callback(Ask(cell, number, photo), "answered", correlation=name, tx=tx)
         orders.close()
         return self.wait(words)
 
@@ -110,7 +116,7 @@ class MercuryPeer:
 
     def _sender(self, words: Words) -> Sender:
         protocol = Protocol(SoapVersion(words["soap"]), AddressingVersion(words["wsa"]), RmVersion(words["rm"]))
-        policy = SourcePolicy(protocol=protocol, offer=words.get("offer") != "none")
+        policy = SourcePolicy(protocol=protocol, offer=words.get("offer") != "none", mtom="mtom" in words)
         if "unanswered" in words:
             policy = replace(policy, max_unanswered=int(words["unanswered"]))
         listen = words.get("replies") == "addressable"

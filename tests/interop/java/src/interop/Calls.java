@@ -1,7 +1,9 @@
 package interop;
 
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Random;
 
 /** What a client does in one cell, by whichever stack: it calls the service so many times, one after the other. */
 public final class Calls {
@@ -18,7 +20,7 @@ public final class Calls {
         StringBuilder wrong = new StringBuilder();
         for (int number = first; number < first + count; number++) {
             try {
-                call(orders, words.get("exchange"), cell, number);
+                call(orders, words, cell, number);
                 good++;
             } catch (RuntimeException error) {
                 error.printStackTrace();
@@ -36,16 +38,24 @@ public final class Calls {
     }
 
     /** One call; it is made again while the stack says that it could not even begin a sequence. */
-    private static void call(Orders orders, String exchange, String cell, int number) {
+    private static void call(Orders orders, Map<String, String> words, String cell, int number) {
         for (int attempt = 1;; attempt++) {
             try {
-                if (exchange.equals("one-way")) {
+                if (words.get("exchange").equals("one-way")) {
                     orders.note(new Note(cell, number));
                     return;
                 }
-                Answer answer = orders.ask(new Ask(cell, number));
+                Ask ask = new Ask(cell, number);
+                if (words.containsKey("photo")) {
+                    ask.photo = new byte[Integer.parseInt(words.get("photo"))];
+                    new Random(number).nextBytes(ask.photo);
+                }
+                Answer answer = orders.ask(ask);
                 if (answer == null || answer.square != (long) number * number) {
                     throw new IllegalStateException("answer " + (answer == null ? "missing" : answer.square));
+                }
+                if (!Arrays.equals(ask.photo, answer.photo)) {
+                    throw new IllegalStateException("another photo");
                 }
                 return;
             } catch (RuntimeException error) {

@@ -16,6 +16,8 @@ public class OrdersHere implements Orders {
     @Override
     public Answer ask(Ask ask) {
         journal.add(ask.cell, ask.number);
-        return new Answer((long) ask.number * ask.number);
+        Answer answer = new Answer((long) ask.number * ask.number);
+        answer.photo = ask.photo;
+        return answer;
     }
 }

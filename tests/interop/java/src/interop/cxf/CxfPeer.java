@@ -74,6 +74,7 @@ public final class CxfPeer {
             factory.setBindingId(binding(words));
         }
         factory.getFeatures().addAll(features(words));
+        factory.setProperties(mtom(words));
         Server server = factory.create();
         if (!server.isStarted()) {
             server.start();
@@ -97,6 +98,7 @@ public final class CxfPeer {
                 factory.setBindingId(binding(words));
             }
             factory.getFeatures().addAll(features(words));
+            factory.setProperties(mtom(words));
             Orders orders = (Orders) factory.create();
             Client client = ClientProxy.getClient(orders);
             HTTPConduit conduit = (HTTPConduit) client.getConduit();
@@ -124,6 +126,10 @@ public final class CxfPeer {
             count = manager.getRetransmissionQueue().countUnacknowledged();
         }
         return count;
+    }
+
+    private static Map<String, Object> mtom(Map<String, String> words) {
+        return new LinkedHashMap<>(Map.of("mtom-enabled", words.containsKey("mtom")));
     }
 
     private static String binding(Map<String, String> words) {
