@@ -79,6 +79,8 @@ class Server(uvicorn.Server):
         self._on_started = on_started
         self._connections = connections
         self._certificates = certificates
+        #: Whether new connections use `certificates`: not without TLS, and not in Windows' event loop.
+        self._follows_files = False
         keep(self.server_state, connections)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -88,6 +90,7 @@ class Server(uvicorn.Server):
         else:
             await super().startup([])
             self._certificates.begin_with(context)
+            self._follows_files = True
             for each in sockets:
                 listener = TlsListener(each, self._certificates.current, self._connections, self._protocol)
                 self.servers.append(listener)  # type: ignore[arg-type]
@@ -95,7 +98,7 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """uvicorn calls this ten times in a second. Without connections, too, the log tells of unusable files."""
-        if self.config.ssl is not None:
+        if self._follows_files:
             self._certificates.current()
         return await super().on_tick(counter)
 
