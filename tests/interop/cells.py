@@ -58,8 +58,6 @@ class Cell:
             said.append("server: ExactlyOnce, InOrder")
         if self.one_at_a_time:
             said.append("client: source.max_unanswered = 1")
-        if self.held_for_long:
-            said.append("server: http.back_channel_wait = 60")
         if self.offer == "none":
             said.append("client: no offer")
         if self.offer == "declined":
@@ -77,13 +75,6 @@ class Cell:
         repeats = self.network == "lossy" or self.kill == "client"
         makes = self.server == CXF and self.replies == "addressable" and self.offer != "default"
         return self.exchange == "request" and (makes or (self.server == METRO and repeats))
-
-    @property
-    def held_for_long(self) -> bool:
-        """A request after a restart waits until the claim of the killed process ends, and the clients of Metro and CXF
-        take its response on its connection only: docs/interop.md.
-        """
-        return self.kill == "server" and self.exchange == "request"
 
 
 #: RM with WS-Addressing; the first is CXF's default, the last Metro's.

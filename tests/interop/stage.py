@@ -127,8 +127,7 @@ class Stage:
         parties = []
         for side, stack in (("client", cell.client), ("server", cell.server)):
             if cell.kill == side and stack == MERCURY:
-                settings = {"MERCURY_HTTP_BACK_CHANNEL_WAIT": "60"} if cell.held_for_long else {}
-                parties.append(own.enter_context(mercury_peer(self._folder, name, free_port(), **settings)))
+                parties.append(own.enter_context(mercury_peer(self._folder, name, free_port())))
             else:
                 parties.append(self._peer(stack))
         return parties[0], parties[1]
