@@ -91,6 +91,7 @@ def test_binary_content_travels_as_parts_in_both_directions(
         assert result["wrong"].strip() == ""
         assert peers[server].received("c") == list(range(1, COUNT + 1))
         if client == "mercury":
-            assert result["answers"] == "1,2,3"
+            # CXF numbers its responses as its threads come to an end.
+            assert sorted(result["answers"].split(",")) == ["1", "2", "3"]
         for sent in (bytes(seen.requests), bytes(seen.replies)):
             assert sent.count(b"xop/include") >= COUNT, sent[:3000]
