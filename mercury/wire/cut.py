@@ -18,13 +18,14 @@ from mercury.wire.values import escape_attribute
 
 #: A whole start tag. It is matched only against bytes that are known to be well-formed.
 START_TAG = re.compile(rb"<[^\"'>]*+(?:(?:\"[^\"]*\"|'[^']*')[^\"'>]*+)*+>")
-_NAME = re.compile(rb"<[^\s/>]+")
+NAME = re.compile(rb"<[^\s/>]+")
 
 #: CDATA sections, comments and character references: a reader does not see them, but they separate characters in bytes.
 #: A reference may have any number of leading zeros; they are no part of the groups, for `int` has a limit on digits.
 _SEPARATORS = re.compile(rb"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|&#(?:x0*+([0-9A-Fa-f]{1,6})|0*+([0-9]{1,7}));", re.DOTALL)
 
-_LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
+#: Directly after one of these no prefix begins; after others one may: the text around a prefix need not be XML.
+LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 
 #: After so many places where a prefix is the end of a longer word, `uses` stops searching, and returns ``True``.
 _MAX_SEARCHES = 1000
@@ -87,7 +88,7 @@ def _end(data: bytes, node: Node) -> int:
 
 def with_attributes(xml: bytes, attributes: Mapping[str, str]) -> bytes:
     """``xml`` with more attributes on its root element, which must not have them yet."""
-    match = _NAME.match(xml)
+    match = NAME.match(xml)
     assert match is not None
     written = "".join(f' {name}="{escape_attribute(value)}"' for name, value in attributes.items())
     return xml[: match.end()] + written.encode() + xml[match.end() :]
@@ -131,7 +132,7 @@ def uses(plain: bytes, prefix: str) -> bool:
     for _ in range(_MAX_SEARCHES):
         if at < 0:
             return False
-        if plain[at - 1] not in _LETTERS:
+        if plain[at - 1] not in LETTERS:
             return True
         at = plain.find(needle, at + 1)
     return True

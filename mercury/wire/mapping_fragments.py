@@ -15,7 +15,7 @@ from xml.parsers import expat
 from lxml import etree
 
 from mercury.errors import PayloadError
-from mercury.wire.cut import searchable, uses
+from mercury.wire.cut import LETTERS, NAME, START_TAG, searchable, uses
 from mercury.wire.mapping_parse import cut, parsed, refuse_doctype
 from mercury.wire.mapping_types import Misfit, escape_attribute
 from mercury.wire.own_thread import in_own_thread
@@ -25,14 +25,9 @@ from mercury.wire.scan import Scope
 #: of the document, but no more than the last figure.
 FEW_DECLARATIONS, DECLARATIONS_PER_BYTE, MAX_DECLARATIONS = 1_000_000, 4, 10_000_000
 
-#: A whole start tag, and the name in it. Both are matched only against bytes that are known to be well-formed.
-_START_TAG = re.compile(rb"<[^\"'>]*+(?:(?:\"[^\"]*\"|'[^']*')[^\"'>]*+)*+>")
-_NAME = re.compile(rb"<[^\s/>]+")
 #: What may hold a prefix: the characters of a name before a colon. A match begins only where a name can begin, so that
 #: no byte is read twice.
 _BEFORE_COLON = re.compile(rb"(?<![A-Za-z0-9_.\-\x80-\xff])([A-Za-z0-9_.\-\x80-\xff]++):")
-#: After one of these characters no prefix begins; after others one may: the text around a prefix need not be XML.
-_LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 #: Up to so many prefixes an element is searched for each of them; if there are more, it is read once for all.
 _FEW_PREFIXES = 8
 #: After so many words and ends of words all prefixes count as used.
@@ -84,7 +79,7 @@ class Fragments:
         pieces: list[bytes] = []
         for child in element:
             assert isinstance(child, Located)
-            name = _NAME.match(data, child.start)
+            name = NAME.match(data, child.start)
             assert name is not None  # the document is well-formed
             pieces += (data[at : name.end()], self._declarations(child))
             at = name.end()
@@ -92,7 +87,7 @@ class Fragments:
         return b"".join(pieces)
 
     def _after_start_tag(self, element: Located) -> int:
-        match = _START_TAG.match(self._data, element.start)
+        match = START_TAG.match(self._data, element.start)
         assert match is not None  # the document is well-formed
         return match.end()
 
@@ -139,7 +134,7 @@ class Fragments:
                 if length >= len(word):
                     break
                 steps += 1
-                if word[-length - 1] not in _LETTERS and word[-length:] in prefixes:
+                if word[-length - 1] not in LETTERS and word[-length:] in prefixes:
                     found.add(prefixes[word[-length:]])
             steps += 1
             if steps > _MAX_STEPS:
