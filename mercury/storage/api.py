@@ -20,12 +20,14 @@ from mercury.errors import StorageError
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage import application
+from mercury.storage.attachments import AttachmentManager
 from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.maintenance import (
     BufferAges,
     DeadLetterManager,
     EndedSequences,
     OpenSequences,
+    ReplayCache,
     RetentionStore,
     RowAges,
 )
@@ -313,6 +315,12 @@ class Transaction(application.Transaction, Protocol):
     @property
     def dead_letters(self) -> DeadLetterManager: ...
 
+    @property
+    def attachments(self) -> AttachmentManager: ...
+
+    @property
+    def replay(self) -> ReplayCache: ...
+
     def translate(self, error: Exception) -> StorageError | None:
         """The storage error for an error that the application's statements raised; work that raised a
         `TransientStorageError` may be repeated. ``None`` = this is not a database error.
@@ -343,8 +351,12 @@ class StorageManager(RetentionStore, Protocol):
         :raises CapabilityError: ``work`` is of another database, or the store cannot join it; nothing was written.
         """
 
-    def due_rmd(self, now: float, limit: int) -> list[str]:
-        """Identifiers of destination sequences with ``due <= now``, the longest due first."""
+    def due_rmd(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[str]:
+        """Identifiers of destination sequences with ``due <= now``, the longest due first.
+
+        :param work_filter: excludes sequences of services that it does not host: their times and acknowledgements are
+        those of the policy of their service.
+        """
 
     def due_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> dict[str, str]:
         """Sequences whose buffer has a releasable message or a marker, and whose ``retry_at`` has passed.

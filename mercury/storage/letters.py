@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mercury.statemachine.effects import Certainty
+from mercury.storage.attachments import Attachments
 from mercury.storage.records import Channel, InboundMessage, OutboundMessage
-from mercury.storage.sizes import LETTER, ROW, stored_size
+from mercury.storage.sizes import LETTER, ROW, attached_size, stored_size
 
 #: The reason of a dead letter that an operator parked.
 PARKED = "parked by an operator"
@@ -58,6 +59,8 @@ class DeadLetter:
     damaged: bool = False
     #: The peer that has caused it (`RmdRecord.owner`), whose limits its bytes count for; ``None`` = no peer.
     owner: str | None = None
+    #: The binary parts of the payload that are stored in pieces; ``None`` = none is.
+    attachments: Attachments | None = None
 
     @property
     def size(self) -> int:
@@ -66,7 +69,7 @@ class DeadLetter:
         names = (self.message_id, self.action, self.element, self.relates_to, self.endpoint, self.key)
         more, reply_to = ((), None) if channel is None else (channel.names, channel.reply_to)
         size = stored_size(self.payload, self.headers, (reply_to,), (*names, *more), self.to_parameters)
-        return LETTER - ROW + size
+        return LETTER - ROW + size + attached_size(self.attachments)
 
 
 def _in_both(message: type[Any]) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,6 +35,20 @@ class DeadLetterManager(Protocol):
 
     def bytes_of(self, sequence: str) -> int:
         """The same sum over the dead letters of one sequence that have an owner."""
+
+
+class ReplayCache(Protocol):
+    """The messages with WS-Security that were received, to refuse a copy (WS-Security 1.1, section 11)."""
+
+    def add(self, digests: Mapping[str, float]) -> frozenset[str]:
+        """Record messages, each by a digest that only its copies have, and return those that were recorded before.
+
+        If two transactions add the same digest, one of them gets it returned, or its commit raises `Conflict`. A
+        digest that was only recorded by a transaction that was rolled back is not returned.
+
+        :param digests: by digest, the time after which a copy is refused without this record (seconds since the
+            epoch). `RetentionStore.sweep` deletes the record after it.
+        """
 
 
 #: Seconds by which the clocks of processes that share a store may differ before `advance_overdue` changes anything.
@@ -163,6 +177,17 @@ class RetentionStore(Protocol):
 
         :returns: the highest number of rows removed of one kind; if it is ``limit``, there may be more.
         :raises StorageError: the store failed; rows of some kinds may be removed.
+        """
+
+    @property
+    def has_attachments(self) -> bool:
+        """Whether this process has written or read pieces of attachments since `remove_attachments` found none."""
+
+    def remove_attachments(self, limit: int) -> int:
+        """Remove the pieces of at most ``limit`` attachments that no message and no dead letter has any more.
+
+        :returns: how many were removed; if it is ``limit``, there may be more.
+        :raises StorageError: the store failed; some may be removed.
         """
 
     def stuck_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[str]:

@@ -16,9 +16,10 @@ from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
 from mercury.statemachine.settled import is_settled, may_go, replays
+from mercury.storage.attachments import Attachments
 from mercury.storage.callers import create_key, network_of
 from mercury.storage.names import fetch_name, key_digest
-from mercury.storage.sizes import RESPONSE, stored_size
+from mercury.storage.sizes import RESPONSE, attached_size, stored_size
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -150,12 +151,15 @@ class OutboundMessage:
     unread: bool = False  #: Its body was not read, because of a limit on the bytes of one query (`responses_to`).
     #: For a response: the owner of the request (`RmdRecord.owner`), whose limits count its bytes; ``None`` = none.
     owner: str | None = None
+    #: The binary parts of the payload that are stored in pieces; ``None`` = none is.
+    attachments: Attachments | None = None
 
     @property
     def size(self) -> int:
         """Its size in a store, in bytes: see `stored_size`. A response in a sequence counts at least `RESPONSE`."""
         names = (self.message_id, self.action, self.relates_to, *self.channel.names)
         size = stored_size(self.payload, self.headers, (self.channel.reply_to,), names, self.to_parameters)
+        size += attached_size(self.attachments)
         return max(size, RESPONSE) if self.channel.role is Role.RESPONSE else size
 
     @property
@@ -260,9 +264,11 @@ class RmdRecord:
     #: The network address that CreateSequence came from; of a sequence that this side offered, the server that it was
     #: offered to.
     peer: str = ""
-    #: The identity that created it, established by the HTTP layer (TLS, or ``authenticate`` of the application);
+    #: The identity that created it, established by WS-Security, TLS, or ``authenticate`` of the application;
     #: ``None`` = unknown.
     identity: str | None = None
+    #: The security token that CreateSequence bound the sequence to (SEC-02); ``None`` = it is not bound.
+    token: str | None = None
     #: The identifier that CreateSequence offered for responses.
     offered: str | None = None
     #: Of a sequence that this side offered: the endpoint it was offered to.
@@ -290,8 +296,10 @@ class RmdRecord:
 
     @property
     def fetched_by(self) -> str | None:
-        """The name by which a MakeConnection finds its acknowledgement (`fetch_name`); ``None`` = none waits."""
-        waits = self.acks_to.polled and self.machine.ack_due is not None
+        """The name by which a MakeConnection finds its acknowledgement, or the end that this side has begun
+        (`fetch_name`); ``None`` = none waits."""
+        machine = self.machine
+        waits = self.acks_to.polled and (machine.ack_due is not None or machine.own_end is not None)
         return fetch_name(self.acks_to.address, self.identity) if waits else None
 
     @property
@@ -381,9 +389,13 @@ class InboundMessage:
     position: int = 0
     #: The row is damaged: it must not be delivered.
     damaged: bool = False
+    #: The binary parts of the payload that are stored in pieces; ``None`` = none is.
+    attachments: Attachments | None = None
 
     @property
     def size(self) -> int:
         """Its size in a store, in bytes: see `stored_size`."""
         names = (self.message_id, self.action, self.element, self.relates_to)
-        return stored_size(self.payload, self.headers, (self.reply_to, self.fault_to), names)
+        return attached_size(self.attachments) + stored_size(
+            self.payload, self.headers, (self.reply_to, self.fault_to), names
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mercury.statemachine.messages import EndpointReference
+from mercury.storage.attachments import Attachments
 
 #: Bytes that every row counts beside its contents, or any number of empty messages would count as zero.
 ROW = 256
@@ -45,6 +46,11 @@ def stored_size(
         if name is not None:
             size += len(name)
     return size
+
+
+def attached_size(attachments: Attachments | None) -> int:
+    """Bytes of the binary parts of a message that are stored in pieces."""
+    return 0 if attachments is None else attachments.size
 
 
 def _escaped(text: bytes) -> int:

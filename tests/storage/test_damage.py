@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import create_engine, text
 
-from mercury import Certainty, DestinationPolicy, Direction, LetterFilter, Mercury
+from mercury import Certainty, DestinationPolicy, Direction, LetterFilter, Mercury, StorageError
 from mercury.engine.dead_letters import DAMAGED
 from mercury.engine.settings import EngineSettings
 from mercury.statemachine.retransmission import RetransmissionPolicy
+from mercury.storage.attachments import PIECE, Attachments, StoredPart
 from tests.acceptance.processes import eventually
 from tests.acceptance.test_samples import free_port
 
@@ -243,3 +244,32 @@ def test_a_dead_letter_that_was_altered_is_not_redriven(sql_url: str) -> None:
         assert client.dead_letters()[0].damaged
         assert ["damaged" in why for _, why in client.redrive(LetterFilter()).refused] == [True]
         assert client.discard(LetterFilter()) == 1
+
+
+def test_attachment_that_has_lost_a_piece_is_not_read(sql_url: str) -> None:
+    parts = Attachments("one", (StoredPart("long", 2 * PIECE + 5),))
+    with Mercury(sql_url) as mercury:
+        store = mercury.store
+        with store.transaction() as tx:
+            assert tx.attachments.write("one", 0, iter([b"x" * (2 * PIECE + 5)])) == parts.size - len("long")
+        where = "where attachments_id = 'one' and number = 1"
+        engine = create_engine(sql_url)
+        with engine.begin() as connection:
+            connection.execute(text(f"update mercury_attachment_piece set number = 11 {where}"))
+        engine.dispose()
+        with store.transaction() as tx, pytest.raises(StorageError, match="piece 1 of part 0 of the attachments one"):
+            list(tx.attachments.read(parts, 0))
+
+
+def test_attachment_with_an_altered_byte_is_not_read(sql_url: str) -> None:
+    parts = Attachments("one", (StoredPart("short", 5),))
+    with Mercury(sql_url) as mercury:
+        with mercury.store.transaction() as tx:
+            tx.attachments.write("one", 0, iter([b"right"]))
+        engine = create_engine(sql_url)
+        with engine.begin() as connection:
+            statement = text("update mercury_attachment_piece set content = :altered")
+            connection.execute(statement, {"altered": b"wrong"})
+        engine.dispose()
+        with mercury.store.transaction() as tx, pytest.raises(StorageError, match="is damaged"):
+            list(tx.attachments.read(parts, 0))

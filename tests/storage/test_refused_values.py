@@ -26,6 +26,7 @@ from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.letters import DeadLetter
 from mercury.storage.memory import MemoryStore
+from mercury.storage.names import key_digest
 from mercury.storage.opening import open_sql_store, open_store
 from mercury.storage.sql.schema import METADATA
 from mercury.wire.decode import decode
@@ -105,6 +106,8 @@ def outages(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def _value(table: Table, column: Column[Any], indexed: set[str]) -> object:
+    if column.name == "key_id":
+        return key_digest("http://peer.example", "key")
     if column.name in indexed and isinstance(column.type, Text):
         return random(KEY_BYTES if column.name in ("key", "kind") else INDEXED_BYTES)
     if isinstance(column.type, LargeBinary):

@@ -9,7 +9,14 @@ import pytest
 from sqlalchemy import create_engine, func, select, text
 
 from mercury import ConfigurationError, Mercury
-from mercury.engine.runtime.retention import BATCH_PAUSE, FIRST_DELAY, RetentionSettings, RetentionWorker
+from mercury.engine.runtime.retention import (
+    ATTACHMENTS_BATCH,
+    ATTACHMENTS_PAUSE,
+    BATCH_PAUSE,
+    FIRST_DELAY,
+    RetentionSettings,
+    RetentionWorker,
+)
 from mercury.engine.settings import EngineSettings
 from mercury.errors import StorageError
 from mercury.storage.api import StorageManager
@@ -146,8 +153,48 @@ def test_a_locked_key_is_not_swept_away(postgres_url: str, now: float) -> None:
     second.close()
 
 
+class WithoutAttachments:
+    has_attachments = False
+
+    def remove_attachments(self, limit: int) -> int:
+        return 0
+
+
+def test_attachments_are_searched_soon_while_there_are_any_and_else_with_everything_else() -> None:
+    class Attic(WithoutAttachments):
+        left = ATTACHMENTS_BATCH + 1
+        searches = 0
+
+        @property
+        def has_attachments(self) -> bool:  # type: ignore[override]
+            return self.left > 0
+
+        def remove_attachments(self, limit: int) -> int:
+            self.searches += 1
+            gone = min(self.left, limit)
+            self.left -= gone
+            return gone
+
+        def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
+            return 0
+
+    attic = Attic()
+    worker = RetentionWorker(attic, SETTINGS, 0.0)
+    assert worker.next_due() == 0.0
+    assert worker.run_once(0.0).progress == ATTACHMENTS_BATCH
+    assert worker.next_due() == BATCH_PAUSE
+    assert worker.run_once(BATCH_PAUSE).progress == 1
+    assert worker.next_due() == FIRST_DELAY  # none is left
+    attic.left = 1
+    assert worker.next_due() == BATCH_PAUSE + ATTACHMENTS_PAUSE
+    assert worker.run_once(BATCH_PAUSE + ATTACHMENTS_PAUSE - 1).progress == 0
+    attic.left = 0
+    worker.run_once(FIRST_DELAY)  # another process may have left some
+    assert attic.searches == 3
+
+
 def test_a_batch_is_no_larger_than_it_is_set_and_the_next_one_soon() -> None:
-    class Heap:
+    class Heap(WithoutAttachments):
         left = 20
 
         def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
@@ -170,7 +217,7 @@ def test_a_batch_is_no_larger_than_it_is_set_and_the_next_one_soon() -> None:
 
 
 def test_an_unreachable_store_is_queried_again_later() -> None:
-    class Away:
+    class Away(WithoutAttachments):
         def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
             raise StorageError("it is away")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from itertools import chain, islice
 
 from mercury.storage.letters import DeadLetter
 from mercury.storage.memory.invoker_committed import CommittedInvoker
@@ -41,7 +42,24 @@ class Committed:
         self.rms = CommittedRms()
         self.dead_letters: dict[str, DeadLetter] = {}
         self.letter_bytes = CountedLetters()
+        #: The pieces of each part, by `Attachments.id` and place.
+        self.attachments: dict[str, dict[int, list[bytes]]] = {}
+        #: Expiry times by digest; see `ReplayCache`.
+        self.replay: dict[str, float] = {}
         self._position = 0
+
+    def remove_attachments(self, limit: int) -> int:
+        """As `RetentionStore.remove_attachments`."""
+        if not self.attachments:
+            return 0
+        received = (row.attachments for buffer in self.invoker.buffers.values() for row in buffer.rows.values())
+        sent = (row.attachments for data in self.rms.keys.values() for row in data.rows.values())
+        dead = (letter.attachments for letter in self.dead_letters.values())
+        used = {each.id for each in chain(received, sent, dead) if each is not None}
+        gone = list(islice((name for name in self.attachments if name not in used), limit))
+        for name in gone:
+            del self.attachments[name]
+        return len(gone)
 
     def next_position(self) -> int:
         """The next place in the order of insertion."""

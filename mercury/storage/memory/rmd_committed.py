@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from itertools import islice
 
 from mercury.storage.records import RmdRecord
 
@@ -79,10 +81,12 @@ class CommittedRmd:
             self.install(record.identifier, record)
         return len(late)
 
-    def due(self, now: float, limit: int) -> list[str]:
+    def due(self, now: float, limit: int, hosts: Callable[[str | None], bool]) -> list[str]:
         due = [(at, identifier) for identifier, at in self.times.items() if at <= now]
         due.sort()
-        return [identifier for _, identifier in due[:limit]]
+        hosted = (identifier for _, identifier in due if hosts(self.records[identifier].service))
+        return list(islice(hosted, limit))
 
-    def next_due(self) -> float | None:
-        return min(self.times.values(), default=None)
+    def next_due(self, hosts: Callable[[str | None], bool]) -> float | None:
+        times = (at for identifier, at in self.times.items() if hosts(self.records[identifier].service))
+        return min(times, default=None)

@@ -13,10 +13,12 @@ from mercury.storage.api import Capabilities, CommitListener, Topic
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.maintenance import Pauses
+from mercury.storage.memory.attachments import MemoryAttachments
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.dead_letters import MemoryDeadLetters
 from mercury.storage.memory.invoker import MemoryInvoker
 from mercury.storage.memory.locks import HeldLocks, LockTable
+from mercury.storage.memory.replay import MemoryReplay
 from mercury.storage.memory.rmd import MemoryRmd
 from mercury.storage.memory.rms import MemoryRms
 from mercury.storage.records import SequenceKey
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 
+_EVERYTHING = WorkFilter("")
 _OPEN, _ROLLED_BACK, _COMMITTED = Outcome(), Outcome(ending=Ending.ROLLED_BACK), Outcome(ending=Ending.COMMITTED)
 
 
@@ -39,6 +42,8 @@ class MemoryTransaction:
         self._invoker: MemoryInvoker | None = None
         self._rms: MemoryRms | None = None
         self._dead_letters: MemoryDeadLetters | None = None
+        self._attachments: MemoryAttachments | None = None
+        self._replay: MemoryReplay | None = None
         self._claims: list[Claim] = []
         self._after_commit: list[Callable[[], None]] = []
         self.outcome = _OPEN
@@ -87,19 +92,35 @@ class MemoryTransaction:
             self._dead_letters = MemoryDeadLetters(self.store.committed)
         return self._dead_letters
 
+    @property
+    def attachments(self) -> MemoryAttachments:
+        if self._attachments is None:
+            self._attachments = MemoryAttachments(self.store.committed)
+        return self._attachments
+
+    @property
+    def replay(self) -> MemoryReplay:
+        if self._replay is None:
+            self._replay = MemoryReplay(self.store.committed)
+        return self._replay
+
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         saved = (self.rmd.savepoint(), self.invoker.savepoint(), self.rms.savepoint())
+        recorded = dict(self.replay.added)
         lengths = len(self.dead_letters.added), len(self.dead_letters.deleted), len(self._after_commit)
+        written = len(self.attachments.added)
         try:
             yield
         except BaseException:
             self.rmd.rollback_to(saved[0])
             self.invoker.rollback_to(saved[1])
             self.rms.rollback_to(saved[2])
+            self.replay.added = recorded
             del self.dead_letters.added[lengths[0] :]
             del self.dead_letters.deleted[lengths[1] :]
             del self._after_commit[lengths[2] :]
+            del self.attachments.added[written:]
             raise
 
     def connection(self, resource: str | None = None) -> Connection:
@@ -125,12 +146,18 @@ class MemoryTransaction:
             managers = [used for used in (self._rmd, self._invoker, self._rms) if used is not None]
             if self._dead_letters is not None:
                 self._dead_letters.check()
+            if self._replay is not None:
+                self._replay.check()
             for manager in managers:
                 manager.check()
             for manager in managers:
                 topics |= manager.install()
             if self._dead_letters is not None:
                 self._dead_letters.install()
+            if self._attachments is not None:
+                self._attachments.install()
+            if self._replay is not None:
+                self._replay.install()
         return frozenset(topics)
 
 
@@ -176,9 +203,9 @@ class MemoryStore:
 
     # --- work ------------------------------------------------------------------------------------------------------
 
-    def due_rmd(self, now: float, limit: int) -> list[str]:
+    def due_rmd(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[str]:
         with self.committed.mutex:
-            return self.committed.rmd.due(now, limit)
+            return self.committed.rmd.due(now, limit, (work_filter or _EVERYTHING).hosts)
 
     def due_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> dict[str, str]:
         after = work_filter.after if work_filter is not None else ""
@@ -198,7 +225,7 @@ class MemoryStore:
         with self.committed.mutex:
             match topic:
                 case Topic.RMD:
-                    return self.committed.rmd.next_due()
+                    return self.committed.rmd.next_due((work_filter or _EVERYTHING).hosts)
                 case Topic.INVOKER:
                     return self.committed.invoker.next_due(free)
                 case Topic.RMS:
@@ -246,7 +273,19 @@ class MemoryStore:
             idle = [name for name, held in self._claims.items() if held.until < idle_before][:limit]
             for name in idle:
                 del self._claims[name]
-            return max(len(idle), self.committed.invoker.forget(self.committed.rmd.records, limit))
+            replay = self.committed.replay
+            expired = [digest for digest, expires in replay.items() if expires < idle_before][:limit]
+            for digest in expired:
+                del replay[digest]
+            return max(len(idle), len(expired), self.committed.invoker.forget(self.committed.rmd.records, limit))
+
+    @property
+    def has_attachments(self) -> bool:
+        return bool(self.committed.attachments)
+
+    def remove_attachments(self, limit: int) -> int:
+        with self.committed.mutex:
+            return self.committed.remove_attachments(limit)
 
     def advance_overdue(self, now: float, longest: Pauses) -> int:
         committed = self.committed

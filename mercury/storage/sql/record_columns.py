@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Text
 
 from mercury.statemachine.effects import Certainty
-from mercury.statemachine.events import FailureReason
+from mercury.statemachine.events import DestinationEnd, FailureReason
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
@@ -35,12 +35,14 @@ from mercury.storage.sql.fields import (
 )
 from mercury.storage.sql.values import (
     leniently,
+    read_attachments,
     read_channel,
     read_channels,
     read_parts,
     read_protocol,
     read_reference,
     read_window,
+    write_attachments,
     write_channel,
     write_channels,
     write_parts,
@@ -59,6 +61,10 @@ def _counted(message: OutboundMessage) -> int:
     return 0 if message.owner is None else message.size
 
 
+def _id_of_attachments(record: Any) -> str | None:
+    return None if record.attachments is None else record.attachments.id
+
+
 def _outbound_kind(text: str) -> OutboundKind:
     return leniently(OutboundKind, text) or OutboundKind.MESSAGE
 
@@ -73,6 +79,15 @@ def _checksum() -> Column[str]:
 
 def _headers(name: str, **more: Any) -> Described:
     return structure(name, write_parts, read_parts, unreadable=(), **more)
+
+
+def _attachments(**more: Any) -> Described:
+    return structure("attachments", write_attachments, read_attachments, nullable=True, **more)
+
+
+def _attachments_id(**more: Any) -> Described:
+    """The name of the pieces, by which `retention` finds out whether a row still needs them."""
+    return nullable(text, "attachments_id", derived=_id_of_attachments, **more)
 
 
 #: A sequence at its destination: `RmdRecord`.
@@ -91,6 +106,12 @@ RMD: tuple[Described, ...] = (
     nullable(time, "expires_at", "machine.expires_at"),
     nullable(time, "ack_due", "machine.ack_due"),
     number("unacknowledged", "machine.unacknowledged"),
+    #: BufferRemaining of the newest acknowledgement.
+    nullable(number, "room", "machine.room"),
+    #: The end that this side begins, and its CloseSequence or TerminateSequence.
+    nullable_choice("own_end", DestinationEnd, "machine.own_end"),
+    number("end_attempts", "machine.end_attempts"),
+    nullable(time, "end_due", "machine.end_due"),
     structure("protocol", write_protocol, read_protocol),
     structure("acks_to", write_reference, read_reference),
     time("created_at"),
@@ -102,6 +123,7 @@ RMD: tuple[Described, ...] = (
     nullable(text, "identity"),
     #: The owner: the identity, or else the network address.
     text("owner", derived=attrgetter("owner")),
+    nullable(text, "token"),
     nullable(text, "offered"),
     text("offered_to"),
     #: CreateSequence messages with the same key are repetitions of one.
@@ -169,6 +191,8 @@ INBOUND: tuple[Described, ...] = (
     structure("fault_to", write_reference, read_reference, nullable=True),
     time("received_at"),
     nullable(text, "correlation"),
+    _attachments(),
+    _attachments_id(),
 )
 
 #: A sequence at its source: `RmsRecord`.
@@ -247,6 +271,8 @@ OUTBOUND: tuple[Described, ...] = (
     #: Of a response: the peer whose limits it counts for, and its bytes.
     nullable(text, "owner"),
     number("size", derived=_counted),
+    _attachments(constant=True),
+    _attachments_id(constant=True),
 )
 
 #: The large fields of an `OutboundMessage`.
@@ -290,4 +316,6 @@ LETTER: tuple[Described, ...] = (
     #: The peer whose limits it counts for, and its bytes.
     nullable(text, "owner"),
     number("size", derived=attrgetter("size")),
+    _attachments(),
+    _attachments_id(),
 )

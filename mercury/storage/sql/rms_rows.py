@@ -236,7 +236,7 @@ class SqlRmsRows:
 
     def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         self._require(record.channel.key)
-        rows = self._rows_between(record, ranges)
+        rows = self._rows_between(record, ranges, select(ROW))
         for row in rows:
             row.sequence_id = row.number = None
             row.attempts = 0
@@ -247,7 +247,7 @@ class SqlRmsRows:
 
     def take(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         self._require(record.channel.key)
-        rows = self._rows_between(record, ranges)
+        rows = self._rows_between(record, ranges, WITH_BODY)
         self._delete(rows)
         return rows
 
@@ -365,12 +365,12 @@ class SqlRmsRows:
         if self._arrived:
             self._arrived.flush()
 
-    def _rows_between(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+    def _rows_between(self, record: RmsRecord, ranges: Ranges, query: Select[Any]) -> list[OutboundMessage]:
         """The numbered rows in these ascending ranges, read in parts: SQLite limits the depth of an expression to
         1,000."""
         found = []
         for part in chunks(ranges, 400):
-            found += self._rows(WITH_BODY.where(_between(record, tuple(part))).order_by(ROW.c.number))
+            found += self._rows(query.where(_between(record, tuple(part))).order_by(ROW.c.number))
         return found
 
     def _cached_between(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:

@@ -9,7 +9,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, Index, MetaData, Table, Text, and_, literal_column, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    and_,
+    literal_column,
+    text,
+)
 
 from mercury.storage.sql import record_columns
 from mercury.storage.sql.fields import columns
@@ -120,6 +133,21 @@ RMS_KEPT = _table(
 Index("mercury_rms_kept_correlation", RMS_KEPT.c.correlation)
 Index("mercury_rms_kept_settled", RMS_KEPT.c.settled_at)
 
+# --- binary parts of messages -------------------------------------------------------------------------------------
+
+#: One row for the parts of one message. The rows of messages and dead letters name it; `attachments` removes it, with
+#: the pieces, when none does.
+ATTACHMENT = _table("attachment", _text("id", primary_key=True))
+
+ATTACHMENT_PIECE = _table(
+    "attachment_piece",
+    _text("attachments_id", primary_key=True),
+    _number("part", primary_key=True),
+    _number("number", primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+    _text("checksum"),
+)
+
 # --- work, recovery, operators -----------------------------------------------------------------------------------
 
 CLAIM = _table(
@@ -133,6 +161,12 @@ CLAIM = _table(
 DEAD_LETTER = _table("dead_letter", *columns(record_columns.LETTER))
 Index("mercury_dead_letter_id", DEAD_LETTER.c.id, unique=True)
 Index("mercury_dead_letter_key", DEAD_LETTER.c.endpoint, DEAD_LETTER.c.key, DEAD_LETTER.c.dead_at)
+
+#: The condition of these indexes: most messages have no attachments.
+HAS_ATTACHMENTS = "attachments_id is not null"
+_partial("mercury_invoker_message_attachments", INVOKER_MESSAGE.c.attachments_id, where=HAS_ATTACHMENTS)
+_partial("mercury_rms_message_attachments", RMS_MESSAGE.c.attachments_id, where=HAS_ATTACHMENTS)
+_partial("mercury_dead_letter_attachments", DEAD_LETTER.c.attachments_id, where=HAS_ATTACHMENTS)
 
 # Two indexes: the longest owner and the longest sequence do not fit into one index row.
 _partial("mercury_dead_letter_owner", DEAD_LETTER.c.owner, DEAD_LETTER.c.size, where="owner is not null")
@@ -160,6 +194,10 @@ DECISION = _table(
 
 #: One row for each commit of the application, until the commit is answered (decision 21).
 COMMIT = _table("commit", _text("id", primary_key=True), _time("made_at"))
+
+#: Messages with WS-Security that were received, by a digest, to refuse copies of them.
+REPLAY = _table("replay", _text("digest", primary_key=True), _time("expires"))
+Index("mercury_replay_expires", REPLAY.c.expires)
 
 #: Branches that were finished by hand against their decision.
 HEURISTIC = _table(

@@ -50,6 +50,9 @@ class StoreParts(Protocol):
         :raises TransientStorageError: the database does not answer.
         """
 
+    def attachments_used(self) -> None:
+        """Note that this process works with attachments (`RetentionStore.has_attachments`)."""
+
     def settle(self) -> None:
         """Finish the branches that earlier commits of this process left prepared in the store, so that a message sent
         now does not overtake theirs.

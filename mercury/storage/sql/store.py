@@ -14,7 +14,7 @@ from mercury.storage.api import Capabilities, CommitListener, Topic, Transaction
 from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.maintenance import Pauses
 from mercury.storage.records import SequenceKey
-from mercury.storage.sql import claims, clocks, retention, work
+from mercury.storage.sql import attachments, claims, clocks, retention, work
 from mercury.storage.sql.bounded import BoundedDict
 from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.dialect import Dialect
@@ -80,7 +80,7 @@ class SqlStore:
         self._listeners: list[CommitListener] = []
         #: Listeners for commits of other processes only.
         self._for_others: list[CommitListener] = []
-        self._closed = False
+        self._closed = self._has_attachments = False
         self._notifier = Notifier(url, self._others_committed) if self.capabilities.notifies else None
         guard_ends(self.engine)
         self._joins = Joins(self)
@@ -155,9 +155,9 @@ class SqlStore:
 
     # --- work ------------------------------------------------------------------------------------------------------
 
-    def due_rmd(self, now: float, limit: int) -> list[str]:
+    def due_rmd(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[str]:
         with self.reading() as connection:
-            return work.due_rmd(connection, now, limit)
+            return work.due_rmd(connection, now, limit, work_filter)
 
     def due_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> dict[str, str]:
         with self.reading() as connection:
@@ -175,7 +175,7 @@ class SqlStore:
         with self.reading() as connection:
             match topic:
                 case Topic.RMD:
-                    return work.next_rmd(connection)
+                    return work.next_rmd(connection, work_filter)
                 case Topic.INVOKER:
                     return work.next_invoker(connection, work_filter)
                 case Topic.RMS:
@@ -195,6 +195,21 @@ class SqlStore:
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
         with self.reading() as connection:
             return retention.sweep(connection, kept_before=kept_before, idle_before=idle_before, limit=limit)
+
+    @property
+    def has_attachments(self) -> bool:
+        return self._has_attachments
+
+    def attachments_used(self) -> None:
+        self._has_attachments = True
+
+    def remove_attachments(self, limit: int) -> int:
+        self._has_attachments = False  # before the query: a transaction may write some meanwhile
+        with self.reading() as connection:
+            removed, left = attachments.remove_unused(connection, limit)
+        if left:
+            self._has_attachments = True
+        return removed
 
     def advance_overdue(self, now: float, longest: Pauses) -> int:
         with self.reading() as connection:

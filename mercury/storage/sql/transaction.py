@@ -12,11 +12,13 @@ from sqlalchemy.orm import Session
 from mercury.errors import CapabilityError, Conflict, DataError, StorageError, TransientStorageError
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import Claim
+from mercury.storage.sql.attachments import SqlAttachments
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints
 from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.invoker import SqlInvoker
 from mercury.storage.sql.releasing import release
+from mercury.storage.sql.replay import SqlReplay
 from mercury.storage.sql.rmd import SqlRmd
 from mercury.storage.sql.rms import SqlRms
 from mercury.storage.sql.savepoints import Savepoint, Savepoints
@@ -57,6 +59,8 @@ class SqlTransaction(Statements):
         self.invoker = SqlInvoker(self)
         self.rms = SqlRms(self)
         self.dead_letters = SqlDeadLetters(self)
+        self.attachments = SqlAttachments(self)
+        self.replay = SqlReplay(self)
 
     # --- the application's part ------------------------------------------------------------------------------------
 

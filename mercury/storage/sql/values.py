@@ -20,6 +20,7 @@ from mercury.statemachine.flow import Window
 from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.ranges import RangeSet
+from mercury.storage.attachments import Attachments
 from mercury.storage.records import Channel, SequenceKey
 
 T = TypeVar("T")
@@ -122,6 +123,14 @@ def write_channels(channels: tuple[Channel, ...]) -> str:
 
 def read_channels(text: str) -> tuple[Channel, ...]:
     return tuple(_value(Channel, each) for each in json.loads(text))
+
+
+def write_attachments(attachments: Attachments) -> str:
+    return _dumps(_plain(attachments))
+
+
+def read_attachments(text: str) -> Attachments:
+    return typing.cast(Attachments, _value(Attachments, json.loads(text)))
 
 
 def write_parts(parts: tuple[bytes, ...]) -> str:

@@ -76,6 +76,13 @@ def _values(work_filter: WorkFilter | None, **more: float) -> dict[str, str | fl
     return more | ({} if work_filter is None else {"owner": work_filter.owner})
 
 
+def _hosted(sequences: Table, wanted: WorkParameters) -> ColumnElement[bool]:
+    """Whether the filter hosts the service of a sequence; responses belong to none."""
+    if wanted.services is None:
+        return true()
+    return or_(sequences.c.service.is_(None), sequences.c.service.in_(wanted.services))
+
+
 def distinct(column: Column[str], where: ColumnElement[bool] | None = None) -> Select[tuple[str]]:
     """The distinct values of an indexed column; each takes one index lookup, for any number of rows."""
     table = column.table
@@ -91,14 +98,19 @@ def distinct(column: Column[str], where: ColumnElement[bool] | None = None) -> S
 # --- destination -----------------------------------------------------------------------------------------------------
 
 
-def due_rmd(connection: Connection, now: float, limit: int) -> list[str]:
+def due_rmd(connection: Connection, now: float, limit: int, work_filter: WorkFilter | None) -> list[str]:
     due = RMD_SEQUENCE.c.due
-    query = select(RMD_SEQUENCE.c.identifier).where(due <= now).order_by(due, RMD_SEQUENCE.c.identifier).limit(limit)
-    return list(connection.execute(query).scalars())
+    query = select(RMD_SEQUENCE.c.identifier).where(due <= now, _hosted(RMD_SEQUENCE, WorkParameters.of(work_filter)))
+    return list(connection.execute(query.order_by(due, RMD_SEQUENCE.c.identifier).limit(limit)).scalars())
 
 
-def next_rmd(connection: Connection) -> float | None:
-    earliest: float | None = connection.execute(select(func.min(RMD_SEQUENCE.c.due))).scalar_one()
+def next_rmd(connection: Connection, work_filter: WorkFilter | None) -> float | None:
+    earliest: float | None = connection.execute(
+        select(RMD_SEQUENCE.c.due)
+        .where(RMD_SEQUENCE.c.due.is_not(None), _hosted(RMD_SEQUENCE, WorkParameters.of(work_filter)))
+        .order_by(RMD_SEQUENCE.c.due)
+        .limit(1)
+    ).scalar_one_or_none()
     return earliest
 
 
@@ -139,18 +151,17 @@ def _free(resource: ColumnElement[str], wanted: WorkParameters, *, at: bool) -> 
     return ~exists().where(*others, *([CLAIM.c.until > NOW] if at else []))
 
 
-def _hosted(wanted: WorkParameters) -> ColumnElement[bool]:
-    if wanted.services is None:
-        return true()
-    return or_(BUFFER.c.service.is_(None), BUFFER.c.service.in_(wanted.services))
-
-
 def _workable(wanted: WorkParameters, *, at: bool) -> Select[tuple[str, float | None]]:
     touched = distinct(MESSAGE.c.sequence).subquery()
     return (
         select(BUFFER.c.sequence, BUFFER.c.retry_at)
         .join_from(touched, BUFFER, BUFFER.c.sequence == touched.c.value)
-        .where(_ready(), ~_waits(), _hosted(wanted), _free(literal("invoker ") + BUFFER.c.sequence, wanted, at=at))
+        .where(
+            _ready(),
+            ~_waits(),
+            _hosted(BUFFER, wanted),
+            _free(literal("invoker ") + BUFFER.c.sequence, wanted, at=at),
+        )
     )
 
 
@@ -182,7 +193,7 @@ def _stuck_invoker(wanted: WorkParameters) -> Select[Any]:
     others = INVOKER_BUFFER.alias("others")
     stray = exists(select(touched.c.value).where(~exists().where(others.c.sequence == touched.c.value)))
     stuck = or_(and_(has_rows, ~_ready()), and_(stray, BUFFER.c.state != InvokerState.DONE.value))
-    return select(BUFFER.c.sequence).where(stuck, _hosted(wanted), free).order_by(BUFFER.c.turn).limit(LIMIT)
+    return select(BUFFER.c.sequence).where(stuck, _hosted(BUFFER, wanted), free).order_by(BUFFER.c.turn).limit(LIMIT)
 
 
 def stuck_invoker(connection: Connection, now: float, limit: int, work_filter: WorkFilter | None) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 
 #: The files with tests.
 TESTS = (
+    "attachments",
     "claims",
     "clock",
     "commits",
@@ -22,6 +23,7 @@ TESTS = (
     "many_threads",
     "model",
     "records",
+    "replay",
     "rmd",
     "rms_responses",
     "rms_rows",

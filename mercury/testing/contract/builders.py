@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mercury.statemachine.effects import Certainty
-from mercury.statemachine.events import FailureReason
+from mercury.statemachine.events import DestinationEnd, FailureReason
 from mercury.statemachine.flow import Window
 from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference, IncompleteSequenceBehavior
@@ -16,6 +16,7 @@ from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
 from mercury.statemachine.tables import InvokerState, RmdState, RmsState
+from mercury.storage.attachments import Attachments, StoredPart
 from mercury.storage.letters import DeadLetter, Direction
 from mercury.storage.records import (
     Channel,
@@ -139,6 +140,9 @@ FULL_CHANNEL = Channel(
 )
 
 
+FULL_ATTACHMENTS = Attachments("urn:uuid:attachments", (StoredPart("scän@example", 2**40), StoredPart(TEXT, 0)))
+
+
 def full_row() -> OutboundMessage:
     """A row with all fields that `append` takes. The store sets the others."""
     return OutboundMessage(
@@ -158,6 +162,7 @@ def full_row() -> OutboundMessage:
         correlation="order:17",
         created_at=NOW + 0.123456,
         owner="CN=täg",
+        attachments=FULL_ATTACHMENTS,
     )
 
 
@@ -223,6 +228,10 @@ def full_rmd() -> RmdRecord:
             expires_at=NOW + 3.5,
             ack_due=NOW + 4.5,
             unacknowledged=6,
+            room=7,
+            own_end=DestinationEnd.TERMINATE,
+            end_attempts=8,
+            end_due=NOW + 6.5,
         ),
         protocol=PROTOCOL,
         acks_to=ENDPOINT,
@@ -233,6 +242,7 @@ def full_rmd() -> RmdRecord:
         to="http://me.example/services/täg",
         peer="192.0.2.7",
         identity="CN=täg",
+        token="x509:täg",
         offered="urn:uuid:offered",
         offered_to="http://server.example/täg",
         ack_failures=2,
@@ -287,6 +297,7 @@ FULL_INBOUND = InboundMessage(
     fault_to=EndpointReference(ANONYMOUS_ENDPOINT.address, (b"<r/>",), via="http://gate.example/"),
     received_at=NOW + 0.75,
     correlation=TEXT,
+    attachments=FULL_ATTACHMENTS,
 )
 
 FULL_LETTER = DeadLetter(
@@ -316,4 +327,5 @@ FULL_LETTER = DeadLetter(
     disowned=True,
     damaged=True,
     owner="CN=täg",
+    attachments=FULL_ATTACHMENTS,
 )

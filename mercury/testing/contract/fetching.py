@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mercury.statemachine.events import DestinationEnd
 from mercury.statemachine.messages import MAKE_CONNECTION_ANONYMOUS, EndpointReference
 from mercury.storage.api import StorageManager
 from mercury.storage.records import Channel, RmdRecord, RmsRecord, SequenceKey
@@ -143,6 +144,17 @@ def test_an_acknowledgement_is_found_until_it_is_fetched(store: StorageManager) 
         tx.rmd.lock(["urn:a"])
         tx.rmd.delete("urn:a")
     assert found_received(store) == []
+
+
+def test_an_end_that_the_destination_has_begun_is_found_until_it_is_answered(store: StorageManager) -> None:
+    with store.transaction() as tx:
+        tx.rmd.insert(acknowledging("urn:a", ack_due=None))
+    for end, expected in ((DestinationEnd.TERMINATE, ["urn:a"]), (None, [])):
+        with store.transaction() as tx:
+            record = tx.rmd.lock(["urn:a"])["urn:a"]
+            record.machine.own_end = end
+            tx.rmd.save(record)
+        assert found_received(store) == expected
 
 
 def test_acknowledgements_for_another_identity_are_not_found(store: StorageManager) -> None:

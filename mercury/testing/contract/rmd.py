@@ -9,6 +9,7 @@ from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.tables import InvokerState, RmdState
 from mercury.storage.api import StorageManager, Topic
+from mercury.storage.claims import WorkFilter
 from mercury.storage.records import InboundKind, RmdRecord
 from mercury.testing.contract.builders import NOW, buffer, made_from, marker, rmd_record
 from mercury.testing.contract.ending import ending
@@ -147,6 +148,18 @@ def test_the_longest_due_come_first(store: StorageManager) -> None:
     assert store.due_rmd(NOW, 2) == ["urn:b", "urn:f"]
     assert store.due_rmd(NOW + 1, 10)[-1] == "urn:d"
     assert store.next_due(Topic.RMD) == NOW - 10
+
+
+def test_sequences_of_services_that_another_process_hosts_are_not_due(store: StorageManager) -> None:
+    services = {"urn:a": "orders", "urn:b": "bills", "urn:c": None}
+    due = dict(zip(services, (NOW - 3, NOW - 2, NOW - 1), strict=True))
+    insert(store, *(rmd_record(name, service=service, due=due[name]) for name, service in services.items()))
+    for hosted, found in (({"orders"}, ["urn:a", "urn:c"]), ({"bills"}, ["urn:b", "urn:c"]), (set(), ["urn:c"])):
+        mine = WorkFilter("me", frozenset(hosted))
+        assert store.due_rmd(NOW, 10, mine) == found
+        assert store.due_rmd(NOW, 1, mine) == found[:1], "the others take no place"
+        assert store.next_due(Topic.RMD, mine) == due[found[0]]
+    assert store.due_rmd(NOW, 10, WorkFilter("me")) == list(services)
 
 
 def test_postponed_rows_are_not_due(store: StorageManager) -> None:

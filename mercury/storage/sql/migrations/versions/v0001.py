@@ -5,11 +5,16 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic.operations import Operations
 
+from mercury.storage.sql.migrations import attachments, replay
+from mercury.storage.sql.migrations.partial import only_where
+
 revision = "0001"
 down_revision = None
 
 
 def upgrade(op: Operations) -> None:
+    attachments.create(op)
+    replay.create(op)
     op.create_table(
         "mercury_claim",
         sa.Column("resource", sa.Text(), nullable=False),
@@ -55,6 +60,8 @@ def upgrade(op: Operations) -> None:
         sa.Column("damaged", sa.Boolean(), nullable=False),
         sa.Column("owner", sa.Text(), nullable=True),
         sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("attachments", sa.Text(), nullable=True),
+        sa.Column("attachments_id", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("position"),
     )
     op.create_index("mercury_dead_letter_id", "mercury_dead_letter", ["id"], unique=True)
@@ -63,15 +70,13 @@ def upgrade(op: Operations) -> None:
         "mercury_dead_letter_owner",
         "mercury_dead_letter",
         ["owner", "size"],
-        postgresql_where=sa.text("owner is not null"),
-        sqlite_where=sa.text("owner is not null"),
+        **only_where("owner is not null"),
     )
     op.create_index(
         "mercury_dead_letter_sequence",
         "mercury_dead_letter",
         ["sequence", "size"],
-        postgresql_where=sa.text("owner is not null"),
-        sqlite_where=sa.text("owner is not null"),
+        **only_where("owner is not null"),
     )
     op.create_table(
         "mercury_decision",
@@ -147,6 +152,8 @@ def upgrade(op: Operations) -> None:
         sa.Column("fault_to", sa.Text(), nullable=True),
         sa.Column("received_at", sa.Double(), nullable=False),
         sa.Column("correlation", sa.Text(), nullable=True),
+        sa.Column("attachments", sa.Text(), nullable=True),
+        sa.Column("attachments_id", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("position"),
     )
     op.create_index("mercury_invoker_message_number", "mercury_invoker_message", ["sequence", "kind", "number"])
@@ -166,6 +173,10 @@ def upgrade(op: Operations) -> None:
         sa.Column("expires_at", sa.Double(), nullable=True),
         sa.Column("ack_due", sa.Double(), nullable=True),
         sa.Column("unacknowledged", sa.BigInteger(), nullable=False),
+        sa.Column("room", sa.BigInteger(), nullable=True),
+        sa.Column("own_end", sa.Text(), nullable=True),
+        sa.Column("end_attempts", sa.BigInteger(), nullable=False),
+        sa.Column("end_due", sa.Double(), nullable=True),
         sa.Column("protocol", sa.Text(), nullable=False),
         sa.Column("acks_to", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
@@ -176,6 +187,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("peer", sa.Text(), nullable=False),
         sa.Column("identity", sa.Text(), nullable=True),
         sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("token", sa.Text(), nullable=True),
         sa.Column("offered", sa.Text(), nullable=True),
         sa.Column("offered_to", sa.Text(), nullable=False),
         sa.Column("create_key", sa.Text(), nullable=True),
@@ -192,36 +204,18 @@ def upgrade(op: Operations) -> None:
         "mercury_rmd_sequence",
         ["create_key"],
         unique=True,
-        postgresql_where=sa.text("create_key is not null"),
-        sqlite_where=sa.text("create_key is not null"),
+        **only_where("create_key is not null"),
     )
-    op.create_index(
-        "mercury_rmd_sequence_owner",
-        "mercury_rmd_sequence",
-        ["owner"],
-        postgresql_where=sa.text("ended_at is null"),
-        sqlite_where=sa.text("ended_at is null"),
-    )
+    op.create_index("mercury_rmd_sequence_owner", "mercury_rmd_sequence", ["owner"], **only_where("ended_at is null"))
     op.create_index(
         "mercury_rmd_sequence_ended",
         "mercury_rmd_sequence",
         ["owner", "ended_at"],
-        postgresql_where=sa.text("ended_at is not null"),
-        sqlite_where=sa.text("ended_at is not null"),
+        **only_where("ended_at is not null"),
     )
+    op.create_index("mercury_rmd_sequence_due", "mercury_rmd_sequence", ["due"], **only_where("due is not null"))
     op.create_index(
-        "mercury_rmd_sequence_due",
-        "mercury_rmd_sequence",
-        ["due"],
-        postgresql_where=sa.text("due is not null"),
-        sqlite_where=sa.text("due is not null"),
-    )
-    op.create_index(
-        "mercury_rmd_sequence_fetched",
-        "mercury_rmd_sequence",
-        ["fetched_by"],
-        postgresql_where=sa.text("fetched_by is not null"),
-        sqlite_where=sa.text("fetched_by is not null"),
+        "mercury_rmd_sequence_fetched", "mercury_rmd_sequence", ["fetched_by"], **only_where("fetched_by is not null")
     )
     op.create_table(
         "mercury_rms_body",
@@ -276,43 +270,40 @@ def upgrade(op: Operations) -> None:
         sa.Column("answered", sa.Boolean(), nullable=False),
         sa.Column("owner", sa.Text(), nullable=True),
         sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("attachments", sa.Text(), nullable=True),
+        sa.Column("attachments_id", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("position"),
     )
     op.create_index(
         "mercury_rms_message_abandoned",
         "mercury_rms_message",
         ["key_id"],
-        postgresql_where=sa.text("number is null and kind = 'abandon'"),
-        sqlite_where=sa.text("number is null and kind = 'abandon'"),
+        **only_where("number is null and kind = 'abandon'"),
     )
     op.create_index("mercury_rms_message_id", "mercury_rms_message", ["message_id"], unique=True)
     op.create_index(
         "mercury_rms_message_number",
         "mercury_rms_message",
         ["sequence_id", "number"],
-        postgresql_where=sa.text("number is not null"),
-        sqlite_where=sa.text("number is not null"),
+        **only_where("number is not null"),
     )
     op.create_index(
         "mercury_rms_message_owner",
         "mercury_rms_message",
         ["owner", "key_id", "size"],
-        postgresql_where=sa.text("owner is not null and not acknowledged"),
-        sqlite_where=sa.text("owner is not null and not acknowledged"),
+        **only_where("owner is not null and not acknowledged"),
     )
     op.create_index(
         "mercury_rms_message_request",
         "mercury_rms_message",
         ["request"],
-        postgresql_where=sa.text("request is not null"),
-        sqlite_where=sa.text("request is not null"),
+        **only_where("request is not null"),
     )
     op.create_index(
         "mercury_rms_message_waiting",
         "mercury_rms_message",
         ["key_id", "position"],
-        postgresql_where=sa.text("number is null"),
-        sqlite_where=sa.text("number is null"),
+        **only_where("number is null"),
     )
     op.create_table(
         "mercury_rms_sequence",
@@ -362,15 +353,13 @@ def upgrade(op: Operations) -> None:
         "mercury_rms_sequence_due",
         "mercury_rms_sequence",
         ["due"],
-        postgresql_where=sa.text("due is not null"),
-        sqlite_where=sa.text("due is not null"),
+        **only_where("due is not null"),
     )
     op.create_index(
         "mercury_rms_sequence_fetched",
         "mercury_rms_sequence",
         ["fetched_by", "fetch_due"],
-        postgresql_where=sa.text("fetched_by is not null"),
-        sqlite_where=sa.text("fetched_by is not null"),
+        **only_where("fetched_by is not null"),
     )
     op.create_index("mercury_rms_sequence_id", "mercury_rms_sequence", ["id"], unique=True)
     op.create_index("mercury_rms_sequence_identifier", "mercury_rms_sequence", ["identifier"], unique=True)
@@ -379,9 +368,9 @@ def upgrade(op: Operations) -> None:
         "mercury_rms_sequence_turn",
         "mercury_rms_sequence",
         ["owner", "due"],
-        postgresql_where=sa.text("due is not null"),
-        sqlite_where=sa.text("due is not null"),
+        **only_where("due is not null"),
     )
+    attachments.create_indexes(op)
     op.create_table(
         "mercury_store",
         sa.Column("id", sa.Text(), nullable=False),
@@ -391,13 +380,8 @@ def upgrade(op: Operations) -> None:
 
 
 def downgrade(op: Operations) -> None:
-    op.drop_table("mercury_store")
-    op.drop_table("mercury_rms_sequence")
-    op.drop_table("mercury_rms_message")
-    op.drop_table("mercury_rms_key")
-    op.drop_table("mercury_rms_kept")
-    op.drop_table("mercury_rms_body")
-    op.drop_table("mercury_rmd_sequence")
+    for name in ("store", "rms_sequence", "rms_message", "rms_key", "rms_kept", "rms_body", "rmd_sequence"):
+        op.drop_table(f"mercury_{name}")
     op.drop_table("mercury_invoker_message")
     op.drop_table("mercury_invoker_buffer")
     op.drop_table("mercury_incarnation")
@@ -405,3 +389,5 @@ def downgrade(op: Operations) -> None:
     op.drop_table("mercury_decision")
     op.drop_table("mercury_dead_letter")
     op.drop_table("mercury_claim")
+    attachments.drop(op)
+    replay.drop(op)
