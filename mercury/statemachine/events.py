@@ -188,7 +188,50 @@ class Consumed:
     ranges: Ranges
 
 
-RmdInput = MessageReceived | CloseReceived | TerminateReceived | AckWanted | AckSent | Consumed | Tick
+class DestinationEnd(enum.Enum):
+    """How a destination ends a sequence by itself (RM11-CLS-03, RM11-TRM-02)."""
+
+    #: By CloseSequence: it takes no new message; the source ends it.
+    CLOSE = "close"
+    #: By TerminateSequence.
+    TERMINATE = "terminate"
+
+
+@dataclass(frozen=True, slots=True)
+class EndSent:
+    """CloseSequence or TerminateSequence of the destination is about to leave; the first one ends the sequence.
+
+    :param next_due: when it is sent again without an answer; ``None`` = its source fetches it, or cannot get it.
+    """
+
+    end: DestinationEnd
+    next_due: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndAnswered:
+    """The source has answered the end that the destination began, or no answer is waited for any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoomCounted:
+    """How many more new messages fit into the buffer (FC-01); ``None`` = acknowledgements do not state it."""
+
+    room: int | None
+
+
+RmdInput = (
+    MessageReceived
+    | CloseReceived
+    | TerminateReceived
+    | EndSent
+    | EndAnswered
+    | AckWanted
+    | AckSent
+    | Consumed
+    | RoomCounted
+    | Tick
+)
 
 # --- InvokerBuffer -------------------------------------------------------------------------------------------------
 

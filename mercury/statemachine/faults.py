@@ -44,6 +44,8 @@ class FaultCode(enum.Enum):
     ACTION_NOT_SUPPORTED = "ActionNotSupported"
     #: WS-Addressing: the endpoint cannot take the message now.
     ENDPOINT_UNAVAILABLE = "EndpointUnavailable"
+    #: WS-Security: the message is not taken as secure. There is no finer code: it would help to guess (SEC-06).
+    INVALID_SECURITY = "InvalidSecurity"
     #: SOAP: a header with mustUnderstand is not understood (FLT-15).
     MUST_UNDERSTAND = "MustUnderstand"
     #: SOAP: the envelope is neither 1.1 nor 1.2.

@@ -70,6 +70,9 @@ class DestinationPolicy:
     max_backlog: int = 10_000
     #: The most bytes of undelivered messages of one sequence. The next deliverable message is accepted even above it.
     max_backlog_bytes: int = 64 * 1024 * 1024
+    #: Whether acknowledgements state how many more messages fit, once it is few (BufferRemaining, an extension of
+    #: .NET). A source that knows the element sends no more than that; any other ignores it.
+    buffer_remaining: bool = True
     #: Which messages are delivered when a sequence ends with a gap. ``None`` = DiscardFollowingFirstGap if messages
     #: above a gap wait (in order, not AtMostOnce), else NoDiscard, because a delivered message cannot be discarded.
     #: A peer that is not Mercury is sent only a value that is set here: some fail on all but NoDiscard (LIVE-04).

@@ -49,6 +49,13 @@ class RMDSequence:
     #: When an acknowledgement is due, and for how many new messages.
     ack_due: float | None = None
     unacknowledged: int = 0
+    #: How many more new messages fit, as the newest acknowledgement states it; ``None`` = none has stated it yet.
+    room: int | None = None
+    #: The end that this side begins or has begun (ST-D07, ST-D10), until its source has answered; how often it was
+    #: sent, and when it is due.
+    own_end: events.DestinationEnd | None = None
+    end_attempts: int = 0
+    end_due: float | None = None
 
     def copy(self) -> RMDSequence:
         """An independent machine with the same counters."""
@@ -65,6 +72,10 @@ class RMDSequence:
     def end_by(self, at: float) -> None:
         """Let the sequence expire at this time at the latest."""
         self.expires_at = at if self.expires_at is None else min(self.expires_at, at)
+
+    def end_itself(self, end: events.DestinationEnd, now: float) -> None:
+        """Let this side end the sequence: the end is due now."""
+        self.own_end, self.end_attempts, self.end_due = end, 0, now
 
     # --- questions -------------------------------------------------------------------------------------------------
 
@@ -92,7 +103,22 @@ class RMDSequence:
         at_delivery = policy.acknowledge_at is AcknowledgeAt.DELIVERY and not self.final
         ranges = self.consumed.as_tuples() if at_delivery else self.accepted()
         final = self.final and self.rm is RmVersion.RM11
-        return SequenceAcknowledgement(self.identifier, ranges, final=final)
+        return SequenceAcknowledgement(
+            self.identifier, ranges, final=final, buffer_remaining=self.buffer_remaining(ranges)
+        )
+
+    def buffer_remaining(self, ranges: Ranges) -> int | None:
+        """BufferRemaining of an acknowledgement: how many messages may be in flight beyond those that it lists (FC-01).
+
+        A stored message that is not acknowledged is in flight to its source, and has its place already.
+
+        :param ranges: the numbers that the acknowledgement lists.
+        :return: ``None`` = the element is absent. A source that has seen it once may wait for it in each later
+            acknowledgement, as .NET's does; after the end it sends nothing new.
+        """
+        if self.room is None or self.final:
+            return None
+        return self.room + self.received.count - sum(high - low + 1 for low, high in ranges)
 
     def accepted(self) -> Ranges:
         """The received numbers that count as accepted, consumed or not."""
@@ -102,10 +128,12 @@ class RMDSequence:
         return ((1, first_missing - 1),) if first_missing > 1 else ()
 
     def next_due(self, policy: DestinationPolicy) -> float | None:
-        """When an acknowledgement or `Tick` is due; for a tombstone, when it may be deleted."""
+        """When an acknowledgement, an end of this side's or `Tick` is due; for a tombstone, when it may be deleted."""
         if self.ended_at is not None:
+            if self.end_due is not None:
+                return min(self.end_due, self.ended_at + policy.tombstone)
             return self.ended_at + policy.tombstone
-        times = (self.ack_due, self.expires_at, self._inactive_at(policy))
+        times = (self.ack_due, self.end_due, self.expires_at, self._inactive_at(policy))
         return min((at for at in times if at is not None), default=None)
 
     # --- events ----------------------------------------------------------------------------------------------------
@@ -144,6 +172,13 @@ class RMDSequence:
             case events.TerminateReceived():
                 yield from self._end_known(given, now)
                 yield from self._ended(now)
+            case events.EndSent(end=end, next_due=next_due):
+                self.end_attempts, self.end_due = self.end_attempts + 1, next_due
+                if end is events.DestinationEnd.TERMINATE and not self.tombstone:
+                    self.used = True
+                    yield from self._ended(now)
+            case events.EndAnswered():
+                self.own_end, self.end_attempts, self.end_due = None, 0, None
             case events.AckWanted():
                 self.last_heard = now
                 self.ack_due = now
@@ -154,6 +189,10 @@ class RMDSequence:
                 new = self.consumed.update(ranges)
                 if new and not self.tombstone and policy.acknowledge_at is AcknowledgeAt.DELIVERY:
                     self._owe_acknowledgement(now, policy)
+            case events.RoomCounted(room=room):
+                self.room = room
+                if row.guard is RmdGuard.ROOM_AGAIN:
+                    self.ack_due = now
             case events.Tick():
                 self.last_heard = min(self.last_heard, now)  # the clock was set back: silence counts from now
                 if row.guard is RmdGuard.EXPIRED:
@@ -194,6 +233,8 @@ class RMDSequence:
                 return stated is not None and self._contradicts(stated)
             case RmdGuard.NO_NUMBER, _:
                 return self._stated_last(given) is None
+            case RmdGuard.ROOM_AGAIN, events.RoomCounted(room=room):
+                return self.room == 0 and room != 0
             case RmdGuard.EXPIRED, _:
                 inactive_at = self._inactive_at(policy)
                 expired = self.expires_at is not None and self.expires_at <= now
@@ -308,12 +349,18 @@ def event_of(given: events.RmdInput) -> RmdEvent:
             return RmdEvent.CLOSE
         case events.TerminateReceived():
             return RmdEvent.TMR
+        case events.EndSent(end=end):
+            return RmdEvent.OWN_CLOSE if end is events.DestinationEnd.CLOSE else RmdEvent.OWN_TERMINATE
+        case events.EndAnswered():
+            return RmdEvent.ANSWERED
         case events.AckWanted():
             return RmdEvent.ACK_WANTED
         case events.AckSent():
             return RmdEvent.ACK_SENT
         case events.Consumed():
             return RmdEvent.CONSUMED
+        case events.RoomCounted():
+            return RmdEvent.ROOM
         case events.Tick():
             return RmdEvent.TICK
         case _:

@@ -39,12 +39,20 @@ class RmdEvent(HashedEnum):
     CLOSE = "CLS"
     #: TerminateSequence received.
     TMR = "TMR"
+    #: CloseSequence of this side is about to leave.
+    OWN_CLOSE = "CLS!"
+    #: TerminateSequence of this side is about to leave.
+    OWN_TERMINATE = "TMR!"
+    #: The source has answered it.
+    ANSWERED = "ANS"
     #: AckRequested received.
     ACK_WANTED = "ASK"
     #: An acknowledgement is about to leave.
     ACK_SENT = "SAID"
     #: The application has consumed messages.
     CONSUMED = "SAM"
+    #: How many more messages fit was counted.
+    ROOM = "ROOM"
     #: Time has passed.
     TICK = "TICK"
 
@@ -59,6 +67,7 @@ class RmdGuard(HashedEnum):
     COMPLETE = "nothing is missing after it"
     CONTRADICTION = "it contradicts what is known of the last number"
     NO_NUMBER = "it does not tell the last number"
+    ROOM_AGAIN = "the newest acknowledgement stated that nothing fits, and there is room"
     EXPIRED = "expired, or nothing was heard for too long"
 
 
@@ -100,10 +109,20 @@ RMD = read_table(
     1100                | TMR     |                | 1101   | CutBuffer            | ST-D09 RM11-SEQ-11
     1110                | TMR     |                | 1111   |                      | ST-D09
     1001 1101 1111      | CLS TMR |                | -      |                      | ST-D06 ST-D09
+    0000 1000 1100 1110 | CLS!    |                | =·C    |                      | ST-D07 RM11-CLS-03
+    1001 1101 1111      | CLS!    |                | -      |                      | ST-D07
+    0000 1000           | TMR!    |                | 1001   | CutBuffer            | ST-D10 RM11-TRM-02
+    1100                | TMR!    |                | 1101   | CutBuffer            | ST-D10 RM11-TRM-02
+    1110                | TMR!    |                | 1111   |                      | ST-D10 RM11-TRM-02
+    1001 1101 1111      | TMR!    |                | =      |                      | ST-D10
+    0000 1000 1100 1110 1001 1101 1111 | ANS  |    | =      |                      | ST-D08 ST-D11
     0000 1000 1100 1110 1001 1101 1111 | ASK  |    | =      |                      | ST-D05 RM-ACK-06
     0000 1000 1100 1110 1001 1101 1111 | SAID |    | =      |                      | ST-D15 RM-ACK-12
     1000 1100 1110 1001 1101 1111 | SAM  |         | =      |                      | DA-06
     0000                | SAM     |                | -      |                      | DA-06
+    1000 1100 1110      | ROOM    | room again     | =      |                      | FC-02
+    0000 1000 1100 1110 | ROOM    |                | =      |                      | FC-01
+    1001 1101 1111      | ROOM    |                | -      |                      | FC-01
     0000                | TICK    | expired        | =      | Forget               | ST-D14
     1000                | TICK    | expired        | 1001   | CutBuffer            | ST-D14 RM-TRM-07
     1100                | TICK    | expired        | 1101   | CutBuffer            | ST-D14 RM-TRM-07

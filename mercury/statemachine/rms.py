@@ -191,17 +191,22 @@ class RMSSequence(RmsCounters):
         self, row: RmsRow, given: events.Acknowledged, now: float, policy: SourcePolicy
     ) -> Iterator[RmsEffect]:
         before = self.window_end(policy) if self.flow.size is not None else None
-        starved = self.starved
+        starved, full = self.starved, self.flow.room == 0
         yield from self._release(self._merge(self._bounded(given.ranges), now))
         stated = RangeSet(given.ranges)
         if stated.count >= self.acknowledged.count:  # an older acknowledgement states an outdated BufferRemaining
-            self.flow = self.flow.with_room(given.room)
+            limits = given.room is not None and given.room < policy.window
+            self.flow = self.flow.with_room(given.room if limits else None)
         self._enter(row, now)
         asks = self.state in (RmsState.IDLE, RmsState.SENDING, RmsState.SENDING_LAST)
         if asks and self.flow.room == 0 and not starved and not self.requests_final(policy):
             self.control_attempts, self.control_due = 0, now + policy.retransmission.base
         if before is not None:
             yield from self._window_moved(before, policy)
+        if full and self.flow.room != 0:  # FC-02: the destination may have refused what was sent meanwhile
+            again = tuple(self._done().gaps(1, min(self.window_end(policy), self.highest_sent)))
+            if again:
+                yield effects.Due(again)
 
     def _window_moved(self, before: int, policy: SourcePolicy) -> Iterator[RmsEffect]:
         """A small window moved, and may have grown: the numbers that are newly in it are due immediately."""

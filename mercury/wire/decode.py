@@ -16,6 +16,7 @@ from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import AckRequested, SequenceAcknowledgement
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.wire import ns
+from mercury.wire.attachment import LargePart
 from mercury.wire.envelope import EMPTY, Body, Envelope, Payload, Undecodable
 from mercury.wire.media import ContentType, Package, read_content_type, to_utf8
 from mercury.wire.ns import RM_VERSION, SOAP_NS, SOAP_VERSION, WSA_VERSION, clark
@@ -24,8 +25,9 @@ from mercury.wire.read_common import Document
 from mercury.wire.read_fault import read_fault
 from mercury.wire.read_rm import BODY_READERS, read_ack_requested, read_acknowledgement, read_sequence, rm_of_body
 from mercury.wire.scan import DEFAULT_LIMITS, Limits, MessageRefused, Node, Scanner, refused
+from mercury.wire.spool import Spool
 from mercury.wire.values import BLANKS, boolean, collapse
-from mercury.wire.xop import Unpackable, unpack
+from mercury.wire.xop import Unpackable, Unpacked, unpack
 
 #: The namespaces of the protocols. Their elements are read; all others belong to the application and are cut out.
 _PROTOCOLS = frozenset({ns.SOAP11, ns.SOAP12, ns.WSA200408, ns.WSA10, ns.RM10, ns.RM11, ns.MC})
@@ -60,7 +62,7 @@ _IS_REFERENCE_PARAMETER = clark(ns.WSA10, "IsReferenceParameter")
 
 
 def decode(
-    data: bytes,
+    data: bytes | Spool,
     content_type: str,
     soap_action: str | None = None,
     *,
@@ -72,7 +74,8 @@ def decode(
 
     Header blocks that repeat reference parameters stay in ``headers``; they do not become parameters of ``to``.
 
-    :param data: the body of the HTTP request or response.
+    :param data: the body of the HTTP request or response. Of an MTOM message in a file, the large parts are not read;
+        the envelope refers to them while the file is open.
     :param content_type: its Content-Type header; "" = unknown.
     :param soap_action: its SOAPAction header with or without quotes; ``None`` or "" = no action is given (WSA-09).
     :param limits: the limits of the message.
@@ -110,20 +113,27 @@ class _Reading:
     fault: Payload | None = None
     #: The message is an MTOM message.
     mtom: bool = False
+    #: The parts of an MTOM message that are not in its envelope.
+    parts: tuple[LargePart, ...] = ()
     #: Header blocks of the protocols that are for this node, by namespace and local name; all other header blocks; and
     #: the name of the first block with mustUnderstand that is not understood.
     blocks: dict[str, dict[str, list[Node]]] = field(default_factory=dict)
     others: list[Node] = field(default_factory=list)
     not_understood: str | None = None
 
-    def envelope(self, data: bytes, content_type: str, soap_action: str | None) -> Envelope:
+    def envelope(self, data: bytes | Spool, content_type: str, soap_action: str | None) -> Envelope:
         kind = read_content_type(content_type)
         self.soap = kind.soap or self.soap
-        if len(data) > self.limits.max_bytes:
-            raise refused(f"the message is larger than {self.limits.max_bytes} bytes")
+        if isinstance(data, Spool) and kind.package is None:
+            data = data[: self.limits.max_bytes + 1]  # only the parts of an MTOM message may stay in a file
+        most = self.limits.largest if isinstance(data, Spool) else self.limits.max_bytes
+        if len(data) > most:
+            raise refused(f"the message is larger than {most} bytes")
         if kind.package is not None:
             self.mtom = True
-            data, kind = self._unpacked(data, kind, kind.package)
+            unpacked = self._unpacked(data, kind, kind.package)
+            data, kind, self.parts = unpacked.envelope, unpacked.kind, unpacked.parts
+        assert isinstance(data, bytes)
         document = Document(to_utf8(data, kind.charset), self.limits)
         scanner = Scanner(document.data, self.limits, levels=3, inside=_PROTOCOLS)
         try:
@@ -137,7 +147,7 @@ class _Reading:
         addressing = self._addressing(document, _http_actions(kind, soap_action))
         return self._assemble(document, addressing, body)
 
-    def _unpacked(self, data: bytes, kind: ContentType, package: Package) -> tuple[bytes, ContentType]:
+    def _unpacked(self, data: bytes | Spool, kind: ContentType, package: Package) -> Unpacked:
         try:
             return unpack(data, kind, package, self.limits)
         except Unpackable as error:  # for the fault, the envelope is read without its parts
@@ -281,6 +291,7 @@ class _Reading:
             problems=tuple(problems),
             fault=self.fault,
             mtom=self.mtom,
+            parts=self.parts,
             body=content,
         )
 

@@ -24,14 +24,14 @@ from mercury.statemachine.messages import (
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.wire import ns
 from mercury.wire.cut import free_prefix, searchable, with_attributes
-from mercury.wire.envelope import Envelope, HttpMessage, Payload
+from mercury.wire.envelope import Envelope, HttpMessage, Payload, Rest
 from mercury.wire.fault_names import fault_action, fault_status
 from mercury.wire.ns import RM_NS, SOAP_NS, WSA_NS
 from mercury.wire.values import escape
 from mercury.wire.write_common import Style
 from mercury.wire.write_fault import write_fault11, write_fault12
 from mercury.wire.write_rm import write_make_connection, write_rm_body
-from mercury.wire.xop import pack
+from mercury.wire.xop import pack, pack_parts
 
 __all__ = ["encode", "fault_action", "fault_status"]
 
@@ -184,6 +184,10 @@ def _http_message(envelope: Envelope, before: bytes, content: bytes, after: byte
     plain = _PLAIN_ACTION.fullmatch(envelope.action) is not None
     soap11 = envelope.soap is SoapVersion.SOAP11
     soap_action = (f'"{envelope.action}"' if plain else '""') if soap11 else None
+    if envelope.parts:
+        root = b"".join((before, content, after))
+        apart = pack_parts(root, envelope.parts, envelope.soap, envelope.action if plain and not soap11 else None)
+        return HttpMessage(apart.start, apart.content_type, soap_action, rest=Rest(apart.size, apart.pieces))
     if envelope.mtom:
         packed = pack(before, content, after, envelope.soap, envelope.action if plain and not soap11 else None)
         if packed is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 from mercury.errors import ProtocolFault
 from mercury.statemachine.faults import Fault
@@ -20,6 +21,9 @@ from mercury.statemachine.messages import (
     TerminateSequenceResponse,
 )
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
+from mercury.wire.attachment import Attachment, LargePart
+from mercury.wire.spool import Spool
+from mercury.wire.verified import Verified
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class Payload:
     name: str = ""
     #: The element is a SOAP Fault that travels as a message of a sequence: an application fault.
     is_fault: bool = False
+    #: The content of the elements that have an ``xop:Include``, by Content-ID.
+    attachments: tuple[tuple[str, Attachment], ...] = field(default=(), compare=False)
 
 
 #: The content of the Body. ``Fault`` is a protocol fault, which is not a message of a sequence.
@@ -84,6 +90,11 @@ class Envelope:
     fault: Payload | None = field(default=None, compare=False)
     #: Whether the message is written, or was read, as an MTOM message. The content is the same.
     mtom: bool = field(default=False, compare=False)
+    #: The parts of an MTOM message whose content is not in ``body``, which has an ``xop:Include`` for each. With parts
+    #: the message is always written as an MTOM message.
+    parts: tuple[LargePart, ...] = field(default=(), compare=False)
+    #: Set only by the engine: what WS-Security proves of the message; ``None`` = nothing was required.
+    verified: Verified | None = field(default=None, compare=False)
     body: Body = EMPTY
 
 
@@ -107,6 +118,16 @@ class Undecodable(ProtocolFault):
 
 
 @dataclass(frozen=True, slots=True)
+class Rest:
+    """The part of a body that is not in memory."""
+
+    #: Bytes.
+    size: int
+    #: Returns the bytes in pieces, from the beginning at every call.
+    pieces: Callable[[], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
 class HttpMessage:
     """An HTTP request or reply with its body and the headers of SOAP."""
 
@@ -116,3 +137,13 @@ class HttpMessage:
     soap_action: str | None = None
     #: The HTTP status; replies only.
     status: int = 200
+    #: A request that was received: the body, if it is in a file; ``body`` is empty then.
+    spool: Spool | None = None
+    #: A message that is sent: what comes after ``body``.
+    rest: Rest | None = None
+
+    def whole(self) -> HttpMessage:
+        """The same message with its whole body in memory."""
+        if self.rest is None:
+            return self
+        return replace(self, body=b"".join((self.body, *self.rest.pieces())), rest=None)

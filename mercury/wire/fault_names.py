@@ -30,6 +30,7 @@ _CODE_OF_NAME: Mapping[str, FaultCode] = MappingProxyType(
     | {clark(ns.MC, code.value): code for code in OF_MAKE_CONNECTION}
     | {clark(wsa, code.value): code for wsa in WSA_NS.values() for code in OF_ADDRESSING}
     | {clark(ns.WSA200408, name): code for code, name in _IN_200408.items()}
+    | {clark(ns.WSSE, FaultCode.INVALID_SECURITY.value): FaultCode.INVALID_SECURITY}
     | {clark(soap, name): code for soap in (ns.SOAP11, ns.SOAP12) for name, code in (
         ("MustUnderstand", FaultCode.MUST_UNDERSTAND),
         ("VersionMismatch", FaultCode.VERSION_MISMATCH),
@@ -73,6 +74,8 @@ def name_of(code: FaultCode, addressing: AddressingVersion | None, rm: RmVersion
         return None if rm is None or code in unknown else clark(RM_NS[rm], code.value)
     if code in OF_MAKE_CONNECTION:
         return clark(ns.MC, code.value)
+    if code is FaultCode.INVALID_SECURITY:
+        return clark(ns.WSSE, code.value)
     if code in OF_ADDRESSING and addressing is not None:
         old = addressing is AddressingVersion.WSA200408
         return clark(WSA_NS[addressing], _IN_200408.get(code, code.value) if old else code.value)

@@ -27,15 +27,18 @@ with a NaN, which is not equal to itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar, assert_never
 from xml.etree.ElementTree import Element
 
 from mercury.errors import ConfigurationError, PayloadError
+from mercury.wire.attachment import XOP, Attachment, content_id
 from mercury.wire.mapping_fragments import Fragments, Located
 from mercury.wire.mapping_parse import cut, parse, parse_values
 from mercury.wire.mapping_plan import (
+    ATTACHMENT,
     Attribute,
     Fragment,
     Member,
@@ -59,13 +62,36 @@ T = TypeVar("T")
 MAX_DEPTH = 100
 
 
-def to_xml(value: object, namespace: str, name: str | None = None) -> bytes:
+class _Written(list[str]):
+    """The XML that is written, in pieces."""
+
+    def __init__(self, start: str, attachments: list[tuple[str, Attachment]] | None) -> None:
+        super().__init__([start])
+        self.attachments = attachments
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The document that is read."""
+
+    namespace: str | None
+    #: The document as bytes, if a field is `Xml`.
+    raw: Fragments | None
+    #: By Content-ID.
+    attachments: Mapping[str, Attachment]
+
+
+def to_xml(
+    value: object, namespace: str, name: str | None = None, attachments: list[tuple[str, Attachment]] | None = None
+) -> bytes:
     """Write an object of a dataclass as one XML element.
 
     :param value: the object. Its fields must have exactly the types of their annotations, except that a field of type
         ``float`` may hold an ``int``.
     :param namespace: the namespace of the element and all elements in it; "" = none.
     :param name: the name of the element; ``None`` = the name of the class.
+    :param attachments: gets each `Attachment` with its Content-ID, and an ``xop:Include`` is written for its content;
+        ``None`` = the content is written as text.
     :returns: UTF-8 without an XML declaration.
     :raises PayloadError: a value does not have the type of its field, or XML cannot carry it, or dataclasses are
         nested deeper than `MAX_DEPTH`. The text begins with the path of the field, as in ``PlaceOrder/lines[2]/sku``;
@@ -77,7 +103,7 @@ def to_xml(value: object, namespace: str, name: str | None = None) -> bytes:
     cls = type(value)
     plan = plan_of(cls)
     start, end, scope = _envelope(element_name(cls) if name is None else name, namespace)
-    out = [start]
+    out = _Written(start, attachments)
     try:
         _write_object(value, plan, out, scope, 1)
     except Misfit as misfit:
@@ -87,7 +113,14 @@ def to_xml(value: object, namespace: str, name: str | None = None) -> bytes:
     return "".join(out).encode()
 
 
-def from_xml(xml: bytes, cls: type[T], namespace: str | None = None, *, name: str | None = None) -> T:
+def from_xml(
+    xml: bytes,
+    cls: type[T],
+    namespace: str | None = None,
+    *,
+    name: str | None = None,
+    attachments: Iterable[tuple[str, Attachment]] = (),
+) -> T:
     """Read an XML element as an object of a dataclass.
 
     :param xml: one element, in UTF-8 even if its XML declaration names another encoding; a document type is refused.
@@ -95,6 +128,7 @@ def from_xml(xml: bytes, cls: type[T], namespace: str | None = None, *, name: st
         has no element of its name. Elements of other namespaces are ignored. ``None`` = elements are read by their
         local names, in any namespace.
     :param name: the local name that the element must have; ``None`` = any name.
+    :param attachments: by Content-ID, what an ``xop:Include`` in the content of an `Attachment` may name.
     :raises PayloadError: the XML is not well-formed, the element has another name or does not fit the class, or the
         class refuses its values with a ``ValueError`` or a ``TypeError``. The text begins with the path of the element
         or attribute (``PlaceOrder/lines[2]/@unit``) and has the beginning of the value.
@@ -106,6 +140,7 @@ def from_xml(xml: bytes, cls: type[T], namespace: str | None = None, *, name: st
     plan = plan_of(cls)
     raw = Fragments(xml) if has_fragments(cls) else None
     root = parse_values(xml) if raw is None else raw.root
+    given = _Read(namespace, raw, dict(attachments))
     if name is not None:
         accepted = [name, f"{{{namespace}}}{name}"] if namespace else [name]
         if (_local(root.tag) if namespace is None else root.tag) not in accepted:
@@ -113,7 +148,7 @@ def from_xml(xml: bytes, cls: type[T], namespace: str | None = None, *, name: st
     try:
         if _is_nil(root):
             raise Misfit("nil, but there must be a value")
-        value: T = _read_object(root, plan, namespace, raw, 1)
+        value: T = _read_object(root, plan, given, 1)
     except Misfit as misfit:
         misfit.path.append(cut(_local(root.tag)))
         raise PayloadError(str(misfit)) from misfit
@@ -156,7 +191,7 @@ def _envelope(name: str, namespace: str) -> tuple[str, str, str]:
     return start, f"</{name}>", scope
 
 
-def _write_object(value: object, plan: Plan, out: list[str], scope: str, depth: int) -> None:
+def _write_object(value: object, plan: Plan, out: _Written, scope: str, depth: int) -> None:
     """Write the rest of a start tag and the content of the element."""
     if depth > MAX_DEPTH:
         raise Misfit(f"nested deeper than {MAX_DEPTH}")
@@ -186,10 +221,14 @@ def _write_object(value: object, plan: Plan, out: list[str], scope: str, depth: 
         raise
 
 
-def _write_element(value: object, member: Member, out: list[str], scope: str, depth: int) -> None:
+def _write_element(value: object, member: Member, out: _Written, scope: str, depth: int) -> None:
     kind, xml = member.kind, member.xml
     if value is None and member.optional:
         out.append(f'<{xml} xmlns:xsi="{_XSI}" xsi:nil="true"/>')
+    elif kind is ATTACHMENT and isinstance(value, Attachment) and out.attachments is not None:
+        identifier = f"{len(out.attachments) + 1}@mercury"
+        out.attachments.append((identifier, value))
+        out.append(f'<{xml}><xop:Include xmlns:xop="{XOP}" href="cid:{identifier}"/></{xml}>')
     elif isinstance(kind, Scalar):
         text = _text_of(value, kind)
         out.append(f"<{xml}>{escape_text(text) if kind.escaped else text}</{xml}>")
@@ -227,6 +266,7 @@ def _fragment(value: object) -> str:
 
 # Reading.
 
+_INCLUDE = f"{{{XOP}}}Include"
 _NIL = f"{{{_XSI}}}nil"
 
 
@@ -238,7 +278,8 @@ def _is_nil(element: Element) -> bool:
     return element.get(_NIL, "").strip() in ("true", "1")
 
 
-def _read_object(element: Element, plan: Plan, namespace: str | None, raw: Fragments | None, depth: int) -> Any:
+def _read_object(element: Element, plan: Plan, given: _Read, depth: int) -> Any:
+    namespace = given.namespace
     if depth > MAX_DEPTH:
         raise Misfit(f"nested deeper than {MAX_DEPTH}")
     values: dict[str, Any] = {}
@@ -256,12 +297,12 @@ def _read_object(element: Element, plan: Plan, namespace: str | None, raw: Fragm
         if found is None:
             continue
         if found[1]:
-            _read_member(child, found[0], values, namespace, raw, depth)
+            _read_member(child, found[0], values, given, depth)
         else:
             second_best.append((found[0], child))
     if second_best:
         for member, child in [each for each in second_best if each[0].name not in values]:
-            _read_member(child, member, values, namespace, raw, depth)
+            _read_member(child, member, values, given, depth)
     for member in plan.elements:
         if member.many is tuple:
             values[member.name] = tuple(values.get(member.name, ()))
@@ -312,8 +353,7 @@ def _read_member(
     element: Element,
     member: Member,
     values: dict[str, Any],
-    namespace: str | None,
-    raw: Fragments | None,
+    given: _Read,
     depth: int,
 ) -> None:
     name, number = member.name, 0
@@ -321,17 +361,17 @@ def _read_member(
         if member.many is not None:
             items = values.setdefault(name, [])
             number = len(items) + 1
-            items.append(_read_element(element, member, namespace, raw, depth))
+            items.append(_read_element(element, member, given, depth))
         elif name in values:
             raise Misfit("there is more than one")
         else:
-            values[name] = _read_element(element, member, namespace, raw, depth)
+            values[name] = _read_element(element, member, given, depth)
     except Misfit as misfit:
         misfit.path.append(f"{member.xml}[{number}]" if number else member.xml)
         raise
 
 
-def _read_element(element: Element, member: Member, namespace: str | None, raw: Fragments | None, depth: int) -> Any:
+def _read_element(element: Element, member: Member, given: _Read, depth: int) -> Any:
     kind = member.kind
     text = element.text
     if (not text or text.isspace()) and _is_nil(element):
@@ -340,15 +380,31 @@ def _read_element(element: Element, member: Member, namespace: str | None, raw: 
         raise Misfit("nil, but there must be a value")
     if isinstance(kind, Scalar):
         if len(element):
+            if element[0].tag == _INCLUDE:
+                return _attachment(element[0], kind, given)
             raise Misfit(f"there is an element {cut(_local(element[0].tag))} where a value should be")
         return _value_of(text or "", kind)
     if isinstance(kind, Nested):
-        return _read_object(element, plan_of(kind.cls), namespace, raw, depth + 1)
+        return _read_object(element, plan_of(kind.cls), given, depth + 1)
     if isinstance(kind, Fragment):
-        assert raw is not None  # see `has_fragments`
+        assert given.raw is not None  # see `has_fragments`
         assert isinstance(element, Located)
-        return Xml(raw.content(element))
+        return Xml(given.raw.content(element))
     assert_never(kind)
+
+
+def _attachment(include: Element, kind: Scalar, given: _Read) -> Attachment:
+    """The attachment that an ``xop:Include`` names."""
+    if kind is not ATTACHMENT:
+        raise Misfit("its content is a large part of an MTOM message, which only a field of the type Attachment takes")
+    href = include.get("href", "").strip()
+    try:
+        found = given.attachments.get(content_id(href))
+    except UnicodeError:
+        found = None
+    if found is None:
+        raise Misfit(f"the message has no part {cut(href)}")
+    return found
 
 
 def _value_of(text: str, scalar: Scalar) -> Any:

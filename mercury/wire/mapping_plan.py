@@ -12,18 +12,20 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from functools import lru_cache
 from typing import Any, cast
 
 from mercury.errors import ConfigurationError
+from mercury.wire.attachment import Attachment, from_base64, to_base64
 from mercury.wire.mapping_fields import Field, fields_of, is_mapped
 from mercury.wire.mapping_types import SCALARS, Scalar, enumeration, literal
 
 SUPPORTED = (
     "supported are str, int, float, bool, Decimal, bytes, date, datetime, time, timedelta, UUID, Enum with str or int "
-    "values, Literal of strings, Xml, dataclasses, pydantic models, list[T] and tuple[T, ...] of these, and T | None"
+    "values, Literal of strings, Xml, Attachment, dataclasses, pydantic models, list[T] and tuple[T, ...] of these, "
+    "and T | None"
 )
 
 
@@ -58,6 +60,9 @@ class Nested:
 class Fragment:
     """An element whose content is an `Xml`."""
 
+
+#: An element whose content may be a part of an MTOM message.
+ATTACHMENT = Scalar("xs:base64Binary", to_base64, from_base64)
 
 #: The form of a member's values.
 Kind = Scalar | Nested | Fragment
@@ -130,17 +135,25 @@ def _elements_of(cls: type[Any], namespace: str | None) -> Mapping[str, tuple[Me
     return types.MappingProxyType(table)
 
 
-def _has_fragments(cls: type[Any]) -> bool:
-    """Whether a field of the class, or of a class that it refers to, is `Xml`."""
+def _kinds(cls: type[Any]) -> Iterator[Kind]:
+    """The forms of the elements of the class, and of the classes that it refers to."""
     seen, left = {cls}, [cls]
     while left:
         for member in plan_of(left.pop()).elements:
-            if isinstance(member.kind, Fragment):
-                return True
+            yield member.kind
             if isinstance(member.kind, Nested) and member.kind.cls not in seen:
                 seen.add(member.kind.cls)
                 left.append(member.kind.cls)
-    return False
+
+
+def _has_fragments(cls: type[Any]) -> bool:
+    """Whether a field of the class, or of a class that it refers to, is `Xml`."""
+    return any(isinstance(kind, Fragment) for kind in _kinds(cls))
+
+
+def _has_attachments(cls: type[Any]) -> bool:
+    """Whether a field of the class, or of a class that it refers to, is an `Attachment`."""
+    return any(kind is ATTACHMENT for kind in _kinds(cls))
 
 
 _PlanOf = Callable[[type[Any]], Plan]
@@ -150,6 +163,7 @@ _ElementsOf = Callable[[type[Any], str | None], Mapping[str, tuple[Member, bool]
 plan_of = cast(_PlanOf, lru_cache(maxsize=4096)(_plan_of))
 elements_of = cast(_ElementsOf, lru_cache(maxsize=4096)(_elements_of))
 has_fragments = cast(Callable[[type[Any]], bool], lru_cache(maxsize=4096)(_has_fragments))
+has_attachments = cast(Callable[[type[Any]], bool], lru_cache(maxsize=4096)(_has_attachments))
 
 
 def check_plans(cls: type[Any]) -> None:
@@ -277,6 +291,8 @@ def _member(cls: type[Any], field: Field, hint: Any) -> tuple[Member, bool]:
 def _check_attribute(member: Member, where: str) -> None:
     if member.many is not None or not isinstance(member.kind, Scalar):
         raise ConfigurationError(f"{where}: an attribute has a single value of a simple type; use an element")
+    if member.kind is ATTACHMENT:
+        raise ConfigurationError(f"{where}: an Attachment is the content of an element, not of an attribute")
     if member.nil:
         raise ConfigurationError(f"{where}: an attribute that may be None cannot have another default than None")
     if member.xml == "xmlns":
@@ -311,6 +327,8 @@ def _kind(hint: Any, where: str) -> Kind:
         raise _unsupported(hint, where)
     if hint is Xml:
         return Fragment()
+    if hint is Attachment:
+        return ATTACHMENT
     if issubclass(hint, enum.Enum):
         return enumeration(hint, where)
     if is_mapped(hint):

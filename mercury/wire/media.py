@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mercury.statemachine.protocol import SoapVersion
@@ -87,16 +88,8 @@ def read_content_type(value: str) -> ContentType:
         return _read_package(value)
     if media not in _MEDIA_TYPES:
         raise refused(f"not a media type of SOAP: {media[:80]!r}")
-    charset, action = None, ""
-    if rest:
-        for match in _PARAMETER.finditer(value, len(value) - len(rest) - 1):
-            name, quoted, plain = match.groups()
-            name = name.lower()
-            if name == "charset":
-                charset = quoted or plain
-            elif name == "action":
-                action = _ESCAPED.sub(r"\1", quoted) if quoted is not None else plain
-    return ContentType(_MEDIA_TYPES[media], charset, action)
+    given = dict(_pairs(value)) if rest else {}
+    return ContentType(_MEDIA_TYPES[media], given.get("charset"), given.get("action", ""))
 
 
 def soap_version(content_type: str) -> SoapVersion | None:
@@ -105,6 +98,11 @@ def soap_version(content_type: str) -> SoapVersion | None:
         return read_content_type(content_type).soap
     except MessageRefused:
         return None
+
+
+def is_package(content_type: str) -> bool:
+    """Whether a Content-Type header names a package of parts."""
+    return content_type.partition(";")[0].strip().lower() == "multipart/related"
 
 
 def _read_package(value: str) -> ContentType:
@@ -168,13 +166,18 @@ def _parameters(value: str) -> dict[str, str]:
     :raises MessageRefused: two have the same name.
     """
     found: dict[str, str] = {}
-    for match in _PARAMETER.finditer(value):
-        name, quoted, plain = match.groups()
-        name = name.lower()
+    for name, text in _pairs(value):
         if name in found:
             raise refused(f"the media type has two parameters {name[:40]!r}")
-        found[name] = _ESCAPED.sub(r"\1", quoted) if quoted is not None else plain
+        found[name] = text
     return found
+
+
+def _pairs(value: str) -> Iterator[tuple[str, str]]:
+    """The names, in lower case, and the texts of the parameters of a media type."""
+    for match in _PARAMETER.finditer(value):
+        name, quoted, plain = match.groups()
+        yield name.lower(), plain if quoted is None else _ESCAPED.sub(r"\1", quoted)
 
 
 def to_utf8(data: bytes, charset: str | None = None) -> bytes:

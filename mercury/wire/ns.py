@@ -25,6 +25,8 @@ RM11 = "http://docs.oasis-open.org/ws-rx/wsrm/200702"
 MC = "http://docs.oasis-open.org/ws-rx/wsmc/200702"
 #: NS-13: .NET's flow control, and its subcode for a limit on sequences.
 NETRM = "http://schemas.microsoft.com/ws/2006/05/rm"
+#: WS-Security.
+WSSE = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-secext-1.0.xsd"
 #: Mercury's extensions: Follows in CreateSequence; Source in CreateSequence of WS-RM 1.0; IncompleteSequenceBehavior in
 #: CreateSequence and its response; Code in the detail of an application fault.
 MERCURY = "urn:mercury:rm"

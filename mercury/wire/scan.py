@@ -29,6 +29,9 @@ class Limits:
     #: Bytes of the message as received, and also bytes of the message in UTF-8; of an MTOM message, with the content of
     #: its parts in base64.
     max_bytes: int = 8 * 1024 * 1024
+    #: Bytes of an MTOM message for an operation that takes binary content in pieces (`Attachment`); a value below
+    #: ``max_bytes`` has no effect. Its envelope, without the large parts, is limited by ``max_bytes``.
+    max_bytes_with_attachments: int = 8 * 1024 * 1024
     #: Depth of nested elements, the Envelope included.
     max_depth: int = 64
     #: Elements in all.
@@ -58,6 +61,11 @@ class Limits:
     def __post_init__(self) -> None:
         at_least(1, **{each.name: getattr(self, each.name) for each in fields(self)})
         at_most(INDEXED_BYTES, max_uri_length=self.max_uri_length)
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest message, in any form."""
+        return max(self.max_bytes, self.max_bytes_with_attachments)
 
 
 DEFAULT_LIMITS = Limits()

@@ -11,23 +11,25 @@ from __future__ import annotations
 import binascii
 import hashlib
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 from mercury.statemachine.protocol import SoapVersion
+from mercury.wire.attachment import XOP, LargePart, content_id
 from mercury.wire.cut import START_TAG
 from mercury.wire.media import XOP_TYPE, ContentType, Package, one_action, read_root_type, to_utf8
 from mercury.wire.multipart import Part, split
 from mercury.wire.scan import Limits, MessageRefused, Scanner, refused
+from mercury.wire.spool import Spool
 from mercury.wire.values import BLANKS
-
-XOP = "http://www.w3.org/2004/08/xop/include"
 
 #: The envelope that is read from an MTOM message may have so many times the bytes of the message. Parts that are named
 #: once need four thirds at most; the rest is for parts that are named more than once.
 GROWTH = 2
 #: Content of at least so many bytes is written as a part of its own, and at most so many parts are written.
 SMALLEST_PART = 1024
+#: A part of a message in a file stays in the file if it has more bytes.
+LARGE = 64 * 1024
 MOST_PARTS = 256
 
 _BLANKS = BLANKS.encode()
@@ -55,10 +57,23 @@ class Unpackable(MessageRefused):
         self.root = root
 
 
-def unpack(data: bytes, kind: ContentType, package: Package, limits: Limits) -> tuple[bytes, ContentType]:
-    """The envelope of an MTOM message in UTF-8 with the content of its parts, and its media type without MTOM.
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """The envelope of an MTOM message."""
 
-    Parts that no ``xop:Include`` names are ignored. The sizes are checked before the content is inserted.
+    #: In UTF-8, with the content of the parts that are not in ``parts``.
+    envelope: bytes
+    #: Its media type without MTOM.
+    kind: ContentType
+    #: The parts that stay outside: the ``xop:Include`` elements that name them are in the envelope.
+    parts: tuple[LargePart, ...] = ()
+
+
+def unpack(data: bytes | Spool, kind: ContentType, package: Package, limits: Limits) -> Unpacked:
+    """Put the content of the parts of an MTOM message into its envelope.
+
+    Parts that no ``xop:Include`` names are ignored. The sizes are checked before the content is inserted. Of a message
+    in a file, which is larger than ``limits.max_bytes``, the parts of more than `LARGE` bytes stay in the file.
 
     :raises Unpackable: the envelope does not fit the parts.
     :raises MessageRefused: the package is not well-formed, has too many parts, or has no envelope.
@@ -68,10 +83,13 @@ def unpack(data: bytes, kind: ContentType, package: Package, limits: Limits) -> 
     inner = read_root_type(root.content_type)
     if kind.soap is not None and inner.soap is not None and kind.soap is not inner.soap:
         raise refused("the headers of the MTOM message name two versions of SOAP")
+    if len(root) > limits.max_bytes:
+        raise refused(f"the envelope of the MTOM message is larger than {limits.max_bytes} bytes")
     envelope = to_utf8(bytes(root.content()), inner.charset)
     result = ContentType(kind.soap or inner.soap, "utf-8", one_action(kind.action, inner.action))
     try:
-        return _with_parts(envelope, named, limits, len(data)), result
+        whole, large = _with_parts(envelope, named, limits, len(data), LARGE if isinstance(data, Spool) else None)
+        return Unpacked(whole, result, large)
     except MessageRefused as error:
         raise Unpackable(error, envelope) from error
 
@@ -94,18 +112,30 @@ def _by_id(parts: list[Part], start: str | None) -> tuple[Part, dict[str, Part]]
     return found, named
 
 
-def _with_parts(envelope: bytes, named: dict[str, Part], limits: Limits, received: int) -> bytes:
+def _with_parts(
+    envelope: bytes, named: dict[str, Part], limits: Limits, received: int, large: int | None
+) -> tuple[bytes, tuple[LargePart, ...]]:
+    """The envelope with the content of its parts, and those parts that stay outside.
+
+    :param large: parts with more bytes stay outside; ``None`` = none does.
+    """
     if b"Include" not in envelope:
-        return envelope
+        return envelope, ()
     scanner = _Includes(envelope, limits)
     scanner.run()
     contents: dict[str, memoryview | bytes] = {}
+    outside: dict[str, LargePart] = {}
     size = len(envelope)
     for each in scanner.found:
+        part = named.get(each.content_id)
+        if part is None:
+            raise refused(f"no part of the MTOM message has the Content-ID {each.content_id[:80]!r}")
+        if large is not None and len(part) > large:
+            if part.base64:
+                raise refused(f"a part of more than {large} bytes is in base64: send it as it is")
+            outside[each.content_id] = LargePart(each.content_id, len(part), part.pieces)
+            continue
         if each.content_id not in contents:
-            part = named.get(each.content_id)
-            if part is None:
-                raise refused(f"no part of the MTOM message has the Content-ID {each.content_id[:80]!r}")
             contents[each.content_id] = part.content()
         size += (len(contents[each.content_id]) + 2) // 3 * 4 - (each.end - each.start)
     if size > limits.max_bytes:
@@ -115,9 +145,11 @@ def _with_parts(envelope: bytes, named: dict[str, Part], limits: Limits, receive
     texts = {name: binascii.b2a_base64(content, newline=False) for name, content in contents.items()}
     pieces, at = list[bytes](), 0
     for each in scanner.found:
+        if each.content_id in outside:
+            continue
         pieces += (envelope[at : each.start], texts[each.content_id])
         at = each.end
-    return b"".join((*pieces, envelope[at:]))
+    return b"".join((*pieces, envelope[at:])), tuple(outside.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +211,7 @@ def _content_id(attributes: dict[str, str]) -> str:
     if href[:4].lower() != "cid:":
         raise refused(f"an xop:Include does not name a part by a cid URL: {href[:80]!r}")
     try:
-        return unquote(href[4:], errors="strict")
+        return content_id(href)
     except UnicodeError as error:
         raise refused(f"an xop:Include names its part by an invalid URL: {href[:80]!r}") from error
 
@@ -216,13 +248,70 @@ def pack(
         at = match.end(1)
     root = b"".join((*pieces, content[at:], after))
     boundary = _boundary(root, parts)
-    media = "text/xml" if soap is SoapVersion.SOAP11 else "application/soap+xml"
-    written = [_head(boundary, f'{XOP_TYPE}; charset=utf-8; type="{media}"', "root@mercury"), root]
+    written = [_root_head(boundary, soap), root]
     for name, binary in parts:
         written += (b"\r\n", _head(boundary, "application/octet-stream", name), binary)
-    written.append(f"\r\n--{boundary}--\r\n".encode())
-    kind = f'multipart/related; type="{XOP_TYPE}"; start="<root@mercury>"; start-info="{media}"; boundary="{boundary}"'
-    return b"".join(written), kind if action is None else f'{kind}; action="{action}"'
+    written.append(_end(boundary))
+    return b"".join(written), _content_type(boundary, soap, action)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An MTOM message whose parts are not in memory."""
+
+    content_type: str
+    #: The envelope, with its header.
+    start: bytes
+    #: The parts, with the header of each and the end of the package.
+    parts: tuple[tuple[bytes, LargePart], ...]
+    end: bytes
+
+    @property
+    def size(self) -> int:
+        """The bytes of `pieces`."""
+        return sum(len(head) + part.size for head, part in self.parts) + len(self.end)
+
+    def pieces(self) -> Iterator[bytes]:
+        """What comes after ``start``. Raises what reading a part raises."""
+        for head, part in self.parts:
+            yield head
+            yield from part.pieces()
+        yield self.end
+
+
+def pack_parts(root: bytes, parts: Sequence[LargePart], soap: SoapVersion, action: str | None) -> Packed:
+    """Write an envelope that has the ``xop:Include`` elements of its parts as an MTOM message.
+
+    :param action: as for `pack`.
+    """
+    # The parts are not searched for the boundary. It is a digest of the MessageID among others, a random UUID, and so
+    # cannot be in content that was made before.
+    boundary = f"mercury-{hashlib.blake2b(root, digest_size=24).hexdigest()}"
+    heads = (b"\r\n" + _head(boundary, "application/octet-stream", part.content_id) for part in parts)
+    return Packed(
+        _content_type(boundary, soap, action),
+        _root_head(boundary, soap) + root,
+        tuple(zip(heads, parts, strict=True)),
+        _end(boundary),
+    )
+
+
+def _media(soap: SoapVersion) -> str:
+    return "text/xml" if soap is SoapVersion.SOAP11 else "application/soap+xml"
+
+
+def _root_head(boundary: str, soap: SoapVersion) -> bytes:
+    return _head(boundary, f'{XOP_TYPE}; charset=utf-8; type="{_media(soap)}"', "root@mercury")
+
+
+def _end(boundary: str) -> bytes:
+    return f"\r\n--{boundary}--\r\n".encode()
+
+
+def _content_type(boundary: str, soap: SoapVersion, action: str | None) -> str:
+    kind = f'multipart/related; type="{XOP_TYPE}"; start="<root@mercury>"; start-info="{_media(soap)}"'
+    kind = f'{kind}; boundary="{boundary}"'
+    return kind if action is None else f'{kind}; action="{action}"'
 
 
 def _may_include(xml: bytes) -> bool:

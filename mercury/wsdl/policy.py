@@ -17,6 +17,7 @@ from mercury.wsdl import names
 from mercury.wsdl.alternatives import Assertions, Normal, is_ignorable, is_optional, nested, policies_by_id
 from mercury.wsdl.document import name_of, parse
 from mercury.wsdl.names import POLICIES, SOAP_BINDINGS, WSDL
+from mercury.wsdl.security_policy import read_security
 
 #: The shortest pause before a retransmission, in seconds, that is taken from a peer's policy.
 SHORTEST_PAUSE = 0.1
@@ -54,6 +55,8 @@ class Alternative:
     make_connection: bool = False
     #: Messages are MTOM messages.
     mtom: bool = False
+    #: The fields of `MessageSecurity` that must be set for the endpoint, because WS-SecurityPolicy requires it.
+    security: tuple[str, ...] = ()
     #: The required features that Mercury does not support, in words.
     unsupported: tuple[str, ...] = ()
     #: Assertions that Mercury does not know, in Clark notation.
@@ -234,13 +237,16 @@ def _alternative(assertions: Assertions) -> Alternative:
     reliability, addressing, anonymous, make_connection, mtom = None, None, None, False, False
     unsupported: list[str] = []
     unknown: list[str] = []
+    bound_to_token = False
     for each in assertions:
         tag, name = each.tag, etree.QName(each)
         inside = {etree.QName(one).localname for one in nested(each)}
         if tag in names.RM_ASSERTIONS:
             if reliability is None or reliability.rm is RmVersion.RM10:
                 reliability = _reliability(each, assertions)
-            unsupported += [f"{part} of the RM assertion" for part in _BOUND_SEQUENCES if part in inside]
+            bound_to_token |= "SequenceSTR" in inside
+            if "SequenceTransportSecurity" in inside:
+                unsupported.append("SequenceTransportSecurity of the RM assertion")
         elif tag in names.ADDRESSING_ASSERTIONS:
             addressing = addressing or names.ADDRESSING_ASSERTIONS[tag]
             restricted = {part: answer for part, answer in _RESPONSES.items() if part in inside}
@@ -252,35 +258,24 @@ def _alternative(assertions: Assertions) -> Alternative:
         elif tag in names.UNSUPPORTED:
             unsupported.append(f"{name.localname} ({names.UNSUPPORTED[tag]})")
         elif name.namespace in names.SECURITY:
-            unsupported += _security(name.localname, inside)
+            continue
         elif name.namespace not in names.VENDORS and not is_ignorable(each):
             unknown.append(tag)
+    secured = read_security(assertions, bound_to_token=bound_to_token)
+    unsupported += secured.unsupported
     return Alternative(
         reliability=reliability,
         addressing=addressing,
         anonymous=anonymous,
         make_connection=make_connection,
         mtom=mtom,
+        security=secured.settings,
         unsupported=tuple(dict.fromkeys(unsupported)),
         unknown=tuple(dict.fromkeys(unknown)),
     )
 
 
-#: Parts of the RM assertion that bind a sequence to a security token or to the TLS session. Mercury does not send the
-#: header blocks for that (POL-03).
-_BOUND_SEQUENCES = ("SequenceSTR", "SequenceTransportSecurity")
 _RESPONSES = MappingProxyType({"AnonymousResponses": True, "NonAnonymousResponses": False})
-#: Assertions of WS-SecurityPolicy that require nothing: they describe options that the peer understands.
-_DESCRIPTIONS = frozenset({"Wss10", "Wss11", "Trust10", "Trust13"})
-
-
-def _security(name: str, inside: set[str]) -> list[str]:
-    """The unsupported features that an assertion of WS-SecurityPolicy requires; none if it requires only TLS."""
-    if name in _DESCRIPTIONS:
-        return []
-    if name == "TransportBinding":
-        return [f"{name} with IncludeTimestamp (WS-Security)"] if "IncludeTimestamp" in inside else []
-    return [f"{name} (WS-Security)"]
 
 
 def _reliability(assertion: etree._Element, around: Assertions) -> Reliability:

@@ -14,6 +14,7 @@ from mercury.errors import ConfigurationError
 from mercury.wire.ns import clark
 from mercury.wire.xml_parser import closed_parser
 from mercury.wsdl.document import LIMITS, document, parse, standalone
+from mercury.wsdl.folder import Folder
 from mercury.wsdl.names import WSDL, XSD
 
 #: The limits of schemas for one WSDL: their number, and the bytes of all files.
@@ -24,17 +25,6 @@ _URL_PREFIX = "schema:"
 SCHEMA = clark(XSD, "schema")
 _IMPORT = clark(XSD, "import")
 _REFERENCES = (_IMPORT, clark(XSD, "include"), clark(XSD, "redefine"))
-
-
-def read_file(file: Path, what: str) -> bytes:
-    """The bytes of a file.
-
-    :raises ConfigurationError: the file cannot be read.
-    """
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"{what} cannot be read: {error.strerror or error}") from error
 
 
 def inside(wsdl: etree._Element) -> list[etree._Element]:
@@ -53,8 +43,7 @@ class SchemaFiles:
     """
 
     def __init__(self, wsdls: Iterable[tuple[etree._Element, Path | None]], folder: Path | None) -> None:
-        self._folder = folder.resolve() if folder is not None else None
-        self._left = MAX_BYTES
+        self._folder = Folder(folder, "schema", MAX_BYTES)
         self._numbers: dict[Path, int] = {}
         #: The schemas, copied, with numbers as locations.
         self.documents: list[etree._Element] = []
@@ -83,21 +72,13 @@ class SchemaFiles:
         return any(each.get("targetNamespace", "") == namespace for each in self.documents[: self.inside])
 
     def _number(self, location: str, folder: Path | None) -> int:
-        if folder is None or self._folder is None or ":" in location:
-            raise ConfigurationError(f"the schema {location} is not read: only files below the folder of the WSDL are")
-        file = (folder / location).resolve()
-        if not file.is_relative_to(self._folder):
-            raise ConfigurationError(f"the schema {location} is not below the folder {self._folder}")
+        file = self._folder.place(location, folder)
         number = self._numbers.get(file)
         if number is not None:
             return number
         if len(self.documents) >= MAX_FILES:
             raise ConfigurationError(f"more than {MAX_FILES} schemas")
-        data = read_file(file, location)
-        self._left -= len(data)
-        if self._left < 0:
-            raise ConfigurationError(f"the schemas of the WSDL have more than {MAX_BYTES} bytes")
-        root = parse(data, location)
+        root = parse(self._folder.read(file, location), location)
         if root.tag != SCHEMA:
             raise ConfigurationError(f"{location} is not a schema: {root.tag}")
         self.documents.append(root)

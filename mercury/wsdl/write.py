@@ -183,7 +183,7 @@ def written_policy(policy: DestinationPolicy, retransmission: Backoff) -> etree.
     etree.SubElement(promise, clark(RMP11, policy.assurance.value))
     if policy.in_order:
         etree.SubElement(promise, clark(RMP11, "InOrder"))
-    # MC-SCH-04: a toolkit that does not know the assertion would refuse the alternative if it were not optional.
+    # MC-08: a toolkit that does not know the assertion would refuse the alternative if it were not optional.
     etree.SubElement(newer, names.MC_SUPPORTED, {clark(WSP15, "Optional"): "true"})
     _mtom(newer, policy)
     older = etree.SubElement(choice, clark(WSP15, "All"))

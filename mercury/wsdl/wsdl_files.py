@@ -14,8 +14,8 @@ from lxml import etree
 from mercury.errors import ConfigurationError
 from mercury.wire.ns import clark
 from mercury.wsdl.document import LIMITS, name_of, parse
+from mercury.wsdl.folder import Folder
 from mercury.wsdl.names import WSDL
-from mercury.wsdl.schema_files import read_file
 
 #: The limits of documents for one WSDL: their number, how many imports lead to one, and their bytes in all.
 MAX_DOCUMENTS = 32
@@ -53,17 +53,18 @@ class WsdlFiles:
     """
 
     def __init__(self, source: str | Path | bytes, folder: str | Path | None = None) -> None:
-        self._left = MAX_BYTES
         self._numbers: dict[Path, int] = {}
         self.documents: list[WsdlFile] = []
         #: The folder that imports are read from; ``None`` = there is none.
-        self.folder: Path | None = None if folder is None else Path(folder).resolve()
+        self.folder: Path | None = None if folder is None else Path(folder)
         if isinstance(source, bytes):
             self.what = "the WSDL"
+            self._reader = Folder(self.folder, "WSDL", MAX_BYTES)
             self.documents.append(WsdlFile(_definitions(source, self.what), None))
         else:
             self.what, file = str(source), Path(source)
-            self.folder = self.folder or file.parent.resolve()
+            self.folder = self.folder or file.parent
+            self._reader = Folder(self.folder, "WSDL", MAX_BYTES)
             self._add(file.resolve(), self.what)
         self._follow(self.documents[0], 0)
 
@@ -77,10 +78,7 @@ class WsdlFiles:
         return None
 
     def _add(self, file: Path, what: str) -> WsdlFile:
-        data = read_file(file, what)
-        self._left -= len(data)
-        if self._left < 0:
-            raise ConfigurationError(f"{self.what}: its documents have more than {MAX_BYTES} bytes")
+        data = self._reader.read(file, what)
         if len(self.documents) >= MAX_DOCUMENTS:
             raise ConfigurationError(f"{self.what} imports more than {MAX_DOCUMENTS} documents")
         self._numbers[file] = len(self.documents)
@@ -94,13 +92,7 @@ class WsdlFiles:
                 each.set("location", str(self._number(location, document, depth)))
 
     def _number(self, location: str, document: WsdlFile, depth: int) -> int:
-        if document.folder is None or self.folder is None:
-            raise ConfigurationError(f"the WSDL {location} is not read: name the file of the WSDL that imports it")
-        if ":" in location:
-            raise ConfigurationError(f"the WSDL {location} is not read: only files are")
-        file = (document.folder / location).resolve()
-        if not file.is_relative_to(self.folder):
-            raise ConfigurationError(f"the WSDL {location} is not below the folder {self.folder}")
+        file = self._reader.place(location, document.folder)
         if file in self._numbers:
             return self._numbers[file]
         if depth >= MAX_DEPTH:

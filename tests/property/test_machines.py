@@ -215,6 +215,9 @@ RMD_EVENTS = st.one_of(
     st.builds(events.AckWanted),
     st.builds(events.AckSent),
     st.builds(events.Consumed, HONEST_RANGES),
+    st.builds(events.EndSent, st.sampled_from(list(events.DestinationEnd)), st.none() | st.integers(0, 500)),
+    st.builds(events.EndAnswered),
+    st.builds(events.RoomCounted, st.none() | st.integers(0, 5)),
     st.builds(events.Tick),
 )
 

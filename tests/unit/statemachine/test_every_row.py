@@ -141,6 +141,11 @@ def rmd_inputs(machine: RMDSequence) -> Iterator[tuple[events.RmdInput, float]]:
     yield events.AckWanted(), 0.0
     yield events.AckSent(), 0.0
     yield events.Consumed(((1, 1),) if 1 in machine.received else ()), 0.0
+    for end in events.DestinationEnd:
+        yield events.EndSent(end, None), 0.0
+    yield events.EndAnswered(), 0.0
+    yield events.RoomCounted(0), 0.0
+    yield events.RoomCounted(3), 0.0
     yield events.Tick(), 0.0
     yield events.Tick(), LATE
 

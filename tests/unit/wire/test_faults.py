@@ -50,6 +50,7 @@ FAULTS = (
     Fault(code=FaultCode.CREATE_SEQUENCE_REFUSED, reason="later", sender=False, busy=True),
     Fault(code=FaultCode.LAST_MESSAGE_NUMBER_EXCEEDED, reason="after the last", identifier=SEQUENCE),
     Fault(code=FaultCode.SEQUENCE_CLOSED, reason="closed", identifier=SEQUENCE),
+    Fault(code=FaultCode.INVALID_SECURITY, reason="not secure"),
     Fault(code=FaultCode.WSRM_REQUIRED, reason="reliably, please"),
     Fault(code=FaultCode.UNSUPPORTED_SELECTION, reason="what?", sender=False, subject="{urn:x}Filter"),
     Fault(code=FaultCode.UNSUPPORTED_SELECTION, reason="what now?", sender=False, subject="Filter"),

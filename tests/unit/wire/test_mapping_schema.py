@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from mercury.errors import ConfigurationError, PayloadError
+from mercury.wire.attachment import Attachment
 from mercury.wire.mapping import Attribute, Xml, from_xml, to_xml
 from mercury.wsdl.schema import schema_of
 
@@ -186,3 +187,14 @@ def test_an_element_of_raw_xml_may_have_any_content() -> None:
     made = etree.XMLSchema(schema_of(NS, {"Anything": bytes}))
     assert made.validate(etree.fromstring(f'<Anything xmlns="{NS}"><x xmlns="urn:y">text</x></Anything>'))
     assert not made.validate(etree.fromstring(f'<Something xmlns="{NS}"/>'))
+
+
+def test_attachment_is_base64_in_the_schema() -> None:
+    @dataclass
+    class Scan:
+        image: Attachment
+        others: list[Attachment]
+
+    (element,) = [each for each in schema_of(NS, {"Scan": Scan}).iter(XS + "element") if each.get("name") == "image"]
+    assert element.get("type") == "xs:base64Binary"
+    assert errors(to_xml(Scan(Attachment(b"1"), [Attachment(b"2")]), NS), Scan) == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from mercury.errors import ConfigurationError
+from mercury.security.settings import MessageSecurity
 from mercury.statemachine.policy import DeliveryAssurance, SourcePolicy
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
 from mercury.statemachine.retransmission import RetransmissionPolicy
@@ -170,16 +172,79 @@ def test_mtom_is_sent_to_a_peer_that_requires_it(assertion: str) -> None:
     assert optional.source_policy(SourcePolicy(mtom=True)).mtom
 
 
-def test_security_is_named_and_tls_alone_is_not() -> None:
-    assert only("<sp:AsymmetricBinding/><sp:SignedParts/><sp:Wss11/>").unsupported == (
-        "AsymmetricBinding (WS-Security)",
-        "SignedParts (WS-Security)",
-    )
-    tls = "<sp:TransportBinding><wsp:Policy><sp:TransportToken/>{}</wsp:Policy></sp:TransportBinding>"
-    assert only(tls.format("")).unsupported == ()
-    assert only(tls.format("<sp:IncludeTimestamp/>")).unsupported == (
-        "TransportBinding with IncludeTimestamp (WS-Security)",
-    )
+def assertion(name: str, *parts: str) -> str:
+    """An assertion of WS-SecurityPolicy with nested ones."""
+    return f"<sp:{name}><wsp:Policy>{''.join(parts)}</wsp:Policy></sp:{name}>"
+
+
+def suite(name: str) -> str:
+    return assertion("AlgorithmSuite", f'<c:{name} xmlns:c="http://cxf.apache.org/custom/security-policy"/>')
+
+
+X509 = assertion("X509Token", "<sp:WssX509V3Token10/>")
+TOKENS = assertion("InitiatorToken", X509) + assertion("RecipientToken", X509) + assertion("Layout", "<sp:Lax/>")
+SIGNED = assertion("AsymmetricBinding", TOKENS, suite("Basic256GCM"), "<sp:IncludeTimestamp/>")
+PARTS = '<sp:SignedParts><sp:Body/><sp:Header Namespace="urn:x"/></sp:SignedParts>'
+USER = assertion("SignedSupportingTokens", assertion("UsernameToken", "<sp:WssUsernameToken10/>", "<sp:HashPassword/>"))
+TLS = assertion("TransportBinding", "<sp:TransportToken/>", "<sp:IncludeTimestamp/>")
+BOUND = "<rm11:RMAssertion><wsp:Policy><rm11:SequenceSTR/></wsp:Policy></rm11:RMAssertion>"
+
+
+@pytest.mark.parametrize(
+    ("content", "settings"),
+    [
+        ("<sp:Wss11/><sp:Trust13/>", ()),
+        (assertion("TransportBinding", "<sp:TransportToken/>"), ()),
+        (SIGNED + PARTS, ("certificate", "trusted")),
+        (
+            SIGNED + PARTS + "<sp:EncryptedParts><sp:Body/></sp:EncryptedParts>",
+            ("certificate", "trusted", "encrypt_for", "require_encryption"),
+        ),
+        (TLS + USER, ("user",)),
+        (TLS + assertion("SignedEncryptedSupportingTokens", "<sp:UsernameToken/>"), ("user", "plain_password")),
+        (SIGNED + BOUND, ("certificate", "trusted", "bind_sequences")),
+    ],
+)
+def test_security_that_is_supported_names_its_settings(content: str, settings: tuple[str, ...]) -> None:
+    found = only(content)
+    assert (found.security, found.unsupported) == (settings, ())
+    assert all(name in {each.name for each in fields(MessageSecurity)} for name in settings)
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (TLS, "TransportBinding with IncludeTimestamp"),
+        ("<sp:SymmetricBinding/>", "SymmetricBinding"),
+        (assertion("EndorsingSupportingTokens", X509), "EndorsingSupportingTokens"),
+        (assertion("SignedSupportingTokens", "<sp:SamlToken/>"), "SignedSupportingTokens"),
+        (
+            assertion("SignedEncryptedSupportingTokens", "<sp:UsernameToken/>"),
+            "SignedEncryptedSupportingTokens",
+        ),
+        (
+            assertion("SupportingTokens", assertion("UsernameToken", "<sp:NoPassword/>")),
+            "NoPassword of SupportingTokens",
+        ),
+        (assertion("AsymmetricBinding", "<sp:EncryptSignature/>"), "EncryptSignature of AsymmetricBinding"),
+        (
+            assertion("AsymmetricBinding", "<sp:EncryptBeforeSigning/>"),
+            "EncryptBeforeSigning of AsymmetricBinding",
+        ),
+        (
+            assertion("AsymmetricBinding", assertion("AlgorithmSuite", "<sp:Basic256Sha256/>")),
+            "AlgorithmSuite Basic256Sha256, whose signatures use SHA-1, of AsymmetricBinding",
+        ),
+        (
+            '<sp:EncryptedParts><sp:Header Namespace="urn:x"/></sp:EncryptedParts>',
+            "Header of EncryptedParts",
+        ),
+        ("<sp:SignedElements/>", "SignedElements"),
+        (BOUND, "SequenceSTR of the RM assertion"),
+    ],
+)
+def test_security_that_is_not_supported_is_named(content: str, name: str) -> None:
+    assert only(content).unsupported == (name if "RM assertion" in name else f"{name} (WS-Security)",)
 
 
 def test_unknown_assertion_is_named_unless_it_may_be_ignored() -> None:
