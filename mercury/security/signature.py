@@ -1,0 +1,206 @@
+"""XML signatures with X.509 certificates: signxml makes and checks them, and this module limits what they may be.
+
+A signature is accepted only in the form that signers of SOAP messages write: exclusive canonical XML of elements at
+their places in the message, each found by an identifier that one element has. What the verifier returns as signed is
+all that is used of the message (SEC-03).
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from lxml import etree
+from signxml.algorithms import (
+    CanonicalizationMethod,
+    DigestAlgorithm,
+    SignatureConstructionMethod,
+    SignatureMethod,
+)
+from signxml.exceptions import SignXMLException
+from signxml.signer import SignatureReference, XMLSigner
+from signxml.verifier import SignatureConfiguration, XMLVerifier
+
+from mercury.security.certificates import OwnKey, der
+from mercury.security.message import Rejected, SoapTree
+from mercury.security.names import DS, EXCLUSIVE_C14N, SECURITY, TOKEN_REFERENCE
+from mercury.security.tokens import find_certificate, only_child
+from mercury.wire.ns import clark
+from mercury.wire.xml_parser import closed_parser
+
+#: References of one signature: each costs a pass over the message.
+MOST_REFERENCES = 32
+#: Prefixes that one reference may keep (InclusiveNamespaces).
+_MOST_PREFIXES = 64
+
+_SIGNATURE, _KEY_INFO = clark(DS, "Signature"), clark(DS, "KeyInfo")
+_SIGNED_INFO, _REFERENCE = clark(DS, "SignedInfo"), clark(DS, "Reference")
+_TRANSFORMS, _TRANSFORM = clark(DS, "Transforms"), clark(DS, "Transform")
+_INCLUSIVE = clark(EXCLUSIVE_C14N, "InclusiveNamespaces")
+
+#: SEC-07: no SHA-1, no HMAC with a key that an attacker may know, no signature without a key.
+_METHODS = frozenset(
+    {
+        SignatureMethod.RSA_SHA256,
+        SignatureMethod.RSA_SHA384,
+        SignatureMethod.RSA_SHA512,
+        SignatureMethod.SHA256_RSA_MGF1,
+        SignatureMethod.SHA384_RSA_MGF1,
+        SignatureMethod.SHA512_RSA_MGF1,
+        SignatureMethod.ECDSA_SHA256,
+        SignatureMethod.ECDSA_SHA384,
+        SignatureMethod.ECDSA_SHA512,
+    }
+)
+_DIGESTS = frozenset({DigestAlgorithm.SHA256, DigestAlgorithm.SHA384, DigestAlgorithm.SHA512})
+
+_DECLARED_PREFIX = re.compile(rb"xmlns:([^\s=]+)\s*=")
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A signature that is right."""
+
+    certificate: x509.Certificate
+    #: Of the signer.
+    identity: str
+    #: The signed elements at their places in the message, with the canonical XML that was signed.
+    parts: Sequence[tuple[etree._Element, bytes]]
+    #: The SHA-256 of what was signed with the key.
+    digest: bytes
+
+
+def sign(
+    tree: SoapTree, own: OwnKey, parts: Sequence[tuple[str, Sequence[str]]], key_info: etree._Element
+) -> etree._Element:
+    """A signature of elements of a message.
+
+    :param parts: the identifier of each element, and the prefixes that its content uses.
+    :param key_info: the SecurityTokenReference to the certificate.
+    """
+    is_rsa = isinstance(own.key, rsa.RSAPrivateKey)
+    signer = XMLSigner(
+        SignatureConstructionMethod.detached,
+        SignatureMethod.RSA_SHA256 if is_rsa else SignatureMethod.ECDSA_SHA256,
+        DigestAlgorithm.SHA256,
+        CanonicalizationMethod.EXCLUSIVE_XML_CANONICALIZATION_1_0,
+    )
+    info = etree.Element(_KEY_INFO, nsmap={"ds": DS})
+    info.append(key_info)
+    references = [
+        SignatureReference(URI=f"#{identifier}", inclusive_ns_prefixes=list(prefixes)) for identifier, prefixes in parts
+    ]
+    return signer.sign(tree.root, key=own.key, reference_uri=references, key_info=info)
+
+
+def prefixes_in(content: etree._Element | None) -> list[str]:
+    """The prefixes that are declared in an element: exclusive canonical XML does not see where its text uses them."""
+    if content is None:
+        return []
+    found = set(_DECLARED_PREFIX.findall(etree.tostring(content, encoding="utf-8")))
+    return sorted(prefix.decode() for prefix in found)[:_MOST_PREFIXES]
+
+
+def verify(
+    tree: SoapTree,
+    security: etree._Element,
+    known: Sequence[x509.Certificate],
+    identify: Callable[[x509.Certificate], str],
+    now: float,
+) -> Signed:
+    """Check the one signature of a Security header.
+
+    :param known: the certificates that it may refer to without having them.
+    :param identify: returns the identity of a trusted certificate, and raises `Rejected` for others. It is called
+        before the message is read further, so that only trusted signers can make this side compute digests.
+    :raises Rejected: there is not exactly one signature, it is wrong, or it has a form that is not accepted.
+    """
+    signatures = security.findall(_SIGNATURE)
+    if len(signatures) != 1:
+        raise Rejected(f"there are {len(signatures)} signatures instead of one")
+    signature = signatures[0]
+    reference = only_child(only_child_of(signature, _KEY_INFO), TOKEN_REFERENCE)
+    certificate = find_certificate(tree, security, reference, known)
+    identity = identify(certificate)
+    info = only_child_of(signature, _SIGNED_INFO)
+    elements = _referred(tree, info)
+    canonical = _canonical(info, ())
+    try:
+        results = XMLVerifier().verify(
+            tree.root,
+            x509_cert=certificate,
+            expect_config=SignatureConfiguration(
+                location=f"./{clark(tree.uri, 'Header')}/{SECURITY}/",
+                expect_references=True,
+                signature_methods=_METHODS,
+                digest_algorithms=_DIGESTS,
+                verification_time=datetime.fromtimestamp(now, UTC),
+            ),
+        )
+    except (SignXMLException, etree.LxmlError, binascii.Error, ValueError, TypeError, KeyError) as error:
+        raise Rejected(f"the signature is wrong: {type(error).__name__}: {error}") from error
+    assert isinstance(results, list)  # `expect_references` is not a number
+    signed = [result.signed_data for result in results]
+    # The verifier has its own copy of the message: it must have found the elements that were found here.
+    if signed != [_canonical(element, prefixes) for element, prefixes in elements]:
+        raise Rejected("the signed elements are not those at their places in the message")
+    parts = [(element, data) for (element, _), data in zip(elements, signed, strict=True)]
+    digest = hashlib.sha256(canonical + der(certificate)).digest()
+    return Signed(certificate, identity, parts, digest)
+
+
+def only_child_of(parent: etree._Element, name: str) -> etree._Element:
+    """The one child with this name.
+
+    :raises Rejected: it is missing, or there are several.
+    """
+    found = parent.findall(name)
+    if len(found) != 1:
+        raise Rejected(f"{parent.tag} must have one {name}")
+    return found[0]
+
+
+def _referred(tree: SoapTree, info: etree._Element) -> list[tuple[etree._Element, list[str]]]:
+    """The elements that a signature names, each with the prefixes that are kept."""
+    method = only_child_of(info, clark(DS, "CanonicalizationMethod"))
+    if method.get("Algorithm") != EXCLUSIVE_C14N:
+        raise Rejected("the signature is not over exclusive canonical XML")
+    references = info.findall(_REFERENCE)
+    if not 0 < len(references) <= MOST_REFERENCES:
+        raise Rejected(f"the signature has {len(references)} references; the limit is {MOST_REFERENCES}")
+    found = []
+    for reference in references:
+        uri = reference.get("URI", "")
+        if not uri.startswith("#") or "(" in uri:
+            raise Rejected("a reference of the signature leads outside the message")
+        transform = only_child(only_child_of(reference, _TRANSFORMS), _TRANSFORM)
+        if transform.get("Algorithm") != EXCLUSIVE_C14N:
+            raise Rejected("a transform of the signature is not exclusive canonical XML")
+        found.append((tree.by_id(uri[1:]), _prefixes(transform)))
+    if len({id(element) for element, _ in found}) < len(found):
+        raise Rejected("two references of the signature name one element")
+    return found
+
+
+def _prefixes(transform: etree._Element) -> list[str]:
+    children = [child for child in transform if isinstance(child.tag, str)]
+    if not children:
+        return []
+    listed = only_child(transform, _INCLUSIVE).get("PrefixList", "").split(" ")
+    if len(listed) > _MOST_PREFIXES:
+        raise Rejected("a reference of the signature keeps too many prefixes")
+    return listed
+
+
+def _canonical(element: etree._Element, prefixes: Sequence[str]) -> bytes:
+    copied = etree.fromstring(etree.tostring(element, with_tail=False), closed_parser())
+    written: bytes = etree.tostring(
+        copied, method="c14n", exclusive=True, with_comments=False, inclusive_ns_prefixes=list(prefixes) or None
+    )
+    return written

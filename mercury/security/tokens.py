@@ -1,0 +1,131 @@
+"""References to X.509 tokens in a Security header (X.509 Token Profile 1.1, section 3.2)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Sequence
+
+from cryptography import x509
+from lxml import etree
+
+from mercury.security.certificates import OwnKey, der
+from mercury.security.message import Rejected, SoapTree
+from mercury.security.names import (
+    BASE64,
+    BINARY_TOKEN,
+    DS,
+    KEY_IDENTIFIER,
+    REFERENCE,
+    SUBJECT_KEY_IDENTIFIER,
+    THUMBPRINT,
+    TOKEN_REFERENCE,
+    WSU_ID,
+    X509V3,
+)
+from mercury.wire.ns import clark
+
+
+def write_token(own: OwnKey, identifier: str) -> etree._Element:
+    """The certificate of this side as a BinarySecurityToken."""
+    token = etree.Element(BINARY_TOKEN, {WSU_ID: identifier, "EncodingType": BASE64, "ValueType": X509V3})
+    token.text = base64.b64encode(der(own.certificate)).decode()
+    return token
+
+
+def write_thumbprint(certificate: x509.Certificate) -> etree._Element:
+    """A SecurityTokenReference to a certificate that is not in the message."""
+    reference = etree.Element(TOKEN_REFERENCE)
+    found = etree.SubElement(reference, KEY_IDENTIFIER, EncodingType=BASE64, ValueType=THUMBPRINT)
+    found.text = base64.b64encode(_thumbprint(certificate)).decode()
+    return reference
+
+
+def only_child(element: etree._Element, name: str) -> etree._Element:
+    """The one child of an element, which must have this name.
+
+    :raises Rejected: the element has another content.
+    """
+    children = [child for child in element if isinstance(child.tag, str)]
+    if len(children) != 1 or children[0].tag != name:
+        raise Rejected(f"{element.tag} must have one child, {name}")
+    return children[0]
+
+
+def find_certificate(
+    tree: SoapTree, security: etree._Element, reference: etree._Element, known: Sequence[x509.Certificate]
+) -> x509.Certificate:
+    """The certificate that a SecurityTokenReference stands for.
+
+    :param known: the certificates that may be referred to without being in the message.
+    :raises Rejected: the reference is of a kind that is not supported, or leads nowhere.
+    """
+    children = [child for child in reference if isinstance(child.tag, str)]
+    if len(children) != 1:
+        raise Rejected("a SecurityTokenReference must have one child")
+    kind = children[0]
+    if kind.tag == REFERENCE:
+        return _in_message(referred(tree, security, reference, BINARY_TOKEN))
+    for certificate in known:
+        if _names(kind, certificate):
+            return certificate
+    raise Rejected("a SecurityTokenReference names no certificate that is known here")
+
+
+def referred(tree: SoapTree, security: etree._Element, reference: etree._Element, name: str) -> etree._Element:
+    """The token in the Security header that a SecurityTokenReference names.
+
+    :raises Rejected: it names something else.
+    """
+    uri = only_child(reference, REFERENCE).get("URI", "")
+    if not uri.startswith("#"):
+        raise Rejected("a reference to a token leads outside the message")
+    token = tree.by_id(uri[1:])
+    if token.tag != name or token.getparent() is not security:
+        raise Rejected("a reference to a token does not lead to one in the Security header")
+    return token
+
+
+def _in_message(token: etree._Element) -> x509.Certificate:
+    if token.get("ValueType") != X509V3 or token.get("EncodingType", BASE64) != BASE64 or len(token):
+        raise Rejected("a BinarySecurityToken is not an X.509 certificate in base64")
+    try:
+        return x509.load_der_x509_certificate(_decoded(token))
+    except ValueError as error:
+        raise Rejected("the certificate cannot be read") from error
+
+
+def _names(kind: etree._Element, certificate: x509.Certificate) -> bool:
+    """Whether a KeyIdentifier or an issuer with a serial number is that of a certificate."""
+    if kind.tag == KEY_IDENTIFIER:
+        value = _decoded(kind)
+        if kind.get("ValueType") == THUMBPRINT:
+            return value == _thumbprint(certificate)
+        return kind.get("ValueType") == SUBJECT_KEY_IDENTIFIER and value == _key_identifier(certificate)
+    if kind.tag == clark(DS, "X509Data"):
+        both = only_child(kind, clark(DS, "X509IssuerSerial"))
+        issuer = (both.findtext(clark(DS, "X509IssuerName")) or "").strip()
+        serial = (both.findtext(clark(DS, "X509SerialNumber")) or "").strip()
+        same = issuer.replace(", ", ",") == certificate.issuer.rfc4514_string()
+        return same and serial == str(certificate.serial_number)
+    return False
+
+
+def _key_identifier(certificate: x509.Certificate) -> bytes | None:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+    except (x509.ExtensionNotFound, ValueError):
+        return None
+
+
+def _thumbprint(certificate: x509.Certificate) -> bytes:
+    """The profile prescribes SHA-1. It only finds a certificate that is known here, and proves nothing."""
+    return hashlib.sha1(der(certificate), usedforsecurity=False).digest()
+
+
+def _decoded(element: etree._Element) -> bytes:
+    try:
+        return base64.b64decode("".join((element.text or "").split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Rejected("a token is not base64") from error

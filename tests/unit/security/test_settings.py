@@ -1,0 +1,111 @@
+"""WS-Security in the settings: which place gets what, and which entries are refused without showing a secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mercury import ConfigurationError, Mercury, MessageSecurity, Peer, Service, Settings
+from mercury.engine.runtime.security_settings import SecuritySettings, read_users
+from mercury.settings import explain, load
+
+URL = "https://shop.example/"
+
+
+def test_places_with_a_url_are_endpoints_and_others_are_services(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("till:secret:with a colon\n")
+    file = tmp_path / "mercury.toml"
+    file.write_text(
+        "[security]\n"
+        f'user = ["{URL}=till:secret:with a colon"]\nusers = ["orders={tmp_path}/users"]\n'
+        f'plain_password = ["{URL}", "orders"]\nmax_age = 60\nclock_skew = 5\n'
+    )
+    settings = load(file, {}).security
+    peers = settings.added_to({}, Peer())
+    expected = MessageSecurity(
+        user="till", password="secret:with a colon", plain_password=True, max_age=60.0, clock_skew=5.0
+    )
+    assert {url: peer.security for url, peer in peers.items()} == {URL: expected}
+    (service,) = settings.services().values()
+    assert service.users == {"till": "secret:with a colon"}
+    assert service.plain_password
+
+
+def test_peer_of_a_program_keeps_its_own_security() -> None:
+    own = Peer(security=MessageSecurity(user="own", password="x"))
+    found = SecuritySettings(user=(f"{URL}=till:secret",)).added_to({URL: own}, Peer())
+    assert found[URL] == own
+
+
+def test_certificates_of_tls_stay_with_an_endpoint_that_gets_security() -> None:
+    found = SecuritySettings(user=(f"{URL}orders=till:secret",)).added_to({URL: Peer(headers={"X-Shop": "1"})}, Peer())
+    assert found[f"{URL}orders"].headers == {"X-Shop": "1"}
+    assert found[URL].security is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"user": ("till:secret",)}, "user: entry 1 is not of the form WHERE=VALUE"),
+        ({"user": (f"{URL}=",)}, "user: entry 1 is not of the form WHERE=VALUE"),
+        ({"user": ("https://till:secret@shop/=x:y",)}, "user: entry 1 does not begin with a URL"),
+        ({"trusted": (f"{URL}=a", f"{URL}=b")}, "trusted: there are two entries"),
+        ({"bind_sequences": (f"{URL}=1",)}, "bind_sequences: entry 1 is not of the form WHERE"),
+        ({"max_age": 0.0}, "max_age"),
+        ({"clock_skew": -1.0}, "clock_skew"),
+    ],
+)
+def test_entry_that_is_none_is_refused_without_its_secret(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as error:
+        SecuritySettings(**options)  # type: ignore[arg-type]
+    assert "secret" not in str(error.value)
+
+
+def test_settings_that_do_not_fit_together_name_their_place() -> None:
+    with pytest.raises(ConfigurationError, match=r"security of https://shop\.example/: bind_sequences"):
+        SecuritySettings(bind_sequences=(URL,)).added_to({}, Peer())
+    with pytest.raises(ConfigurationError, match="form URL=USER:PASSWORD"):
+        SecuritySettings(user=(f"{URL}=till",)).added_to({}, Peer())
+
+
+@pytest.mark.parametrize("text", ["till", ":secret", "till:", "till:a\ntill:b"])
+def test_file_of_users_with_a_wrong_line_is_refused_without_showing_it(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "users"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=r"line \d of .*users is not of the form USER:PASSWORD"):
+        read_users(str(file))
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        read_users(str(tmp_path / "missing"))
+
+
+def hosted(security: MessageSecurity) -> None:
+    service = Service("orders", security=security)
+
+    @service.operation
+    def take(body: bytes) -> None: ...
+
+    with Mercury("memory:", settings=Settings()) as mercury:
+        mercury.add_service(service)
+
+
+@pytest.mark.parametrize(
+    ("security", "message"),
+    [
+        (MessageSecurity(user="till", password="x", users={"a": "b"}), "are for endpoints"),
+        (MessageSecurity(), "needs users or trusted"),
+    ],
+)
+def test_security_that_is_not_for_a_service_is_refused(security: MessageSecurity, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        hosted(security)
+
+
+def test_security_that_is_not_for_an_endpoint_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="users is for services"):
+        Peer(security=MessageSecurity(users={"till": "x"}))
+
+
+def test_settings_show_no_password() -> None:
+    shown = {each.path: each.shown for each in explain(None, {"MERCURY_SECURITY_USER": f"{URL}=till:secret"})}
+    assert shown["security.user"] == "***"

@@ -1,0 +1,496 @@
+"""Attacks on signed messages: each is refused, and what is taken of a message is what was signed (SEC-03, SEC-07)."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from lxml import etree
+
+from mercury.security.message import Rejected
+from mercury.security.names import DS, WSSE, WSU_ID
+from mercury.security.party import MOST_BYTES
+from mercury.wire import ns
+from mercury.wire.envelope import Payload
+from mercury.wire.scan import DEFAULT_LIMITS
+from tests.keys import SHA1, Keys, PKCS1v15, keys  # noqa: F401  a fixture
+from tests.unit.security.forge import (
+    EXCLUSIVE,
+    NOW,
+    PLAIN,
+    Peers,
+    body,
+    canonical,
+    evil_body,
+    header,
+    http,
+    one,
+    party,
+    reference_to,
+    security,
+)
+
+
+@pytest.fixture
+def peers(keys: Keys) -> Peers:  # noqa: F811
+    return Peers.of(keys)
+
+
+def test_honest_message_is_taken_with_all_that_it_says(peers: Peers) -> None:
+    envelope, verified = peers.taken(peers.sent())
+    assert isinstance(envelope.body, Payload)
+    assert etree.fromstring(envelope.body.xml).text == "10 euros"
+    assert etree.fromstring(envelope.body.xml).nsmap["k"] == "urn:kinds"  # used in the value of an attribute only
+    assert (envelope.action, envelope.message_id) == ("urn:shop/Take", "urn:uuid:1")
+    assert envelope.sequence is not None
+    assert envelope.headers == ()
+    assert verified.identity == "x509:CN=till;issuer=<CN=authority>"
+
+
+# --- what is signed is moved, altered or left out ------------------------------------------------------------------
+
+
+def altered_body(root: etree._Element) -> None:
+    body(root)[0].text = "1000000 euros"
+
+
+def altered_sequence(root: etree._Element) -> None:
+    one(root, "MessageNumber").text = "2"
+
+
+def body_moved_into_a_header_block(root: etree._Element) -> None:
+    wrapper = etree.SubElement(header(root), "{urn:x}Wrapper")
+    moved = body(root)
+    root.replace(moved, evil_body())
+    wrapper.append(moved)
+
+
+def body_moved_into_the_security_header(root: etree._Element) -> None:
+    moved = body(root)
+    root.replace(moved, evil_body())
+    security(root).append(moved)
+
+
+def body_wrapped_with_the_same_id(root: etree._Element) -> None:
+    wrapper = etree.Element("{urn:x}Wrapper")
+    moved = body(root)
+    root.replace(moved, evil_body(moved.get(WSU_ID)))
+    wrapper.append(moved)
+    header(root).insert(0, wrapper)
+
+
+def body_with_the_id_in_another_attribute(root: etree._Element) -> None:
+    wrapper = etree.Element("{urn:x}Wrapper")
+    moved = body(root)
+    fake = evil_body()
+    fake.set("ID", moved.get(WSU_ID) or "")
+    root.replace(moved, fake)
+    wrapper.append(moved)
+    header(root).append(wrapper)
+
+
+def sequence_moved(root: etree._Element) -> None:
+    signed = one(root, "Sequence")
+    fake = copy.deepcopy(signed)
+    del fake.attrib[WSU_ID]
+    fake[1].text = "7"
+    header(root).replace(signed, fake)
+    etree.SubElement(header(root), "{urn:x}Wrapper").append(signed)
+
+
+def timestamp_moved(root: etree._Element) -> None:
+    signed = one(root, "Timestamp")
+    fake = copy.deepcopy(signed)
+    del fake.attrib[WSU_ID]
+    security(root).replace(signed, fake)
+    etree.SubElement(header(root), "{urn:x}Wrapper").append(signed)
+
+
+def unsigned_reply_to(root: etree._Element) -> None:
+    added = etree.SubElement(header(root), f"{{{ns.WSA10}}}ReplyTo")
+    etree.SubElement(added, f"{{{ns.WSA10}}}Address").text = "http://attacker/"
+
+
+def unsigned_acknowledgement(root: etree._Element) -> None:
+    added = etree.SubElement(header(root), f"{{{ns.RM11}}}SequenceAcknowledgement")
+    etree.SubElement(added, f"{{{ns.RM11}}}Identifier").text = "urn:other"
+
+
+def unsigned_block_that_must_be_understood(root: etree._Element) -> None:
+    etree.SubElement(header(root), "{urn:x}Pay").set(f"{{{ns.SOAP12}}}mustUnderstand", "1")
+
+
+def no_action(root: etree._Element) -> None:
+    header(root).remove(one(root, "Action"))
+
+
+def no_security(root: etree._Element) -> None:
+    header(root).remove(security(root))
+
+
+def two_security_headers(root: etree._Element) -> None:
+    header(root).insert(0, copy.deepcopy(security(root)))
+
+
+def no_signature(root: etree._Element) -> None:
+    security(root).remove(one(root, "Signature"))
+
+
+def two_signatures(root: etree._Element) -> None:
+    security(root).append(copy.deepcopy(one(root, "Signature")))
+
+
+def signature_in_another_place(root: etree._Element) -> None:
+    etree.SubElement(header(root), "{urn:x}Wrapper").append(one(root, "Signature"))
+
+
+WRAPPINGS = {
+    altered_body: "signature is wrong: InvalidDigest",
+    altered_sequence: "signature is wrong: InvalidDigest",
+    body_moved_into_a_header_block: "not at a place where it has a meaning",
+    body_moved_into_the_security_header: "signature is wrong: InvalidDigest",
+    body_wrapped_with_the_same_id: "2 elements have the identifier",
+    body_with_the_id_in_another_attribute: "2 elements have the identifier",
+    sequence_moved: "not at a place where it has a meaning",
+    timestamp_moved: "the Timestamp or the UsernameToken is not signed",
+    unsigned_reply_to: "ReplyTo is not signed",
+    unsigned_acknowledgement: "SequenceAcknowledgement is not signed",
+    unsigned_block_that_must_be_understood: "Pay is not signed",
+    no_action: "0 elements have the identifier",
+    no_security: "no Security header",
+    two_security_headers: "more than one Security header",
+    no_signature: "0 signatures",
+    two_signatures: "2 signatures",
+    signature_in_another_place: "0 signatures",
+}
+
+
+@pytest.mark.parametrize("attack", WRAPPINGS, ids=lambda attack: attack.__name__)
+def test_moved_altered_and_unsigned_parts_are_refused(peers: Peers, attack: Callable[[etree._Element], None]) -> None:
+    root = peers.sent()
+    peers.taken(root)
+    attack(root)
+    assert WRAPPINGS[attack] in peers.reason(root)
+
+
+def test_unsigned_block_of_an_application_is_left_out_and_a_comment_too(peers: Peers) -> None:
+    root = peers.sent()
+    etree.SubElement(header(root), "{urn:x}Note").text = "not signed"
+    body(root)[0].insert(0, etree.Comment("not signed"))
+    envelope, _ = peers.taken(root)
+    assert envelope.headers == ()
+    assert isinstance(envelope.body, Payload)
+    assert b"not signed" not in envelope.body.xml
+
+
+def test_signed_block_of_an_application_is_taken(peers: Peers) -> None:
+    text = PLAIN.replace("</S:Header>", '<x:Note xmlns:x="urn:x">signed</x:Note></S:Header>')
+    envelope, _ = peers.taken(peers.sent(text))
+    assert [etree.fromstring(block).text for block in envelope.headers] == ["signed"]
+
+
+# --- what a trusted signer must not do either ----------------------------------------------------------------------
+
+
+def dropped(local: str) -> Callable[[etree._Element], None]:
+    """The reference of an element is left out of the signature."""
+
+    def attack(root: etree._Element) -> None:
+        found = body(root) if local == "Body" else one(root, local)
+        one(root, "SignedInfo").remove(reference_to(root, found))
+
+    return attack
+
+
+def transform(algorithm: str, content: str = "") -> Callable[[etree._Element], None]:
+    """The first reference gets another transform before its canonical XML."""
+
+    def attack(root: etree._Element) -> None:
+        first = one(reference_to(root, body(root)), "Transforms")
+        added = etree.Element(f"{{{DS}}}Transform", Algorithm=algorithm)
+        if content:
+            added.append(etree.fromstring(content))
+        first.insert(0, added)
+
+    return attack
+
+
+def instead(algorithm: str) -> Callable[[etree._Element], None]:
+    def attack(root: etree._Element) -> None:
+        one(reference_to(root, body(root)), "Transform").set("Algorithm", algorithm)
+
+    return attack
+
+
+def refers(uri: str) -> Callable[[etree._Element], None]:
+    def attack(root: etree._Element) -> None:
+        reference_to(root, body(root)).set("URI", uri)
+
+    return attack
+
+
+def algorithm(local: str, uri: str) -> Callable[[etree._Element], None]:
+    def attack(root: etree._Element) -> None:
+        found = one(root, local) if local != "DigestMethod" else one(reference_to(root, body(root)), local)
+        found.set("Algorithm", uri)
+
+    return attack
+
+
+def many_references(root: etree._Element) -> None:
+    info = one(root, "SignedInfo")
+    for number in range(40):
+        block = etree.SubElement(header(root), "{urn:x}Note", {WSU_ID: f"note-{number}"})
+        added = copy.deepcopy(reference_to(root, body(root)))
+        added.set("URI", f"#{block.get(WSU_ID)}")
+        info.append(added)
+
+
+def one_element_twice(root: etree._Element) -> None:
+    one(root, "SignedInfo").append(copy.deepcopy(reference_to(root, body(root))))
+
+
+def many_prefixes(root: etree._Element) -> None:
+    one(reference_to(root, body(root)), "InclusiveNamespaces").set("PrefixList", " ".join(f"p{n}" for n in range(100)))
+
+
+def nested_part(root: etree._Element) -> None:
+    body(root)[0].set(WSU_ID, "inside")
+    added = copy.deepcopy(reference_to(root, body(root)))
+    added.set("URI", "#inside")
+    one(root, "SignedInfo").append(added)
+
+
+XSLT = '<x:stylesheet xmlns:x="http://www.w3.org/1999/XSL/Transform" version="1.0"/>'
+XPATH = f'<d:XPath xmlns:d="{DS}">//*[@evil]</d:XPath>'
+UNACCEPTABLE = {
+    "body not signed": (dropped("Body"), "the Body is not signed"),
+    "To not signed": (dropped("To"), "To is not signed"),
+    "Action not signed": (dropped("Action"), "Action is not signed"),
+    "MessageID not signed": (dropped("MessageID"), "MessageID is not signed"),
+    "Sequence not signed": (dropped("Sequence"), "Sequence is not signed"),
+    "Timestamp not signed": (dropped("Timestamp"), "the Timestamp or the UsernameToken is not signed"),
+    "XSLT": (transform("http://www.w3.org/TR/1999/REC-xslt-19991116", XSLT), "must have one child"),
+    "XPath": (transform("http://www.w3.org/TR/1999/REC-xpath-19991116", XPATH), "must have one child"),
+    "XPath filter": (instead("http://www.w3.org/2002/06/xmldsig-filter2"), "a transform"),
+    "base64": (instead(DS + "base64"), "a transform"),
+    "enveloped": (instead(DS + "enveloped-signature"), "a transform"),
+    "with comments": (instead(EXCLUSIVE + "WithComments"), "a transform"),
+    "inclusive canonical XML": (instead("http://www.w3.org/TR/2001/REC-xml-c14n-20010315"), "a transform"),
+    "the whole document": (refers(""), "leads outside the message"),
+    "XPointer": (refers("#xpointer(/)"), "leads outside the message"),
+    "a file": (refers("file:///etc/passwd"), "leads outside the message"),
+    "a URL": (refers("http://127.0.0.1:1/x"), "leads outside the message"),
+    "an attachment": (refers("cid:part"), "leads outside the message"),
+    "an id that is not there": (refers("#missing"), "0 elements have the identifier"),
+    "40 references": (many_references, "the limit is 32"),
+    "an element twice": (one_element_twice, "two references of the signature name one element"),
+    "100 prefixes": (many_prefixes, "keeps too many prefixes"),
+    "a part of the body": (nested_part, "not at a place where it has a meaning"),
+    "HMAC": (algorithm("SignatureMethod", "http://www.w3.org/2001/04/xmldsig-more#hmac-sha256"), "signature is wrong"),
+    "HMAC with SHA-1": (algorithm("SignatureMethod", DS + "hmac-sha1"), "signature is wrong"),
+    "RSA with SHA-1": (algorithm("SignatureMethod", DS + "rsa-sha1"), "signature is wrong"),
+    "ECDSA with a key of RSA": (
+        algorithm("SignatureMethod", "http://www.w3.org/2001/04/xmldsig-more#ecdsa-sha256"),
+        "signature is wrong",
+    ),
+    "no algorithm": (algorithm("SignatureMethod", "none"), "signature is wrong"),
+    "a digest by SHA-1": (algorithm("DigestMethod", DS + "sha1"), "signature is wrong"),
+    "SignedInfo in inclusive canonical XML": (
+        algorithm("CanonicalizationMethod", "http://www.w3.org/TR/2001/REC-xml-c14n-20010315"),
+        "not over exclusive canonical XML",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNACCEPTABLE)
+def test_signature_of_an_unacceptable_form_is_refused_although_its_key_is_trusted(peers: Peers, name: str) -> None:
+    attack, reason = UNACCEPTABLE[name]
+    root = peers.sent()
+    peers.taken(peers.resigned(root))
+    attack(root)
+    assert reason in peers.reason(peers.resigned(root))
+
+
+def test_signer_with_the_algorithm_of_sha_1_is_refused(peers: Peers, keys: Keys) -> None:  # noqa: F811
+    """The signature is right, and only its algorithm is not accepted."""
+    root = peers.sent()
+    one(root, "SignatureMethod").set("Algorithm", DS + "rsa-sha1")
+    value = keys.private["till"].sign(canonical(one(root, "SignedInfo"), []), PKCS1v15(), SHA1())
+    one(root, "SignatureValue").text = base64.b64encode(value).decode()
+    assert "RSA_SHA1" in peers.reason(root)
+
+
+# --- keys ----------------------------------------------------------------------------------------------------------
+
+
+def test_certificate_with_the_right_name_of_another_key_is_refused(peers: Peers, keys: Keys) -> None:  # noqa: F811
+    keys.make("imitation", subject="till")
+    peers.client = party(certificate=keys.file("imitation"))
+    assert "neither trusted nor issued" in peers.reason(peers.sent())
+
+
+def test_certificate_is_checked_before_anything_is_computed(peers: Peers) -> None:
+    root = Peers.of(peers.keys, "stranger").sent()
+    many_references(root)
+    altered_body(root)
+    assert "neither trusted nor issued" in peers.reason(root)
+
+
+def test_certificate_of_an_authority_with_the_right_name_and_another_key_is_refused(
+    peers: Peers,
+    keys: Keys,  # noqa: F811
+) -> None:
+    keys.make("fake authority", subject="authority", authority=True)
+    keys.make("imitation 2", "fake authority", subject="till")
+    peers.client = party(certificate=keys.file("imitation 2"))
+    assert "neither trusted nor issued" in peers.reason(peers.sent())
+
+
+def test_certificate_issued_by_a_client_is_refused(peers: Peers, keys: Keys) -> None:  # noqa: F811
+    keys.make("child", "till", subject="boss")
+    peers.client = party(certificate=keys.file("child"))
+    assert "neither trusted nor issued" in peers.reason(peers.sent())
+    pinned = party(certificate=keys.file("shop"), trusted=keys.public("till"))
+    assert "neither trusted nor issued" in Peers(keys, peers.client, pinned).reason(peers.sent())
+
+
+def test_token_that_is_replaced_by_another_trusted_one_is_refused(peers: Peers) -> None:
+    root = peers.sent()
+    other = Peers.of(peers.keys, "shop").sent()
+    one(root, "BinarySecurityToken").text = one(other, "BinarySecurityToken").text
+    assert "signature is wrong" in peers.reason(root)
+
+
+def key_value(root: etree._Element) -> None:
+    info = one(root, "KeyInfo")
+    info[:] = [etree.fromstring(f'<d:KeyValue xmlns:d="{DS}"><d:RSAKeyValue/></d:KeyValue>')]
+
+
+def key_value_beside_the_token(root: etree._Element) -> None:
+    one(root, "KeyInfo").append(etree.fromstring(f'<d:KeyValue xmlns:d="{DS}"><d:RSAKeyValue/></d:KeyValue>'))
+
+
+def token_outside(root: etree._Element) -> None:
+    one(one(root, "KeyInfo"), "Reference").set("URI", "http://127.0.0.1:1/certificate")
+
+
+def token_in_another_place(root: etree._Element) -> None:
+    etree.SubElement(header(root), "{urn:x}Wrapper").append(one(root, "BinarySecurityToken"))
+
+
+def token_of_another_type(root: etree._Element) -> None:
+    one(root, "BinarySecurityToken").set("ValueType", "http://example.org/kerberos")
+
+
+def token_that_is_no_certificate(root: etree._Element) -> None:
+    one(root, "BinarySecurityToken").text = "AAAA"
+
+
+def token_that_is_not_base64(root: etree._Element) -> None:
+    one(root, "BinarySecurityToken").text = "!"
+
+
+def reference_to_the_body(root: etree._Element) -> None:
+    one(one(root, "KeyInfo"), "Reference").set("URI", f"#{body(root).get(WSU_ID)}")
+
+
+def two_references(root: etree._Element) -> None:
+    reference = one(root, "SecurityTokenReference")
+    reference.append(copy.deepcopy(reference[0]))
+
+
+def embedded_token(root: etree._Element) -> None:
+    reference = one(root, "SecurityTokenReference")
+    token = one(root, "BinarySecurityToken")
+    embedded = etree.Element(f"{{{WSSE}}}Embedded")
+    embedded.append(token)
+    reference[:] = [embedded]
+
+
+KEY_CONFUSIONS = {
+    key_value: "must have one child",
+    key_value_beside_the_token: "must have one child",
+    token_outside: "leads outside the message",
+    token_in_another_place: "does not lead to one in the Security header",
+    token_of_another_type: "not an X.509 certificate",
+    token_that_is_no_certificate: "certificate cannot be read",
+    token_that_is_not_base64: "not base64",
+    reference_to_the_body: "does not lead to one in the Security header",
+    two_references: "must have one child",
+    embedded_token: "names no certificate that is known here",
+}
+
+
+@pytest.mark.parametrize("attack", KEY_CONFUSIONS, ids=lambda attack: attack.__name__)
+def test_key_of_an_unacceptable_form_is_refused(peers: Peers, attack: Callable[[etree._Element], None]) -> None:
+    root = peers.sent()
+    attack(root)
+    assert KEY_CONFUSIONS[attack] in peers.reason(root)
+
+
+# --- time ----------------------------------------------------------------------------------------------------------
+
+
+def test_message_is_taken_until_it_is_too_old(peers: Peers) -> None:
+    root = peers.sent()
+    peers.taken(root, NOW + 359)
+    assert "expired" in peers.reason(root, NOW + 361) or "too old" in peers.reason(root, NOW + 361)
+    peers.taken(root, NOW - 59)
+    assert "in the future" in peers.reason(root, NOW - 61)
+
+
+def no_expires(root: etree._Element) -> None:
+    one(root, "Timestamp").remove(one(root, "Expires"))
+
+
+def test_message_without_expires_is_not_taken_for_ever(peers: Peers) -> None:
+    root = peers.sent()
+    no_expires(root)
+    peers.resigned(root)
+    peers.taken(root, NOW + 359)
+    assert "too old" in peers.reason(root, NOW + 361)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "2023-11-14T22:13:20", "2023-13-14T22:13:20Z", "9999-12-31T23:59:59-23:59"]
+)
+def test_time_that_is_none_is_refused(peers: Peers, text: str) -> None:
+    root = peers.sent()
+    one(root, "Created").text = text
+    assert (
+        "time" in peers.reason(peers.resigned(root)) or "date" in peers.reason(root) or "future" in peers.reason(root)
+    )
+
+
+def test_second_timestamp_is_refused(peers: Peers) -> None:
+    root = peers.sent()
+    again = copy.deepcopy(one(root, "Timestamp"))
+    del again.attrib[WSU_ID]
+    security(root).insert(0, again)
+    assert "2 Timestamps" in peers.reason(root)
+
+
+def test_copies_have_the_digest_of_their_message_and_other_messages_have_another(peers: Peers) -> None:
+    root = peers.sent()
+    digest = peers.taken(root)[1].digest
+    one(root, "Signature").insert(0, etree.Comment("another copy"))
+    info = one(root, "SignedInfo")
+    info.insert(0, etree.Comment("another copy"))
+    header(root).append(etree.Element("{urn:x}Note"))
+    assert peers.taken(root)[1].digest == digest
+    assert peers.taken(peers.sent())[1].digest != digest  # the same message at the same time, signed again
+
+
+def test_time_of_the_record_outlives_the_message(peers: Peers) -> None:
+    assert peers.taken(peers.sent())[1].expires >= NOW + 360
+
+
+def test_message_larger_than_the_limit_is_refused_before_it_is_read(peers: Peers) -> None:
+    limits = replace(DEFAULT_LIMITS, max_bytes=2 * MOST_BYTES)
+    text = PLAIN.replace("10 euros", "x" * MOST_BYTES)
+    with pytest.raises(Rejected, match="larger than 8388608 bytes"):
+        peers.service.check(http(text), limits, NOW)
