@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mercury.engine.runtime.credentials import CredentialSettings
     from mercury.engine.runtime.peers import Peer, TlsSettings
     from mercury.engine.runtime.retention import RetentionSettings
+    from mercury.engine.runtime.security_settings import SecuritySettings
     from mercury.engine.runtime.threads import RuntimeSettings
     from mercury.engine.settings import EngineSettings
     from mercury.engine.status import SequenceStatus
@@ -47,19 +48,24 @@ if TYPE_CHECKING:
         TransportError,
     )
     from mercury.facade import Mercury
+    from mercury.security.settings import MessageSecurity
     from mercury.service.accounts import Accounts
     from mercury.service.definition import Service
     from mercury.service.identity import Authenticate, HttpRequest
     from mercury.settings import HttpSettings, Settings, XaSettings
     from mercury.statemachine.effects import Certainty
+    from mercury.statemachine.events import FailureReason
     from mercury.statemachine.faults import Fault, FaultCode, Subcode
     from mercury.statemachine.messages import IncompleteSequenceBehavior
     from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy, OnFailure, SourcePolicy
     from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
     from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
+    from mercury.statemachine.rmd_table import RmdState
+    from mercury.statemachine.rms_table import RmsState
     from mercury.storage.application import Ending, Outcome, Transaction
     from mercury.storage.letters import DeadLetter, Direction, LetterCount, LetterFilter
     from mercury.storage.xa.recovery import InDoubt, InDoubtBranch
+    from mercury.wire.attachment import Attachment
     from mercury.wire.mapping import Attribute, Xml
     from mercury.wire.scan import Limits
 
@@ -71,6 +77,7 @@ _WHERE = {
     "ApplicationFault": "mercury.errors",
     "AsyncTransaction": "mercury.client.asynchronous",
     "AsyncZeepTransport": "mercury.client.zeep.public",
+    "Attachment": "mercury.wire.attachment",
     "Attribute": "mercury.wire.mapping",
     "Authenticate": "mercury.service.identity",
     "Backoff": "mercury.statemachine.retransmission",
@@ -87,6 +94,7 @@ _WHERE = {
     "Direction": "mercury.storage.letters",
     "Ending": "mercury.storage.application",
     "EngineSettings": "mercury.engine.settings",
+    "FailureReason": "mercury.statemachine.events",
     "Fault": "mercury.statemachine.faults",
     "FaultCode": "mercury.statemachine.faults",
     "HttpRequest": "mercury.service.identity",
@@ -101,6 +109,7 @@ _WHERE = {
     "Mercury": "mercury.facade",
     "MercuryError": "mercury.errors",
     "MessageContext": "mercury.engine.application",
+    "MessageSecurity": "mercury.security.settings",
     "NotAuthenticated": "mercury.errors",
     "OnFailure": "mercury.statemachine.policy",
     "OneWay": "mercury.contract",
@@ -116,7 +125,10 @@ _WHERE = {
     "RetentionSettings": "mercury.engine.runtime.retention",
     "RetransmissionPolicy": "mercury.statemachine.retransmission",
     "RmVersion": "mercury.statemachine.protocol",
+    "RmdState": "mercury.statemachine.rmd_table",
+    "RmsState": "mercury.statemachine.rms_table",
     "RuntimeSettings": "mercury.engine.runtime.threads",
+    "SecuritySettings": "mercury.engine.runtime.security_settings",
     "Sender": "mercury.client.sender",
     "SequenceEnded": "mercury.errors",
     "SequenceError": "mercury.errors",
@@ -150,6 +162,7 @@ __all__ = [
     "ApplicationFault",
     "AsyncTransaction",
     "AsyncZeepTransport",
+    "Attachment",
     "Attribute",
     "Authenticate",
     "Backoff",
@@ -166,6 +179,7 @@ __all__ = [
     "Direction",
     "Ending",
     "EngineSettings",
+    "FailureReason",
     "Fault",
     "FaultCode",
     "HttpRequest",
@@ -180,6 +194,7 @@ __all__ = [
     "Mercury",
     "MercuryError",
     "MessageContext",
+    "MessageSecurity",
     "NotAuthenticated",
     "OnFailure",
     "OneWay",
@@ -195,7 +210,10 @@ __all__ = [
     "RetentionSettings",
     "RetransmissionPolicy",
     "RmVersion",
+    "RmdState",
+    "RmsState",
     "RuntimeSettings",
+    "SecuritySettings",
     "Sender",
     "SequenceEnded",
     "SequenceError",

@@ -18,6 +18,7 @@ from mercury.client.current import CurrentTransaction
 from mercury.client.dead_letters import DeadLetters, Redriven
 from mercury.client.error_listener import Observable
 from mercury.client.futures import Futures
+from mercury.client.inbound_ends import end_at_destination
 from mercury.client.sender_port import SenderPort
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.events import DeadLettered
@@ -27,6 +28,7 @@ from mercury.engine.registry import Registry
 from mercury.engine.runtime.core import Engine
 from mercury.engine.runtime.peers import Peer, Peers
 from mercury.engine.runtime.retention import RetentionWorker
+from mercury.engine.runtime.security_settings import parties_of
 from mercury.engine.runtime.threads import Runtime
 from mercury.engine.runtime.transport import HttpTransport, Transport
 from mercury.engine.status import SequenceStatus
@@ -36,6 +38,7 @@ from mercury.service.bodies import Bodies
 from mercury.service.definition import Service, read_callback
 from mercury.settings import DEFAULT_STORE, Settings, check_address, masked, store_name
 from mercury.settings import load as load_settings
+from mercury.statemachine.events import DestinationEnd
 from mercury.storage.api import StorageManager
 from mercury.storage.letters import EVERY_LETTER, DeadLetter, LetterFilter
 from mercury.storage.opening import Resources, given_store, name_resources
@@ -132,8 +135,11 @@ class Mercury(Observable, Outgoing):
         self._registry.add_callback(self.futures.callback_name, self.futures.callback())
         self._services: list[Service] = []
         http, limit = settings.http, settings.engine.limits.max_bytes
-        self.bodies = Bodies(limit, http)
-        self.peers = Peers(settings.credentials.added_to(peers or {}, settings.tls.others), settings.tls.others)
+        self.bodies = Bodies(limit, http, settings.engine.limits.largest)
+        others = settings.tls.others
+        known = settings.security.added_to(settings.credentials.added_to(peers or {}, others), others)
+        self.peers = Peers(known, others)
+        self._security = parties_of(self.peers, settings.security, clock, self.ids.new)
         self._transport: Transport = transport or HttpTransport(http.timeout, limit, self.peers)
         self._make_runtime = runtime
         self._runtime: Runtime | None = None
@@ -175,6 +181,7 @@ class Mercury(Observable, Outgoing):
         :raises ConfigurationError: it has no operation, or its name is taken.
         """
         service.register_with(self._registry)
+        self._security.add_service(service.name, service.security)
         self._services.append(service)
 
     def router(self, *services: Service) -> APIRouter:
@@ -244,6 +251,7 @@ class Mercury(Observable, Outgoing):
                 observers=self.observers,
                 ids=self.ids,
                 settings=self.settings.engine,
+                security=self._security,
             )
             if self.coordinator is not None:
                 self.coordinator.start(engine.outages)  # what was left in doubt holds locks: before anything is served
@@ -334,6 +342,17 @@ class Mercury(Observable, Outgoing):
     def sequences(self) -> list[SequenceStatus]:
         """All sequences that are remembered, on both sides."""
         return self.watch.sequences()
+
+    def close_sequence(self, identifier: str) -> None:
+        """Close a received sequence: see `end_at_destination`. It takes no new message, and what was received is
+        delivered. Its source is sent CloseSequence, and may send the rest in another sequence (WS-RM 1.1 section 3.5).
+        """
+        end_at_destination(self.store, identifier, DestinationEnd.CLOSE)
+
+    def terminate_sequence(self, identifier: str) -> None:
+        """Terminate a received sequence: see `end_at_destination`. Its source is sent TerminateSequence (WS-RM 1.1
+        section 3.6). What was received behind a gap is delivered or not by IncompleteSequenceBehavior."""
+        end_at_destination(self.store, identifier, DestinationEnd.TERMINATE)
 
     def dead_letters(self, which: LetterFilter = EVERY_LETTER) -> list[DeadLetter]:
         """Messages that could not be delivered, the oldest first; with a filter those that it means."""

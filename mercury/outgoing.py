@@ -16,6 +16,7 @@ from mercury.client.zeep.calls import Calls
 from mercury.contract import C, at
 from mercury.engine.runtime.peers import Peers
 from mercury.errors import ConfigurationError
+from mercury.security.settings import MessageSecurity
 from mercury.service.definition import DEFAULT_NAMESPACE
 from mercury.service.paths import RESPONSES
 from mercury.settings import Settings
@@ -42,6 +43,10 @@ class Outgoing:
     def surroundings(self) -> SenderPort:
         """What senders need of the process."""
         raise NotImplementedError
+
+    def security_of(self, url: str) -> MessageSecurity | None:
+        """WS-Security of the messages to an endpoint; ``None`` = they have none."""
+        return self.peers.find(url).peer.security
 
     @overload
     def to(

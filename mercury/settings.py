@@ -24,6 +24,7 @@ from mercury.engine.log_settings import LogSettings
 from mercury.engine.runtime.credentials import CredentialSettings
 from mercury.engine.runtime.peers import TlsSettings
 from mercury.engine.runtime.retention import RetentionSettings
+from mercury.engine.runtime.security_settings import SecuritySettings
 from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.engine.setting_values import from_text, from_toml
 from mercury.engine.settings import EngineSettings
@@ -41,7 +42,7 @@ MAX_PORT = 65535
 #: Characters of a token.
 MIN_TOKEN = 16
 #: Settings whose values are never shown.
-SECRETS = frozenset({"http.status_token", "credentials.basic", "credentials.bearer"})
+SECRETS = frozenset({"http.status_token", "credentials.basic", "credentials.bearer", "security.user"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +165,7 @@ class Settings:
     http: HttpSettings = field(default_factory=HttpSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
     credentials: CredentialSettings = field(default_factory=CredentialSettings)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
     #: For sequences to other endpoints, unless the application says otherwise.
     source: SourcePolicy = field(default_factory=SourcePolicy)
     #: For sequences at services that have no policy of their own.

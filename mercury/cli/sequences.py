@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import json
 import time
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
 
-from mercury.cli.output import FAILED, UNUSABLE, Format, Output, fail, show, show_table
+from mercury.cli.config import ConfigFile
+from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, show, show_table
+from mercury.cli.stores import StoreUrl, store_url, used_store
 
 app = typer.Typer(help="Sequences of a running process on this machine, or of a store.", no_args_is_help=True)
 
@@ -86,14 +88,67 @@ def show_sequence(
     """Show all data of one sequence."""
     every = _ask(at) if store is None else _read(store, active=False)
     where = f"at {at}" if store is None else "of this store"
+    one = _one(every, identifier, "sequence", where)
+    show(output, one, lambda: show_table(("property", "value"), _properties(one), nothing=""))
+
+
+Received = Annotated[
+    str, typer.Argument(metavar="ID", help="The identifier of a received sequence, or a part that no other one has.")
+]
+
+
+@app.command("close")
+def close_sequence(
+    identifier: Received, store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT
+) -> None:
+    """Close a received sequence: it takes no new message, and what it has received is delivered.
+
+    A process that runs on the store sends CloseSequence to the source, with the final acknowledgement. The source may
+    send the rest in another sequence. Exit code 1: there is no such open sequence, or it is of WS-RM 1.0, which has no
+    CloseSequence. .NET takes it for an error of the sequence.
+    """
+    _end(identifier, "close", store, config, output)
+
+
+@app.command("terminate")
+def terminate_sequence(
+    identifier: Received, store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT
+) -> None:
+    """Terminate a received sequence: it ends, and messages behind a gap are delivered or not by its
+    IncompleteSequenceBehavior.
+
+    A process that runs on the store sends TerminateSequence to the source, with the final acknowledgement. The source
+    may send what is not acknowledged in another sequence. Exit code 1: there is no such open sequence.
+    """
+    _end(identifier, "terminate", store, config, output)
+
+
+def _end(identifier: str, end: str, store: str | None, config: Path | None, output: Format) -> None:
+    from mercury.client.inbound_ends import end_at_destination
+    from mercury.errors import SequenceError
+    from mercury.statemachine.events import DestinationEnd
+
+    url = store_url(store, config)
+    received = [each for each in _read(url, active=False) if each["side"] == "destination"]
+    found = _one(received, identifier, "received sequence", "of this store")["identifier"]
+    with used_store(url, None) as opened:
+        try:
+            end_at_destination(opened, found, DestinationEnd(end))
+        except SequenceError as error:
+            fail(FAILED, str(error))
+    text = f"{found}: a process that runs on this store will {end} it"
+    show(output, {"identifier": found, "end": end}, lambda: console().print(text, markup=False))
+
+
+def _one(every: list[dict[str, Any]], identifier: str, what: str, where: str) -> dict[str, Any]:
+    """The sequence with an identifier, or the only one with it as a part; otherwise the command fails."""
     found = [each for each in every if identifier in each["identifier"]]
     exact = [each for each in found if each["identifier"] == identifier] or found
     if not exact:
-        fail(FAILED, f"no sequence {where} has the identifier {identifier}")
+        fail(FAILED, f"no {what} {where} has the identifier {identifier}")
     if len(exact) > 1:
-        fail(UNUSABLE, f"{len(exact)} sequences {where} have {identifier} in their identifier; give a longer part")
-    (one,) = exact
-    show(output, one, lambda: show_table(("property", "value"), _properties(one), nothing=""))
+        fail(UNUSABLE, f"{len(exact)} {what}s {where} have {identifier} in their identifier; give a longer part")
+    return exact[0]
 
 
 def _read(store: str, *, active: bool) -> list[dict[str, Any]]:
@@ -109,14 +164,14 @@ def _read(store: str, *, active: bool) -> list[dict[str, Any]]:
         while True:
             with opened.transaction() as tx:
                 sources = StoreOverview(tx).sources(position, PAGE, active=active)
-            found += [dataclasses.asdict(status_of(each.record, each.waiting)) for _, each in sources]
+            found += [status_of(each.record, each.waiting).as_dict() for _, each in sources]
             if len(sources) < PAGE:
                 break
             position = sources[-1][0]
         while True:
             with opened.transaction() as tx:
                 destinations = StoreOverview(tx).destinations(identifier, PAGE, active=active)
-            found += [dataclasses.asdict(destination_in_store(each)) for each in destinations]
+            found += [destination_in_store(each).as_dict() for each in destinations]
             if len(destinations) < PAGE:
                 return found
             identifier = destinations[-1].record.identifier

@@ -101,6 +101,7 @@ def _as_value(port: Requirements, base: SourcePolicy) -> dict[str, Any]:
                 "reliability": _reliability_as_value(each.reliability),
                 "make_connection": each.make_connection,
                 "mtom": each.mtom,
+                "security": list(each.security),
                 "unsupported": list(each.unsupported),
                 "unknown": list(each.unknown),
             }
@@ -150,6 +151,7 @@ def _alternative(each: Alternative) -> list[tuple[str, str]]:
         *_timers(each.reliability),
         ("MakeConnection", "yes" if each.make_connection else "no"),
         ("MTOM", "yes" if each.mtom else "no"),
+        *(("WS-Security", f"needs security.{name}") for name in each.security),
         *(("not supported", name) for name in each.unsupported),
         *(("not known", name) for name in each.unknown),
     ]

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mercury.engine.events import Side
 from mercury.engine.lateness import Ages, WatchSettings, lateness
 from mercury.engine.status import SequenceStatus, destination_status, status_of
 from mercury.errors import StorageError
@@ -132,7 +133,7 @@ def waiting_by_key(store: StorageManager) -> dict[SequenceKey, int]:
 def log_losses(store: StorageManager) -> None:
     """Log how many messages are lost with a store in memory that is about to end."""
     sent = sum(waiting_by_key(store).values())
-    received = sum(status.waiting for status in sequences(store) if status.side == "destination")
+    received = sum(status.waiting for status in sequences(store) if status.side is Side.DESTINATION)
     if sent or received:
         text = "lost with the store, which ends with the process: %d sent and not done, %d received and not consumed"
         log.warning(text, sent, received)

@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from mercury.client.asynchronous import AsyncTransaction
 from mercury.client.backlog_limit import BacklogLimit
 from mercury.client.futures import awaited
 from mercury.client.results import Receipt, WaitResult
 from mercury.client.sender_port import SenderPort
+from mercury.engine.attachments import store_attachments
 from mercury.engine.status import SequenceStatus, status_of
 from mercury.errors import ConfigurationError, MercuryError
 from mercury.statemachine.bounds import INDEXED_BYTES, KEY_BYTES, storable
@@ -21,6 +22,7 @@ from mercury.storage.application import Transaction
 from mercury.storage.joining import part_of
 from mercury.storage.letters import Direction, LetterFilter
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage
+from mercury.wire.attachment import Attachment
 from mercury.wire.bodies import write_body
 from mercury.wire.mapping import element_name
 from mercury.wire.payload import check_payload
@@ -29,6 +31,11 @@ T = TypeVar("T")
 
 #: Seconds between two checks in `wait`.
 POLL_INTERVAL = 0.01
+
+
+class _Unstored(NamedTuple):
+    row: OutboundMessage
+    attachments: tuple[tuple[str, Attachment], ...]
 
 
 class Sender:
@@ -82,9 +89,9 @@ class Sender:
         :raises ConfigurationError: the action is unknown, or the correlation is too long.
         :raises Overloaded: the backlog of this key is at its limit; nothing was stored.
         """
-        row = self._row(body, operation, action, correlation, headers)
-        row.last = last
-        return self._store(row, tx)
+        unstored = self._row(body, operation, action, correlation, headers)
+        unstored.row.last = last
+        return self._store(unstored, tx)
 
     @overload
     def request(
@@ -131,7 +138,8 @@ class Sender:
         :returns: a future. Its result is the response; its exception is an `ApplicationFault` from the peer, or
             `SequenceFailed` if no response will come. The text of its `TimeoutError` has the state of the request.
         """
-        row = self._row(body, operation, action, correlation, headers)
+        unstored = self._row(body, operation, action, correlation, headers)
+        row = unstored.row
         row.expects_response = True
         future, row.callback = self._port.futures.expect(
             row.message_id,
@@ -141,7 +149,7 @@ class Sender:
             lambda: self._port.why_not_running,
         )
         try:
-            self._store(row, tx)
+            self._store(unstored, tx)
         except BaseException:
             self._port.futures.forget(row.message_id)
             raise
@@ -169,10 +177,10 @@ class Sender:
             raise ConfigurationError(
                 f"no callback named {callback!r} is registered: use @mercury.callback({callback!r})"
             )
-        row = self._row(body, operation, action, correlation, headers)
-        row.expects_response = True
-        row.callback = callback
-        return self._store(row, tx)
+        unstored = self._row(body, operation, action, correlation, headers)
+        unstored.row.expects_response = True
+        unstored.row.callback = callback
+        return self._store(unstored, tx)
 
     # --- from an event loop ----------------------------------------------------------------------------------------
 
@@ -303,8 +311,9 @@ class Sender:
         if not known:
             return None
         newest = known[-1]
-        if newest.failure:
-            return f"the sequence failed: {newest.failure}" + (f" ({newest.last_error})" if newest.last_error else "")
+        if newest.failure is not None:
+            why = f" ({newest.last_error})" if newest.last_error else ""
+            return f"the sequence failed: {newest.failure.value}{why}"
         if newest.waiting and newest.last_error:
             return newest.last_error
         store = self._port.store
@@ -370,8 +379,8 @@ class Sender:
         action: str | None,
         correlation: str | None,
         headers: Iterable[bytes],
-    ) -> OutboundMessage:
-        payload = write_body(body, self._namespace, operation)
+    ) -> _Unstored:
+        payload = write_body(body, self._namespace, operation, attached=True)
         if action is None:
             name = operation or (element_name(type(body)) if not isinstance(body, bytes | str | None) else None)
             if name is None:
@@ -380,7 +389,7 @@ class Sender:
         if not action.strip():
             raise ConfigurationError("the action is empty; every message needs one")
         storable(INDEXED_BYTES, correlation=correlation, action=action)
-        return OutboundMessage(
+        row = OutboundMessage(
             message_id=self._port.ids.new(),
             channel=self._channel,
             action=action,
@@ -389,6 +398,7 @@ class Sender:
             correlation=correlation,
             created_at=self._port.clock(),
         )
+        return _Unstored(row, payload.attachments)
 
     def _end(self, kind: OutboundKind, tx: Transaction | None) -> None:
         row = OutboundMessage(
@@ -400,8 +410,10 @@ class Sender:
         with part_of(self._port.store, tx) as transaction:
             transaction.rms.append(row)
 
-    def _store(self, row: OutboundMessage, tx: Transaction | None) -> Receipt:
+    def _store(self, unstored: _Unstored, tx: Transaction | None) -> Receipt:
+        row = unstored.row
         with part_of(self._port.store, tx) as transaction:
             self._backlog_limit.take(transaction)
+            row.attachments = store_attachments(transaction, unstored.attachments, self._port.ids)
             transaction.rms.append(row)
         return Receipt(row.message_id, self.endpoint, self.key)

@@ -8,6 +8,7 @@ from typing import Protocol
 from mercury.client.asynchronous import Threads
 from mercury.client.futures import Futures
 from mercury.engine.ids import Ids
+from mercury.security.settings import MessageSecurity
 from mercury.storage.api import StorageManager
 
 
@@ -38,6 +39,9 @@ class SenderPort(Protocol):
     @property
     def why_not_running(self) -> str | None:
         """Why the engine does not run, and what to do about it; ``None`` = it runs."""
+
+    def security_of(self, url: str) -> MessageSecurity | None:
+        """WS-Security of the messages to an endpoint; ``None`` = they have none."""
 
     def last_error(self, url: str) -> str | None:
         """The error of the last exchange with an endpoint; ``None`` = it succeeded."""

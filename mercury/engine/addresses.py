@@ -135,10 +135,10 @@ def _matches(entry: str, parts: SplitResult) -> bool:
         return False
     path = allowed.path or "/"
     below = parts.path == path or parts.path.startswith(path.rstrip("/") + "/")
-    return path == "/" or (below and not _climbs(parts.path))
+    return path == "/" or (below and not climbs(parts.path))
 
 
-def _climbs(path: str) -> bool:
+def climbs(path: str) -> bool:
     """Whether a server may resolve the path to one outside its prefix: ``/a/../b``, in any encoding.
 
     A proxy may decode a path before the server decodes it again, so it is decoded until nothing changes.

@@ -51,6 +51,8 @@ class Operation:
     #: The mapped classes of the body and of the response's; ``bytes`` = raw XML.
     request: type[Any] = bytes
     response: type[Any] = bytes
+    #: `call` reads the `Payload.attachments` of a request; otherwise such a request is refused.
+    takes_attachments: bool = False
 
 
 #: The prefix of callback names that stand for a future of one process.

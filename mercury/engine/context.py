@@ -18,6 +18,7 @@ from mercury.storage.outages import Outages
 if TYPE_CHECKING:
     from mercury.engine.application import Application
     from mercury.engine.ids import Ids
+    from mercury.engine.message_security import SecurityParties
     from mercury.engine.observers import Observers
     from mercury.storage.api import StorageManager
 
@@ -36,6 +37,7 @@ class EngineContext:
     ids: Ids
     settings: EngineSettings
     claims: ClaimKeeper
+    security: SecurityParties
     outages: Outages = field(default_factory=Outages)
     #: Calls of handlers and callbacks that run now.
     running_calls: RunningCalls = field(default_factory=RunningCalls)
@@ -47,6 +49,8 @@ class EngineContext:
     letters_log: LogLimiter = field(default_factory=_once_a_minute)
     #: Limits the log line about requests that wait because too many responses are stored.
     held_log: LogLimiter = field(default_factory=_once_a_minute)
+    #: Limits the log lines about one peer that names sequences of others.
+    ownership_log: LogLimiter = field(default_factory=lambda: LogLimiter(10, LOG_INTERVAL))
     #: Counts, by peer, sequences that expired unused and were forgotten.
     expired: Expired = field(init=False)
     #: Unacknowledged responses, by owner and by sequence of requests.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mercury.errors import ApplicationFault
+from mercury.statemachine.events import DestinationEnd
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import (
     ANONYMOUS_ENDPOINT,
@@ -18,9 +19,10 @@ from mercury.statemachine.messages import (
 )
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.statemachine.protocol import Protocol, RmVersion
-from mercury.storage.records import OutboundMessage, RmsRecord
+from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord
 from mercury.wire import ns
 from mercury.wire.application_fault import write_application_fault
+from mercury.wire.attachment import LargePart
 from mercury.wire.encode import fault_action
 from mercury.wire.envelope import EMPTY, Body, Envelope, Payload
 from mercury.wire.ns import RmMessage
@@ -42,6 +44,7 @@ def _envelope(
     ack_requests: tuple[AckRequested, ...] = (),
     headers: tuple[bytes, ...] = (),
     mtom: bool = False,
+    parts: tuple[LargePart, ...] = (),
 ) -> Envelope:
     return Envelope(
         soap=protocol.soap,
@@ -57,6 +60,7 @@ def _envelope(
         ack_requests=ack_requests,
         headers=headers,
         mtom=mtom,
+        parts=parts,
         body=body,
     )
 
@@ -116,6 +120,7 @@ def message(
     to: EndpointReference | None = None,
     request_ack: bool = False,
     acknowledgements: Acknowledgements = (),
+    parts: tuple[LargePart, ...] = (),
 ) -> Envelope:
     """A message of a sequence. At every transmission its number, MessageID and body are the same (RM-SEQ-04).
 
@@ -123,6 +128,7 @@ def message(
 
     :param to: the endpoint; by default the channel's endpoint with the row's reference parameters.
     :param request_ack: add AckRequested.
+    :param parts: those of `OutboundMessage.attachments`.
     """
     protocol = record.channel.policy.protocol
     identifier = record.machine.identifier or ""
@@ -143,6 +149,7 @@ def message(
         ack_requests=(AckRequested(identifier),) if request_ack and not plain else (),
         headers=row.headers,
         mtom=record.channel.policy.mtom,
+        parts=parts,
     )
 
 
@@ -199,6 +206,34 @@ def _ending(
         reply_to=record.channel.reply_to,
         acknowledgements=acknowledgements,
         mtom=record.channel.policy.mtom,
+    )
+
+
+def end_by_destination(
+    record: RmdRecord,
+    end: DestinationEnd,
+    message_id: str,
+    acknowledgement: SequenceAcknowledgement,
+    reply_to: EndpointReference,
+) -> Envelope:
+    """CloseSequence or TerminateSequence of the destination, to AcksTo (RM11-CLS-03, RM11-TRM-02). Only the source
+    knows LastMsgNumber.
+
+    :param acknowledgement: the final one.
+    """
+    closes = end is DestinationEnd.CLOSE
+    body = CloseSequence(record.identifier) if closes else TerminateSequence(record.identifier)
+    name = RmMessage.CLOSE_SEQUENCE if closes else RmMessage.TERMINATE_SEQUENCE
+    action = ns.rm_action(record.protocol.rm, name)
+    acknowledgements = (acknowledgement,)
+    return _envelope(
+        record.protocol,
+        action,
+        record.acks_to,
+        message_id,
+        body,
+        reply_to=reply_to,
+        acknowledgements=acknowledgements,
     )
 
 

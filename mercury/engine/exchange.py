@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import enum
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mercury.engine.addresses import server_of
 from mercury.storage.callers import network_of
 from mercury.storage.names import request_name
 from mercury.storage.records import SequenceKey
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
+from mercury.wire.verified import Verified
 
 
 class Purpose(enum.Enum):
@@ -22,6 +23,8 @@ class Purpose(enum.Enum):
     CLOSE = "CloseSequence"
     TERMINATE = "TerminateSequence"
     ACKNOWLEDGEMENT = "SequenceAcknowledgement"
+    #: CloseSequence or TerminateSequence of the destination.
+    DESTINATION_END = "end by the destination"
     #: A request for messages that wait at the peer.
     POLL = "MakeConnection"
     #: The answer to a request whose ReplyTo is an address. Posted once; a repeated request causes another post.
@@ -79,8 +82,10 @@ class Arrival:
     url: str = ""
     #: The network address of the sender.
     peer: str = ""
-    #: The identity of the sender, established by the HTTP layer; ``None`` = unknown.
+    #: The identity of the sender, established by WS-Security or by the HTTP layer; ``None`` = unknown.
     identity: str | None = None
+    #: The security tokens of the message that were checked (`Verified.tokens`).
+    tokens: frozenset[str] = frozenset()
     #: The posted message that this is the reply to.
     request: Outgoing | None = None
     #: The decoded ``http``, if it is decoded already; then the committer does not decode it.
@@ -90,6 +95,15 @@ class Arrival:
     def owner(self) -> str:
         """The peer whose quota counts a sequence that this message creates."""
         return self.identity or network_of(self.peer)
+
+    def proved(self, verified: Verified | None) -> Arrival:
+        """The arrival with what its WS-Security header proves, which counts more than the connection."""
+        return self if verified is None else replace(self, identity=verified.identity, tokens=verified.tokens)
+
+    @property
+    def verified(self) -> Verified | None:
+        """What WS-Security proved of the message; ``None`` = nothing."""
+        return self.envelope.verified if isinstance(self.envelope, Envelope) else None
 
     @property
     def fetched(self) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
+from mercury.engine.events import Side
+from mercury.statemachine.events import FailureReason
 from mercury.statemachine.faults import Ranges
+from mercury.statemachine.rmd_table import RmdState
+from mercury.statemachine.rms_table import RmsState
 from mercury.storage.records import InvokerRecord, RmdRecord, RmsRecord
 from mercury.storage.waiting import DestinationInStore
 
@@ -13,17 +17,18 @@ from mercury.storage.waiting import DestinationInStore
 class SequenceStatus:
     """One sequence on one side. Times are seconds since the epoch."""
 
-    #: ``source`` or ``destination``.
-    side: str
+    side: Side
     #: The sequence's identifier; empty until the destination has given one.
     identifier: str
     #: The endpoint and key of a source; the service of a destination (empty: responses).
     endpoint: str
     key: str
-    #: The state's name and tuple, as docs/state-machines.md has them.
-    state: str
-    #: Why it failed, or empty.
-    failure: str
+    #: The state in its table (docs/state-machines.md); that of a failed sequence is the one in which it failed.
+    state: RmsState | RmdState
+    #: A destination sequence that is closed takes no new messages.
+    closed: bool = False
+    #: Why it failed; ``None`` = it has not.
+    failure: FailureReason | None = None
     protocol: str
     created_at: float
     last_heard: float
@@ -35,18 +40,32 @@ class SequenceStatus:
     waiting: int
     last_error: str
 
+    @property
+    def shown_state(self) -> str:
+        """The state as operators see it: the name and the tuple of its table, or FAILED."""
+        if self.failure is not None:
+            return "FAILED"
+        return f"{self.state.name} {self.state.value}" + (" closed" if self.closed else "")
+
+    def as_dict(self) -> dict[str, object]:
+        """The status as `mercury sequences` and ``/mercury/status/sequences`` show it, with values that JSON has."""
+        failure = self.failure.value if self.failure is not None else ""
+        shown = asdict(self) | {"side": self.side.value, "state": self.shown_state, "failure": failure}
+        del shown["closed"]
+        return shown
+
 
 def status_of(record: RmsRecord, backlog: int) -> SequenceStatus:
     """The status of a source sequence. ``backlog``: rows of its key."""
     machine, channel = record.machine, record.channel
     fetchable = channel.plain and channel.back_channel  # replies that may be fetched again
     return SequenceStatus(
-        side="source",
+        side=Side.SOURCE,
         identifier=machine.identifier or "",
         endpoint=record.channel.endpoint,
         key=record.channel.key.name,
-        state=f"{machine.state.name} {machine.state.value}" if machine.failure is None else "FAILED",
-        failure=machine.failure.value if machine.failure is not None else "",
+        state=machine.state,
+        failure=machine.failure,
         protocol=str(record.channel.policy.protocol),
         created_at=record.created_at,
         last_heard=machine.last_heard,
@@ -67,12 +86,12 @@ def destination_status(record: RmdRecord, buffer: InvokerRecord | None) -> Seque
     machine = record.machine
     passed = buffer.machine.passed.count if buffer is not None else machine.received.count
     return SequenceStatus(
-        side="destination",
+        side=Side.DESTINATION,
         identifier=record.identifier,
         endpoint=record.service or "",
         key="",
-        state=f"{machine.state.name} {machine.state.value}" + (" closed" if machine.closed else ""),
-        failure="",
+        state=machine.state,
+        closed=machine.closed,
         protocol=str(record.protocol),
         created_at=record.created_at,
         last_heard=machine.last_heard,

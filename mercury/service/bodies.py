@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
@@ -11,9 +12,13 @@ from mercury.service.shares import FREE, Share, Shares
 from mercury.settings import HttpSettings
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.storage.callers import network_of
+from mercury.wire.spool import Spool
 from mercury.wire.values import whole_number
 
 log = logging.getLogger("mercury.endpoint")
+
+#: The bytes of a body that are written to its file at once, in a thread.
+WRITTEN_AT_ONCE = 256 * 1024
 
 
 class RequestRefused(Exception):
@@ -33,11 +38,13 @@ class Bodies:
 
     Used in the event loop's thread only.
 
-    :param max_bytes: the largest body of one request, in bytes.
+    :param max_bytes: the largest body of one request in memory, in bytes.
+    :param largest: the largest body of one request in a file, in bytes; ``None`` = no body is in a file.
     """
 
-    def __init__(self, max_bytes: int, settings: HttpSettings) -> None:
+    def __init__(self, max_bytes: int, settings: HttpSettings, largest: int | None = None) -> None:
         self._max_bytes = max_bytes
+        self._largest = max(max_bytes, largest or 0)
         #: Seconds in which a whole body must arrive.
         self._timeout = settings.receive_timeout
         #: Bytes of the request bodies, without the first `FREE` bytes of each.
@@ -47,21 +54,28 @@ class Bodies:
         self._lost_body_logged = False
 
     async def read(
-        self, headers: Mapping[str, str], receive: Callable[[], Awaitable[MutableMapping[str, Any]]], host: str
-    ) -> tuple[bytes, Share | None]:
+        self,
+        headers: Mapping[str, str],
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        host: str,
+        *,
+        in_file: bool = False,
+    ) -> tuple[bytes | Spool, Share | None]:
         """Read one body.
 
         :param host: the peer's IP address.
+        :param in_file: a body that is too large for the memory is written to a file, and counts as if it were in
+            memory.
         :returns: the body and its share of the limit. The caller passes the share to `release` after the engine has
-            handled the body. ``None`` = the body is small and counts for nothing.
+            handled the body, and closes the file. ``None`` = the body is small and counts for nothing.
         :raises RequestRefused: the body, or its Content-Length, is above a limit (413, 503); it did not arrive in time
             (408); the peer disconnected (400); or it was cut so that another network's body fits (503). Its bytes
             are no longer counted then.
         """
-        announced = whole_number(headers.get("content-length"))
+        announced, most = whole_number(headers.get("content-length")), self._largest if in_file else self._max_bytes
         if announced is not None:
-            self._check(announced, host)
-        pieces: list[bytes] = []
+            self._check(announced, most, host)
+        received = _Received(self._max_bytes, in_file=(announced or 0) > self._max_bytes)
         size = 0
         share: Share | None = None
         try:
@@ -72,17 +86,24 @@ class Bodies:
                         raise RequestRefused(400, "The request broke off.")
                     piece = event.get("body", b"")
                     size += len(piece)
-                    if size > self._max_bytes:
-                        raise self._too_long()
+                    if size > most:
+                        raise _too_long(most)
                     if size > FREE:
                         share = share or _share(host, timeout)
                         self._count(share, size)
-                    pieces.append(piece)
+                    await received.add(piece)
                     if not event.get("more_body", False):
                         break
+                body = await received.end()
         except BaseException as error:
             if share is not None:
                 self._received.drop(share)
+            received.close()
+            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+                log.warning("a large request cannot be received: %s (the file is in %s)", error, tempfile.gettempdir())
+                raise RequestRefused(
+                    503, "The request cannot be received now; send it again later.", busy=True
+                ) from None
             if isinstance(error, TimeoutError):
                 if share is not None and share.lost:
                     raise _too_many() from None
@@ -92,7 +113,7 @@ class Bodies:
             self._check_upgrade(headers)
         if share is not None:
             share.cut = None  # a body that has arrived is not cut any more
-        return b"".join(pieces), share
+        return body, share
 
     def release(self, share: Share | None) -> None:
         """Stop counting a body that `read` returned."""
@@ -103,14 +124,11 @@ class Bodies:
         if share.lost or not self._received.grow(share, size - FREE, asyncio.get_running_loop().time()):
             raise _too_many()
 
-    def _check(self, size: int, host: str) -> None:
-        if size > self._max_bytes:
-            raise self._too_long()
+    def _check(self, size: int, most: int, host: str) -> None:
+        if size > most:
+            raise _too_long(most)
         if size > FREE and not self._received.may_have(network_of(host), size - FREE):
             raise _too_many()
-
-    def _too_long(self) -> RequestRefused:
-        return RequestRefused(413, f"The message is longer than {self._max_bytes} bytes.")
 
     def _check_upgrade(self, headers: Mapping[str, str]) -> None:
         """Detect an HTTP server that drops the body of a request with an Upgrade header.
@@ -129,6 +147,54 @@ class Bodies:
                 headers["upgrade"][:100].encode("unicode_escape").decode(),
             )
         raise RequestRefused(500, "The HTTP server in front of this endpoint lost the message.", busy=True)
+
+
+class _Received:
+    """The bytes of one body: in memory, and if they are more than ``most`` bytes, in a file.
+
+    Nothing is in the store before the engine has accepted the message.
+
+    :param in_file: they are in a file from the beginning.
+    """
+
+    def __init__(self, most: int, *, in_file: bool) -> None:
+        self._most = most
+        self._bytes = bytearray()
+        self._spool = Spool() if in_file else None
+
+    async def add(self, piece: bytes) -> None:
+        """Add bytes.
+
+        :raises OSError: the file cannot be written.
+        """
+        self._bytes += piece
+        if self._spool is None and len(self._bytes) > self._most:
+            self._spool = Spool()
+        if self._spool is not None and len(self._bytes) >= WRITTEN_AT_ONCE:
+            await self._write(self._spool)
+
+    async def end(self) -> bytes | Spool:
+        """The whole body.
+
+        :raises OSError: the file cannot be written.
+        """
+        if self._spool is None:
+            return bytes(self._bytes)
+        await self._write(self._spool)
+        return self._spool
+
+    async def _write(self, spool: Spool) -> None:
+        received, self._bytes = bytes(self._bytes), bytearray()
+        await asyncio.to_thread(spool.write, received)
+
+    def close(self) -> None:
+        """Remove the file."""
+        if self._spool is not None:
+            self._spool.close()
+
+
+def _too_long(most: int) -> RequestRefused:
+    return RequestRefused(413, f"The message is longer than {most} bytes.")
 
 
 def _too_many() -> RequestRefused:

@@ -80,10 +80,10 @@ class Connections:
     A check of all deadlines once in `CHECK_INTERVAL` replaces two timers for each request.
     """
 
-    def __init__(self, settings: HttpSettings) -> None:
+    def __init__(self, settings: HttpSettings, authorities: Authorities | None = None) -> None:
         self.settings = settings
         #: The certificate authorities of the server's peers.
-        self.authorities = Authorities()
+        self.authorities = authorities or Authorities()
         self._limit = min(settings.max_connections, _descriptors())
         #: The counted connections, oldest first, with the network that each counts for (`network_of`).
         self._addresses: dict[Connection, str] = {}
@@ -239,7 +239,8 @@ def connections_of(server_state: ServerState) -> Connections:
     settings."""
     connections: Connections | None = getattr(server_state, _CONNECTIONS, None)
     if connections is None:
-        connections = Connections(load().http)
+        settings = load()
+        connections = Connections(settings.http, Authorities(settings.tls.with_issuer))
         keep(server_state, connections)
     return connections
 

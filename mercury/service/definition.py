@@ -17,6 +17,7 @@ from typing import Any, TypeVar, overload
 from mercury.engine.application import Callback, MessageContext, Operation
 from mercury.engine.registry import Registry
 from mercury.errors import ApplicationFault, ConfigurationError, MercuryError, PayloadError
+from mercury.security.settings import MessageSecurity
 from mercury.service.wsdl_first import Parsed, WsdlFirst
 from mercury.statemachine.bounds import KEY_BYTES, storable
 from mercury.statemachine.policy import DestinationPolicy
@@ -25,6 +26,7 @@ from mercury.wire.bodies import read_body, write_body
 from mercury.wire.envelope import Payload
 from mercury.wire.mapping import check_type, element_name
 from mercury.wire.mapping_fields import is_mapped
+from mercury.wire.mapping_plan import has_attachments
 from mercury.wire.ns import local_of
 from mercury.wsdl.contract import WsdlContract, WsdlOperation
 
@@ -41,6 +43,8 @@ class Service:
     :param namespace: the XML namespace of the bodies, and the beginning of the actions.
     :param policy: the policy of the sequences at this service; by default the one of the settings.
     :param understands: names of header blocks, in Clark notation, that this service accepts with mustUnderstand.
+    :param security: WS-Security that all messages to this service must have, and that its replies have; by default that
+        of the settings, if they name this service.
     :raises ConfigurationError: the name is empty, too long, or has other characters.
     """
 
@@ -51,6 +55,7 @@ class Service:
         namespace: str = DEFAULT_NAMESPACE,
         policy: DestinationPolicy | None = None,
         understands: Iterable[str] = (),
+        security: MessageSecurity | None = None,
     ) -> None:
         if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
             raise ConfigurationError(f"not a name for a service: {name!r} (letters, digits, '-', '_' and '.')")
@@ -59,6 +64,7 @@ class Service:
         self.namespace = namespace
         self.policy = policy
         self.understands = tuple(understands)
+        self.security = security
         self._operations: list[Operation] = []
         #: The WSDL that the service was made from; ``None`` = its operations come from type hints only.
         self.wsdl: WsdlFirst | None = None
@@ -73,6 +79,7 @@ class Service:
         folder: str | Path | None = None,
         policy: DestinationPolicy | None = None,
         understands: Iterable[str] = (),
+        security: MessageSecurity | None = None,
     ) -> Service:
         """A service whose operations, actions and bodies are those of a WSDL 1.1.
 
@@ -91,7 +98,13 @@ class Service:
             folder; or an operation is not document/literal with one element in each direction.
         """
         contract = WsdlContract(source, port, folder)
-        made = Service(name or contract.name, namespace=contract.namespace, policy=policy, understands=understands)
+        made = Service(
+            name or contract.name,
+            namespace=contract.namespace,
+            policy=policy,
+            understands=understands,
+            security=security,
+        )
         made.wsdl = WsdlFirst(contract)
         return made
 
@@ -131,6 +144,11 @@ class Service:
     def operations(self) -> Sequence[Operation]:
         """The registered operations, in the order of registration."""
         return tuple(self._operations)
+
+    @property
+    def takes_attachments(self) -> bool:
+        """Whether an operation takes binary content in pieces: its body has a field of the type `Attachment`."""
+        return any(operation.takes_attachments for operation in self._operations)
 
     def register_with(self, registry: Registry) -> None:
         """Add the operations to an engine's registry.
@@ -175,6 +193,7 @@ class Service:
             call=_call(function, signature, read, write if has_response else None),
             request=signature.body,
             response=signature.returns if has_response else bytes,
+            takes_attachments=signature.body is not bytes and has_attachments(signature.body),
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from mercury.engine.exchange import ACCEPTED, Answer, Arrival, HeldExchange
 from mercury.engine.ids import Ids
+from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.engine.refusal import refuse, with_status
 from mercury.engine.runtime.held_exchanges import HeldExchanges
 from mercury.engine.runtime.threads import Runtime
@@ -24,6 +25,9 @@ from mercury.service.publishing import TEXT_TYPE, Documents, Page, Wanted, addre
 from mercury.service.shares import FREE, Share
 from mercury.storage.callers import network_of
 from mercury.wire.envelope import HttpMessage
+from mercury.wire.media import is_package
+from mercury.wire.spool import Spool
+from mercury.wire.verified import Verified
 
 log = logging.getLogger("mercury.endpoint")
 
@@ -80,15 +84,18 @@ class Endpoint:
     """Receives the messages for one service.
 
     :param service: the service's name; ``None`` = the endpoint for responses to this process's own requests.
+    :param takes_attachments: an operation takes binary content in pieces, so that a large message may be in a file.
     """
 
-    def __init__(self, host: Host, service: str | None) -> None:
+    def __init__(self, host: Host, service: str | None, *, takes_attachments: bool = False) -> None:
         self._host = host
+        self._takes_attachments = takes_attachments
         #: The name of the service; ``None`` = responses arrive here.
         self.service = service
         self._documents: Documents | None = None
         #: Whether it has been logged that the service has no documents.
         self._logged_no_wsdl = False
+        self._refusals = LogLimiter(1, LOG_INTERVAL)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -113,6 +120,17 @@ class Endpoint:
         else:
             await _send(send, reply)
 
+    def _identity(self, scope: Scope, headers: dict[str, str]) -> str | None:
+        """The identity of a request's sender. One refusal of each network is logged in `LOG_INTERVAL`."""
+        try:
+            return identify(scope, headers, self._host.authenticate)
+        except RequestRefused as refused:
+            network = network_of(_peer(scope))
+            if refused.status in (401, 403) and self._refusals.allow(network, asyncio.get_running_loop().time()):
+                text = "requests from %s are refused with %d: %r; further ones within %.0f s are not logged"
+                log.warning(text, network, refused.status, str(refused), LOG_INTERVAL)
+            raise
+
     def documents(self) -> Documents:
         """The WSDL and the schemas of its service.
 
@@ -126,7 +144,7 @@ class Endpoint:
         """Answer a GET with the WSDL or a schema; only clients that may post may read it."""
         challenge: str | None = None
         try:
-            identify(scope, headers, self._host.authenticate)
+            self._identity(scope, headers)
             answer = page(self.documents(), which, address_of(self._host.address, scope, headers))
         except RequestRefused as refused:
             answer = Page(refused.status, TEXT_TYPE, f"{refused.fault.reason}\n".encode())
@@ -165,7 +183,14 @@ class Endpoint:
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):
             raise RequestRefused(415, f"The Content-Encoding {encoding} is not supported.")
-        runtime, answer = await self._receive(scope, headers, receive)
+        runtime, answer, verified = await self._receive(scope, headers, receive)
+        reply = await self._held_reply(scope, runtime, answer)
+        if not reply.body or not runtime.is_secured(self.service):
+            return reply
+        return await asyncio.to_thread(runtime.secured_reply, reply, self.service, verified)
+
+    async def _held_reply(self, scope: Scope, runtime: Runtime, answer: Answer) -> HttpMessage:
+        """The answer to a request, with its response if that comes while the exchange is held."""
         if answer.held is None:
             return answer.http
         held_exchanges, waiting = runtime.held_exchanges, answer.held
@@ -180,24 +205,32 @@ class Endpoint:
         finally:
             _release(runtime, answer)
 
-    async def _receive(self, scope: Scope, headers: dict[str, str], receive: Receive) -> tuple[Runtime, Answer]:
+    async def _receive(
+        self, scope: Scope, headers: dict[str, str], receive: Receive
+    ) -> tuple[Runtime, Answer, Verified | None]:
         """Read and process a request. When it returns, the body is no longer in memory, however long the exchange is
-        held."""
-        identity = identify(scope, headers, self._host.authenticate)
-        body, share = await self._host.bodies.read(headers, receive, _peer(scope))
+        held. The last of what it returns is what WS-Security proved of the request."""
+        identity = self._identity(scope, headers)
+        runtime = self._host.running_runtime
+        secured = runtime is not None and runtime.is_secured(self.service)
+        in_file = self._takes_attachments and not secured and is_package(headers.get("content-type", ""))
+        body, share = await self._host.bodies.read(headers, receive, _peer(scope), in_file=in_file)
         try:
-            return await self._submit(self._host.running_runtime, scope, headers, body, identity)
+            return await self._submit(runtime, scope, headers, body, identity)
         finally:
+            if isinstance(body, Spool):
+                body.close()
             self._host.bodies.release(share)
 
     async def _submit(
-        self, runtime: Runtime | None, scope: Scope, headers: dict[str, str], body: bytes, identity: str | None
-    ) -> tuple[Runtime, Answer]:
+        self, runtime: Runtime | None, scope: Scope, headers: dict[str, str], body: bytes | Spool, identity: str | None
+    ) -> tuple[Runtime, Answer, Verified | None]:
         if runtime is None:
             self._host.log_not_running()
             raise RequestRefused(503, "This endpoint is not running; send it again later.", busy=True)
-        http = HttpMessage(body, headers.get("content-type", ""), headers.get("soapaction"))
-        if len(body) <= SMALL:
+        data, spool = (b"", body) if isinstance(body, Spool) else (body, None)
+        http = HttpMessage(data, headers.get("content-type", ""), headers.get("soapaction"), spool=spool)
+        if len(body) <= SMALL and not runtime.is_secured(self.service):
             envelope = runtime.decode(http, self.service)
         else:
             envelope = await asyncio.to_thread(runtime.decode, http, self.service)
@@ -209,7 +242,7 @@ class Endpoint:
             peer=_peer(scope),
             identity=identity,
         )
-        return runtime, await _answer(runtime, arrival)
+        return runtime, await _answer(runtime, arrival), arrival.verified
 
 
 async def _answer(runtime: Runtime, arrival: Arrival) -> Answer:

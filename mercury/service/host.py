@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -135,7 +134,10 @@ def service_router(host: Host, services: Iterable[Service]) -> SoapRouter:
     """A router with an endpoint for each service, and one for the responses to this process's own requests."""
     router = SoapRouter()
     for service in services:
-        router.add(f"{paths.SERVICES}/{service.name}", Endpoint(host, service.name))
+        router.add(
+            f"{paths.SERVICES}/{service.name}",
+            Endpoint(host, service.name, takes_attachments=service.takes_attachments),
+        )
     router.add(paths.RESPONSES, Endpoint(host, None))
     return router
 
@@ -223,7 +225,7 @@ def status_router(source: StatusSource, timeout: float = TIMEOUT) -> APIRouter:
 def _shown(statuses: list[SequenceStatus], granted: Access) -> list[dict[str, object]]:
     if granted is Access.MASKED:
         statuses = masked(statuses)
-    return [dataclasses.asdict(status) for status in statuses]
+    return [status.as_dict() for status in statuses]
 
 
 class SoapApplication(FastAPI):

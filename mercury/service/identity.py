@@ -33,7 +33,7 @@ class HttpRequest:
     headers: Mapping[str, str]
     #: The identity in the client's verified TLS certificate: the URI in its subject alternative name
     #: (``URI:spiffe://...``), or else its subject (RFC 4514: ``CN=till,O=Shop``), or else its DNS name (``DNS:...``).
-    #: Several URIs are joined by commas. When ``tls.client_ca`` holds several certificates, the authority is appended:
+    #: Several URIs are joined by commas. According to `TlsSettings.identity` the authority is appended:
     #: ``CN=till,O=Shop;issuer=<CN=authority>``. ``None`` = the client presented no certificate, or one without a name.
     certificate: str | None
     #: The subject of that certificate (RFC 4514); it may be empty. ``None`` = no certificate.
@@ -67,7 +67,6 @@ def identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate:
     try:
         storable(INDEXED_BYTES, identity=identity)
     except ConfigurationError as error:
-        log.error("a request is refused: %s", error)
         raise RequestRefused(403, "The sender's identity is too long to be stored here.") from error
     return identity
 

@@ -20,7 +20,7 @@ from mercury.service.authorities import Authorities, distinguished_name, escaped
 class Certificate:
     """The content of a peer's verified certificate."""
 
-    #: The identity: `name_in`, and if the server has several authorities, also the one that issued the certificate.
+    #: The identity: `name_in`, and if `Authorities.in_identities`, also the one that issued the certificate.
     #: Empty = the certificate has no name.
     identity: str
     #: The subject (RFC 4514); ``None`` = not known.
@@ -67,10 +67,10 @@ def _certificate(
     connection: ssl.SSLObject, decoded: Mapping[str, Any], der: bytes, authorities: Authorities
 ) -> Certificate:
     fingerprint = fingerprint_of(der)
-    issuer, name = authorities.of(connection, fingerprint), name_in(decoded)
+    issuer, name = authorities.of(connection, fingerprint), name_in(decoded)  # `of` decides about `in_identities`
     names = decoded.get("subjectAltName", ())
     return Certificate(
-        identity=with_issuer(name, issuer) if authorities.several else name,
+        identity=with_issuer(name, issuer) if authorities.in_identities else name,
         subject=distinguished_name(decoded),
         issuer=issuer,
         alternative_names=tuple((kind, value) for kind, value in names if isinstance(value, str)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import sys
@@ -18,6 +19,7 @@ from uvicorn.config import create_ssl_context
 from mercury.engine.runtime.certificate_files import FileContext
 from mercury.engine.runtime.peers import TlsSettings
 from mercury.errors import ConfigurationError
+from mercury.service.authorities import Authorities
 from mercury.service.connections import Connections, keep
 from mercury.service.http11 import Http11Protocol
 from mercury.service.tls_listener import Handshake, TlsListener
@@ -90,6 +92,7 @@ class Server(uvicorn.Server):
         else:
             await super().startup([])
             self._certificates.begin_with(context)
+            self._connections.authorities.use(context)
             self._follows_files = True
             for each in sockets:
                 listener = TlsListener(each, self._certificates.current, self._connections, self._protocol)
@@ -123,8 +126,9 @@ def server_for(
     :raises ConfigurationError: a certificate or key cannot be loaded.
     """
     tls = tls or TlsSettings()
+    authorities = Authorities(tls.with_issuer)
     certificates = FileContext(
-        "this server", (tls.server_cert, tls.server_key, tls.client_ca), lambda: _renewed(config, tls)
+        "this server", (tls.server_cert, tls.server_key, tls.client_ca), lambda: _renewed(config, tls, authorities)
     )
     _check_certificates(tls)
     config = uvicorn.Config(
@@ -140,17 +144,18 @@ def server_for(
         proxy_headers=False,  # with X-Forwarded-For any local process could claim another address
         timeout_graceful_shutdown=max(1, int(settings.shutdown_deadline / 2)),
     )
-    return Server(config, on_started, Connections(settings), certificates)
+    return Server(config, on_started, Connections(settings, authorities), certificates)
 
 
-def _renewed(config: uvicorn.Config, tls: TlsSettings) -> ssl.SSLContext:
+def _renewed(config: uvicorn.Config, tls: TlsSettings, authorities: Authorities) -> ssl.SSLContext:
     """The TLS context that uvicorn would make from the files now.
 
-    :raises ConfigurationError: a file cannot be used.
+    :raises ConfigurationError: a file cannot be used, or peers would get other identities with these authorities. Then
+        the previous context has got the new certificate and key.
     """
     _check_certificates(tls, password="")
     try:
-        return create_ssl_context(
+        context = create_ssl_context(
             str(config.ssl_certfile),
             config.ssl_keyfile,
             None,
@@ -161,6 +166,15 @@ def _renewed(config: uvicorn.Config, tls: TlsSettings) -> ssl.SSLContext:
         )
     except OSError as error:  # a file has changed since it was checked
         raise ConfigurationError(f"tls.server_cert: {tls.server_cert} cannot be used: {error}") from error
+    try:
+        authorities.use(context)
+    except ConfigurationError as error:
+        # The file of the authorities may stay as it is for months, and the server's certificate must not expire then.
+        if authorities.context is not None and tls.server_cert is not None:
+            with contextlib.suppress(OSError):  # a file has changed since it was checked
+                authorities.context.load_cert_chain(tls.server_cert, tls.server_key, "")
+        raise ConfigurationError(f"{error}. A new tls.server_cert is used") from error
+    return context
 
 
 def _check_certificates(tls: TlsSettings, password: str | None = None) -> None:

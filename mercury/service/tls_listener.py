@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.service.connections import Activity, Connections
+from mercury.storage.callers import network_of
+
+log = logging.getLogger("mercury.tls")
 
 #: Length of the kernel's queue of connections that are not accepted yet.
 BACKLOG = 2048
@@ -24,11 +29,27 @@ PAUSE = 1.0
 ProtocolFactory = Callable[["Handshake"], asyncio.Protocol]
 
 
+class UnreadableCertificateError(ssl.SSLError):
+    """The peer's certificate is valid, and has a name that is not text."""
+
+
+class TlsObject(ssl.SSLObject):
+    """The TLS of a connection. asyncio logs a traceback for a certificate that Python cannot decode."""
+
+    def getpeercert(self, binary_form: bool = False) -> Any:
+        try:
+            return super().getpeercert(binary_form)
+        except ValueError as error:
+            raise UnreadableCertificateError(f"a name in the certificate is not text: {error}") from error
+
+
 class Handshake:
     """A connection whose handshake is not done."""
 
-    def __init__(self, connection: socket.socket, deadline: float) -> None:
+    def __init__(self, connection: socket.socket, host: str, deadline: float) -> None:
         self.connection = connection
+        #: The peer's IP address.
+        self.host = host
         self.deadline = self.since = deadline
         self.activity = Activity.BEGINNING
 
@@ -66,6 +87,7 @@ class TlsListener:
         self._loop = asyncio.get_running_loop()
         self._handshakes: dict[asyncio.Task[None], Handshake] = {}
         self._closed = False
+        self._log_limiter = LogLimiter(1, LOG_INTERVAL)
         sock.setblocking(False)
         sock.listen(BACKLOG)
         self._listen()
@@ -96,7 +118,7 @@ class TlsListener:
                 return
             connection.setblocking(False)
             timeout = self._connections.settings.first_byte_timeout
-            handshake = Handshake(connection, self._loop.time() + timeout)
+            handshake = Handshake(connection, address[0], self._loop.time() + timeout)
             if self._connections.admit(handshake, address[0]) is not None:
                 connection.close()  # an HTTP answer is impossible before the handshake
                 continue
@@ -107,9 +129,16 @@ class TlsListener:
     async def _finish(self, handshake: Handshake) -> None:
         try:
             # No timeout here: `Connections` aborts a handshake that passes its deadline.
+            context = self._context()
+            context.sslobject_class = TlsObject
             await self._loop.connect_accepted_socket(
-                lambda: self._make_protocol(handshake), handshake.connection, ssl=self._context()
+                lambda: self._make_protocol(handshake), handshake.connection, ssl=context
             )
+        except UnreadableCertificateError as error:
+            handshake.connection.close()
+            network = network_of(handshake.host)
+            if self._log_limiter.allow(network, self._loop.time()):
+                log.warning("connections from %s are closed: %s", network, error.args[0])
         except OSError:  # the peer does not speak TLS, has no accepted certificate, or was aborted
             handshake.connection.close()
         finally:

@@ -52,8 +52,8 @@ class WrappedStore:
         """
         inner.__exit__(type(error) if error else None, error, None)
 
-    def due_rmd(self, now: float, limit: int) -> list[str]:
-        return self.inner.due_rmd(now, limit)
+    def due_rmd(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[str]:
+        return self.inner.due_rmd(now, limit, work_filter)
 
     def due_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> dict[str, str]:
         return self.inner.due_invoker(now, limit, work_filter)
@@ -75,6 +75,13 @@ class WrappedStore:
 
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
         return self.inner.sweep(kept_before=kept_before, idle_before=idle_before, limit=limit)
+
+    @property
+    def has_attachments(self) -> bool:
+        return self.inner.has_attachments
+
+    def remove_attachments(self, limit: int) -> int:
+        return self.inner.remove_attachments(limit)
 
     def advance_overdue(self, now: float, longest: Pauses) -> int:
         return self.inner.advance_overdue(now, longest)

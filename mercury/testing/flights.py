@@ -10,6 +10,7 @@ from mercury.engine.runtime.core import Engine
 from mercury.statemachine.faults import Fault
 from mercury.wire.decode import decode
 from mercury.wire.envelope import Envelope, HttpMessage, Payload, Undecodable
+from mercury.wire.ns import RM11, WSSE, clark
 
 
 class Reachable(Protocol):
@@ -64,7 +65,15 @@ class Flight:
 
         :raises Undecodable: Mercury cannot decode it.
         """
-        return decode(self.http.body, self.http.content_type, self.http.soap_action)
+        return _decoded(self.http)
+
+
+#: WS-Security is not checked here.
+_UNCHECKED = frozenset({clark(WSSE, "Security"), clark(RM11, "UsesSequenceSTR")})
+
+
+def _decoded(http: HttpMessage) -> Envelope:
+    return decode(http.body, http.content_type, http.soap_action, understands=_UNCHECKED)
 
 
 def name_of(http: HttpMessage) -> str:
@@ -78,7 +87,7 @@ def name_of(http: HttpMessage) -> str:
     if not http.body:
         return "accepted" if http.status < 300 else f"status {http.status}"
     try:
-        envelope = decode(http.body, http.content_type, http.soap_action)
+        envelope = _decoded(http)
     except Undecodable:
         return "undecodable"
     match envelope.body:

@@ -10,6 +10,7 @@ from mercury.client.overview import waiting_by_key
 from mercury.client.sender import Sender
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.endpoint_errors import TRIED_AGAIN
+from mercury.engine.events import Side
 from mercury.engine.exchange import Outgoing
 from mercury.engine.runtime.core import Engine
 from mercury.engine.runtime.threads import Runtime
@@ -92,7 +93,7 @@ class Node(Mercury):
             last_error = self.to(key.endpoint, key=key.name, listen=False).last_error
             lines.append(_line(f"{self._process.host}: {count} to {key.endpoint}, key {key.name}", last_error))
         for status in self.sequences():
-            if status.side == "destination" and status.waiting:
+            if status.side is Side.DESTINATION and status.waiting:
                 where = f"for service {status.endpoint}" if status.endpoint else "of responses"
                 lines.append(_line(f"{self._process.host}: {status.waiting} {where}", status.last_error))
         return lines

@@ -11,7 +11,6 @@ from mercury.storage.api import StorageManager, Topic
 from mercury.testing.flights import Exchange, Flight
 from mercury.testing.store import Crash
 from mercury.testing.wire import Wire
-from mercury.wire.encode import encode
 from mercury.wire.envelope import HttpMessage
 
 
@@ -100,7 +99,9 @@ class Process(ABC):
         """Put the engine's messages on the wire."""
         for outgoing in posts:
             self.posted(outgoing)
-            self._wire.launch(Flight(encode(outgoing.envelope), outgoing.url, Exchange(self, self.engine, outgoing)))
+            self._wire.launch(
+                Flight(self.engine.encoded(outgoing).whole(), outgoing.url, Exchange(self, self.engine, outgoing))
+            )
 
     def receive(self, arrivals: list[Arrival]) -> list[Answer] | None:
         """Handle arrivals in one transaction; ``None`` = the process crashed meanwhile."""

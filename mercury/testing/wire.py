@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from mercury.engine.exchange import Answer, Arrival, PendingResponse
@@ -32,6 +32,8 @@ class Parked:
     process: Reachable
     waiting: PendingResponse
     flight: Flight
+    #: The request.
+    arrival: Arrival
 
 
 class Wire:
@@ -202,23 +204,31 @@ class Wire:
                 self._fail(flight.exchange, "connection refused")
             return
         service = path.removeprefix("services/") if path.startswith("services/") else None
-        answers = process.receive([Arrival(http=flight.http, service=service, url=flight.url, peer="peer")])
+        arrival = Arrival(http=flight.http, service=service, url=flight.url, peer="peer")
+        if process.engine.is_secured(service):
+            arrival = replace(arrival, envelope=process.engine.decode(flight.http, service))
+        answers = process.receive([arrival])
         if answers is None:
             if flight.exchange is not None:
                 self._fail(flight.exchange, "the other side closed the connection")
             return
-        self._answered(process, flight, answers[0])
+        self._answered(process, flight, answers[0], arrival)
 
-    def _answered(self, process: Reachable, flight: Flight, answer: Answer) -> None:
+    def _answered(self, process: Reachable, flight: Flight, answer: Answer, arrival: Arrival) -> None:
         process.post(list(answer.posts))
         process.replied(answer.http)
         if flight.exchange is None:
             return
-        reply = Flight(answer.http, flight.url, flight.exchange, is_reply=True)
+        reply = Flight(
+            process.engine.secured_reply(answer.http, arrival.service, arrival.verified),
+            flight.url,
+            flight.exchange,
+            is_reply=True,
+        )
         if answer.waiting is None:
             self.launch(reply)
             return
-        self.parked.append(Parked(process, answer.waiting, reply))
+        self.parked.append(Parked(process, answer.waiting, reply, arrival))
         self._unpark(final=not self.patient)
 
     def _unpark(self, *, final: bool) -> bool:
@@ -230,7 +240,9 @@ class Wire:
             self.parked.remove(place)
             moved = True
             if response is not None:
-                place.flight.http = response
+                place.flight.http = place.process.engine.secured_reply(
+                    response, place.arrival.service, place.arrival.verified
+                )
                 place.process.replied(response)
             self.launch(place.flight)
         return moved

@@ -272,6 +272,10 @@ class Calls:
             return None
         for each in chosen.unsupported:
             self._warn_once(address, each, "%s: its policy requires a feature that Mercury does not support: %s")
+        secured = self._port.security_of(address)
+        for name in chosen.security:
+            if secured is None or not getattr(secured, name):
+                self._warn_once(address, name, "%s: its policy requires WS-Security: set security.%s for it")
         listen = None if chosen.anonymous is None else not chosen.anonymous
         return _Terms(required.source_policy(base), listen)
 

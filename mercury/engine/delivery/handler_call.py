@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from mercury.engine.application import FUTURE, MessageContext, Operation
+from mercury.engine.attachments import stored_attachments
 from mercury.engine.channels import TOO_MANY_ADDRESSES, exceeds_addresses, reply_channel, response_channel
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import dead_letter, dead_letter_inbound
@@ -168,7 +169,7 @@ class HandlerCall:
         """Run the handler in its own savepoint, so that an application fault rolls back only the handler's work."""
         try:
             with tx.savepoint(), self._context.running_calls.call(self._named(f"the handler of {operation.name}")):
-                return operation.call(self._message_context(tx), _payload(self._message))
+                return operation.call(self._message_context(tx), _payload(tx, self._message))
         except ApplicationFault:
             raise
         except Exception as error:
@@ -264,7 +265,7 @@ class HandlerCall:
             self._dead_letter(tx, "the caller that waited for this response has gone", now)
         else:
             try:
-                result = _result(message)
+                result = _result(tx, message)
                 with tx.savepoint(), self._context.running_calls.call(self._named(f"the callback {row.callback}")):
                     callback(self._message_context(tx), result)
                 self.consumed_by = row.callback or ""
@@ -301,18 +302,19 @@ def _raise_transient(tx: Transaction, error: Exception) -> None:
         raise known from error
 
 
-def _result(message: InboundMessage) -> Payload | ApplicationFault:
+def _result(tx: Transaction, message: InboundMessage) -> Payload | ApplicationFault:
     """The argument of the callback for a response.
 
     :raises _Unreadable: it is stored as a fault, but cannot be read as one.
     """
     if not message.is_fault:
-        return _payload(message)
+        return _payload(tx, message)
     try:
         return read_application_fault(message.payload)
     except PayloadError as error:
         raise _Unreadable(str(error)) from error
 
 
-def _payload(message: InboundMessage) -> Payload:
-    return Payload(message.payload, message.element, message.is_fault)
+def _payload(tx: Transaction, message: InboundMessage) -> Payload:
+    attachments = stored_attachments(tx, message.attachments)
+    return Payload(message.payload, message.element, message.is_fault, attachments)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
 
@@ -20,15 +20,21 @@ from mercury.engine.delivery.handler_call import CallFailed, HandlerCall, Unstor
 from mercury.engine.delivery.repair import lost_bytes, lost_rows
 from mercury.engine.delivery.response_backlog import held_back
 from mercury.engine.delivery.responses import Answer, store_responses
-from mercury.engine.delivery.run import DeliveryRun, consume_requests, lose_missing, parked_reason, relevant
+from mercury.engine.delivery.run import (
+    DeliveryRun,
+    acknowledge_consumed,
+    consume_requests,
+    lose_missing,
+    parked_reason,
+    relevant,
+)
 from mercury.engine.delivery.turns import Turns
 from mercury.engine.exchange import Response, Step
-from mercury.engine.rmd_records import save_rmd
 from mercury.errors import Conflict, DataError, StorageError, TransientStorageError
 from mercury.statemachine import events
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.invoker import BEHIND_A_GAP
-from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, OnFailure
+from mercury.statemachine.policy import DeliveryAssurance, OnFailure
 from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Topic, Transaction
@@ -343,8 +349,6 @@ class InvocationWorker:
         """Write the results of the run so far."""
         record, machine = run.record, run.record.machine
         passed = [*run.consumed, *(number for number, _ in run.dropped)]
-        if run.policy.acknowledge_at is AcknowledgeAt.DELIVERY and passed:
-            self._acknowledge(tx, run, passed, now)
         rows = self._dead_letter_dropped(tx, run, now) | {message.number: message for message in run.messages}
         gone = [rows[number] for number in set(passed) if number in rows]
         if any(message.damaged for message in gone):
@@ -352,6 +356,7 @@ class InvocationWorker:
         run.count_bytes(gone)
         run.note_failure(now, self._context.ids.chance)
         run.emit(tx, self._context.observers, now)
+        acknowledge_consumed(tx, self._context, run, passed, now)
         tx.invoker.save_delivered(record, consumed=passed, markers=run.markers)
         consume_requests(tx, run)
         if machine.finished and run.request is None:
@@ -394,13 +399,6 @@ class InvocationWorker:
             about = {"sequence": run.record.sequence}
             tx.after_commit(lambda: log.warning("%d messages discarded: %s", discarded, BEHIND_A_GAP, extra=about))
         return rows
-
-    def _acknowledge(self, tx: Transaction, run: DeliveryRun, numbers: Iterable[int], now: float) -> None:
-        for request in tx.rmd.lock([run.record.sequence]).values():
-            ranges = tuple((number, number) for number in numbers)
-            request.machine.handle(events.Consumed(ranges), now, self._context.application.policy(request.service))
-            save_rmd(tx, self._context, request)
-            run.request = request  # the responses carry its current acknowledgement
 
 
 def _is_final(message: InboundMessage, requests: Mapping[str, OutboundMessage]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -11,11 +11,13 @@ from mercury.engine.dead_letters import LOST
 from mercury.engine.delivery.handler_call import CallFailed, HandlerCall, Unstorable
 from mercury.engine.events import Delivered, HandlerFailed
 from mercury.engine.observers import Observers
+from mercury.engine.remaining_room import count_room, has_room_again
+from mercury.engine.rmd_records import save_rmd
 from mercury.engine.source.apply_effects import dead_letter_requests
 from mercury.errors import Conflict
 from mercury.statemachine import effects, events
 from mercury.statemachine.messages import IncompleteSequenceBehavior
-from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy
+from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, DestinationPolicy
 from mercury.storage.api import Transaction
 from mercury.storage.letters import PARKED
 from mercury.storage.records import Channel, InboundKind, InboundMessage, InvokerRecord, OutboundMessage, RmdRecord
@@ -203,6 +205,26 @@ def consume_requests(tx: Transaction, run: DeliveryRun) -> None:
             raise Conflict(f"{request.message_id} was answered meanwhile")
         tx.rms.consumed(request.message_id)
     run.requests.clear()
+
+
+def acknowledge_consumed(
+    tx: Transaction, context: EngineContext, run: DeliveryRun, numbers: Sequence[int], now: float
+) -> None:
+    """Lock the run's sequence if it acknowledges what is consumed, or tells its source that there is room again."""
+    at_delivery = run.policy.acknowledge_at is AcknowledgeAt.DELIVERY and bool(numbers)
+    states_room = run.request is not None and run.request.machine.room is not None
+    if not at_delivery and not states_room:
+        return
+    for request in tx.rmd.lock([run.record.sequence]).values():
+        if at_delivery:
+            ranges = tuple((number, number) for number in numbers)
+            request.machine.handle(events.Consumed(ranges), now, context.application.policy(request.service))
+        room_again = has_room_again(context, request, run.record)
+        if room_again:
+            count_room(context, request, run.record, now)
+        if at_delivery or room_again:
+            save_rmd(tx, context, request)
+            run.request = request  # the responses carry its current acknowledgement
 
 
 def lose_missing(tx: Transaction, context: EngineContext, run: DeliveryRun, now: float) -> None:

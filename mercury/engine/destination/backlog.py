@@ -100,6 +100,18 @@ class Backlog:
             return "Too many bytes of all peers wait for the application"
         return None
 
+    def left(self, record: RmdRecord, buffer: InvokerRecord) -> int | None:
+        """The bytes that the limits on its peer and on all peers leave to a sequence; ``None`` = it has not used up its
+        share, which these limits leave to it in any case."""
+        settings, owner = self._context.settings, record.owner
+        if record.received_bytes - buffer.consumed_bytes + buffer.letter_bytes <= share(settings):
+            return None
+        own, every = self._waiting(owner)
+        left = settings.max_backlog_bytes - every - self._letters_against(owner, own)
+        if owner:
+            left = min(left, settings.max_backlog_bytes_per_peer - own - self._letters(owner))
+        return max(0, left)
+
     def full_of_letters(self, owner: str) -> bool:
         """Whether the dead letters of a peer fill its limit."""
         return bool(owner) and self._letters(owner) >= self._context.settings.max_backlog_bytes_per_peer

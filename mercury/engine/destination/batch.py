@@ -22,6 +22,7 @@ from mercury.engine.destination.source_keys import SourceKeys
 from mercury.engine.destination.tombstone_quota import TombstoneQuota
 from mercury.engine.emission import emit_accepted, emit_destination_created, emit_source_created
 from mercury.engine.exchange import Outgoing, PendingResponse, Response
+from mercury.engine.remaining_room import count_room
 from mercury.engine.rmd_records import all_received, handle_rmd, marker_rows, save_rmd
 from mercury.engine.source.apply_effects import apply_rms_effects, save_rms
 from mercury.engine.source.back_channel import stored_responses
@@ -32,10 +33,12 @@ from mercury.statemachine.faults import Fault
 from mercury.statemachine.flow_control import has_more_to_do, is_heard_again
 from mercury.statemachine.messages import (
     CloseSequence,
+    CloseSequenceResponse,
     CreateSequence,
     MakeConnection,
     SequenceAcknowledgement,
     TerminateSequence,
+    TerminateSequenceResponse,
 )
 from mercury.storage.api import Transaction
 from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
@@ -63,6 +66,8 @@ class Batch:
         self._new_rmds: list[RmdRecord] = []
         self._new_rms: list[RmsRecord] = []
         self._changed_rmds: dict[str, None] = {}
+        #: Sequences that are acknowledged on the replies to the arrivals.
+        self._acknowledged: dict[str, RmdRecord] = {}
         self._changed_rms: dict[str, RmsRecord] = {}
         self._ended: list[RmdRecord] = []
         self._responses: dict[str, Response] = {}
@@ -117,6 +122,10 @@ class Batch:
                     self.tombstone_quota.make_room(exchange.arrival.owner, self._creates)
             case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
                 yield identifier
+            case CloseSequenceResponse(identifier=identifier) | TerminateSequenceResponse(identifier=identifier):
+                # The answer to an end that this side began as destination comes as the reply, or to the service.
+                own = request.rmd == identifier if request is not None else exchange.arrival.service is not None
+                yield identifier if own else None
             case MakeConnection():
                 yield from received_sequences(self.tx, exchange)
             case Fault() if request is not None:
@@ -134,10 +143,10 @@ class Batch:
         record = self.rmds.get(identifier)
         if record is None:
             return None
-        if record.protocol.rm is exchange.protocol.rm and owns_destination(exchange.arrival, record):
+        owned = owns_destination(exchange.arrival, record) and self.is_proved(exchange, record.offered_to)
+        if record.protocol.rm is exchange.protocol.rm and owned:
             return record
-        exchange.answer_to_sender_only()
-        log.warning("a sequence is named by a peer that does not own it", extra=_log_details(exchange, identifier))
+        self._not_owned(exchange, "a sequence is named by a peer that does not own it", identifier)
         return None
 
     def rms(self, exchange: InboundExchange, identifier: str) -> RmsRecord | None:
@@ -154,13 +163,28 @@ class Batch:
         return self._if_owned(exchange, self.rms_by_id(row.sequence_id or ""))
 
     def _if_owned(self, exchange: InboundExchange, record: RmsRecord | None) -> RmsRecord | None:
-        if record is None or owns_source(exchange.arrival, record):
+        if record is None:
+            return None
+        if owns_source(exchange.arrival, record) and self.is_proved(exchange, record.channel.endpoint):
             return record
-        exchange.answer_to_sender_only()
-        log.warning(
-            "a peer names a sequence that goes to another peer", extra=_log_details(exchange, record.machine.identifier)
-        )
+        self._not_owned(exchange, "a peer names a sequence that goes to another peer", record.machine.identifier)
         return None
+
+    def _not_owned(self, exchange: InboundExchange, what: str, identifier: str | None) -> None:
+        exchange.answer_to_sender_only()
+        arrival = exchange.arrival
+        if self.context.ownership_log.allow(arrival.owner, self.now):
+            details = {"sequence": identifier, "peer": arrival.peer, "identity": arrival.identity}
+            log.warning("%s. It is logged ten times a minute for each peer", what, extra=details)
+
+    def is_proved(self, exchange: InboundExchange, endpoint: str) -> bool:
+        """Whether an arrival has the WS-Security that the messages of an endpoint must have (SEC-03).
+
+        A reply was checked before it was decoded.
+        """
+        if exchange.arrival.request is not None:
+            return True
+        return self.context.security.accepts(endpoint, exchange.envelope.verified)
 
     def records(self) -> Iterable[RmsRecord]:
         return (record for records in self._keys.values() for record in records)
@@ -283,6 +307,11 @@ class Batch:
 
     def save(self) -> None:
         """Write everything that changed."""
+        for record in self._acknowledged.values():
+            buffer = self.buffer(record.identifier)
+            left = self.backlog.left(record, buffer) if buffer is not None else None
+            if count_room(self.context, record, buffer, self.now, left):
+                self.change_rmd(record)
         new = {record.identifier for record in self._new_rmds}
         for record in self._new_rmds:
             record.due = record.machine.next_due(self.context.application.policy(record.service))
@@ -315,6 +344,7 @@ class Batch:
         if record.acks_to.polled:
             self.raise_rmd(record, events.AckSent())  # otherwise it would also wait for MakeConnection
         exchange.acknowledge[record.identifier] = None
+        self._acknowledged[record.identifier] = record
 
     def find_responses(self, exchanges: Collection[InboundExchange]) -> None:
         """Read the stored responses to repeated requests; new requests have no response yet."""
@@ -365,10 +395,6 @@ class Batch:
 
     def _acknowledgement(self, record: RmdRecord) -> SequenceAcknowledgement:
         return record.machine.acknowledgement(self.context.application.policy(record.service))
-
-
-def _log_details(exchange: InboundExchange, identifier: str | None) -> dict[str, object]:
-    return {"sequence": identifier, "peer": exchange.arrival.peer, "identity": exchange.arrival.identity}
 
 
 def _known(values: Iterable[T | None]) -> list[T]:

@@ -105,7 +105,7 @@ def _refused(reason: str, *, busy: bool = False) -> Fault:
 
 
 def _make(batch: Batch, exchange: InboundExchange, body: CreateSequence, message_id: str) -> RmdRecord:
-    context, now, service = batch.context, batch.now, exchange.arrival.service
+    context, now, service, verified = batch.context, batch.now, exchange.arrival.service, exchange.envelope.verified
     policy = context.application.policy(service)
     identifier = context.ids.new()
     is_mercury = body.mercury or body.mercury_behavior is not None or body.follows is not None
@@ -128,6 +128,7 @@ def _make(batch: Batch, exchange: InboundExchange, body: CreateSequence, message
         to=_own_address(exchange),
         peer=exchange.arrival.peer,
         identity=exchange.arrival.identity,
+        token=verified.bound_to if verified is not None else None,
         offered=body.offer.identifier if body.offer is not None else None,
         offered_to=exchange.arrival.request.url if exchange.arrival.request is not None else "",
         source_is_mercury=is_mercury,

@@ -86,7 +86,14 @@ def _end_by_destination(
 
 
 def ended(batch: Batch, exchange: InboundExchange, body: CloseSequenceResponse | TerminateSequenceResponse) -> None:
-    """CloseSequenceResponse or TerminateSequenceResponse: the destination has ended the sequence."""
+    """CloseSequenceResponse or TerminateSequenceResponse: the destination has ended the sequence, or the source has
+    answered the end that this side began as destination (ST-D08, ST-D11)."""
+    record = batch.rmd(exchange, body.identifier)
+    if record is not None:
+        closes = record.machine.own_end is events.DestinationEnd.CLOSE
+        if closes or isinstance(body, TerminateSequenceResponse):
+            batch.raise_rmd(record, events.EndAnswered())
+        return
     source = batch.rms(exchange, body.identifier)
     if source is None:
         return

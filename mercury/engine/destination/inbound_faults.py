@@ -10,7 +10,7 @@ from mercury.engine.destination.make_connection import is_make_connection_fault
 from mercury.engine.destination.ordinary_replies import post_plainly_after_refusal
 from mercury.engine.destination.worker import repeat_acknowledgement
 from mercury.engine.events import MessageRefused
-from mercury.engine.exchange import Purpose
+from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.source.apply_effects import dead_letter_unanswered
 from mercury.statemachine import events
 from mercury.statemachine.faults import ABOUT_A_SEQUENCE, OF_RM, Fault, FaultCode, Ranges
@@ -22,8 +22,8 @@ log = logging.getLogger("mercury.engine.reception")
 def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
     """Handle a fault. It is never answered (FLT-14)."""
     request = exchange.arrival.request
-    if request is not None and request.purpose is Purpose.ACKNOWLEDGEMENT:
-        _about_acknowledgement(batch, request.rmd, fault)
+    if request is not None and request.purpose in (Purpose.ACKNOWLEDGEMENT, Purpose.DESTINATION_END):
+        _about_acknowledgement(batch, request, fault)
         return
     if request is not None and is_make_connection_fault(exchange):
         log.warning("the peer does not take MakeConnection: %r", fault.reason, extra={"endpoint": request.url})
@@ -65,17 +65,19 @@ def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
     batch.context.observers.emit(batch.tx, event)
 
 
-def _about_acknowledgement(batch: Batch, identifier: str | None, fault: Fault) -> None:
+def _about_acknowledgement(batch: Batch, request: Outgoing, fault: Fault) -> None:
     """ST-D12, ST-D13: a source that does not know its own sequence will send nothing more of it."""
-    record = batch.rmds.get(identifier or "")
+    record = batch.rmds.get(request.rmd or "")
     if record is None:
         return
     if fault.code in (FaultCode.UNKNOWN_SEQUENCE, FaultCode.SEQUENCE_TERMINATED) and record.machine.used:
         record.machine.end_by(batch.now)
         batch.raise_rmd(record, events.Tick())
+        batch.raise_rmd(record, events.EndAnswered())
         return
-    log.warning("an acknowledgement was refused: %r", fault.reason, extra={"sequence": identifier})
-    if fault.code not in ABOUT_A_SEQUENCE:
+    what = "an acknowledgement" if request.purpose is Purpose.ACKNOWLEDGEMENT else "the end of a sequence"
+    log.warning("%s was refused: %r", what, fault.reason, extra={"sequence": request.rmd})
+    if fault.code not in ABOUT_A_SEQUENCE and request.purpose is Purpose.ACKNOWLEDGEMENT:
         repeat_acknowledgement(record, batch.now)  # the source could not process it now
         batch.change_rmd(record)
 

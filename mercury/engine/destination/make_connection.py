@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.inbound_exchange import Fetched, InboundExchange
+from mercury.engine.destination.own_ends import is_begun, own_end_envelope
 from mercury.engine.destination.selection import is_time, selects_received, selects_source
 from mercury.engine.source.polled import PolledWork
+from mercury.statemachine import events
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import MakeConnection
+from mercury.storage.records import RmdRecord
+from mercury.wire.envelope import Envelope
 
 
 def fetch(batch: Batch, exchange: InboundExchange, body: MakeConnection) -> None:
@@ -21,12 +25,14 @@ def fetch(batch: Batch, exchange: InboundExchange, body: MakeConnection) -> None
     exchange.fault = _selection_fault(body)
     if exchange.fault is not None or exchange.arrival.request is not None:
         return
-    for known in batch.rmds.values():
-        if selects_received(exchange, known):
-            batch.acknowledge(exchange, known)
+    received = [known for known in batch.rmds.values() if selects_received(exchange, known)]
+    for known in received:
+        batch.acknowledge(exchange, known)
     waiting = [record for record in batch.records() if selects_source(exchange, record)]
     waiting.sort(key=lambda record: record.fetch_due or 0.0)
-    exchange.fetched = Fetched(None, pending=False)
+    exchange.fetched = Fetched(
+        next((end for known in received if (end := _own_end(batch, known))), None), pending=False
+    )
     for record in waiting:
         if exchange.fetched.envelope is not None:
             break
@@ -36,6 +42,16 @@ def fetch(batch: Batch, exchange: InboundExchange, body: MakeConnection) -> None
         exchange.fetched = Fetched(found, pending=False)
     more = any(record.fetch_due is not None and is_time(record.fetch_due, batch.now) for record in waiting)
     exchange.fetched = Fetched(exchange.fetched.envelope, pending=more)
+
+
+def _own_end(batch: Batch, record: RmdRecord) -> Envelope | None:
+    """The CloseSequence or TerminateSequence by which this side ends a sequence; ``None`` = there is none to fetch."""
+    if not is_begun(record):
+        return None
+    envelope = own_end_envelope(batch.context, record)
+    assert record.machine.own_end is not None
+    batch.raise_rmd(record, events.EndSent(record.machine.own_end, None))
+    return envelope
 
 
 def _selection_fault(body: MakeConnection) -> Fault | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from mercury.engine.attachments import store_parts
 from mercury.engine.channels import TOO_MANY_ADDRESSES, exceeds_addresses
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.inbound_exchange import InboundExchange, answers_with_mtom, unknown_sequence
@@ -118,6 +119,13 @@ def _refusal(
         operation = application.operation(record.service, envelope.action, body.name)
         if operation is None:
             return _not_supported(exchange)
+        if envelope.parts and not operation.takes_attachments:
+            most = batch.context.settings.limits.max_bytes
+            return Fault(
+                code=FaultCode.SENDER,
+                reason=f"The message is larger than {most} bytes, and the operation takes no attachments in pieces.",
+                identifier=record.identifier,
+            )
         if operation.response_action is not None:
             no_way = _no_way_back(batch, exchange, record)
             if no_way is not None:
@@ -127,6 +135,7 @@ def _refusal(
         return None
     names = (envelope.message_id, envelope.action, body.name, envelope.relates_to)
     size = stored_size(body.xml, envelope.headers, (envelope.reply_to, envelope.fault_to), names)
+    size += sum(part.size for part in envelope.parts)
     stray = None
     if record.service is None and (buffer.letter_bytes or batch.backlog.full_of_letters(record.owner)):
         stray = _is_stray(batch, exchange, record)
@@ -199,6 +208,7 @@ def _accept(batch: Batch, exchange: InboundExchange, record: RmdRecord, body: Pa
             fault_to=envelope.fault_to,
             received_at=batch.now,
             correlation=row.correlation if row is not None else None,
+            attachments=store_parts(batch.tx, envelope.parts, batch.context.ids),
         ),
     )
     if row is None or envelope.relates_to is None:

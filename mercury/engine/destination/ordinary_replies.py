@@ -92,8 +92,7 @@ def take_fault(batch: Batch, exchange: InboundExchange, fault: Fault) -> bool:
 def post_plainly_after_refusal(batch: Batch, record: RmsRecord, fault: Fault) -> bool:
     """After a fault that refuses a sequence for responses, post the responses outside any sequence. Returns whether the
     fault is one."""
-    requested = record.channel.role is Role.RESPONSE and record.machine.alive and record.machine.identifier is None
-    if not requested or fault.busy or not fault.sender or fault.code in _AWAY:
+    if not _is_requested(record) or fault.busy or not fault.sender or fault.code in _AWAY:
         return False
     _post_plainly(batch, record)
     return True
@@ -102,10 +101,20 @@ def post_plainly_after_refusal(batch: Batch, record: RmsRecord, fault: Fault) ->
 def post_plainly_after_silence(batch: Batch, record: RmsRecord) -> None:
     """After too many unanswered CreateSequence messages for responses, post the responses outside any sequence.
 
-    A CXF client that has an address and offers no sequence does not recognise CreateSequence there.
+    A CXF client that has an address and offers no sequence does not recognise CreateSequence there. A Mercury client
+    does: its answers were lost, and without a sequence its responses would lose their order (DA-04).
     """
-    if record.channel.role is Role.RESPONSE and record.machine.alive and record.machine.identifier is None:
-        _post_plainly(batch, record)
+    if not _is_requested(record):
+        return
+    request = batch.tx.rmd.read(record.channel.pair) if record.channel.pair is not None else None
+    if request is not None and request.source_is_mercury:
+        return
+    _post_plainly(batch, record)
+
+
+def _is_requested(record: RmsRecord) -> bool:
+    """Whether a sequence for responses is requested, and not created yet."""
+    return record.channel.role is Role.RESPONSE and record.machine.alive and record.machine.identifier is None
 
 
 def _post_plainly(batch: Batch, record: RmsRecord) -> None:
@@ -121,7 +130,8 @@ def _post_plainly(batch: Batch, record: RmsRecord) -> None:
 
 def answers(batch: Batch, exchange: InboundExchange, row: OutboundMessage, sequence: RmdRecord | None) -> bool:
     """Whether an arrival may answer this request of this side; if not, it is logged."""
-    if may_answer(exchange.arrival, row, batch.rms_by_id(row.sequence_id or ""), sequence):
+    source = batch.rms_by_id(row.sequence_id or "")
+    if may_answer(exchange.arrival, row, source, sequence) and batch.is_proved(exchange, row.channel.endpoint):
         return True
     about = {"message_id": row.message_id, "peer": exchange.arrival.peer, "identity": exchange.arrival.identity}
     log.warning("a response is ignored: its request went to another peer", extra=about)

@@ -1,8 +1,8 @@
 """Which peer owns a sequence (WS-RM section 5, SEC-01): the identity that created it, or the endpoint it belongs to.
 
-An identity is what the HTTP layer established: the name in a TLS client certificate, or what the application's
-``authenticate`` returned. Where none is known, a peer only needs to know the identifier of a sequence, which is random
-and must be sent over TLS.
+An identity is what WS-Security proved of the message, or else what the HTTP layer established: the name in a TLS client
+certificate, or what the application's ``authenticate`` returned. Where none is known, a peer only needs to know the
+identifier of a sequence, which is random and must be sent over TLS.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ def owns_destination(arrival: Arrival, record: RmdRecord) -> bool:
         return arrival.request.url in endpoints
     if record.service != arrival.service:
         return False  # a sequence belongs to the service that it was created at
+    if record.token is not None and record.token not in arrival.tokens:
+        return False  # SEC-02
     return record.identity is None or record.identity == arrival.identity
 
 

@@ -16,6 +16,7 @@ from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.dispatch import handle
 from mercury.engine.destination.inbound_exchange import Fetched, InboundExchange, answers_with_mtom
 from mercury.engine.destination.ordinary_replies import UnansweredCreations, post_plainly_after_silence
+from mercury.engine.destination.replay import first_copies
 from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Outgoing, PendingResponse, Purpose, Response
 from mercury.engine.refusal import refuse_undecodable, with_status
 from mercury.engine.source.back_channel import in_reply, stored_responses
@@ -28,6 +29,7 @@ from mercury.storage.records import RmsRecord
 from mercury.wire.decode import decode
 from mercury.wire.encode import encode, fault_status
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
+from mercury.wire.verified import Verified
 
 log = logging.getLogger("mercury.engine.reception")
 
@@ -59,7 +61,7 @@ class Reception:
             if isinstance(envelope, Undecodable):
                 answers[index] = self._undecodable(arrival, envelope)
             else:
-                exchanges.append((index, InboundExchange(arrival, envelope)))
+                exchanges.append((index, InboundExchange(arrival.proved(envelope.verified), envelope)))
         if exchanges:
             for (index, _), answer in zip(
                 exchanges, self._commit([exchange for _, exchange in exchanges], now), strict=True
@@ -117,6 +119,7 @@ class Reception:
 
     def _handle(self, exchanges: list[InboundExchange], now: float) -> Batch:
         with self._context.store.transaction() as tx:
+            exchanges = first_copies(tx, exchanges)
             batch = Batch(self._context, tx, now)
             batch.lock(exchanges)
             for exchange in exchanges:
@@ -238,18 +241,32 @@ class Reception:
         return Answer(http=refuse_undecodable(error, self._context.ids))
 
     def decode(self, http: HttpMessage, service: str | None) -> Envelope | Undecodable:
-        """Decode an HTTP message. May be called in any thread."""
+        """Decode an HTTP message to a service, or (``None``) to the address for responses. May be called in any
+        thread."""
         try:
-            return decode(
-                http.body,
-                http.content_type,
-                http.soap_action,
-                limits=self._context.settings.limits,
-                understands=self._context.application.understands(service),
-                replies=service is None,
-            )
+            http, verified = self._context.security.opened(http, service, self._context.settings.limits)
+            return self._decoded(http, service, verified)
         except Undecodable as error:
             return error
+
+    def decode_reply(self, http: HttpMessage, url: str) -> Envelope | Undecodable:
+        """Decode the reply to a post. May be called in any thread."""
+        try:
+            http, verified = self._context.security.opened_reply(http, url, self._context.settings.limits)
+            return self._decoded(http, None, verified)
+        except Undecodable as error:
+            return error
+
+    def _decoded(self, http: HttpMessage, service: str | None, verified: Verified | None) -> Envelope:
+        envelope = decode(
+            http.body if http.spool is None else http.spool,
+            http.content_type,
+            http.soap_action,
+            limits=self._context.settings.limits,
+            understands=self._context.application.understands(service),
+            replies=service is None,
+        )
+        return envelope if verified is None else replace(envelope, verified=verified)
 
 
 def _answer_to(to: EndpointReference, envelope: Envelope, exchange: InboundExchange) -> Outgoing:

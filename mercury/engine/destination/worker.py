@@ -9,14 +9,18 @@ from mercury.engine import envelopes
 from mercury.engine.channels import fetched_channel
 from mercury.engine.context import EngineContext
 from mercury.engine.destination import trials
+from mercury.engine.destination.backlog import Backlog
+from mercury.engine.destination.own_ends import send_own_end
 from mercury.engine.destination.trials import Recipient, Trials
 from mercury.engine.exchange import Outgoing, Purpose, Step
+from mercury.engine.remaining_room import count_room
 from mercury.engine.rmd_records import handle_rmd, marker_rows, save_rmd
 from mercury.engine.source.apply_effects import handle_rms
 from mercury.statemachine import effects, events
 from mercury.statemachine.acknowledging import is_posted
 from mercury.statemachine.retransmission import Backoff, is_due
 from mercury.storage.api import Topic, Transaction
+from mercury.storage.claims import WorkFilter
 from mercury.storage.records import RmdRecord
 
 log = logging.getLogger("mercury.engine.destination")
@@ -37,17 +41,24 @@ class DestinationWorker:
     def run_once(self, now: float) -> Step:
         """Do the due work. Returns the acknowledgements to post; the state that they report is committed."""
         step = Step()
-        due = self._context.store.due_rmd(now, self._context.settings.sequence_batch)
+        due = self._context.store.due_rmd(now, self._context.settings.sequence_batch, self._work_filter)
         if not due:
             return step
         with self._context.store.transaction() as tx:
-            ended = [record for record in tx.rmd.lock(due).values() if self._work(tx, record, step, now)]
+            locked = tx.rmd.lock(due)
+            rooms = Rooms(self._context, tx, locked.values(), now)
+            ended = [record for record in locked.values() if self._work(tx, record, rooms, step, now)]
             wake_response_channels(tx, self._context, ended, now)
         return step
 
     def next_due(self) -> float | None:
         """When the next work is due without a new event."""
-        return self._context.store.next_due(Topic.RMD)
+        return self._context.store.next_due(Topic.RMD, self._work_filter)
+
+    @property
+    def _work_filter(self) -> WorkFilter:
+        """Another process may host other services on this store; only that one has their policies (DA-06)."""
+        return WorkFilter(self._context.claims.owner, self._context.application.services())
 
     def acknowledgement_failed(self, outgoing: Outgoing, identifier: str, now: float) -> None:
         """An acknowledgement could not be posted: it is due again, after growing pauses.
@@ -75,16 +86,18 @@ class DestinationWorker:
                         record.machine.acknowledge_at(now)
                     self._save(tx, record)
 
-    def _work(self, tx: Transaction, record: RmdRecord, step: Step, now: float) -> bool:
+    def _work(self, tx: Transaction, record: RmdRecord, rooms: Rooms, step: Step, now: float) -> bool:
         """Returns whether the sequence has just ended."""
         policy = self._context.application.policy(record.service)
         machine = record.machine
+        alive = not machine.tombstone
+        step.posts += send_own_end(self._context, tx, record, now)
         if machine.ended_at is not None:
             if machine.ended_at + policy.tombstone <= now:
                 self._forget(tx, record)
             else:
                 self._save(tx, record)
-            return False
+            return alive
         requested = handle_rmd(tx, self._context, record, events.Tick(), now)
         if effects.Forget() in requested:
             tx.invoker.delete(record.identifier)
@@ -96,6 +109,7 @@ class DestinationWorker:
         longest = max(LONGEST, policy.acknowledgement_interval)
         posted = is_posted(record.acks_to)
         if posted and machine.ack_due is not None and is_due(machine.ack_due, now, longest):
+            rooms.count(record)
             step.posts += self._acknowledge(record, now)
         step.progress += 1
         self._save(tx, record)
@@ -133,6 +147,22 @@ class DestinationWorker:
         if buffer is not None and buffer.machine.finished:
             tx.invoker.delete(record.identifier)
         tx.rmd.delete(record.identifier)
+
+
+class Rooms:
+    """Counts the room of those locked sequences whose acknowledgements are posted now; reads their buffers together."""
+
+    def __init__(self, context: EngineContext, tx: Transaction, locked: Iterable[RmdRecord], now: float) -> None:
+        self._context, self._now = context, now
+        self._backlog = Backlog(context, tx, now)
+        states = [each for each in locked if context.application.policy(each.service).buffer_remaining]
+        posted = [each for each in states if is_posted(each.acks_to) and each.machine.ack_due is not None]
+        self._buffers = tx.invoker.read_many([each.identifier for each in posted])
+
+    def count(self, record: RmdRecord) -> None:
+        buffer = self._buffers.get(record.identifier)
+        left = self._backlog.left(record, buffer) if buffer is not None else None
+        count_room(self._context, record, buffer, self._now, left)
 
 
 def repeat_acknowledgement(record: RmdRecord, now: float) -> None:

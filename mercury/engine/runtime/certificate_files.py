@@ -20,8 +20,10 @@ LOOK_INTERVAL = 2.0
 class FileContext:
     """A TLS context that is made again when its files have changed. Thread-safe.
 
-    A connection keeps the context that it was opened with. Files that cannot be used, such as a new certificate whose
-    key is not written yet, change nothing: the log says so once, and the files are read again when they change.
+    A connection keeps the context that it was opened with. Changed files are used when two looks in a row find them in
+    the same state: until then, a file may be in the middle of being written. Files that cannot be used, such as a new
+    certificate whose key is not written yet, change nothing: the log says so once, and the files are read again when
+    they change.
 
     :param use: what the files are for, for the log: ``"https://partner.example"``.
     :param files: names of files; ``None`` = not set. Without any, the context is made once.
@@ -48,7 +50,8 @@ class FileContext:
         self._clock = clock
         self._mutex = threading.Lock()
         self._context: ssl.SSLContext | None = None
-        self._read = self._state()
+        #: The state of the files that the context was made from, or could not be made from, and at the last look.
+        self._read = self._seen = self._state()
         self._looked = clock()
 
     def current(self) -> ssl.SSLContext:
@@ -72,7 +75,8 @@ class FileContext:
     def _look(self) -> None:
         self._looked = self._clock()
         state = self._state()  # before the files are read: what is written meanwhile is seen the next time
-        if state == self._read:
+        still, self._seen = state == self._seen, state
+        if state == self._read or not still:
             return
         self._read = state
         try:

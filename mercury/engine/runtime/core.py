@@ -14,6 +14,7 @@ from mercury.engine.destination.reception import Reception
 from mercury.engine.destination.worker import DestinationWorker
 from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse, Purpose, Response
 from mercury.engine.ids import Ids
+from mercury.engine.message_security import SecurityParties
 from mercury.engine.observers import Observers
 from mercury.engine.runtime.clock import ClockWorker
 from mercury.engine.settings import EngineSettings
@@ -22,7 +23,9 @@ from mercury.engine.source.worker import SourceWorker
 from mercury.errors import StorageError
 from mercury.statemachine.protocol import RmVersion
 from mercury.storage.api import StorageManager
+from mercury.wire.encode import encode
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
+from mercury.wire.verified import Verified
 
 log = logging.getLogger("mercury.engine")
 
@@ -34,6 +37,7 @@ class Engine:
     and reports each result by `answered` or `failed`. It runs ``clock`` about every second.
 
     :param observers: called with events, after the commit.
+    :param security: WS-Security of the messages; ``None`` = no message has or needs it.
     :param monotonic: returns the time of a monotonic clock, in seconds, because the clock of ``now`` may be set.
     """
 
@@ -45,6 +49,7 @@ class Engine:
         observers: Observers,
         ids: Ids,
         settings: EngineSettings,
+        security: SecurityParties | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         claims = ClaimKeeper(store, ids.new(), settings.lease, monotonic)
@@ -55,6 +60,7 @@ class Engine:
             ids=ids,
             settings=settings,
             claims=claims,
+            security=security or SecurityParties(time.time, ids.new),
         )
         #: Endpoints whose last exchange failed, with the reason; the caller that posts reports failures here.
         self.endpoint_errors = self._context.endpoint_errors
@@ -76,6 +82,24 @@ class Engine:
         """Decode an HTTP message to a service, for `Arrival`. Unlike the other methods it may be called in any
         thread."""
         return self._reception.decode(http, service)
+
+    def is_secured(self, service: str | None) -> bool:
+        """Whether messages to a service are checked by `decode`, which then takes milliseconds."""
+        return self._context.security.concerns(service)
+
+    def encoded(self, outgoing: Outgoing) -> HttpMessage:
+        """A post as it goes over the network. May be called in any thread.
+
+        :raises TransportError: WS-Security cannot be applied to it.
+        """
+        return self._context.security.secured(encode(outgoing.envelope), outgoing.url)
+
+    def secured_reply(self, http: HttpMessage, service: str | None, request: Verified | None) -> HttpMessage:
+        """The answer to a message to a service as it goes over the network. May be called in any thread.
+
+        :param request: `Arrival.verified`.
+        """
+        return self._context.security.secured_reply(http, service, request)
 
     def respond(self, waiting: PendingResponse, now: float) -> HttpMessage | None:
         """The response that a held exchange waits for; ``None`` = it is not stored yet."""
@@ -114,7 +138,7 @@ class Engine:
                 )  # the acknowledgements are due again later
         if not reply.body:
             return None
-        envelope = self.decode(reply, None)
+        envelope = self._reception.decode_reply(reply, outgoing.url)
         return Arrival(http=reply, url=outgoing.url, peer=outgoing.url, request=outgoing, envelope=envelope)
 
     def failed(self, outgoing: Outgoing, error: str, now: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mercury.engine.addresses import split_url
-from mercury.engine.runtime.peers import Peer, Peers
+from mercury.engine.runtime.peers import Peer, Peers, key_of
 from mercury.errors import ConfigurationError
 
 
@@ -53,10 +53,7 @@ class CredentialSettings:
         for name, entries in (("basic", self.basic), ("bearer", self.bearer)):
             for entry in entries:
                 url, shown = _read(name, entry)
-                peer = before.find(url).peer
-                if url.startswith("http:"):
-                    peer = dataclasses.replace(peer, ca_file=None, client_cert=None, client_key=None)
-                same = next((known for known in peers if known.rstrip("/") == url.rstrip("/")), url)
+                peer, same = before.as_entry(url), key_of(url, peers)
                 if not (same in peers and peer.authorization is not None):
                     headers = {name: value for name, value in peer.headers.items() if name.lower() != "authorization"}
                     found[same] = dataclasses.replace(

@@ -64,7 +64,7 @@ class Reply:
         self._parser: Any = httptools.HttpResponseParser(self)
         #: The pieces of the read that is being parsed, and the body until then.
         self._pieces = BodyPieces(BYTES_PER_PIECE)
-        self._bodies: list[bytes] = []
+        self._received = bytearray()
         self._size = 0
         #: Bytes of headers and trailers, also of interim replies: of complete fields, and after the last complete one.
         self._head_bytes = self._pending = 0
@@ -85,7 +85,7 @@ class Reply:
                 self._feed(self._sock.recv(PIECE))
         finally:
             del self._parser  # breaks the reference cycle with its callbacks, so that both are freed at once
-        self.body = b"".join(self._bodies)
+        self.body = bytes(self._received)
 
     def _feed(self, data: bytes) -> None:
         if not data:
@@ -100,8 +100,7 @@ class Reply:
             if not self._complete:
                 raise self._broken or http.client.BadStatusLine(str(error)) from error
             self.will_close = True  # unsolicited bytes follow the reply
-        if piece := self._pieces.take():
-            self._bodies.append(piece)
+        self._received += self._pieces.take()
         if not self._complete and self._head_bytes + self._pending > MAX_HEADERS:
             raise http.client.HTTPException(TOO_MUCH_HEADER)
 
@@ -110,7 +109,7 @@ class Reply:
         if not self._has_headers:
             raise http.client.RemoteDisconnected("the server closed the connection without a reply")
         if self._has_length:
-            raise http.client.IncompleteRead(b"".join(self._bodies))
+            raise http.client.IncompleteRead(bytes(self._received))
         self._complete = self.will_close = True
 
     def _break(self, error: http.client.HTTPException) -> NoReturn:

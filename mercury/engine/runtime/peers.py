@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mercury.engine.addresses import origin_of, split_url
+from mercury.engine.addresses import climbs, origin_of, split_url
 from mercury.engine.runtime.certificate_files import FileContext
 from mercury.errors import ConfigurationError
+from mercury.security.settings import MessageSecurity
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"[\x20-\x7e\t]*")
@@ -18,6 +20,8 @@ _VALUE = re.compile(r"[\x20-\x7e\t]*")
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 #: Headers that Mercury sets on every message or connection.
 _TAKEN = frozenset({"content-type", "soapaction", "content-length", "transfer-encoding", "host", "connection"})
+#: The values of `TlsSettings.identity`.
+NAME, ISSUER = "name", "issuer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +47,19 @@ class Peer:
     token: str | None = field(default=None, repr=False)
     #: The identity of the peer when it posts here: the result of ``authenticate``, or else the name in its certificate
     #: as in `HttpRequest.certificate`: ``URI:spiffe://...``, or else the subject (RFC 4514), followed by the authority
-    #: if ``tls.client_ca`` holds several: ``CN=partner;issuer=<CN=authority>``. If set, acknowledgements, faults and
+    #: according to `TlsSettings.identity`: ``CN=partner;issuer=<CN=authority>``. If set, acknowledgements, faults and
     #: responses of its sequences are taken from this identity only.
     identity: str | None = None
+    #: WS-Security of the messages to the peer, and of its messages.
+    security: MessageSecurity | None = None
 
     def __post_init__(self) -> None:
         if self.client_key is not None and self.client_cert is None:
             raise ConfigurationError("client_key: it needs client_cert, the certificate that it belongs to")
         if self.identity is not None and not self.identity.strip():
             raise ConfigurationError("identity: it is empty; without it, the peer that answers CreateSequence counts")
+        if self.security is not None and self.security.users is not None:
+            raise ConfigurationError("security: users is for services; an endpoint is shown user and password")
         for name, value in self.headers.items():
             if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
                 raise ConfigurationError(f"headers: {name!r} or its value cannot be sent in HTTP")
@@ -114,7 +122,7 @@ class Peer:
 class TlsSettings:
     """Names of PEM files: for https to peers without a `Peer`, and for the server.
 
-    :raises ConfigurationError: a key is set without its certificate.
+    :raises ConfigurationError: a key is set without its certificate, or `identity` is something else.
     """
 
     ca_file: str | None = None
@@ -125,6 +133,10 @@ class TlsSettings:
     server_key: str | None = None
     #: Authorities of client certificates; if set, a peer without a certificate of theirs is refused.
     client_ca: str | None = None
+    #: What the identity of a peer is: ``"name"``, the name in its certificate, whichever authority signed it; or
+    #: ``"issuer"``, that name and the authority. ``None`` = ``"issuer"`` if `client_ca` holds several certificates at
+    #: the start of the process, else ``"name"``.
+    identity: str | None = None
 
     def __post_init__(self) -> None:
         for key, certificate in (
@@ -134,6 +146,13 @@ class TlsSettings:
         ):
             if getattr(self, key) is not None and getattr(self, certificate) is None:
                 raise ConfigurationError(f"{key}: it needs {certificate}, the certificate that it belongs to")
+        if self.identity not in (None, NAME, ISSUER):
+            raise ConfigurationError(f'identity: {self.identity!r} is neither "{NAME}" nor "{ISSUER}"')
+
+    @property
+    def with_issuer(self) -> bool | None:
+        """Whether identities include the authority; ``None`` = the number of authorities decides."""
+        return None if self.identity is None else self.identity == ISSUER
 
     @property
     def others(self) -> Peer:
@@ -165,11 +184,16 @@ class PeerConnection:
         return self._files.current()
 
 
+def key_of(url: str, peers: Mapping[str, Peer]) -> str:
+    """The key under which ``peers`` has a URL, perhaps with or without a slash at its end; else the URL itself."""
+    return next((known for known in peers if known.rstrip("/") == url.rstrip("/")), url)
+
+
 class Peers:
     """The settings of peers, by URL.
 
     :param peers: by URL prefix, which matches the same scheme, host and port, and the same path or one below it. The
-        longest matching path counts.
+        longest matching path counts. A path that climbs (``/orders/../other``) is below ``/`` only.
     :param others: for all other peers.
     :raises ConfigurationError: a key is not a URL, or a file cannot be used.
     """
@@ -189,13 +213,27 @@ class Peers:
         if others is not None and (others.ca_file or others.client_cert):
             self._others.context()
 
+    @property
+    def all(self) -> list[PeerConnection]:
+        """The settings of all peers, and those for others."""
+        return [*self._known, self._others]
+
+    def as_entry(self, url: str) -> Peer:
+        """What applies to a URL, to be an entry for it: certificates are for https only."""
+        peer = self.find(url).peer
+        if url.startswith("http:"):
+            peer = dataclasses.replace(peer, ca_file=None, client_cert=None, client_key=None)
+        return peer
+
     def find(self, url: str) -> PeerConnection:
         """The settings for the peer at a URL."""
         if not self._known:
             return self._others
         origin, path = _split(url)
         for each in self._known:
-            if each.origin == origin and (path + "/").startswith(each.path):
+            # A server may resolve a path that climbs to one that the entry's credentials are not for.
+            is_below = (path + "/").startswith(each.path) and (each.path == "/" or not climbs(path))
+            if each.origin == origin and is_below:
                 return each
         return self._others
 

@@ -13,6 +13,9 @@ from mercury.storage.maintenance import RetentionStore
 
 #: Seconds between two batches while there are more rows, and between a start and the first batch.
 BATCH_PAUSE, FIRST_DELAY = 1.0, 60.0
+#: Seconds between two searches for attachments whose message is gone, while there are attachments; and the most that
+#: one search removes, because each may be large.
+ATTACHMENTS_PAUSE, ATTACHMENTS_BATCH = 10.0, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,22 +50,28 @@ class RetentionWorker:
         self._store = store
         self._settings = settings
         self._due = started + min(FIRST_DELAY, settings.interval)
+        #: When attachments are searched next, if this process works with some.
+        self._attachments_due = started
 
     def run_once(self, now: float) -> Step:
         """Remove one batch of each kind, if that is due.
 
         :raises StorageError: the store failed; the removal stays due.
         """
+        removed = 0
+        if now >= self._due or (now >= self._attachments_due and self._store.has_attachments):
+            removed = self._store.remove_attachments(ATTACHMENTS_BATCH)
+            self._attachments_due = now + (BATCH_PAUSE if removed >= ATTACHMENTS_BATCH else ATTACHMENTS_PAUSE)
         if now < self._due:
-            return Step()
+            return Step(progress=removed)
         settings = self._settings
         gone = self._store.sweep(
             kept_before=now - settings.kept, idle_before=now - settings.claims, limit=settings.batch
         )
         # Set after the removal, so that it is repeated as soon as the store works again.
         self._due = now + (BATCH_PAUSE if gone >= settings.batch else settings.interval)
-        return Step(progress=gone)
+        return Step(progress=gone + removed)
 
     def next_due(self) -> float | None:
         """When the next removal is due, in seconds since the epoch."""
-        return self._due
+        return min(self._due, self._attachments_due) if self._store.has_attachments else self._due

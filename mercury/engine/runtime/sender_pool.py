@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -163,7 +164,8 @@ class SenderPool:
             if found is None:
                 return
             outgoing, weight, failing = found
-            began = self._clock()
+            # A large message may be sent for longer than the limit: it counts until its exchange ends.
+            began = math.inf if outgoing.envelope.parts else self._clock()
             with self._mutex:
                 self._queued.discard(outgoing.slot)
                 self._open[outgoing.slot] = began
@@ -174,8 +176,11 @@ class SenderPool:
                 log.exception("posting to %s failed; it is posted again when due", outgoing.url)
             finally:
                 with self._mutex:
-                    if not queued_reply and self._open.get(outgoing.slot) == began:
-                        del self._open[outgoing.slot]
+                    if self._open.get(outgoing.slot) == began:
+                        if queued_reply:
+                            self._open[outgoing.slot] = min(began, self._clock())
+                        else:
+                            del self._open[outgoing.slot]
                 self._give_back(outgoing, weight, failing)
 
     def _is_open(self, slot: Slot, limit: float = OPEN_TIMEOUT) -> bool:

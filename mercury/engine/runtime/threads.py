@@ -25,10 +25,10 @@ from mercury.engine.runtime.worker_pool import Worker, WorkerPool
 from mercury.errors import Overloaded, TransportError
 from mercury.statemachine.bounds import above, at_least
 from mercury.storage.api import StorageManager, Topic
-from mercury.wire.encode import encode
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 from mercury.wire.media import read_content_type
 from mercury.wire.scan import MessageRefused
+from mercury.wire.verified import Verified
 
 log = logging.getLogger("mercury.runtime")
 
@@ -192,6 +192,14 @@ class Runtime:
         """Decode an HTTP message for `Arrival`, in the caller's thread, to relieve the committer."""
         return self._engine.decode(http, service)
 
+    def is_secured(self, service: str | None) -> bool:
+        """Whether `decode` checks WS-Security of messages to a service: then it is called beside the event loop."""
+        return self._engine.is_secured(service)
+
+    def secured_reply(self, http: HttpMessage, service: str | None, request: Verified | None) -> HttpMessage:
+        """The answer to a message to a service as it goes over the network, in the caller's thread."""
+        return self._engine.secured_reply(http, service, request)
+
     def submit(self, arrival: Arrival, on_answer: OnAnswer | None = None) -> None:
         """Queue an arrival for the committer.
 
@@ -273,7 +281,7 @@ class Runtime:
             raise
 
     def _exchange(self, outgoing: Outgoing) -> bool:
-        reply = self._transport.post(outgoing.url, encode(outgoing.envelope))
+        reply = self._transport.post(outgoing.url, self._engine.encoded(outgoing))
         problem = _unusable_reply(reply)
         if problem is not None:
             reply = HttpMessage(b"", "", None, reply.status)  # an error page of a web server is ignored (HTTP-02)

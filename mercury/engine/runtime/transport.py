@@ -12,6 +12,7 @@ import math
 import socket
 import ssl
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -21,8 +22,8 @@ from mercury.engine.runtime.http_reply import Reply, left
 from mercury.engine.runtime.kept_connections import KeptConnections, Origin
 from mercury.engine.runtime.peers import PeerConnection, Peers
 from mercury.engine.runtime.resolver import Resolver
-from mercury.errors import ConfigurationError, TransportError
-from mercury.wire.envelope import HttpMessage
+from mercury.errors import ConfigurationError, StorageError, TransportError
+from mercury.wire.envelope import HttpMessage, Rest
 
 
 class Transport(Protocol):
@@ -74,6 +75,8 @@ class HttpTransport:
         except TimeoutError as error:
             text = f"{url}: timed out: no whole answer within {self.timeout:g} s (http.timeout)"
             raise TransportError(text) from error
+        except StorageError as error:
+            raise TransportError(f"{url}: the message cannot be read from the store: {error}") from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             # ValueError: a URL or an action with characters that HTTP cannot carry.
             raise TransportError(f"{url}: {plain(error)}") from error
@@ -107,7 +110,7 @@ class HttpTransport:
             connection.sock.settimeout(left(deadline))
             connection.response_class = partial(Reply, self.max_reply, deadline)  # type: ignore[assignment]
             try:
-                connection.request("POST", target, message.body, headers)
+                connection.request("POST", target, _body(connection, message, headers, deadline), headers)
             except (ConnectionError, ssl.SSLEOFError) as cut:
                 reply = _early_reply(connection, cut)
                 self.kept.drop(connection)
@@ -157,6 +160,25 @@ class _TlsConnection(_Connection):
         super().connect()
         self.sock.settimeout(left(self.deadline))
         self.sock = self._context.wrap_socket(self.sock, server_hostname=self.host)
+
+
+def _body(
+    connection: _Connection, message: HttpMessage, headers: dict[str, str], deadline: float
+) -> bytes | Iterator[bytes]:
+    """The body of a request; the length of one that is not in memory is added to the headers."""
+    rest = message.rest
+    if rest is None:
+        return message.body
+    headers["Content-Length"] = str(len(message.body) + rest.size)
+    return _in_time(connection, message.body, rest, deadline)
+
+
+def _in_time(connection: _Connection, start: bytes, rest: Rest, deadline: float) -> Iterator[bytes]:
+    """A body in pieces; before each, the socket's time-out is set to the remaining time."""
+    yield start
+    for piece in rest.pieces():
+        connection.sock.settimeout(left(deadline))
+        yield piece
 
 
 def _reply(connection: _Connection) -> Reply:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mercury.engine import envelopes
+from mercury.engine.attachments import parts_to_send
 from mercury.engine.channels import gives_up_responses
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import DAMAGED, dead_letter
@@ -200,7 +201,8 @@ class KeyWork:
             number, last = row.number or 0, row is due[-1]
             request_ack = flow_control.requests_acknowledgement(policy, number, row.attempts, last=last)
             pair = self._pair_acknowledgement(tx, record) if envelopes.is_bare_last(row) else beside
-            envelope = envelopes.message(record, row, request_ack=request_ack, acknowledgements=pair)
+            parts = parts_to_send(self.context.store, row.attachments)
+            envelope = envelopes.message(record, row, request_ack=request_ack, acknowledgements=pair, parts=parts)
             again = row.attempts > 1
             self._post(record, envelope, Purpose.MESSAGE, row.number, repeated=again, held=row.expects_response)
             emit_transmitted(tx, self.context.observers, record, row, self.now)
@@ -332,7 +334,9 @@ class KeyWork:
         if found is None or not found.machine.used:
             return ()
         # This is the last acknowledgement: it covers everything that is stored, consumed or not.
-        return (SequenceAcknowledgement(found.identifier, found.machine.accepted()),)
+        ranges = found.machine.accepted()
+        room = found.machine.buffer_remaining(ranges)
+        return (SequenceAcknowledgement(found.identifier, ranges, buffer_remaining=room),)
 
     def _acknowledgement_beside_replies(self, tx: Transaction, record: RmsRecord) -> envelopes.Acknowledgements:
         """The acknowledgements on replies outside any sequence: a CXF client refuses a reply without a header of

@@ -1,0 +1,37 @@
+"""Refuses copies of messages with WS-Security: an attacker may have recorded them (WS-Security 1.1, section 11)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from mercury.engine.destination.inbound_exchange import InboundExchange
+from mercury.engine.message_security import NOT_ACCEPTED
+from mercury.storage.api import Transaction
+
+log = logging.getLogger("mercury.security")
+
+
+def first_copies(tx: Transaction, exchanges: Sequence[InboundExchange]) -> list[InboundExchange]:
+    """Those of the arrivals that are not copies; the others get a fault.
+
+    They are recorded in the transaction that handles them, and before it locks a row. So a message whose transaction
+    was rolled back may come again, and of two copies in two processes one waits for the other.
+    """
+    digests = {
+        exchange.envelope.verified.digest: exchange.envelope.verified.expires
+        for exchange in exchanges
+        if exchange.envelope.verified is not None
+    }
+    seen = set(tx.replay.add(digests)) if digests else set()
+    first = []
+    for exchange in exchanges:
+        verified = exchange.envelope.verified
+        if verified is not None and verified.digest in seen:
+            log.warning("a copy of a message is refused", extra={"message_id": exchange.envelope.message_id})
+            exchange.fault = NOT_ACCEPTED
+            continue
+        if verified is not None:
+            seen.add(verified.digest)
+        first.append(exchange)
+    return first
