@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from mercury import Mercury, MessageContext, Service, Settings, SourcePolicy
 from mercury.engine.addresses import AddressPolicy
+from mercury.engine.events import Side
 from mercury.engine.settings import EngineSettings
 from mercury.settings import HttpSettings
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol
@@ -121,7 +122,7 @@ def run(combination: Combination) -> Outcome:
         for sender in senders:
             sender.close()
         outcome.settled = all(sender.wait(PATIENCE).settled for sender in senders)
-        outcome.response_sequences = sum(status.side == "destination" for status in client.sequences())
+        outcome.response_sequences = sum(status.side is Side.DESTINATION for status in client.sequences())
         outcome.left = [letter.reason for mercury in (client, server) for letter in mercury.dead_letters()]
     finally:
         client.stop()

@@ -49,6 +49,17 @@ def basic(user: str, password: str, encoding: str = "utf-8") -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode(encoding)).decode()
 
 
+def test_refusals_of_a_network_are_logged_once_in_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    with desk() as (url, _):
+        at, create = Desk(url.removeprefix("http://").partition("/")[0]), Foreign().create()
+        for _ in range(3):
+            assert at.post(create.body, create.content_type, Authorization="Bearer wrong").status == 401
+    (line,) = [each.getMessage() for each in caplog.records if "refused" in each.getMessage()]
+    assert "127.0.0.1" in line
+    assert "401" in line
+    assert "wrong" not in line
+
+
 @pytest.mark.parametrize(
     "peer",
     [

@@ -17,6 +17,8 @@ from mercury import Mercury, Service, Settings
 from mercury.engine.runtime import certificate_files
 from mercury.engine.runtime.peers import Peer, Peers, TlsSettings
 from mercury.engine.runtime.transport import HttpTransport
+from mercury.errors import TransportError
+from mercury.wire.envelope import HttpMessage
 from tests.acceptance.app import Note
 from tests.acceptance.processes import PATIENCE, eventually
 from tests.acceptance.test_certificates import Folder
@@ -76,11 +78,12 @@ def files(made: Folder, tmp_path: Path) -> Files:
 
 
 @contextlib.contextmanager
-def serving(files: Files, *, mutual: bool = False) -> Iterator[tuple[str, int]]:
+def serving(files: Files, *, mutual: bool = False, identity: str | None = None) -> Iterator[tuple[str, int]]:
     tls = TlsSettings(
         server_cert=files.named("server.pem"),
         server_key=files.named("server.key"),
         client_ca=files.named("clients.pem") if mutual else None,
+        identity=identity,
     )
     service = Service("desk")
     service.operation("Note")(forget)
@@ -118,6 +121,18 @@ def answers(address: tuple[str, int], context: ssl.SSLContext) -> bool:
         peer.sendall(STATUS)
         return read_reply(peer).status == 200
     return False
+
+
+def posted(address: tuple[str, int], context: ssl.SSLContext, message: HttpMessage) -> bytes:
+    """The answer to a message on a new connection."""
+    head = f"POST /services/desk HTTP/1.1\r\nHost: x\r\nContent-Type: {message.content_type}\r\n"
+    with connected(address, context) as peer:
+        peer.sendall(f"{head}Content-Length: {len(message.body)}\r\n\r\n".encode() + message.body)
+        return read_reply(peer).body
+
+
+def identifier_in(created: bytes) -> str:
+    return created.split(b"Identifier>", 1)[1].split(b"</", 1)[0].decode()
 
 
 def test_renewed_certificate_is_shown_to_new_connections_and_open_ones_go_on(files: Files) -> None:
@@ -170,7 +185,7 @@ def test_half_written_file_of_authorities_keeps_the_ones_that_were_read(files: F
 
 def test_authority_that_is_taken_out_of_the_file_admits_nobody_any_longer(files: Files) -> None:
     old, new = trusting(files, "old", "old client"), trusting(files, "old", "new client")
-    with serving(files, mutual=True) as address:
+    with serving(files, mutual=True, identity="issuer") as address:
         assert answers(address, old)
         assert not answers(address, new)
         files.put("clients.pem", "both.pem")
@@ -179,6 +194,58 @@ def test_authority_that_is_taken_out_of_the_file_admits_nobody_any_longer(files:
         files.put("clients.pem", "new.pem")
         eventually(lambda: not answers(address, old), "the first authority no longer counts")
         assert answers(address, new)
+
+
+def test_authority_that_would_change_identities_is_not_used_and_the_sender_goes_on(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The usual rollover: the next authority is added to the file of the only one."""
+    old, foreign = trusting(files, "old", "old client"), Foreign()
+    with serving(files, mutual=True) as address:
+        identifier = identifier_in(posted(address, old, foreign.create()))
+        files.put("clients.pem", "both.pem")
+        files.put("server.key", "new server.key")
+        files.put("server.pem", "new server.pem")
+        renewed = trusting(files, "new", "old client")
+        eventually(lambda: answers(address, renewed), "the server's certificate is renewed all the same")
+        assert b"SequenceAcknowledgement" in posted(address, renewed, foreign.alone(foreign.ack_requested(identifier)))
+        assert not answers(address, trusting(files, "new", "new client"))
+    (line,) = {each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR}
+    assert "tls.identity" in line
+    assert "restart" in line
+
+
+@pytest.mark.parametrize("identity", ["name", "issuer"])
+def test_setting_of_identities_lets_authorities_come_and_go(files: Files, identity: str) -> None:
+    """The identities stay over the renewal of the file, and over a restart with another number of authorities."""
+    old, new = trusting(files, "old", "old client"), trusting(files, "old", "new client")
+    foreign = Foreign()
+    with serving(files, mutual=True, identity=identity) as address:
+        identifier = identifier_in(posted(address, old, foreign.create()))
+        files.put("clients.pem", "both.pem")
+        eventually(lambda: answers(address, new), "the second authority counts")
+        assert b"SequenceAcknowledgement" in posted(address, old, foreign.alone(foreign.ack_requested(identifier)))
+        of_new = posted(address, new, foreign.alone(foreign.ack_requested(identifier)))
+        assert (b"UnknownSequence" in of_new) == (identity == "issuer")
+        files.put("clients.pem", "old.pem")
+        eventually(lambda: not answers(address, new), "the second authority no longer counts")
+        assert b"SequenceAcknowledgement" in posted(address, old, foreign.alone(foreign.ack_requested(identifier)))
+
+
+def test_file_of_authorities_that_is_rewritten_slowly_changes_no_identity(files: Files) -> None:
+    """For a while the file holds one of its two certificates, and is valid."""
+    old, new = trusting(files, "old", "old client"), trusting(files, "old", "new client")
+    foreign = Foreign()
+    files.put("clients.pem", "both.pem")
+    with serving(files, mutual=True) as address:
+        identifier = identifier_in(posted(address, old, foreign.create()))
+        (files.folder / "clients.pem").write_bytes((files.made.path / "old.pem").read_bytes())
+        eventually(lambda: not answers(address, new), "the first part of the file is used")
+        assert b"SequenceAcknowledgement" in posted(address, old, foreign.alone(foreign.ack_requested(identifier)))
+        (files.folder / "clients.pem").write_bytes((files.made.path / "both.pem").read_bytes())
+        eventually(lambda: answers(address, new), "the whole file is used")
+        assert b"SequenceAcknowledgement" in posted(address, old, foreign.alone(foreign.ack_requested(identifier)))
+        assert b"UnknownSequence" in posted(address, new, foreign.alone(foreign.ack_requested(identifier)))
 
 
 def test_sender_shows_its_renewed_certificate_and_trusts_the_renewed_authority(files: Files) -> None:
@@ -194,17 +261,23 @@ def test_sender_shows_its_renewed_certificate_and_trusts_the_renewed_authority(f
             transport = HttpTransport(PATIENCE, peers=peers)  # without connections that are open already
             try:
                 return b"Identifier>" in transport.post(f"{url}/services/desk", Foreign().create()).body
+            except TransportError:
+                return False
             finally:
                 transport.close()
 
         assert arrives()
         for name, source in (("client.pem", "old server.pem"), ("ca.pem", "both.pem")):
             files.put(name, source)
-        assert arrives(), "a certificate without its key is not shown, the one before it is"
+        assert [arrives() for _ in range(3)] == [True] * 3, "a certificate without its key is not shown"
         files.put("client.key", "new client.key")
         files.put("client.pem", "new client.pem")
         files.put("clients.pem", "new.pem")
-        assert arrives(), "the renewed certificate is shown"
+        old = trusting(files, "old", "old client")
+        eventually(lambda: not answers((host, port), old), "only the renewed certificate is accepted")
+        eventually(arrives, "the renewed certificate is shown")
         for part in ("server.key", "server.pem"):
             files.put(part, f"new {part}")
-        assert arrives(), "the renewed authority is trusted"
+        renewed = trusting(files, "new", "new client")
+        eventually(lambda: answers((host, port), renewed), "the server shows its renewed certificate")
+        eventually(arrives, "the renewed authority is trusted")

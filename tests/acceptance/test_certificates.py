@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import logging
 import socket
 import ssl
 from collections.abc import Iterator
@@ -224,6 +226,26 @@ def test_self_signed_certificate_is_its_own_authority(folder: Folder) -> None:
     itself = f"CN=till,O=Shop;sha256={folder.fingerprint('pinned')}"
     assert (pinned.certificate, pinned.issuer) == (f"CN=till,O=Shop;issuer=<{itself}>", itself)
     assert (of_ca.certificate, of_ca.issuer) == ("CN=till,O=Shop;issuer=<CN=ca>", "CN=ca")
+
+
+def test_certificate_with_a_name_that_is_not_text_closes_the_connection_and_is_logged_once(
+    folder: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OpenSSL accepts it, Python cannot decode it, and asyncio would log a traceback for each connection."""
+    folder.sign("undecodable", "ca", TILL, "subjectAltName=DER:30078605687474fffe")
+    message = Foreign().create()
+    with desk_with(folder, str(folder.path / "ca.pem")) as desk:
+        for _ in range(3):
+            answer = b""
+            with contextlib.suppress(OSError):  # the end of the connection may be a reset
+                answer = desk.post(folder.client("undecodable"), message)
+            assert answer == b""
+        assert b"200 OK" in desk.post(folder.client("till of ca"), message)
+    (line,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert line.name == "mercury.tls"
+    assert line.exc_info is None
+    assert "127.0.0.1" in line.getMessage()
+    assert "not text" in line.getMessage()
 
 
 def test_only_certificate_that_is_given_needs_no_authority_behind_its_name(folder: Folder) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from mercury import Authenticate, ConfigurationError, HttpRequest, Mercury, NotAuthenticated, Peer, Service
 from mercury.client.sender import Sender
+from mercury.engine.events import Side
 from mercury.service.paths import RESPONSES
 from tests.acceptance.app import Note
 from tests.acceptance.processes import PATIENCE, eventually
@@ -168,7 +169,7 @@ def test_only_the_identity_of_the_server_acknowledges_to_a_client_that_listens(i
         assert story.sender.wait(PATIENCE)
         story.server.stop()
         story.sender.send(Note("two"))
-        (mine,) = (each for each in story.client.sequences() if each.side == "source")
+        (mine,) = (each for each in story.client.sequences() if each.side is Side.SOURCE)
         foreign = Foreign()
         forged = foreign.alone(foreign.acknowledgement(mine.identifier or "", ((1, 2),)))
         reply = story.responses.post(forged.body, forged.content_type, Authorization="Bearer b-secret")

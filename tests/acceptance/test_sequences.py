@@ -5,14 +5,17 @@ from __future__ import annotations
 import http.server
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from mercury import Mercury
+from mercury import Mercury, SequenceEnded, SequenceError, Service, Transaction
 from mercury.cli.sequences import EXPLAINED
+from mercury.engine.events import Side
 from mercury.statemachine.tables import RmdState, RmsState
+from mercury.testing import Pair
 from tests.acceptance.app import Ask, Note, Said
 from tests.acceptance.processes import Serving, get, mercury
 from tests.acceptance.test_endpoint import create_sequence, exchange
@@ -210,3 +213,70 @@ def answering(status: int, body: bytes) -> Iterator[str]:
 def test_other_servers_are_distinguished(status: int, body: bytes, words: str) -> None:
     with answering(status, body) as url:
         mercury("sequences", "list", "--at", url).refused(url, words, code=1)
+
+
+# --- ends by the destination -----------------------------------------------------------------------------------------
+
+END_COMMANDS = pytest.mark.parametrize("command", ["close", "terminate"])
+
+
+def received(pair: Pair, note: Callable[[str], object]) -> str:
+    """The identifier of an open sequence that the server receives."""
+    note("one")
+    pair.run()
+    found = [each for each in pair.server.sequences() if each.side is Side.DESTINATION and each.endpoint]
+    return found[-1].identifier
+
+
+@END_COMMANDS
+def test_received_sequence_is_ended_by_command_and_the_rest_comes_in_another(command: str, tmp_path: Path) -> None:
+    desk, texts = Service("desk"), []
+
+    @desk.operation("Note")
+    def note(_tx: Transaction, message: Note) -> None:
+        texts.append(message.text)
+
+    url = f"sqlite:///{tmp_path}/server.db"
+    with Pair(desk, server_store=url) as pair:
+        sender = pair.to(key="notes")
+        identifier = received(pair, lambda text: sender.send(Note(text)))
+        ended = mercury("sequences", command, identifier[-12:], "--store", url)
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out == f"{identifier}: a process that runs on this store will {command} it\n"
+        pair.advance(5)
+        sender.send(Note("two"))
+        pair.advance(60)
+        assert texts == ["one", "two"]
+        (state,) = [each.state for each in pair.server.sequences() if each.identifier == identifier]
+        assert "ENDED" in state.name
+        again = mercury("sequences", command, identifier, "--store", url)
+        assert (again.code, again.out) == (1, "")
+        assert "has ended" in again.err
+
+
+@END_COMMANDS
+def test_sequence_that_is_not_received_in_the_store_is_not_ended(command: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/server.db"
+    with Pair(server_store=url):
+        ended = mercury("sequences", command, "urn:nothing", "--store", url)
+    assert (ended.code, ended.out) == (1, "")
+    assert "no received sequence" in ended.err
+
+
+def test_program_ends_a_received_sequence() -> None:
+    desk = Service("desk")
+
+    @desk.operation("Note")
+    def note(_tx: Transaction, _message: Note) -> None:
+        pass
+
+    with Pair(desk) as pair:
+        sender = pair.to(key="notes")
+        identifier = received(pair, lambda text: sender.send(Note(text)))
+        pair.server.close_sequence(identifier)
+        with pytest.raises(SequenceError, match="urn:nothing"):
+            pair.server.terminate_sequence("urn:nothing")
+        pair.server.terminate_sequence(identifier)
+        pair.advance(5)
+        with pytest.raises(SequenceEnded, match="has ended"):
+            pair.server.close_sequence(identifier)

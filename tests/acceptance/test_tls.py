@@ -306,6 +306,16 @@ def test_headers_go_to_the_named_peer_only() -> None:
         assert peers.find(url).peer is not secret, url
 
 
+@pytest.mark.parametrize("path", ["../evil", "%2e%2e/evil", "%252e%252e/evil", "..;/evil", "..%2fevil", "./x"])
+def test_path_that_climbs_gets_the_headers_of_the_whole_server_only(path: str) -> None:
+    """A server may resolve it to a path that the credentials are not for."""
+    secret, whole = Peer(user="shop", password="secret"), Peer(token="whole")
+    url = f"http://a.example/orders/{path}"
+    assert Peers({"http://a.example/orders": secret}).find(url).peer == Peer()
+    assert Peers({"http://a.example/orders": secret, "http://a.example": whole}).find(url).peer is whole
+    assert Peers({"http://a.example/orders": secret}).find("http://a.example/orders/..x/a.b").peer is secret
+
+
 def test_unusable_resource_is_refused_when_it_is_named(tmp_path: Path) -> None:
     none = str(tmp_path / "none.pem")
     for peer in (Peer(ca_file=none), Peer(client_cert=none)):

@@ -182,7 +182,7 @@ def test_policy_of_the_wsdl_says_both_generations_with_their_addressing(url: str
     }
     for each in found.values():
         fetching, newer, older = each.alternatives
-        # MC-SCH-04: a client that does not know the assertion takes the second alternative
+        # MC-SCH-04, MC-08: a client that does not know the assertion takes the second alternative
         assert fetching == replace(newer, make_connection=True)
         assert newer.addressing is older.addressing is AddressingVersion.WSA10
         assert newer.reliability == Reliability(

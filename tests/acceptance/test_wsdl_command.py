@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -224,11 +226,66 @@ def test_imports_from_elsewhere_are_read_with_permission_and_named_without(tmp_p
     assert "the binding {urn:t}B" in refused.out
 
 
+@pytest.mark.parametrize("location", ["http://[oops/", "//[x/", "http://h\u2100/x", "http://127.0.0.1:99999/x"])
+def test_import_that_is_no_url_is_named_and_left_out(tmp_path: Path, location: str) -> None:
+    file = tmp_path / "o.wsdl"
+    file.write_text(OUTER.format(location))
+    with server_of({"/o": OUTER.format(location)}) as url:
+        for source in (f"{url}/o", str(file)) if "://" in location else (f"{url}/o",):
+            unread: list[str] = []
+            assert len(fetch_all(source, Settings(), imports, [], unread.append)) == 1
+            assert len(unread) == 1
+            assert " is not read" in unread[0]
+        ended = mercury("wsdl", "show", f"{url}/o")
+    assert "is not read" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_redirect_to_what_is_no_url_is_refused() -> None:
+    with server_of({"/r": "-> http://[oops/"}) as url:
+        mercury("wsdl", "show", f"{url}/r").refused("redirects to", "no URL")
+    mercury("wsdl", "show", f"http://{'a' * 64}.example/x").refused("nothing answers")
+
+
+@pytest.mark.parametrize(("location", "requested"), [("/a b.wsdl?x y", "/a%20b.wsdl?x%20y"), ("/\u00e9", "/%C3%A9")])
+def test_import_with_letters_that_urls_cannot_have_is_read(location: str, requested: str) -> None:
+    with server_of({"/o": OUTER.format(location), requested: INNER}) as url:
+        assert missing(f"{url}/o") == ()
+
+
 def test_service_whose_documents_are_elsewhere_has_no_port_and_the_error_says_why(tmp_path: Path) -> None:
     only = tmp_path / "only.wsdl"
     imported = '<d:import namespace="urn:t" location="http://127.0.0.1:1/x.wsdl"/>'
     only.write_text(f'<d:definitions xmlns:d="http://schemas.xmlsoap.org/wsdl/">{imported}</d:definitions>')
     mercury("wsdl", "show", str(only)).refused("has no port", "http://127.0.0.1:1/x.wsdl is not read")
+
+
+def test_server_that_sends_a_byte_now_and_then_is_given_up() -> None:
+    stopped = threading.Event()
+
+    def trickle(client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError):
+            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            for _ in range(200):
+                client.sendall(b" ")
+                if stopped.wait(0.05):
+                    break
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=lambda: trickle(listener.accept()[0]))
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/o"
+        try:
+            with pytest.raises(ConfigurationError, match=f"{url} takes too long"):
+                fetch_all(url, Settings(), imports, seconds=0.3)
+        finally:
+            stopped.set()
+            thread.join()
+
+
+def test_error_of_a_server_is_an_error_of_the_document() -> None:
+    with pytest.raises(ConfigurationError, match="nothing answers at http://127"):
+        fetch_all("http://127.0.0.1:1/o", Settings(), imports)
 
 
 def test_bytes_of_all_imports_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,8 @@ from mercury import (
     ZeepTransport,
 )
 from mercury.client.overview import waiting_by_key
+from mercury.engine.events import Side
+from mercury.statemachine.tables import RmsState
 from tests.acceptance.processes import PATIENCE, Running, eventually
 from tests.acceptance.zeep_peer import PATH, WSA, Notify, Orders, Place, Tap, wsdl_at
 
@@ -156,7 +158,7 @@ def test_leaving_the_client_ends_its_sequence(shop: Shop) -> None:
         client.service.Notify(text="the last")
     assert client.transport.wait(PATIENCE)
     shop.orders.wait_for(Notify("the last"))
-    assert [status.state for status in shop.mercury.sequences() if status.side == "source"] == ["ENDED 1011"]
+    assert [status.state for status in shop.mercury.sequences() if status.side is Side.SOURCE] == [RmsState.ENDED]
 
 
 # --- futures and callbacks -------------------------------------------------------------------------------------------
@@ -557,6 +559,22 @@ def test_policy_that_wants_what_is_not_done_is_logged_once(shop: Shop, caplog: p
         assert client.service.Place(sku="tea", qty=1) == 10
     assert [line for line in caplog.messages if "policy" in line] == [
         f"{shop.url}: its policy requires a feature that Mercury does not support: ATAssertion (WS-AtomicTransaction)"
+    ]
+
+
+def test_policy_that_wants_security_that_is_not_set_is_logged_once(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    def change(text: str) -> str:
+        wanted = '<p:AsymmetricBinding xmlns:p="http://docs.oasis-open.org/ws-sx/ws-securitypolicy/200702"/>'
+        return text.replace("<wsp:All>", f"<wsp:All>{wanted}", 1)
+
+    client = shop.client(change=change)
+    for _ in range(2):
+        assert client.service.Place(sku="tea", qty=1) == 10
+    assert [line for line in caplog.messages if "policy" in line] == [
+        f"{shop.url}: its policy requires WS-Security: set security.certificate for it",
+        f"{shop.url}: its policy requires WS-Security: set security.trusted for it",
     ]
 
 

@@ -10,8 +10,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from types import MappingProxyType
 
-#: statemachine <- (storage, wire <- wsdl) <- engine <- (client, service, simulation) <- (cli, testing); `errors` is for
-#: all.
+#: statemachine <- (storage, wire <- (wsdl, security)) <- engine <- (client, service, simulation) <- (cli, testing);
+#: `errors` is for all.
 #: A part may import itself and what stands here, by longest prefix.
 ALLOWED = MappingProxyType(
     {
@@ -22,14 +22,18 @@ ALLOWED = MappingProxyType(
         "mercury.wire": ("mercury.errors", "mercury.statemachine"),
         # Documents about a service, for both sides.
         "mercury.wsdl": ("mercury.errors", "mercury.statemachine", "mercury.wire"),
-        "mercury.engine": ("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire"),
+        # WS-Security on the bytes of messages: no store, no clock.
+        "mercury.security": ("mercury.errors", "mercury.statemachine", "mercury.wire"),
+        "mercury.engine": (
+            *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.security"),
+        ),
         "mercury.client": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
-            "mercury.wsdl",
+            *("mercury.wsdl", "mercury.security.settings"),
         ),
         "mercury.service": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
-            "mercury.wsdl",
+            *("mercury.wsdl", "mercury.security.settings"),
             # What a sequence looks like to people: shown on both sides. It would be better off in the engine.
             "mercury.engine.status",
             # The limits of the listener: a server that the user runs reads them itself.
@@ -51,6 +55,7 @@ ALLOWED = MappingProxyType(
         "mercury.outgoing": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.engine", "mercury.client"),
             *("mercury.service.paths", "mercury.service.definition", "mercury.settings", "mercury.contract"),
+            "mercury.security.settings",
         ),
         # The top: puts the parts together.
         "mercury.facade": ("mercury",),
@@ -82,8 +87,11 @@ ROOMS = MappingProxyType(
 #: A distribution, or another import name, that only some files may know; ``lazily`` = in a function or for type hints.
 ONLY_IN = MappingProxyType(
     {
-        "lxml": (("mercury/wire/*", "mercury/wsdl/*", "mercury/client/zeep*"), ()),
+        "lxml": (("mercury/wire/*", "mercury/wsdl/*", "mercury/security/*", "mercury/client/zeep*"), ()),
         "zeep": (("mercury/client/zeep*",), ("mercury/wsdl/zeep_types.py",)),
+        # The extra `security`: loaded when a setting names a certificate.
+        "signxml": (("mercury/security/signature.py",), ()),
+        "cryptography": (("mercury/security/*",), ()),
         "sqlalchemy": ((*DATABASES, "mercury/testing/postgres.py"), ()),
         "psycopg": (DATABASES, ()),
         # Mercury runs, and `mercury.testing` is imported, where no pytest is installed.

@@ -23,6 +23,7 @@ Origin = tuple[str, str]
 OF_THE_PARTS = frozenset(
     {
         "AddressPolicy.refusal",
+        "DeadLetter.attachments",
         "DeadLetter.channel",
         "Mercury.documents",
         "Mercury.emit_in_doubt",

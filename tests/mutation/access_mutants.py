@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutation.mutant import Change, Mutant
 
 FILES = "tests/unit/engine/runtime/test_certificate_files.py"
+AUTHORITIES = "tests/unit/service/test_authorities.py"
+RENEWAL = "tests/acceptance/test_certificate_renewal.py"
 ACCOUNTS = "tests/acceptance/test_accounts.py"
 
 
@@ -26,6 +28,77 @@ ACCESS = (
         "self._read = state",
         "pass",
         f"{FILES}::test_unusable_files_are_read_once_and_again_when_they_change",
+    ),
+    guard(
+        "files that are being written",
+        "mercury.engine.runtime.certificate_files:FileContext._look",
+        "if state == self._read or not still:",
+        "if state == self._read:",
+        f"{FILES}::test_file_that_is_rewritten_piece_by_piece_is_read_when_it_stays_the_same",
+    ),
+    guard(
+        "a second authority beside the only one",
+        "mercury.service.authorities:Authorities._check",
+        "if not self._is_set and not self._with_issuer and count != 1:",
+        "if False:",
+        f"{AUTHORITIES}::test_further_authority_is_refused_when_identities_have_none",
+    ),
+    guard(
+        "the number of authorities at the start",
+        "mercury.service.authorities:Authorities.use",
+        "elif self._with_issuer is None:",
+        "if not self._is_set:",
+        f"{AUTHORITIES}::test_number_of_authorities_at_the_start_decides_for_the_whole_process",
+    ),
+    guard(
+        "names of authorities that stay",
+        "mercury.service.authorities:Authorities.use",
+        "self._names |= fresh | kept",
+        "self._names |= fresh",
+        f"{AUTHORITIES}::test_two_of_one_name_keep_their_names_when_one_goes_and_comes_back",
+    ),
+    guard(
+        "a further authority of one name",
+        "mercury.service.authorities:Authorities._check",
+        "if names != {subject} or fresh[der] != subject:",
+        "if False:",
+        f"{AUTHORITIES}::test_authority_of_the_same_name_beside_the_previous_one_is_refused",
+    ),
+    guard(
+        "the server's certificate beside authorities that are not used",
+        "mercury.service.serving:_renewed",
+        'authorities.context.load_cert_chain(tls.server_cert, tls.server_key, "")',
+        "pass",
+        f"{RENEWAL}::test_authority_that_would_change_identities_is_not_used_and_the_sender_goes_on",
+    ),
+    guard(
+        "credentials of a path",
+        "mercury.engine.runtime.peers:Peers.find",
+        'and (each.path == "/" or not climbs(path))',
+        "",
+        "tests/acceptance/test_tls.py::test_path_that_climbs_gets_the_headers_of_the_whole_server_only",
+    ),
+    guard(
+        "certificates that cannot be decoded",
+        "mercury.service.tls_listener:TlsObject.getpeercert",
+        "except ValueError as error:",
+        "except ZeroDivisionError as error:",
+        "tests/acceptance/test_certificates.py"
+        "::test_certificate_with_a_name_that_is_not_text_closes_the_connection_and_is_logged_once",
+    ),
+    guard(
+        "log lines of refused requests",
+        "mercury.service.endpoint:Endpoint._identity",
+        "and self._refusals.allow(network, asyncio.get_running_loop().time())",
+        "",
+        f"{ACCOUNTS}::test_refusals_of_a_network_are_logged_once_in_a_minute",
+    ),
+    guard(
+        "imports that are no URLs",
+        "mercury.cli.documents:_place_of",
+        "except ValueError:",
+        "except ZeroDivisionError:",
+        "tests/acceptance/test_wsdl_command.py::test_import_that_is_no_url_is_named_and_left_out",
     ),
     guard(
         "the password of the name",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tests.mutation.access_mutants import ACCESS
+from tests.mutation.flow_mutants import FLOW
 from tests.mutation.mutant import Change, Mutant
+from tests.mutation.security_mutants import SECURITY
 from tests.mutation.storage_mutants import STORAGE
 from tests.mutation.wire_mutants import WIRE
 from tests.mutation.wsdl_mutants import WSDL
@@ -13,6 +15,7 @@ BREACH = "tests/conformance/test_locking.py::test_a_breach_of_the_lock_order_is_
 WAITING = "tests/scenario/test_backlog_bytes.py"
 UNEXPECTED = "tests/unit/engine/runtime/test_unexpected_errors.py"
 VANISHED = "tests/scenario/test_clients_that_vanish.py"
+ACKNOWLEDGEMENTS = "tests/scenario/test_acknowledgements.py"
 
 IGNORE_FAILURES = '__import__("contextlib").suppress(Exception), self._parts.store.transaction() as tx:'
 
@@ -34,10 +37,8 @@ SIMULATED = (
         (
             Change(
                 "mercury.engine.destination.reception:Reception._handle",
-                "with self._context.store.transaction() as tx:\n            batch = Batch(self._context, tx, now)\n"
-                "            batch.lock(exchanges)",
-                f"with {IGNORE_FAILURES}\n            batch = Batch(self._context, tx, now)\n"
-                "            batch.lock(exchanges)",
+                "with self._context.store.transaction() as tx:",
+                f"with {IGNORE_FAILURES}",
             ),
         ),
         seeds=range(20),
@@ -235,9 +236,9 @@ TESTED = (
         (
             Change(
                 "mercury.engine.runtime.threads:Runtime._exchange",
-                "reply = self._transport.post(outgoing.url, encode(outgoing.envelope))",
+                "reply = self._transport.post(outgoing.url, self._engine.encoded(outgoing))",
                 "with self._engine._context.store.transaction():\n"
-                "            reply = self._transport.post(outgoing.url, encode(outgoing.envelope))",
+                "            reply = self._transport.post(outgoing.url, self._engine.encoded(outgoing))",
             ),
         ),
         test=f"{NETWORK}::test_nothing_is_posted_by_a_thread_that_is_in_a_transaction[anonymous]",
@@ -334,7 +335,7 @@ TESTED = (
         "escapes in a path",
         (
             Change(
-                "mercury.engine.addresses:_climbs",
+                "mercury.engine.addresses:climbs",
                 "while (decoded := unquote(path)) != path:",
                 "if (decoded := unquote(path)) != path:",
             ),
@@ -409,7 +410,32 @@ TESTED = (
         (Change("mercury.engine.channels:gives_up_responses", "return request is None", "return False"),),
         test=f"{VANISHED}::test_responses_to_a_client_that_is_gone_are_dead_letters_after_its_requests_are_forgotten",
     ),
+    Mutant(
+        "acknowledgements for a service that another process hosts",
+        (
+            Change(
+                "mercury.engine.destination.worker:DestinationWorker.run_once",
+                "self._context.settings.sequence_batch, self._work_filter)",
+                "self._context.settings.sequence_batch)",
+            ),
+        ),
+        test=f"{ACKNOWLEDGEMENTS}::test_process_that_does_not_host_the_service_acknowledges_nothing_for_it",
+    ),
+    Mutant(
+        "a Mercury client whose answers are lost gets no sequence",
+        (
+            Change(
+                "mercury.engine.destination.ordinary_replies:post_plainly_after_silence",
+                "if request is not None and request.source_is_mercury:",
+                "if False:",
+            ),
+        ),
+        test="tests/scenario/test_ordinary_replies.py"
+        "::test_mercury_gets_its_responses_in_order_however_many_answers_to_create_sequence_are_lost",
+    ),
     *ACCESS,
+    *FLOW,
+    *SECURITY,
     *STORAGE,
     *WSDL,
 )

@@ -111,10 +111,8 @@ STORAGE = (
         (
             Change(
                 "mercury.engine.destination.reception:Reception._handle",
-                "        with self._context.store.transaction() as tx:\n"
-                "            batch = Batch(self._context, tx, now)\n            batch.lock(exchanges)",
-                '        with __import__("contextlib").suppress(Exception), self._context.store.transaction() as tx:\n'
-                "            batch = Batch(self._context, tx, now)\n            batch.lock(exchanges)",
+                "with self._context.store.transaction() as tx:",
+                'with __import__("contextlib").suppress(Exception), self._context.store.transaction() as tx:',
             ),
         ),
         test="tests/scenario/test_acknowledgements.py::test_nothing_is_acknowledged_that_is_not_committed",
@@ -130,5 +128,27 @@ STORAGE = (
         ),
         test="tests/storage/test_damage.py"
         "::test_a_message_that_was_altered_before_its_handler_saw_it_is_not_delivered_and_the_others_are",
+    ),
+    Mutant(
+        "checksum of a piece",
+        (
+            Change(
+                "mercury.storage.sql.attachments:SqlAttachments.piece",
+                ' or rows[0]["checksum"] != checksum(content)',
+                "",
+            ),
+        ),
+        test="tests/storage/test_damage.py::test_attachment_with_an_altered_byte_is_not_read",
+    ),
+    Mutant(
+        "attachments of a dead letter",
+        (
+            Change(
+                "mercury.storage.sql.attachments:UNUSED",
+                "(INVOKER_MESSAGE, RMS_MESSAGE, DEAD_LETTER)",
+                "(INVOKER_MESSAGE, RMS_MESSAGE)",
+            ),
+        ),
+        test="tests/conformance/test_attachments.py::test_attachments_follow_a_message_to_its_dead_letter_and_back",
     ),
 )

@@ -169,4 +169,56 @@ WIRE = (
         "or False",
         "test_an_endpoint_reference_that_would_make_every_reply_huge_is_refused",
     ),
+    Mutant(
+        "limit: envelope of a message in a file",
+        (
+            Change(
+                "mercury.wire.xop:unpack",
+                "    if len(root) > limits.max_bytes:",
+                "    if False:",
+            ),
+        ),
+        test="tests/unit/wire/test_attachments.py"
+        "::test_envelope_of_a_message_in_a_file_is_refused_before_it_is_in_memory",
+    ),
+    Mutant(
+        "limit: message in a file",
+        (Change("mercury.wire.decode:_Reading.envelope", "if len(data) > most:", "if False:"),),
+        test="tests/unit/wire/test_attachments.py"
+        "::test_large_message_is_refused_if_it_is_no_package_or_its_envelope_is_large",
+    ),
+    Mutant(
+        "limit: body in a file",
+        (Change("mercury.service.bodies:Bodies.read", "if size > most:", "if False:"),),
+        test="tests/unit/service/test_bodies.py::test_body_above_its_limit_is_refused",
+    ),
+    Mutant(
+        "limit: attachments of an operation that takes none",
+        (
+            Change(
+                "mercury.engine.destination.messages:_refusal",
+                "if envelope.parts and not operation.takes_attachments:",
+                "if False:",
+            ),
+        ),
+        test="tests/acceptance/test_attachments.py"
+        "::test_operation_without_attachments_refuses_what_is_too_large_for_memory",
+    ),
+    Mutant(
+        "large part in base64",
+        (Change("mercury.wire.xop:_with_parts", "if part.base64:", "if False:"),),
+        test="tests/unit/wire/test_attachments.py::test_large_part_in_base64_is_refused",
+    ),
+    Mutant(
+        "exchange of a message with attachments",
+        (
+            Change(
+                "mercury.engine.runtime.sender_pool:SenderPool._run",
+                "math.inf if outgoing.envelope.parts else self._clock()",
+                "self._clock()",
+            ),
+        ),
+        test="tests/unit/engine/runtime/test_sender_pool.py"
+        "::test_a_message_with_attachments_is_under_way_until_its_exchange_ends_however_long_it_takes",
+    ),
 )

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from mercury.engine.registry import Registry
+from mercury.engine.runtime.core import Engine
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import AcknowledgeAt
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol, RmVersion
@@ -188,6 +190,23 @@ def test_acknowledgement_at_delivery_is_posted_once_the_application_is_done() ->
     failing[0] = False
     node.world.advance(1)
     assert node.world.times == [(3.5, "acknowledgement")]
+
+
+def test_process_that_does_not_host_the_service_acknowledges_nothing_for_it() -> None:
+    # DA-06: only the process that hosts the service has the policy of the service.
+    node, foreign, identifier = listening_source(acknowledge_at=AcknowledgeAt.DELIVERY, acknowledgement_interval=0.0)
+    node.get(foreign.note(identifier, 1, headers=foreign.ack_requested(identifier)))
+    other = Engine(
+        store=node.watched,
+        application=Registry(default_policy=DESTINATION),
+        observers=node.observers,
+        ids=node.ids,
+        settings=node.settings,
+        monotonic=lambda: node.world.now,
+    )
+    for later in range(1, 100):
+        assert other.destination.run_once(node.world.now + later).posts == []
+    assert other.destination.next_due() is None
 
 
 def test_a_message_acknowledged_at_delivery_is_not_taken_twice_while_it_waits() -> None:

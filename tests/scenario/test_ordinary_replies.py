@@ -518,6 +518,22 @@ def test_mercury_talks_to_itself_without_an_offer(protocol: Protocol, listens: b
     pair.assert_sound()
 
 
+def test_mercury_gets_its_responses_in_order_however_many_answers_to_create_sequence_are_lost() -> None:
+    # DA-04: without a sequence for responses nothing would keep their order.
+    pair = Pair()
+    link = pair.link(offer=False)
+    link.notes("first")
+    pair.run()
+    pair.lose("CreateSequenceResponse", 10)
+    link.asks("one", "two", "three")
+    pair.advance(600)
+    link.close()
+    pair.advance(60)
+    assert [text for text, _ in pair.client.answers] == ["one", "two", "three"]
+    assert pair.count("response 1") == 1
+    pair.assert_ended()
+
+
 @PROTOCOLS
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a_server_that_crashes_around_a_plain_reply_gives_it_later(protocol: Protocol, side: str) -> None:

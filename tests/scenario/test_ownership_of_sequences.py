@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -365,3 +366,15 @@ def test_a_response_that_is_not_fetched_ends_no_future_whatever_request_it_answe
 
 def refused(_context: MessageContext, _text: str) -> None:
     raise ApplicationFault("it does not fit", code="Unfit")
+
+
+def test_log_lines_about_sequences_of_others_are_limited_for_each_peer(caplog: pytest.LogCaptureFixture) -> None:
+    node, foreign = server(), Foreign()
+    sequence = identifier_in(post(node, foreign.create(), identity=OWNER))
+    with caplog.at_level(logging.WARNING, "mercury.engine"):
+        for _ in range(3):
+            asked = foreign.ack_requested(sequence) * 60
+            post(node, foreign.alone(asked), identity=OTHER)
+        first = sum("does not own it" in each.message for each in caplog.records)
+        post(node, foreign.alone(foreign.ack_requested(sequence)), identity="CN=third")
+    assert (first, sum("does not own it" in each.message for each in caplog.records)) == (10, 11)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, cast
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar, cast
 
 from mercury.engine.exchange import Answer, Arrival
 from mercury.engine.ids import Ids
@@ -22,8 +23,8 @@ from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 from .node import Node
 from .words import SERVICE
 
-if TYPE_CHECKING:
-    pass
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: The longest time, in seconds, that passes before the workers run again.
 STEP = 0.25
@@ -43,10 +44,23 @@ class _Selector(selectors.SelectSelector):
         return ready
 
 
+class _AtOnce(ThreadPoolExecutor):
+    """Runs in the caller's thread: the world's time does not wait for another one."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
 class _Loop(asyncio.SelectorEventLoop):
     def __init__(self, clock: Callable[[], float], passes: Callable[[float], None]) -> None:
         self._clock = clock
         super().__init__(_Selector(passes))
+        self.set_default_executor(_AtOnce())
 
     def time(self) -> float:
         return self._clock()
@@ -175,6 +189,9 @@ class Served:
 
     def decode(self, http: HttpMessage, service: str | None) -> Envelope | Undecodable:
         return self.node.engine.decode(http, service)
+
+    def is_secured(self, service: str | None) -> bool:
+        return self.node.engine.is_secured(service)
 
     def submit(self, arrival: Arrival, on_answer: Callable[[Answer], None]) -> None:
         answers = self.node.receive([arrival])

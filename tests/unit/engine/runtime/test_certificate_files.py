@@ -27,6 +27,14 @@ class Reading:
         return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
 
+def after_two_looks(followed: FileContext, reading: Reading) -> ssl.SSLContext:
+    """The context after the two looks that a changed file needs."""
+    for _ in range(2):
+        reading.now += LOOK_INTERVAL
+        followed.current()
+    return followed.current()
+
+
 def test_files_are_looked_at_once_in_an_interval_and_read_when_they_changed(tmp_path: Path) -> None:
     reading, file = Reading(), tmp_path / "a.pem"
     file.write_text("1")
@@ -39,6 +47,8 @@ def test_files_are_looked_at_once_in_an_interval_and_read_when_they_changed(tmp_
     reading.now += LOOK_INTERVAL / 2
     assert followed.current() is first, "it was looked at a moment ago"
     reading.now += LOOK_INTERVAL / 2
+    assert followed.current() is first, "it may be in the middle of being written"
+    reading.now += LOOK_INTERVAL
     assert followed.current() is not first
     assert reading.reads == 2
 
@@ -55,8 +65,7 @@ def test_file_that_is_replaced_by_one_of_the_same_size_and_time_is_read(tmp_path
     first = followed.current()
     link.unlink()
     link.symlink_to(fresh)
-    reading.now += LOOK_INTERVAL
-    assert followed.current() is not first
+    assert after_two_looks(followed, reading) is not first
 
 
 def test_unusable_files_are_read_once_and_again_when_they_change(tmp_path: Path) -> None:
@@ -72,8 +81,35 @@ def test_unusable_files_are_read_once_and_again_when_they_change(tmp_path: Path)
     assert reading.reads == 2
     reading.broken = False
     file.write_text("333")
+    assert after_two_looks(followed, reading) is not first
+
+
+def test_file_that_is_rewritten_piece_by_piece_is_read_when_it_stays_the_same(tmp_path: Path) -> None:
+    reading, file = Reading(), tmp_path / "a.pem"
+    file.write_text("1")
+    followed = FileContext("x", (str(file),), reading, clock=lambda: reading.now)
+    first = followed.current()
+    for length in range(2, 6):
+        file.write_text("1" * length)
+        reading.now += LOOK_INTERVAL
+        assert followed.current() is first
+    assert reading.reads == 1
     reading.now += LOOK_INTERVAL
     assert followed.current() is not first
+    assert reading.reads == 2
+
+
+def test_file_that_gets_its_previous_content_back_is_not_read(tmp_path: Path) -> None:
+    reading, file, other = Reading(), tmp_path / "a.pem", tmp_path / "b.pem"
+    file.write_text("1")
+    followed = FileContext("x", (str(file),), reading, clock=lambda: reading.now)
+    first = followed.current()
+    file.rename(other)
+    reading.now += LOOK_INTERVAL
+    assert followed.current() is first
+    other.rename(file)
+    assert after_two_looks(followed, reading) is first
+    assert reading.reads == 1
 
 
 def test_unusable_file_is_refused_at_first(tmp_path: Path) -> None:

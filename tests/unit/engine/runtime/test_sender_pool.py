@@ -22,6 +22,7 @@ from mercury.engine.runtime.sender_pool import (
 )
 from mercury.settings import HttpSettings
 from mercury.statemachine.protocol import Protocol
+from mercury.wire.attachment import LargePart
 from mercury.wire.envelope import EMPTY, Envelope
 from tests.acceptance.processes import PATIENCE, eventually
 
@@ -212,6 +213,21 @@ def test_acknowledged_request_is_under_way_until_longer_than_exchanges_last() ->
         assert threads.is_in_flight(SLOW, 0, acknowledged=True)
         clock.now += ACKNOWLEDGED_TIMEOUT
         assert not threads.is_in_flight(SLOW, 0, acknowledged=True)
+
+
+def test_a_message_with_attachments_is_under_way_until_its_exchange_ends_however_long_it_takes() -> None:
+    network, clock = Network(), Clock()
+    post = outgoing(SLOW, 1)
+    post = replace(post, envelope=replace(post.envelope, parts=(LargePart("1", 1, lambda: iter([b"1"])),)))
+    with senders(network, 4, clock) as threads:
+        threads.put(post)
+        eventually(lambda: network.count(SLOW) == 1, "it is posted")
+        clock.now += 100 * OPEN_TIMEOUT
+        assert threads.is_in_flight(SLOW, 1)
+        threads.put(post)
+        network.held[SLOW].release()
+        eventually(lambda: not threads.is_in_flight(SLOW, 1), "the end of the exchange")
+        assert network.count(SLOW) == 1
 
 
 def test_a_message_is_under_way_until_what_its_exchange_has_brought_is_stored() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import ssl
 import threading
@@ -14,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from mercury.engine.runtime.http_reply import MAX_HEADERS, MAX_INTERIM
+from mercury.engine.runtime.http_reply import MAX_HEADERS, MAX_INTERIM, Reply
 from mercury.engine.runtime.transport import HttpTransport
-from mercury.errors import ConfigurationError, TransportError
-from mercury.wire.envelope import HttpMessage
+from mercury.errors import ConfigurationError, StorageError, TransportError
+from mercury.wire.envelope import HttpMessage, Rest
 
 MESSAGE = HttpMessage(b"<a/>", "text/xml; charset=utf-8", '"urn:do"')
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: 4\r\n\r\n<b/>"
@@ -206,6 +207,34 @@ def test_name_of_no_host_is_an_error() -> None:
         transport.post("http://nobody.invalid/", MESSAGE)
 
 
+class Trickle:
+    """The socket of a server that sends a chunk of four bytes at a time."""
+
+    def __init__(self, chunks: int) -> None:
+        self._left = chunks
+        self._header = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    def settimeout(self, value: float, /) -> None:
+        pass
+
+    def recv(self, size: int, /) -> bytes:
+        self._left -= 1
+        header, self._header = self._header, b""
+        return header + (b"4\r\nabcd\r\n" if self._left >= 0 else b"0\r\n\r\n")
+
+
+def test_reply_in_tiny_pieces_takes_little_more_than_its_bytes() -> None:
+    reply = Reply(1_000_000, math.inf, Trickle(50_000))
+    tracemalloc.start()
+    try:
+        reply.begin()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(reply.body) == 200_000
+    assert peak < 1_000_000
+
+
 def test_a_body_without_a_length_ends_with_the_connection() -> None:
     with serving(b"HTTP/1.0 200 OK\r\nContent-Type: text/xml\r\n\r\n<b/>", OK, closes=True) as (server, transport):
         assert transport.post(server.url, MESSAGE) == HttpMessage(b"<b/>", "text/xml", None, 200)
@@ -381,3 +410,30 @@ def test_connection_that_is_cut_while_the_body_is_sent_is_an_error() -> None:
 def test_a_timeout_of_nothing_makes_no_sense() -> None:
     with pytest.raises(ConfigurationError, match=r"http\.timeout"):
         HttpTransport(timeout=0)
+
+
+# --- bodies that are not in memory -----------------------------------------------------------------------------------
+
+
+def test_body_in_pieces_is_sent_with_its_length_and_again_from_its_beginning() -> None:
+    message = HttpMessage(b"<start/>", "text/xml", None, rest=Rest(8, lambda: iter([b"rest", b"<a/>"])))
+    with serving(OK, OK, closes=True) as (server, transport):
+        for _ in range(2):  # the second time the kept connection is closed, and another one is made
+            assert transport.post(server.url, message).body == b"<b/>"
+    assert [request.partition(b"\r\n\r\n")[2] for request in server.requests] == [b"<start/>rest<a/>"] * 2
+    for request in server.requests:
+        assert b"\r\nContent-Length: 16\r\n" in request
+        assert b"chunked" not in request.lower()
+
+
+def test_body_that_the_store_does_not_have_any_more_is_a_failed_exchange() -> None:
+    def gone() -> Iterator[bytes]:
+        yield b"<r"
+        raise StorageError("it is not there")
+
+    message = HttpMessage(b"<start/>", "text/xml", None, rest=Rest(8, gone))
+    with (
+        serving(OK) as (server, transport),
+        pytest.raises(TransportError, match="cannot be read from the store: it is not there"),
+    ):
+        transport.post(server.url, message)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -30,10 +31,10 @@ class Failing:
         self._errors = [error]
         self._method = method
 
-    def __call__(self, arrivals: Sequence[Arrival], now: float) -> list[Answer]:
+    def __call__(self, *arguments: Any) -> list[Answer]:
         if self._errors:
             raise self._errors.pop()
-        return self._method(arrivals, now)
+        return self._method(*arguments)
 
 
 class Replies:
@@ -111,7 +112,7 @@ def test_endpoint_whose_reply_cannot_be_read_counts_as_failing(place: str) -> No
 
     def made(engine: Engine, *rest: object) -> Runtime:
         if place == "of its envelope":
-            engine.decode = Failing(KeyError("unforeseen"), lambda *_: [])  # type: ignore[method-assign, assignment]
+            engine.answered = Failing(KeyError("unforeseen"), lambda *_: [])  # type: ignore[method-assign, assignment]
         return Runtime(engine, *rest)  # type: ignore[arg-type]
 
     replies = Replies(ok if place == "of its envelope" else KeyError("unforeseen"))

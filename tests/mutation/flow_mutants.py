@@ -1,0 +1,167 @@
+"""The guards of flow control between a destination and its sources, and of the ends that a destination begins."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+UNIT = "tests/unit/statemachine/test_room.py"
+STORY = "tests/scenario/test_buffer_remaining.py"
+ENDS = "tests/scenario/test_ends_by_the_destination.py"
+
+FLOW = (
+    Mutant(
+        "a source that cannot be told of new room is told that nothing fits",
+        (
+            Change(
+                "mercury.engine.remaining_room:count_room",
+                "notified = is_posted(record.acks_to) or record.acks_to.polled or record.source_is_mercury",
+                "notified = True",
+            ),
+        ),
+        test=f"{STORY}::test_source_that_cannot_be_told_of_new_room_is_never_told_that_nothing_fits",
+    ),
+    Mutant(
+        "no room in a sequence that is delivered at its end only",
+        (Change("mercury.statemachine.room:Backlogged.room", "is_notified and not entire", "is_notified"),),
+        test=f"{UNIT}::test_sequence_that_is_delivered_at_its_end_only_is_never_told_that_nothing_fits",
+    ),
+    Mutant(
+        "room is stated once and then no more",
+        (Change("mercury.statemachine.room:Backlogged.room", "stated is not None or places < MOST", "places < MOST"),),
+        test=f"{STORY}::test_figure_that_was_stated_once_is_stated_in_every_later_acknowledgement",
+    ),
+    Mutant(
+        "no room because of other sequences",
+        (
+            Change(
+                "mercury.statemachine.room:Backlogged.room",
+                "max(1, self.left_by_others // self._mean)",
+                "self.left_by_others // self._mean",
+            ),
+        ),
+        test=f"{UNIT}::test_bytes_of_other_sequences_leave_room_for_one_message_at_least",
+    ),
+    Mutant(
+        "stored messages that are not acknowledged take room twice",
+        (
+            Change(
+                "mercury.statemachine.rmd:RMDSequence.buffer_remaining",
+                "self.room + self.received.count - sum(high - low + 1 for low, high in ranges)",
+                "self.room",
+            ),
+        ),
+        test=f"{UNIT}::test_stored_messages_that_it_does_not_list_are_in_flight_and_have_their_place",
+    ),
+    Mutant(
+        "new room is not told",
+        (Change("mercury.statemachine.rmd:RMDSequence._holds", "return self.room == 0 and room != 0", "return False"),),
+        test=f"{STORY}::test_full_destination_tells_of_new_room_by_itself_when_its_application_is_back",
+    ),
+    Mutant(
+        "consumption makes no room",
+        (
+            Change(
+                "mercury.engine.delivery.run:acknowledge_consumed",
+                "room_again = has_room_again(context, request, run.record)",
+                "room_again = False",
+            ),
+        ),
+        test=f"{STORY}::test_full_destination_tells_of_new_room_by_itself_when_its_application_is_back",
+    ),
+    Mutant(
+        "each single place is told",
+        (Change("mercury.statemachine.room", "FREE = 1 / 4", "FREE = 0.0"),),
+        test=f"{UNIT}::test_new_room_is_notified_when_a_quarter_is_free_of_both_limits",
+    ),
+    Mutant(
+        "refused messages wait for their pauses although there is room",
+        (
+            Change(
+                "mercury.statemachine.rms:RMSSequence._acknowledged", "if full and self.flow.room != 0:", "if False:"
+            ),
+        ),
+        test=f"{UNIT}::test_source_sends_again_at_once_what_was_in_flight_when_it_is_notified_of_new_room",
+    ),
+    Mutant(
+        "an end by the destination is posted once",
+        (
+            Change(
+                "mercury.engine.destination.own_ends:send_own_end",
+                "END_RETRY.delay(machine.end_attempts + 1, 0.0) if posts else None",
+                "END_RETRY.delay(machine.end_attempts + 1, 0.0) if False else None",
+            ),
+        ),
+        test=f"{ENDS}::test_end_is_posted_again_until_it_is_answered",
+    ),
+    Mutant(
+        "an end by the destination is posted for ever",
+        (
+            Change(
+                "mercury.engine.destination.own_ends:send_own_end",
+                "machine.end_attempts >= MOST_ATTEMPTS",
+                "False",
+            ),
+        ),
+        test=f"{ENDS}::test_end_is_not_posted_for_ever_if_nothing_answers",
+    ),
+    Mutant(
+        "an end by the destination is handed out for ever",
+        (
+            Change(
+                "mercury.engine.destination.own_ends:is_begun",
+                "0 < machine.end_attempts < MOST_ATTEMPTS",
+                "0 < machine.end_attempts",
+            ),
+        ),
+        test=f"{ENDS}::test_end_that_is_fetched_and_never_answered_is_handed_out_no_more_than_so_often",
+    ),
+    Mutant(
+        "a termination in WS-RM 1.0 does not wait for what is missing",
+        (
+            Change(
+                "mercury.engine.destination.own_ends:send_own_end",
+                "if not machine.end_attempts and _breaks_order(tx, record):",
+                "if False:",
+            ),
+        ),
+        test=f"{ENDS}::test_termination_in_ws_rm_1_0_waits_until_no_message_is_missing",
+    ),
+    Mutant(
+        "CloseSequence in WS-RM 1.0",
+        (
+            Change(
+                "mercury.client.inbound_ends:end_at_destination",
+                "if machine.rm is RmVersion.RM10:",
+                "if False:",
+            ),
+        ),
+        test=f"{ENDS}::test_request_for_an_end_that_is_not_possible_is_refused_and_changes_nothing",
+    ),
+    Mutant(
+        "sequences of responses are ended by their receiver",
+        (Change("mercury.client.inbound_ends:_received", "if record.service is None:", "if False:"),),
+        test=f"{ENDS}::test_sequence_of_responses_is_not_ended_by_the_side_that_waits_for_them",
+    ),
+    Mutant(
+        "the answer to CloseSequence settles TerminateSequence",
+        (
+            Change(
+                "mercury.engine.destination.ends:ended",
+                "closes = record.machine.own_end is events.DestinationEnd.CLOSE",
+                "closes = True",
+            ),
+        ),
+        test=f"{ENDS}::test_answer_to_close_sequence_does_not_answer_terminate_sequence",
+    ),
+    Mutant(
+        "an end that the source has begun is begun again",
+        (
+            Change(
+                "mercury.engine.destination.own_ends:_is_settled",
+                "return machine.tombstone and not machine.end_attempts",
+                "return False",
+            ),
+        ),
+        test=f"{ENDS}::test_end_that_the_source_has_begun_meanwhile_is_not_begun_again",
+    ),
+)
