@@ -36,6 +36,7 @@ from mercury.errors import ConfigurationError, MercuryError
 from mercury.outgoing import Outgoing
 from mercury.service.bodies import Bodies
 from mercury.service.definition import Service, read_callback
+from mercury.service.paths import responses_url
 from mercury.settings import DEFAULT_STORE, Settings, check_address, masked, store_name
 from mercury.settings import load as load_settings
 from mercury.statemachine.events import DestinationEnd
@@ -136,10 +137,10 @@ class Mercury(Observable, Outgoing):
         self._services: list[Service] = []
         http, limit = settings.http, settings.engine.limits.max_bytes
         self.bodies = Bodies(limit, http, settings.engine.limits.largest)
-        others = settings.tls.others
-        known = settings.security.added_to(settings.credentials.added_to(peers or {}, others), others)
-        self.peers = Peers(known, others)
-        self._security = parties_of(self.peers, settings.security, clock, self.ids.new)
+        known, others = settings.credentials.added_to(peers or {}, settings.tls.others), settings.tls.others
+        self.peers = Peers(settings.security.added_to(known, others), others)
+        responses = responses_url(settings.address)
+        self._security = parties_of(self.peers, settings.security, clock, self.ids.new, responses)
         self._transport: Transport = transport or HttpTransport(http.timeout, limit, self.peers)
         self._make_runtime = runtime
         self._runtime: Runtime | None = None

@@ -18,7 +18,7 @@ from mercury.engine.runtime.peers import Peers
 from mercury.errors import ConfigurationError
 from mercury.security.settings import MessageSecurity
 from mercury.service.definition import DEFAULT_NAMESPACE
-from mercury.service.paths import RESPONSES
+from mercury.service.paths import responses_url
 from mercury.settings import Settings
 from mercury.statemachine.policy import SourcePolicy
 from mercury.storage.api import StorageManager
@@ -96,13 +96,13 @@ class Outgoing:
             has one: what goes elsewhere by the same URL needs another key. Left out, the URL.
         :raises ConfigurationError: the URL or the key is none or too long, the versions do not agree, or no address.
         """
-        address, surroundings = self.settings.address, self.surroundings()
+        surroundings = self.surroundings()
         channel = channel_to(
             url,
             key,
             policy or self.settings.source,
             listen=listen,
-            responses=None if address is None else f"{address}{RESPONSES}",
+            responses=responses_url(self.settings.address),
             identity=self.peers.find(url).peer.identity,
             wsa_to=wsa_to,
             new_id=surroundings.ids.new,

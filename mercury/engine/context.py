@@ -49,8 +49,8 @@ class EngineContext:
     letters_log: LogLimiter = field(default_factory=_once_a_minute)
     #: Limits the log line about requests that wait because too many responses are stored.
     held_log: LogLimiter = field(default_factory=_once_a_minute)
-    #: Limits the log lines about one peer that names sequences of others.
-    ownership_log: LogLimiter = field(default_factory=lambda: LogLimiter(10, LOG_INTERVAL))
+    #: Limits the warnings that one peer causes, for example by naming sequences of others.
+    peer_log: LogLimiter = field(default_factory=lambda: LogLimiter(10, LOG_INTERVAL))
     #: Counts, by peer, sequences that expired unused and were forgotten.
     expired: Expired = field(init=False)
     #: Unacknowledged responses, by owner and by sequence of requests.

@@ -20,7 +20,7 @@ from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.protocol import AddressingVersion
 from mercury.wire import ns
 from mercury.wire.decode import decode
-from mercury.wire.envelope import HttpMessage, Undecodable
+from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 from mercury.wire.ns import clark
 from mercury.wire.scan import Limits, MessageRefused
 from mercury.wire.verified import Verified
@@ -42,6 +42,7 @@ class SecurityParties:
     :param find: finds the party of an endpoint.
     :param endpoints: all parties of endpoints.
     :param services: applies to services of these names that have no settings of their own.
+    :param responses: the address of this side for responses; ``None`` = it has none.
     :param clock: seconds since the epoch.
     """
 
@@ -52,10 +53,12 @@ class SecurityParties:
         find: FindParty = lambda _url: None,
         endpoints: Iterable[Party] = (),
         services: Mapping[str, MessageSecurity] | None = None,
+        responses: str | None = None,
     ) -> None:
         self._clock = clock
         self._new_id = new_id
         self._find = find
+        self._responses = responses
         #: Who may post to the address for responses, as far as signatures are required of them.
         self._responders = [party for party in endpoints if party.settings.trusted is not None]
         self._services: dict[str, Party] = {}
@@ -104,10 +107,27 @@ class SecurityParties:
             return http, None
         return self._checked([party], http, limits)
 
-    def accepts(self, endpoint: str, verified: Verified | None) -> bool:
-        """Whether a message that was posted here counts as one of an endpoint that this side sends to."""
+    def accepts(self, endpoint: str, verified: Verified | None, *, to: str | None) -> bool:
+        """Whether a message that was posted here counts as one of an endpoint that this side sends to.
+
+        A message of the endpoint to another of its clients does not: that client could post its copy here.
+
+        :param to: the wsa:To of a message that came to the address for responses; ``None`` = it came to a service.
+        """
         party = self._find(endpoint) if "://" in endpoint else None
-        return party is None or party.accepts(verified, self._clock())
+        if party is None:
+            return True
+        elsewhere = party.settings.trusted is not None and to is not None and to != self._responses
+        return not elsewhere and party.accepts(verified, self._clock())
+
+    def answers(self, request: Envelope, url: str, fault: Envelope) -> bool:
+        """Whether a fault on the connection of a request to an endpoint may be the answer to that request.
+
+        Without TLS, an attacker on the way could put a fault there that the endpoint has signed for another client.
+        """
+        party = self._find(url)
+        signs = party is not None and party.settings.trusted is not None
+        return not signs or request.message_id is None or fault.relates_to == request.message_id
 
     def _checked(
         self, parties: Iterable[Party], http: HttpMessage, limits: Limits

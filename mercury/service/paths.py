@@ -6,3 +6,8 @@ SERVICES = "/services"
 RESPONSES = "/mercury/responses"
 #: The status of all sequences, which `mercury sequences` reads.
 STATUS = "/mercury/status"
+
+
+def responses_url(address: str | None) -> str | None:
+    """The URL at which a process with this address takes responses; ``None`` = it has no address."""
+    return None if address is None else f"{address}{RESPONSES}"

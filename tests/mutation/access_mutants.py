@@ -8,6 +8,7 @@ FILES = "tests/unit/engine/runtime/test_certificate_files.py"
 AUTHORITIES = "tests/unit/service/test_authorities.py"
 RENEWAL = "tests/acceptance/test_certificate_renewal.py"
 ACCOUNTS = "tests/acceptance/test_accounts.py"
+WARNINGS = "tests/scenario/test_warnings_about_peers.py"
 
 
 def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -113,5 +114,27 @@ ACCESS = (
         "except ConfigurationError:  #",
         "except ZeroDivisionError:  #",
         f"{ACCOUNTS}::test_setting_that_is_no_credential_is_refused_without_showing_it",
+    ),
+    guard(
+        "warnings that a peer causes",
+        "mercury.engine.destination.batch:Batch.warn",
+        "if self.context.peer_log.allow(arrival.owner, self.now):",
+        "if True:",
+        f"{WARNINGS}::test_sequences_that_follow_one_of_another_service_are_not_all_logged",
+    ),
+    guard(
+        "warnings about faults",
+        "mercury.engine.destination.inbound_faults:faulted",
+        "news = record.last_error != before and batch.context.peer_log.allow(exchange.arrival.owner, batch.now)",
+        "news = record.last_error != before",
+        f"{WARNINGS}::test_faults_whose_reasons_alternate_are_not_all_logged",
+    ),
+    guard(
+        "acknowledgements that another peer asks for",
+        "mercury.engine.destination.reception:_share_acknowledgements",
+        "requested=frozenset(exchange.acknowledge)",
+        "requested=frozenset(request.identifier for request in exchange.envelope.ack_requests)",
+        "tests/scenario/test_ownership_of_sequences.py"
+        "::test_owner_gets_its_acknowledgement_although_another_peer_asks_for_it_at_the_same_time",
     ),
 )

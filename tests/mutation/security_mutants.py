@@ -169,7 +169,7 @@ SECURITY = (
     guard(
         "messages at the address of a client",
         "engine.destination.batch:Batch.is_proved",
-        "return self.context.security.accepts(endpoint, exchange.envelope.verified)",
+        "return self.context.security.accepts(endpoint, envelope.verified, to=posted_to)",
         "return True",
         f"{STORIES}::test_forged_answers_at_the_address_of_a_client_do_not_count",
     ),
@@ -186,5 +186,26 @@ SECURITY = (
         "if record.token is not None and record.token not in arrival.tokens:",
         "if False:",
         f"{STORIES}::test_bound_sequence_takes_nothing_under_a_renewed_certificate",
+    ),
+    guard(
+        "copies of faults at the address of a client",
+        "engine.message_security:SecurityParties.accepts",
+        "return not elsewhere and party.accepts(verified, self._clock())",
+        "return party.accepts(verified, self._clock())",
+        f"{STORIES}::test_copy_of_a_fault_at_the_address_of_a_client_does_not_end_its_sequence",
+    ),
+    guard(
+        "copies of faults on a connection",
+        "engine.message_security:SecurityParties.answers",
+        "return not signs or request.message_id is None or fault.relates_to == request.message_id",
+        "return True",
+        f"{STORIES}::test_copy_of_a_fault_on_the_connection_does_not_end_the_sequence",
+    ),
+    guard(
+        "offers of the identifier of a client's sequence",
+        "engine.destination.creation:_is_taken",
+        "return created is not None and created.service is not None",
+        "return False",
+        f"{STORIES}::test_offer_of_the_identifier_of_a_clients_sequence_is_declined",
     ),
 )

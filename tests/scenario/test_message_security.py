@@ -322,3 +322,70 @@ def test_fault_on_the_connection_that_is_not_signed_does_not_count(signed: Secur
     made.to().send(Note("a"))
     made.run()
     assert shop.got == ["a"]
+
+
+# --- what the service signs for another client ---------------------------------------------------------------------
+
+
+def fault_about(made: Pair, known: Keys, identifier: str) -> HttpMessage:
+    """The fault that the service signs for another client, which names a sequence that is not its own."""
+    known.make("other", "authority")
+    http = party(certificate=known.file("other")).secure(Foreign(RM11_SOAP12).note(identifier, 9), made.clock.now)
+    process = made.server._process  # type: ignore[attr-defined]
+    (answer,) = process.receive([Arrival(http=http, service="shop", url=URL, peer="other")])
+    assert name_of(answer.http) == "fault UnknownSequence"
+    verified = process.engine.decode(http, "shop").verified
+    fault = process.engine.secured_reply(answer.http, "shop", verified)
+    assert b"SignatureValue" in fault.body
+    return replace(fault, status=None)
+
+
+def ends_well(made: Pair, shop: Shop) -> None:
+    """The sequence of the client goes on, and all arrives."""
+    (before,) = [status.identifier for status in made.client.sequences() if status.endpoint == URL]
+    made.run()
+    assert shop.got == ["one", "two"]
+    assert [status.identifier for status in made.client.sequences() if status.endpoint == URL] == [before]
+    assert made.client.dead_letters() == []
+
+
+def test_copy_of_a_fault_at_the_address_of_a_client_does_not_end_its_sequence(
+    signed: SecuritySettings,
+    keys: Keys,  # noqa: F811
+) -> None:
+    made, shop = pair(both_ways(signed), listen=True)
+    made.to().send(Note("one"))
+    made.run()
+    made.wire.lose("message *", 2)
+    made.to().send(Note("two"))
+    made.advance(1)
+    fault = fault_about(made, keys, rows(made)[0])
+    arrival = Arrival(http=fault, service=None, url=f"{CLIENT}/mercury/responses", peer="other")
+    made.client._process.receive([arrival])  # type: ignore[attr-defined]
+    ends_well(made, shop)
+
+
+def test_copy_of_a_fault_on_the_connection_does_not_end_the_sequence(
+    signed: SecuritySettings,
+    keys: Keys,  # noqa: F811
+) -> None:
+    made, shop = pair(signed)
+    made.to().send(Note("one"))
+    made.run()
+    fault = fault_about(made, keys, rows(made)[0])
+    made.wire.alter("acknowledgement", lambda _: fault)
+    made.to().send(Note("two"))
+    ends_well(made, shop)
+
+
+def test_offer_of_the_identifier_of_a_clients_sequence_is_declined(signed: SecuritySettings) -> None:
+    made, shop = pair(signed)
+    made.to().send(Note("one"))
+    made.run()
+    keys_of_till = next(entry.partition("=")[2] for entry in signed.certificate if entry.startswith(URL))
+    create = Foreign(RM11_SOAP12).create(message_id="urn:other", to=URL, offer=rows(made)[0])
+    http = party(certificate=keys_of_till).secure(create, made.clock.now)
+    (answer,) = made.server._process.receive([Arrival(http=http, service="shop", url=URL, peer="other")])  # type: ignore[attr-defined]
+    assert name_of(answer.http) == "CreateSequenceResponse"
+    assert b"Accept" not in answer.http.body
+    assert shop.got == ["one"]

@@ -378,3 +378,17 @@ def test_log_lines_about_sequences_of_others_are_limited_for_each_peer(caplog: p
         first = sum("does not own it" in each.message for each in caplog.records)
         post(node, foreign.alone(foreign.ack_requested(sequence)), identity="CN=third")
     assert (first, sum("does not own it" in each.message for each in caplog.records)) == (10, 11)
+
+
+def test_owner_gets_its_acknowledgement_although_another_peer_asks_for_it_at_the_same_time() -> None:
+    node, foreign = server(), Foreign(RM11_SOAP12)
+    sequence = identifier_in(post(node, foreign.create(), identity=OWNER))
+    arrivals = [
+        Arrival(http=http, service=SERVICE, url=node.service_url, peer="192.0.2.1", identity=identity)
+        for http, identity in (
+            (foreign.note(sequence, 1), OWNER),
+            (foreign.alone(foreign.ack_requested(sequence)), OTHER),
+        )
+    ]
+    answers = node.receive(arrivals) or []
+    assert [name_of(answer.http) for answer in answers] == ["acknowledgement", "fault UnknownSequence"]

@@ -32,6 +32,7 @@ from mercury.statemachine.acknowledging import leaves_on_reply
 from mercury.statemachine.faults import Fault
 from mercury.statemachine.flow_control import has_more_to_do, is_heard_again
 from mercury.statemachine.messages import (
+    ANONYMOUS,
     CloseSequence,
     CloseSequenceResponse,
     CreateSequence,
@@ -172,10 +173,14 @@ class Batch:
 
     def _not_owned(self, exchange: InboundExchange, what: str, identifier: str | None) -> None:
         exchange.answer_to_sender_only()
+        self.warn(exchange, what, sequence=identifier)
+
+    def warn(self, exchange: InboundExchange, what: str, **details: str | None) -> None:
+        """Log a warning that the sender of an arrival may cause as often as it likes."""
         arrival = exchange.arrival
-        if self.context.ownership_log.allow(arrival.owner, self.now):
-            details = {"sequence": identifier, "peer": arrival.peer, "identity": arrival.identity}
-            log.warning("%s. It is logged ten times a minute for each peer", what, extra=details)
+        if self.context.peer_log.allow(arrival.owner, self.now):
+            details |= {"peer": arrival.peer, "identity": arrival.identity}
+            log.warning("%s. At most ten such lines a minute are logged for each peer", what, extra=details)
 
     def is_proved(self, exchange: InboundExchange, endpoint: str) -> bool:
         """Whether an arrival has the WS-Security that the messages of an endpoint must have (SEC-03).
@@ -184,7 +189,10 @@ class Batch:
         """
         if exchange.arrival.request is not None:
             return True
-        return self.context.security.accepts(endpoint, exchange.envelope.verified)
+        envelope = exchange.envelope
+        to = envelope.to.address if envelope.to is not None else ANONYMOUS
+        posted_to = to if exchange.arrival.service is None else None
+        return self.context.security.accepts(endpoint, envelope.verified, to=posted_to)
 
     def records(self) -> Iterable[RmsRecord]:
         return (record for records in self._keys.values() for record in records)

@@ -60,7 +60,7 @@ def create(batch: Batch, exchange: InboundExchange, body: CreateSequence) -> Non
         return
     before = batch.rmds.get(body.follows or "")
     if before is not None and not may_follow(exchange.arrival, before):
-        log.warning("Follows is ignored: it names a sequence of another peer", extra={"sequence": body.follows})
+        batch.warn(exchange, "Follows is ignored: it names a sequence of another peer", sequence=body.follows)
         body = replace(body, follows=None)
     record = _make(batch, exchange, body, message_id)
     _end_predecessor(batch, body.follows)
@@ -154,7 +154,7 @@ def _accept(
     """The channel of the offered sequence for responses; ``None`` = refused, by an answer without Accept (RM-CS-07)."""
     # WS-RM 1.0 has no Offer/Endpoint: responses go to ReplyTo, which may differ from AcksTo (LIVE-09).
     endpoint = offer.endpoint or exchange.reply_to
-    if endpoint.none or record.service is None or batch.rms_identifier_taken(offer.identifier):
+    if endpoint.none or record.service is None or _is_taken(batch, offer.identifier):
         return None
     channel = response_channel(record, endpoint)
     expires_at = None if offer.expires is None else batch.now + offer.expires
@@ -203,6 +203,17 @@ def _own_address(exchange: InboundExchange) -> str:
 def _shorter(requested: float | None, most: float | None) -> float | None:
     times = [time for time in (requested, most) if time is not None]
     return min(times) if times else None
+
+
+def _is_taken(batch: Batch, offered: str) -> bool:
+    """Whether an offered identifier is that of another sequence, for responses or created by a client.
+
+    What this side signs on a sequence of responses must not look like what it signs for another client's sequence.
+    """
+    if batch.rms_identifier_taken(offered):
+        return True
+    created = batch.rmds.get(offered) or batch.tx.rmd.read(offered)
+    return created is not None and created.service is not None
 
 
 # --- CreateSequenceResponse ----------------------------------------------------------------------------------------

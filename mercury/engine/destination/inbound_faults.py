@@ -22,6 +22,9 @@ log = logging.getLogger("mercury.engine.reception")
 def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
     """Handle a fault. It is never answered (FLT-14)."""
     request = exchange.arrival.request
+    if request is not None and not exchange.arrival.fetched and not _answers(batch, request, exchange):
+        batch.warn(exchange, "a fault is ignored: it is the answer to another request", sequence=fault.identifier)
+        return
     if request is not None and request.purpose in (Purpose.ACKNOWLEDGEMENT, Purpose.DESTINATION_END):
         _about_acknowledgement(batch, request, fault)
         return
@@ -35,10 +38,10 @@ def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
     if post_plainly_after_refusal(batch, record, fault):
         return
     before, record.last_error = record.last_error, f"{fault.code.value}: {fault.reason}"
+    # Every retransmission may get the same fault, and a peer may alternate between two.
+    news = record.last_error != before and batch.context.peer_log.allow(exchange.arrival.owner, batch.now)
     log.log(
-        logging.WARNING
-        if record.last_error != before
-        else logging.DEBUG,  # every retransmission may get the same fault
+        logging.WARNING if news else logging.DEBUG,
         "the peer answers with fault %s: %r",
         fault.code.value,
         fault.reason,
@@ -63,6 +66,10 @@ def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
         reason=record.last_error,
     )
     batch.context.observers.emit(batch.tx, event)
+
+
+def _answers(batch: Batch, request: Outgoing, exchange: InboundExchange) -> bool:
+    return batch.context.security.answers(request.envelope, request.url, exchange.envelope)
 
 
 def _about_acknowledgement(batch: Batch, request: Outgoing, fault: Fault) -> None:

@@ -133,8 +133,7 @@ def answers(batch: Batch, exchange: InboundExchange, row: OutboundMessage, seque
     source = batch.rms_by_id(row.sequence_id or "")
     if may_answer(exchange.arrival, row, source, sequence) and batch.is_proved(exchange, row.channel.endpoint):
         return True
-    about = {"message_id": row.message_id, "peer": exchange.arrival.peer, "identity": exchange.arrival.identity}
-    log.warning("a response is ignored: its request went to another peer", extra=about)
+    batch.warn(exchange, "a response is ignored: its request went to another peer", message_id=row.message_id)
     return False
 
 

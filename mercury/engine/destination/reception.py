@@ -284,7 +284,9 @@ def _share_acknowledgements(exchanges: list[InboundExchange]) -> None:
     carriers = [
         Carrier(
             sequences=tuple(exchange.acknowledge),
-            requested=frozenset(request.identifier for request in exchange.envelope.ack_requests),
+            # A peer that asks for the acknowledgement of another's sequence does not get it (SEC-01).
+            requested=frozenset(exchange.acknowledge)
+            & {request.identifier for request in exchange.envelope.ack_requests},
             otherwise=exchange.fault is not None or exchange.reply is not None,
             held=exchange.waiting is not None,
         )

@@ -142,13 +142,23 @@ def read_users(name: str) -> dict[str, str]:
 
 
 def parties_of(
-    peers: Peers, settings: SecuritySettings, clock: Callable[[], float], new_id: Callable[[], str]
+    peers: Peers,
+    settings: SecuritySettings,
+    clock: Callable[[], float],
+    new_id: Callable[[], str],
+    responses: str | None,
 ) -> SecurityParties:
     """The parties of all peers that have WS-Security, and the settings of services.
 
+    :param responses: the address of this side for responses; ``None`` = it has none.
     :raises ConfigurationError: a file cannot be used, or the extra ``security`` is not installed.
     """
     made = {each: Party(each.peer.security, new_id) for each in peers.all if each.peer.security is not None}
     return SecurityParties(
-        clock, new_id, lambda url: made.get(peers.find(url)) if made else None, made.values(), settings.services()
+        clock,
+        new_id,
+        lambda url: made.get(peers.find(url)) if made else None,
+        made.values(),
+        settings.services(),
+        responses,
     )
