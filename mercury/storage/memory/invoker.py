@@ -26,6 +26,8 @@ class MemoryInvoker:
         self.added: list[InboundMessage] = []
         self.marked: list[tuple[InvokerRecord, tuple[int, ...], tuple[int, ...]]] = []
         self.deleted: list[str] = []
+        #: The messages that the commit has removed.
+        self.removed: list[InboundMessage] = []
 
     def insert(self, record: InvokerRecord) -> None:
         self.inserted.append(record.copy())
@@ -121,13 +123,13 @@ class MemoryInvoker:
         for record, consumed, markers in self.marked:
             buffer = committed.buffers[record.sequence]
             buffer.record = record
-            for number in consumed:
-                buffer.remove(number)
+            self.removed += [row for number in consumed if (row := buffer.remove(number)) is not None]
             buffer.markers = [marker for marker in buffer.markers if marker.position not in markers]
             committed.mark_served(record.owner, record.sequence)
             touched.append(record.sequence)
         for sequence in self.deleted:
-            committed.buffers.pop(sequence, None)
+            gone = committed.buffers.pop(sequence, None)
+            self.removed += gone.rows.values() if gone is not None else ()
         for sequence in touched:
             if sequence in committed.buffers:
                 committed.mark_ready(committed.buffers[sequence])
