@@ -151,4 +151,96 @@ STORAGE = (
         ),
         test="tests/conformance/test_attachments.py::test_attachments_follow_a_message_to_its_dead_letter_and_back",
     ),
+    Mutant(
+        "attachments end with their message",
+        (
+            Change(
+                "mercury.storage.sql.transaction:SqlTransaction.prepare_commit",
+                "        self.attachments.remove_unnamed()\n",
+                "",
+            ),
+        ),
+        test="tests/conformance/test_attachments.py::test_attachments_of_a_delivered_message_are_removed_with_it",
+    ),
+    Mutant(
+        "attachments end with their message, in memory",
+        (
+            Change(
+                "mercury.storage.memory.store:MemoryTransaction._commit",
+                "                self._remove_attachments()\n",
+                "                pass\n",
+            ),
+        ),
+        test="tests/conformance/test_attachments.py::test_attachments_of_a_delivered_message_are_removed_with_it",
+    ),
+    Mutant(
+        "attachments of a message that this commit passes on, in memory",
+        (
+            Change(
+                "mercury.storage.memory.store:MemoryTransaction._remove_attachments",
+                "names_of(removed) - names_of(added)",
+                "names_of(removed)",
+            ),
+        ),
+        test="tests/conformance/test_attachments.py::test_attachments_follow_a_message_to_its_dead_letter_and_back",
+    ),
+    Mutant(
+        "attachments can be read until the commit",
+        (
+            Change(
+                "mercury.storage.sql.statements:Statements.note_unnamed",
+                "            self.unnamed |= found\n",
+                "            self.unnamed |= found\n            self.attachments.remove_unnamed()\n",
+            ),
+        ),
+        test="tests/conformance/test_attachments.py"
+        "::test_handler_reads_attachments_until_the_end_of_the_transaction_that_delivers",
+    ),
+    Mutant(
+        "attachments of acknowledged messages, in one statement",
+        (
+            Change(
+                "mercury.storage.sql.acknowledged_rows:AcknowledgedRows._remove",
+                '            self._tx.note_unnamed(found["unnamed"] or ())\n',
+                "",
+            ),
+        ),
+        test="tests/conformance/test_attachments.py"
+        "::test_attachments_of_a_message_that_is_acknowledged_and_released_at_once_are_removed",
+    ),
+    Mutant(
+        "attachments of acknowledged messages, in several statements",
+        (
+            Change(
+                "mercury.storage.sql.acknowledged_rows:AcknowledgedRows._remove",
+                "self._tx.delete_naming(rows, values)",
+                "self._tx.write(rows, values)",
+            ),
+        ),
+        test="tests/conformance/test_attachments.py::test_attachments_of_an_acknowledged_message_are_removed_with_it",
+    ),
+    Mutant(
+        "search for attachments that are written while the worker rests",
+        (
+            Change(
+                "mercury.engine.runtime.threads:RETENTION_POLL_INTERVAL",
+                "RETENTION_POLL_INTERVAL = ATTACHMENTS_PAUSE",
+                "RETENTION_POLL_INTERVAL = 3600.0",
+            ),
+        ),
+        test="tests/storage/test_retention.py"
+        "::test_attachments_that_are_written_while_the_worker_rests_are_searched_soon",
+    ),
+    Mutant(
+        "search for attachments without a pause",
+        (
+            Change(
+                "mercury.engine.runtime.retention:RetentionWorker.run_once",
+                "0.0 if removed >= ATTACHMENTS_BATCH else",
+                "",
+            ),
+        ),
+        test="tests/storage/test_retention.py"
+        "::test_attachments_are_searched_soon_while_there_are_any_and_else_with_everything_else",
+    ),
 )
