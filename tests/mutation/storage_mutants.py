@@ -243,4 +243,10 @@ STORAGE = (
         test="tests/storage/test_retention.py"
         "::test_attachments_are_searched_soon_while_there_are_any_and_else_with_everything_else",
     ),
+    Mutant(
+        "search for attachments that the application's commit leaves",
+        (Change("mercury.storage.sql.statements:Statements.note_unnamed", "self.store.attachments_used()", "pass"),),
+        test="tests/storage/test_joining.py"
+        "::test_attachments_of_a_row_that_the_application_commits_away_are_left_to_the_search",
+    ),
 )

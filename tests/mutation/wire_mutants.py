@@ -228,6 +228,17 @@ WIRE = (
         test="tests/unit/service/test_descriptors.py::test_server_counts_the_files_of_the_services_of_its_application",
     ),
     Mutant(
+        "limit: file descriptors of an application in another server",
+        (
+            Change(
+                "mercury.service.http11:Http11Protocol.__init__",
+                "connections_of(server_state, lambda: takes_attachments(config.loaded_app))",
+                "connections_of(server_state)",
+            ),
+        ),
+        test="tests/unit/service/test_descriptors.py::test_server_that_mercury_does_not_start_counts_the_files_too",
+    ),
+    Mutant(
         "limit: attachments of an operation that takes none",
         (
             Change(
