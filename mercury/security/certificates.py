@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
@@ -60,7 +60,7 @@ def read_certificates(setting: str, name: str) -> list[x509.Certificate]:
     data = _read(setting, name)
     try:
         return x509.load_pem_x509_certificates(data)
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         raise ConfigurationError(f"{setting}: {name} has no certificate that can be read") from error
 
 
@@ -70,6 +70,23 @@ def _read(setting: str, name: str) -> bytes:
             return file.read()
     except OSError as error:
         raise ConfigurationError(f"{setting}: {name} cannot be read: {error.strerror or error}") from error
+
+
+def read_certificate(data: bytes) -> x509.Certificate:
+    """A certificate that a peer has sent, in DER. Its names, key and extensions can be read: `cryptography` reads them
+    late, and raises errors of many kinds for versions, keys, curves and extensions that it does not know.
+
+    :raises Rejected: it cannot be read.
+    """
+    try:
+        certificate = x509.load_der_x509_certificate(data)
+        certificate.public_key()
+        for name in (certificate.subject, certificate.issuer):
+            name.rfc4514_string()
+        list(certificate.extensions)
+    except Exception as error:
+        raise Rejected(f"the certificate cannot be read: {type(error).__name__}") from error
+    return certificate
 
 
 def der(certificate: x509.Certificate) -> bytes:
@@ -127,7 +144,7 @@ class Trust:
             if authority.subject == certificate.issuer:
                 try:
                     certificate.verify_directly_issued_by(authority)
-                except (InvalidSignature, ValueError, TypeError):
+                except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
                     continue
                 _check_times(authority, now)
                 if not list(certificate.subject):
@@ -148,7 +165,7 @@ def _is_authority(certificate: x509.Certificate) -> bool:
         return certificate.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
     except x509.ExtensionNotFound as missing:
         return missing.oid == x509.KeyUsage.oid
-    except ValueError:
+    except (UnsupportedAlgorithm, x509.DuplicateExtension, ValueError):
         return False
 
 
@@ -170,7 +187,5 @@ def _check_use(certificate: x509.Certificate) -> None:
         usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
     except x509.ExtensionNotFound:
         return
-    except ValueError as error:
-        raise Rejected("the certificate cannot be read") from error
     if not usage.digital_signature and not usage.content_commitment:
         raise Rejected("the certificate is not for signatures")

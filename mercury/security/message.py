@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lxml import etree
 
@@ -94,14 +94,23 @@ class SoapTree:
 
         :raises Rejected: no element has it, or several have it, in whatever attribute.
         """
-        found = [
-            element
-            for element in self.elements()
-            if any(_local(name) in _ID_NAMES and value == identifier for name, value in element.attrib.items())
-        ]
-        if len(found) != 1:
-            raise Rejected(f"{len(found)} elements have the identifier that is referred to")
-        return found[0]
+        return self.by_ids((identifier,))[0]
+
+    def by_ids(self, identifiers: Sequence[str]) -> list[etree._Element]:
+        """The elements with these identifiers, in their order, found in one pass over the message.
+
+        :raises Rejected: no element has one of them, or several have it, in whatever attribute.
+        """
+        found: dict[str, list[etree._Element]] = {identifier: [] for identifier in identifiers}
+        for element in self.elements():
+            for name, value in element.items():
+                # An element may have its identifier in two attributes.
+                if value in found and _local(name) in _ID_NAMES and element not in found[value][-1:]:
+                    found[value].append(element)
+        for each in found.values():
+            if len(each) != 1:
+                raise Rejected(f"{len(each)} elements have the identifier that is referred to")
+        return [found[identifier][0] for identifier in identifiers]
 
     def elements(self) -> Iterator[etree._Element]:
         """All elements, without comments."""

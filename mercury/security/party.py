@@ -37,7 +37,7 @@ from mercury.wire import ns
 from mercury.wire.envelope import HttpMessage
 from mercury.wire.ns import clark
 from mercury.wire.own_thread import in_own_thread
-from mercury.wire.scan import DEFAULT_LIMITS, Limits
+from mercury.wire.scan import DEFAULT_LIMITS, Limits, MessageRefused, refused
 from mercury.wire.verified import Verified
 
 if TYPE_CHECKING:
@@ -66,13 +66,17 @@ class Party:
     # --- messages of this side -------------------------------------------------------------------------------------
 
     def secure(self, http: HttpMessage, now: float) -> HttpMessage:
-        """A message to an endpoint, with its Security header. Every transmission is secured anew (SEC-09)."""
+        """A message to an endpoint, with its Security header. Every transmission is secured anew (SEC-09).
+
+        :raises MessageRefused: it cannot be secured, because it is too large or cannot be signed.
+        """
         return in_own_thread(lambda: self._secure(http, now, is_reply=False, must_understand=True, to=None))
 
     def secure_reply(self, http: HttpMessage, request: Verified | None, now: float) -> HttpMessage:
         """A reply of a service, signed with its key, and encrypted if the request was.
 
         :param request: what was verified of the request; ``None`` = the request was refused.
+        :raises MessageRefused: it cannot be secured, because it is too large or cannot be signed.
         """
         if self._keys is None or self._keys.own is None or not http.body:
             return http
@@ -105,8 +109,11 @@ class Party:
         if settings.bind_sequences and not is_reply:
             self._bind(tree, tokens[0])
         if self._keys is not None and self._keys.own is not None:
-            self._keys.sign(tree, security, tokens[0][0], self._new)
-            self._keys.encrypt(tree, security, self._new("ED"), to)
+            try:
+                self._keys.sign(tree, security, tokens[0][0], self._new)
+                self._keys.encrypt(tree, security, self._new("ED"), to)
+            except Exception as error:  # a reply repeats content of the peer's, and signxml raises errors of any kind
+                raise refused(f"it cannot be signed: {type(error).__name__}") from error
         return replace(http, body=tree.written())
 
     def _new(self, kind: str) -> str:
@@ -153,7 +160,9 @@ class Party:
     def _check(self, data: bytes, limits: Limits, now: float) -> tuple[bytes, Verified]:
         try:
             return self._checked(SoapTree(data, limits), limits, now)
-        except (etree.LxmlError, ValueError, OverflowError, RecursionError) as error:
+        except (Rejected, MessageRefused):
+            raise
+        except Exception as error:  # signxml, cryptography and lxml raise errors of any kind for odd content
             raise Rejected(f"the Security header cannot be used: {type(error).__name__}: {error}") from error
 
     def _checked(self, tree: SoapTree, limits: Limits, now: float) -> tuple[bytes, Verified]:

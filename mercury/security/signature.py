@@ -59,6 +59,8 @@ _METHODS = frozenset(
     }
 )
 _DIGESTS = frozenset({DigestAlgorithm.SHA256, DigestAlgorithm.SHA384, DigestAlgorithm.SHA512})
+_METHOD_NAMES = frozenset(method.value for method in _METHODS)
+_DIGEST_NAMES = frozenset(digest.value for digest in _DIGESTS)
 
 _DECLARED_PREFIX = re.compile(rb"xmlns:([^\s=]+)\s*=")
 
@@ -171,10 +173,13 @@ def _referred(tree: SoapTree, info: etree._Element) -> list[tuple[etree._Element
     method = only_child_of(info, clark(DS, "CanonicalizationMethod"))
     if method.get("Algorithm") != EXCLUSIVE_C14N:
         raise Rejected("the signature is not over exclusive canonical XML")
+    # The verifier checks the algorithms too, but its errors repeat the whole name that the peer has written.
+    if only_child_of(info, clark(DS, "SignatureMethod")).get("Algorithm") not in _METHOD_NAMES:
+        raise Rejected("the signature has an algorithm that is not accepted")
     references = info.findall(_REFERENCE)
     if not 0 < len(references) <= MOST_REFERENCES:
         raise Rejected(f"the signature has {len(references)} references; the limit is {MOST_REFERENCES}")
-    found = []
+    named, prefixes = [], []
     for reference in references:
         uri = reference.get("URI", "")
         if not uri.startswith("#") or "(" in uri:
@@ -182,10 +187,14 @@ def _referred(tree: SoapTree, info: etree._Element) -> list[tuple[etree._Element
         transform = only_child(only_child_of(reference, _TRANSFORMS), _TRANSFORM)
         if transform.get("Algorithm") != EXCLUSIVE_C14N:
             raise Rejected("a transform of the signature is not exclusive canonical XML")
-        found.append((tree.by_id(uri[1:]), _prefixes(transform)))
-    if len({id(element) for element, _ in found}) < len(found):
+        if only_child_of(reference, clark(DS, "DigestMethod")).get("Algorithm") not in _DIGEST_NAMES:
+            raise Rejected("a digest of the signature has an algorithm that is not accepted")
+        named.append(uri[1:])
+        prefixes.append(_prefixes(transform))
+    elements = tree.by_ids(named)
+    if len(set(elements)) < len(elements):
         raise Rejected("two references of the signature name one element")
-    return found
+    return list(zip(elements, prefixes, strict=True))
 
 
 def _prefixes(transform: etree._Element) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cryptography import x509
 from lxml import etree
 
-from mercury.security.certificates import OwnKey, der
+from mercury.security.certificates import OwnKey, der, read_certificate
 from mercury.security.message import Rejected, SoapTree
 from mercury.security.names import (
     BASE64,
@@ -90,10 +90,7 @@ def referred(tree: SoapTree, security: etree._Element, reference: etree._Element
 def _in_message(token: etree._Element) -> x509.Certificate:
     if token.get("ValueType") != X509V3 or token.get("EncodingType", BASE64) != BASE64 or len(token):
         raise Rejected("a BinarySecurityToken is not an X.509 certificate in base64")
-    try:
-        return x509.load_der_x509_certificate(_decoded(token))
-    except ValueError as error:
-        raise Rejected("the certificate cannot be read") from error
+    return read_certificate(_decoded(token))
 
 
 def _names(kind: etree._Element, certificate: x509.Certificate) -> bool:

@@ -111,10 +111,77 @@ def test_name_that_is_empty_or_too_long_is_refused(keys: Keys) -> None:  # noqa:
     assert "too long" in refused(keys, "long", keys.public("authority"))
 
 
+VERSION_3, VERSION_4 = bytes.fromhex("a003020102"), bytes.fromhex("a003020103")
+KEY_USAGE, BASIC_CONSTRAINTS = bytes.fromhex("0603551d0f"), bytes.fromhex("0603551d13")
+RSA_KEY, UNKNOWN_KEY = bytes.fromhex("06092a864886f70d010101"), bytes.fromhex("06092a864886f70d010163")
+P256, UNKNOWN_CURVE = bytes.fromhex("06082a8648ce3d030107"), bytes.fromhex("06082a8648ce3d030177")
+RSA_SHA256, UNKNOWN_METHOD = bytes.fromhex("06092a864886f70d01010b"), bytes.fromhex("06092a864886f70d010163")
+UNREADABLE = {
+    "version 4": (VERSION_3, VERSION_4),
+    "an extension twice": (KEY_USAGE, BASIC_CONSTRAINTS),
+    "an unknown kind of key": (RSA_KEY, UNKNOWN_KEY),
+    "an unknown curve": (P256, UNKNOWN_CURVE),
+}
+
+
+def odd(keys: Keys, before: bytes, after: bytes, *, authority: bool = False) -> bytes:  # noqa: F811
+    """A certificate with other bytes, in DER."""
+    usage = (x509.KeyUsage(**{**USAGE, "digital_signature": True}), False)
+    curve = elliptic() if before == P256 else None
+    keys.make("odd", None if authority else "authority", extensions=(usage,), key=curve, authority=authority)
+    data = keys.certificates["odd"].public_bytes(Encoding.DER)
+    assert before in data
+    return data.replace(before, after)
+
+
+def pem(data: bytes) -> bytes:
+    return b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(data) + b"-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_certificate_that_the_library_cannot_read_is_refused(keys: Keys, name: str) -> None:  # noqa: F811
+    """Whoever can post may send it: no key is needed."""
+    peers = Peers.of(keys)
+    root = peers.sent()
+    one(root, "BinarySecurityToken").text = base64.b64encode(odd(keys, *UNREADABLE[name])).decode()
+    assert "the certificate cannot be read" in peers.reason(root)
+
+
+def test_certificate_with_an_unknown_algorithm_of_its_signature_is_refused(keys: Keys) -> None:  # noqa: F811
+    peers = Peers.of(keys)
+    root = peers.sent()
+    one(root, "BinarySecurityToken").text = base64.b64encode(odd(keys, RSA_SHA256, UNKNOWN_METHOD)).decode()
+    assert "neither trusted nor issued" in peers.reason(root)
+
+
+@pytest.mark.parametrize("name", ["an unknown kind of key", "an extension twice"])
+def test_odd_authority_in_the_file_issues_nothing_and_the_others_count(keys: Keys, tmp_path: Path, name: str) -> None:  # noqa: F811
+    file = tmp_path / "trusted.pem"
+    good = keys.certificates["authority"].public_bytes(Encoding.PEM)
+    file.write_bytes(pem(odd(keys, *UNREADABLE[name], authority=True)) + good)
+    assert identity(keys, "till", str(file)) == "x509:CN=till;issuer=<CN=authority>"
+
+
+def test_error_of_a_library_at_a_certificate_of_the_file_refuses_the_message(keys: Keys, tmp_path: Path) -> None:  # noqa: F811
+    """The file has a certificate whose key cannot be read, and the message refers to it."""
+    file, data = tmp_path / "trusted.pem", odd(keys, RSA_KEY, UNKNOWN_KEY)
+    file.write_bytes(pem(data))
+    peers = Peers(keys, party(certificate=keys.file("till")), party(trusted=str(file)))
+    root = peers.sent()
+    reference = one(one(root, "KeyInfo"), "SecurityTokenReference")
+    made = etree.Element(KEY_IDENTIFIER, ValueType=THUMBPRINT)
+    made.text = base64.b64encode(hashlib.sha1(data).digest()).decode()
+    reference[:] = [made]
+    assert peers.reason(root).startswith("the Security header cannot be used: UnsupportedAlgorithm")
+
+
 def test_files_that_cannot_be_used_are_named(keys: Keys, tmp_path: Path) -> None:  # noqa: F811
     empty = tmp_path / "empty.pem"
     empty.write_text("nothing")
+    version_4 = tmp_path / "version 4.pem"
+    version_4.write_bytes(pem(odd(keys, VERSION_3, VERSION_4)))
     wrong = (
+        ({"trusted": str(version_4)}, "trusted: .*version 4.pem has no certificate that can be read"),
         ({"certificate": str(tmp_path / "missing.pem")}, "certificate: .*missing.pem cannot be read"),
         ({"certificate": str(empty)}, "certificate: .*empty.pem has no certificate"),
         ({"certificate": keys.public("till")}, "key: .* has no private key"),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 from lxml import etree
 
-from mercury.security.message import Rejected
+from mercury.security.message import Rejected, SoapTree
 from mercury.security.names import DS, WSSE, WSU_ID
 from mercury.security.party import MOST_BYTES
+from mercury.security.signature import verify
 from mercury.wire import ns
 from mercury.wire.envelope import Payload
 from mercury.wire.scan import DEFAULT_LIMITS
@@ -266,6 +267,8 @@ def nested_part(root: etree._Element) -> None:
 
 XSLT = '<x:stylesheet xmlns:x="http://www.w3.org/1999/XSL/Transform" version="1.0"/>'
 XPATH = f'<d:XPath xmlns:d="{DS}">//*[@evil]</d:XPath>'
+BAD_METHOD = "the signature has an algorithm that is not accepted"
+BAD_DIGEST = "a digest of the signature has an algorithm that is not accepted"
 UNACCEPTABLE = {
     "body not signed": (dropped("Body"), "the Body is not signed"),
     "To not signed": (dropped("To"), "To is not signed"),
@@ -290,15 +293,15 @@ UNACCEPTABLE = {
     "an element twice": (one_element_twice, "two references of the signature name one element"),
     "100 prefixes": (many_prefixes, "keeps too many prefixes"),
     "a part of the body": (nested_part, "not at a place where it has a meaning"),
-    "HMAC": (algorithm("SignatureMethod", "http://www.w3.org/2001/04/xmldsig-more#hmac-sha256"), "signature is wrong"),
-    "HMAC with SHA-1": (algorithm("SignatureMethod", DS + "hmac-sha1"), "signature is wrong"),
-    "RSA with SHA-1": (algorithm("SignatureMethod", DS + "rsa-sha1"), "signature is wrong"),
+    "HMAC": (algorithm("SignatureMethod", "http://www.w3.org/2001/04/xmldsig-more#hmac-sha256"), BAD_METHOD),
+    "HMAC with SHA-1": (algorithm("SignatureMethod", DS + "hmac-sha1"), BAD_METHOD),
+    "RSA with SHA-1": (algorithm("SignatureMethod", DS + "rsa-sha1"), BAD_METHOD),
     "ECDSA with a key of RSA": (
         algorithm("SignatureMethod", "http://www.w3.org/2001/04/xmldsig-more#ecdsa-sha256"),
         "signature is wrong",
     ),
-    "no algorithm": (algorithm("SignatureMethod", "none"), "signature is wrong"),
-    "a digest by SHA-1": (algorithm("DigestMethod", DS + "sha1"), "signature is wrong"),
+    "no algorithm": (algorithm("SignatureMethod", "none"), BAD_METHOD),
+    "a digest by SHA-1": (algorithm("DigestMethod", DS + "sha1"), BAD_DIGEST),
     "SignedInfo in inclusive canonical XML": (
         algorithm("CanonicalizationMethod", "http://www.w3.org/TR/2001/REC-xml-c14n-20010315"),
         "not over exclusive canonical XML",
@@ -321,7 +324,34 @@ def test_signer_with_the_algorithm_of_sha_1_is_refused(peers: Peers, keys: Keys)
     one(root, "SignatureMethod").set("Algorithm", DS + "rsa-sha1")
     value = keys.private["till"].sign(canonical(one(root, "SignedInfo"), []), PKCS1v15(), SHA1())
     one(root, "SignatureValue").text = base64.b64encode(value).decode()
-    assert "RSA_SHA1" in peers.reason(root)
+    assert peers.reason(root) == BAD_METHOD
+
+
+@pytest.mark.parametrize("local", ["SignatureMethod", "DigestMethod"])
+def test_reason_does_not_repeat_the_algorithm_that_a_peer_has_written(peers: Peers, local: str) -> None:
+    root = peers.sent()
+    algorithm(local, "x" * 900_000)(root)
+    assert peers.reason(root) == (BAD_METHOD if local == "SignatureMethod" else BAD_DIGEST)
+
+
+class CountedTree(SoapTree):
+    """Counts the passes over all elements."""
+
+    passes = 0
+
+    def elements(self) -> Iterator[etree._Element]:
+        self.passes += 1
+        return super().elements()
+
+
+def test_all_referenced_elements_are_found_in_one_pass_over_the_message(peers: Peers) -> None:
+    """The elements are found before the value of the signature is checked, so anybody can cause the passes."""
+    tree = CountedTree(peers.client.secure(http(PLAIN), NOW).body, DEFAULT_LIMITS)
+    found = tree.security()
+    assert found is not None
+    signed = verify(tree, found, [], lambda _: "x509:CN=till", NOW)
+    assert len(signed.parts) > 5
+    assert tree.passes == 2  # the first finds the token
 
 
 # --- keys ----------------------------------------------------------------------------------------------------------
