@@ -29,8 +29,10 @@ log = logging.getLogger("mercury.security")
 
 #: SEC-06: the same for every reason, which only the log has.
 NOT_ACCEPTED = Fault(code=FaultCode.INVALID_SECURITY, reason="The security of the message is not accepted.")
-#: Log lines about rejected messages per minute.
+#: Log lines per minute about rejected messages, and about answers that cannot be signed.
 _LINES = 30
+#: Characters of the reason in such a line, which may repeat what the peer has written.
+_LENGTH = 300
 
 #: The settings for the endpoint at a URL; ``None`` = it has none.
 FindParty = Callable[[str], Party | None]
@@ -140,10 +142,8 @@ class SecurityParties:
                 reasons.append(str(error))
             except MessageRefused as error:
                 raise Undecodable(error.fault) from error
-        with self._mutex:
-            allowed = self._log.allow("", self._clock())
-        if allowed:
-            log.warning("a message is refused: %s", "; ".join(reasons))
+        if self._may_log("refused"):
+            log.warning("a message is refused: %r", "; ".join(dict.fromkeys(reasons))[:_LENGTH])
         raise _refused(http, limits)
 
     # --- messages that are sent ------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class SecurityParties:
     def secured(self, http: HttpMessage, url: str) -> HttpMessage:
         """A message to an endpoint as it is posted.
 
-        :raises TransportError: it is too large to be secured.
+        :raises TransportError: it cannot be secured, because it is too large or cannot be signed.
         """
         party = self._find(url)
         if party is None:
@@ -162,12 +162,23 @@ class SecurityParties:
             raise TransportError(f"{url}: WS-Security cannot be applied: {error}") from error
 
     def secured_reply(self, http: HttpMessage, service: str | None, request: Verified | None) -> HttpMessage:
-        """A reply of a service as it is sent.
+        """A reply of a service as it is sent. If it cannot be secured, that is an empty one with HTTP status 500.
 
         :param request: what was verified of the request.
         """
         party = self._services.get(service or "")
-        return http if party is None else party.secure_reply(http, request, self._clock())
+        if party is None:
+            return http
+        try:
+            return party.secure_reply(http, request, self._clock())
+        except MessageRefused as error:
+            if self._may_log("not secured"):
+                log.warning("an answer of service %r cannot be secured: %r", service, str(error)[:_LENGTH])
+            return HttpMessage(b"", "", None, 500)
+
+    def _may_log(self, about: str) -> bool:
+        with self._mutex:
+            return self._log.allow(about, self._clock())
 
 
 def _refused(http: HttpMessage, limits: Limits) -> Undecodable:

@@ -67,9 +67,10 @@ class Keys:
         for element in (*security, *tree.header, tree.body):
             if element is security:
                 continue
-            if element.get(WSU_ID) is None:
-                element.set(WSU_ID, new("id"))
             content = None if element.getparent() is security else element
+            # Two blocks may have one wsu:Id, if they repeat reference parameters that a peer has written.
+            if content is not None or element.get(WSU_ID) is None:
+                element.set(WSU_ID, new("id"))
             parts.append((element.get(WSU_ID) or "", prefixes_in(content)))
         security.append(sign(tree, self.own, parts, write_reference(token, X509V3)))
 

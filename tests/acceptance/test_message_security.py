@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import urllib.error
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+from lxml import etree
+
 from mercury import Mercury, MessageSecurity, Peer, Service, Settings, Transaction
 from tests.acceptance.processes import eventually
-from tests.keys import Keys, keys  # noqa: F401  a fixture
+from tests.keys import Encoding, Keys, keys  # noqa: F401  a fixture
+from tests.unit.security.forge import TYPE, Peers, one
 
 
 @dataclass
@@ -78,3 +85,25 @@ def test_user_sends_to_a_service_and_gets_responses_at_its_address() -> None:
             sender.send(Note("a"))
             assert sender.request(Question("how?"), response=Answer).result(30) == Answer("re: how?")
             eventually(lambda: shop.got == ["a"], "a note")
+
+
+def test_certificate_that_cannot_be_read_is_answered_with_a_fault_and_no_traceback(
+    keys: Keys,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its X.509 version is 4. Whoever can post may send it."""
+    shop = Shop(MessageSecurity(certificate=keys.file("shop"), trusted=keys.public("authority")))
+    root = Peers.of(keys).sent()
+    version_3, version_4 = bytes.fromhex("a003020102"), bytes.fromhex("a003020103")
+    data = keys.certificates["till"].public_bytes(Encoding.DER).replace(version_3, version_4)
+    one(root, "BinarySecurityToken").text = base64.b64encode(data).decode()
+    with Mercury("memory:", settings=Settings()) as server:
+        url = f"{server.listen(shop.service)}/services/shop"
+        request = urllib.request.Request(url, etree.tostring(root), {"Content-Type": TYPE})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=30)
+        with refused.value as answer:
+            assert answer.code == 400
+            assert b"InvalidSecurity" in answer.read()
+    assert "the certificate cannot be read" in caplog.text
+    assert not [record for record in caplog.records if record.exc_info]

@@ -88,6 +88,8 @@ class SenderPool:
         self._answers = WaitingAnswers(ANSWERS, ALL_ANSWERS)
         #: The times of the last log lines about dropped answers.
         self._log_limiter = LogLimiter(1, LOG_INTERVAL)
+        #: The times of the last log lines about unexpected errors of posts: a server may cause any number.
+        self._errors = LogLimiter(1, LOG_INTERVAL)
         self._free = WHOLE * count
         self._owners = OwnerShares(WHOLE * count, SHARE, self._part(TROUBLE_OF_OWNER))
 
@@ -173,7 +175,14 @@ class SenderPool:
             try:
                 queued_reply = self._exchange(outgoing)
             except Exception:
-                log.exception("posting to %s failed; it is posted again when due", outgoing.url)
+                with self._mutex:
+                    allowed = self._errors.allow(outgoing.server, self._clock())
+                if allowed:
+                    log.exception(
+                        "posting to %s failed; it is posted again when due. It is logged for a server once in %.0f s",
+                        outgoing.url,
+                        LOG_INTERVAL,
+                    )
             finally:
                 with self._mutex:
                     if self._open.get(outgoing.slot) == began:

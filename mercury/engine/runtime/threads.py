@@ -41,6 +41,8 @@ CLOCK_POLL_INTERVAL = 1.0
 
 #: The time, in seconds, that each of the last steps of a stop gets even if the deadline has passed.
 LAST_STEP_TIMEOUT = 0.2
+#: Characters of a peer's Content-Type in the error of an endpoint.
+_TYPE_LENGTH = 80
 
 #: The answer to an arrival after an unexpected error. The peer sends its message again.
 UNHANDLED = Answer(http=HttpMessage(b"", "", None, 500))
@@ -339,5 +341,6 @@ def _unusable_reply(reply: HttpMessage) -> str | None:
     try:
         read_content_type(reply.content_type)
     except MessageRefused:
-        return problem or f"HTTP status {reply.status}, but with {reply.content_type}: that is not a SOAP endpoint"
+        kind = reply.content_type[:_TYPE_LENGTH]
+        return problem or f"HTTP status {reply.status}, but with {kind}: that is not a SOAP endpoint"
     return None

@@ -11,7 +11,7 @@ import pytest
 from lxml import etree
 
 from mercury.security.message import Rejected, SoapTree
-from mercury.security.names import DS, WSSE, WSU_ID
+from mercury.security.names import DS, WSSE, WSU, WSU_ID
 from mercury.security.party import MOST_BYTES
 from mercury.security.signature import verify
 from mercury.wire import ns
@@ -191,6 +191,13 @@ def test_signed_block_of_an_application_is_taken(peers: Peers) -> None:
     text = PLAIN.replace("</S:Header>", '<x:Note xmlns:x="urn:x">signed</x:Note></S:Header>')
     envelope, _ = peers.taken(peers.sent(text))
     assert [etree.fromstring(block).text for block in envelope.headers] == ["signed"]
+
+
+def test_blocks_with_one_identifier_are_signed_with_identifiers_of_their_own(peers: Peers) -> None:
+    """A response repeats reference parameters as header blocks: whoever sends the request writes their attributes."""
+    block = f'<x:Note xmlns:x="urn:x" xmlns:u="{WSU}" u:Id="same">signed</x:Note>'
+    envelope, _ = peers.taken(peers.sent(PLAIN.replace("</S:Header>", f"{block}{block}</S:Header>")))
+    assert [etree.fromstring(each).text for each in envelope.headers] == ["signed", "signed"]
 
 
 # --- what a trusted signer must not do either ----------------------------------------------------------------------

@@ -606,6 +606,33 @@ def test_answers_to_another_server_are_posted_though_one_owner_has_all_that_may_
         assert len(network.begun) == 2 + ALL_ANSWERS
 
 
+def test_unexpected_errors_of_posts_to_one_server_are_logged_once_in_an_interval(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, begun = Clock(), []
+
+    def broken(post: Outgoing) -> None:
+        begun.append(post.url)
+        raise KeyError("unforeseen")
+
+    threads = SenderPool(2, broken, lambda _url: False, clock)
+    threads.start()
+    try:
+        for wave in range(2):
+            for number in range(10):
+                threads.put(outgoing(SLOW, number))
+            threads.put(outgoing(OTHER, 1))
+            eventually(lambda: len(begun) == 11 * (wave + 1), "all are posted")  # noqa: B023
+            eventually(lambda: not any(threads.is_in_flight(SLOW, number) for number in range(10)), "they ended")
+            eventually(lambda: not threads.is_in_flight(OTHER, 1), "it ended")
+            logged = [record.getMessage() for record in caplog.records if record.exc_info]
+            assert sum(SLOW in line for line in logged) == 1 + wave
+            assert sum(OTHER in line for line in logged) == 1 + wave
+            clock.now += LOG_INTERVAL
+    finally:
+        threads.stop()
+
+
 def test_when_many_owners_have_one_answer_each_no_other_one_takes_its_place() -> None:
     network = Network()
     with senders(network, 1) as threads:

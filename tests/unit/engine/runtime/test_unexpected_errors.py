@@ -53,6 +53,19 @@ class Replies:
         pass
 
 
+def message() -> Outgoing:
+    envelope = Envelope(
+        soap=SoapVersion.SOAP12,
+        addressing=AddressingVersion.WSA10,
+        rm=RmVersion.RM11,
+        action="urn:a",
+        to=EndpointReference(URL),
+        message_id="urn:m",
+        body=EMPTY,
+    )
+    return Outgoing(url=URL, envelope=envelope, purpose=Purpose.MESSAGE)
+
+
 def failing_at_first(error: BaseException) -> Mercury:
     """A Mercury whose engine raises at the first arrivals."""
 
@@ -117,18 +130,17 @@ def test_endpoint_whose_reply_cannot_be_read_counts_as_failing(place: str) -> No
 
     replies = Replies(ok if place == "of its envelope" else KeyError("unforeseen"))
     mercury = Mercury("memory:", runtime=made, transport=replies)
-    envelope = Envelope(
-        soap=SoapVersion.SOAP12,
-        addressing=AddressingVersion.WSA10,
-        rm=RmVersion.RM11,
-        action="urn:a",
-        to=EndpointReference(URL),
-        message_id="urn:m",
-        body=EMPTY,
-    )
     with mercury:
         assert mercury.running_runtime is not None
         with suppress(KeyError):
-            mercury.running_runtime.exchange(Outgoing(url=URL, envelope=envelope, purpose=Purpose.MESSAGE))
+            mercury.running_runtime.exchange(message())
         assert "KeyError" in (mercury.last_error(URL) or "")
         assert mercury.running_runtime.endpoint_errors.slows(URL)
+
+
+def test_long_content_type_of_a_reply_is_cut_in_the_error_of_the_endpoint() -> None:
+    mercury = Mercury("memory:", transport=Replies(HttpMessage(b"<a/>", "x" * 60_000)))
+    with mercury:
+        assert mercury.running_runtime is not None
+        mercury.running_runtime.exchange(message())
+        assert f"but with {'x' * 80}: that is not a SOAP endpoint" in (mercury.last_error(URL) or "")
