@@ -144,7 +144,7 @@ class Trust:
             if authority.subject == certificate.issuer:
                 try:
                     certificate.verify_directly_issued_by(authority)
-                except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
+                except (InvalidSignature, ValueError, TypeError):
                     continue
                 _check_times(authority, now)
                 if not list(certificate.subject):

@@ -10,6 +10,7 @@ from typing import Any
 
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.service.shares import FREE, Share, Shares
+from mercury.service.turns import Turns, half_of_the_threads
 from mercury.settings import HttpSettings
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.storage.callers import network_of
@@ -52,6 +53,8 @@ class Bodies:
         self._received = Shares(settings.max_receiving_bytes)
         #: Bytes of the answers larger than `FREE`, until the peer has read them.
         self.answers = Shares(settings.max_sending_bytes)
+        #: Whose bodies are decoded, and whose answers are signed, beside the event loop.
+        self.turns = Turns(half_of_the_threads())
         self._lost_body_logged = False
         self._no_file = LogLimiter(1, LOG_INTERVAL)
 

@@ -188,7 +188,8 @@ class Endpoint:
         reply = await self._held_reply(scope, runtime, answer)
         if not reply.body or not runtime.is_secured(self.service):
             return reply
-        return await asyncio.to_thread(runtime.secured_reply, reply, self.service, verified)
+        network, turns = network_of(_peer(scope)), self._host.bodies.turns
+        return await turns.call(network, lambda: runtime.secured_reply(reply, self.service, verified))
 
     async def _held_reply(self, scope: Scope, runtime: Runtime, answer: Answer) -> HttpMessage:
         """The answer to a request, with its response if that comes while the exchange is held."""
@@ -234,7 +235,8 @@ class Endpoint:
         if len(body) <= SMALL and not runtime.is_secured(self.service):
             envelope = runtime.decode(http, self.service)
         else:
-            envelope = await asyncio.to_thread(runtime.decode, http, self.service)
+            turns = self._host.bodies.turns
+            envelope = await turns.call(network_of(_peer(scope)), lambda: runtime.decode(http, self.service))
         arrival = Arrival(
             http=http,
             envelope=envelope,

@@ -11,6 +11,8 @@ KEYS = f"{SIGNATURES}::test_key_of_an_unacceptable_form_is_refused"
 USERS = "tests/unit/security/test_usernames.py"
 CERTIFICATES = "tests/unit/security/test_certificates.py"
 ENCRYPTION = "tests/unit/security/test_encryption_attacks.py"
+ENGINE = "tests/unit/engine/test_message_security.py"
+DECODING = "tests/unit/service/test_endpoint_turns.py"
 STORIES = "tests/scenario/test_message_security.py"
 
 
@@ -82,12 +84,174 @@ SECURITY = (
         "if False:",
         f"{FORM}[with comments]",
     ),
+    Mutant(
+        "security: algorithms of signatures",
+        (
+            Change(
+                "mercury.security.signature:verify",
+                "signature_methods=_METHODS,",
+                "signature_methods=frozenset(SignatureMethod),",
+            ),
+            Change("mercury.security.signature:_referred", "not in _METHOD_NAMES:", "is None:"),
+        ),
+        test=f"{SIGNATURES}::test_signer_with_the_algorithm_of_sha_1_is_refused",
+    ),
     guard(
-        "algorithms of signatures",
-        "security.signature:verify",
-        "signature_methods=_METHODS,",
-        "signature_methods=frozenset(SignatureMethod),",
-        f"{SIGNATURES}::test_signer_with_the_algorithm_of_sha_1_is_refused",
+        "names of the algorithms of signatures in errors",
+        "security.signature:_referred",
+        "not in _METHOD_NAMES:",
+        "is None:",
+        f"{SIGNATURES}::test_reason_does_not_repeat_the_algorithm_that_a_peer_has_written[SignatureMethod]",
+    ),
+    guard(
+        "names of the algorithms of digests in errors",
+        "security.signature:_referred",
+        "not in _DIGEST_NAMES:",
+        "is None:",
+        f"{SIGNATURES}::test_reason_does_not_repeat_the_algorithm_that_a_peer_has_written[DigestMethod]",
+    ),
+    guard(
+        "one pass for all references",
+        "security.signature:_referred",
+        "elements = tree.by_ids(named)",
+        "elements = [tree.by_id(each) for each in named]",
+        f"{SIGNATURES}::test_all_referenced_elements_are_found_in_one_pass_over_the_message",
+    ),
+    guard(
+        "identifiers of blocks that are signed",
+        "security.keys:Keys.sign",
+        "if content is not None or element.get(WSU_ID) is None:",
+        "if element.get(WSU_ID) is None:",
+        f"{SIGNATURES}::test_blocks_with_one_identifier_are_signed_with_identifiers_of_their_own",
+    ),
+    guard(
+        "certificates that cannot be read",
+        "security.certificates:read_certificate",
+        "except Exception as error:",
+        "except ValueError as error:",
+        f"{CERTIFICATES}::test_certificate_that_the_library_cannot_read_is_refused[version 4]",
+    ),
+    guard(
+        "keys of certificates are read at once",
+        "security.certificates:read_certificate",
+        "certificate.public_key()",
+        "pass",
+        f"{CERTIFICATES}::test_certificate_that_the_library_cannot_read_is_refused[an unknown curve]",
+    ),
+    guard(
+        "extensions of certificates are read at once",
+        "security.certificates:read_certificate",
+        "list(certificate.extensions)",
+        "pass",
+        f"{CERTIFICATES}::test_certificate_that_the_library_cannot_read_is_refused[an extension twice]",
+    ),
+    guard(
+        "threads for each network",
+        "service.turns:Turns.call",
+        "await found.free.acquire()",
+        "pass",
+        "tests/unit/service/test_turns.py::test_network_with_many_calls_leaves_threads_to_the_others",
+    ),
+    guard(
+        "threads of calls that are cancelled",
+        "service.turns:Turns.call",
+        "await asyncio.shield(running)",
+        "await running",
+        "tests/unit/service/test_turns.py"
+        "::test_cancelled_call_keeps_its_thread_until_it_ends_and_one_that_waits_gives_up_its_turn",
+    ),
+    guard(
+        "threads for decoding",
+        "service.endpoint:Endpoint._submit",
+        "await turns.call(network_of(_peer(scope)), lambda: runtime.decode(http, self.service))",
+        "await asyncio.to_thread(runtime.decode, http, self.service)",
+        f"{DECODING}::test_messages_of_one_network_leave_threads_to_the_others",
+    ),
+    guard(
+        "threads for signing",
+        "service.endpoint:Endpoint._reply",
+        "await turns.call(network, lambda: runtime.secured_reply(reply, self.service, verified))",
+        "await asyncio.to_thread(runtime.secured_reply, reply, self.service, verified)",
+        f"{DECODING}::test_answers_to_one_network_leave_threads_to_the_others",
+    ),
+    guard(
+        "unknown keys of authorities",
+        "security.certificates:_is_authority",
+        "except (UnsupportedAlgorithm, x509.DuplicateExtension, ValueError):",
+        "except (x509.DuplicateExtension, ValueError):",
+        f"{CERTIFICATES}::test_odd_authority_in_the_file_issues_nothing_and_the_others_count[an unknown kind of key]",
+    ),
+    guard(
+        "extensions of authorities that are there twice",
+        "security.certificates:_is_authority",
+        "except (UnsupportedAlgorithm, x509.DuplicateExtension, ValueError):",
+        "except (UnsupportedAlgorithm, ValueError):",
+        f"{CERTIFICATES}::test_odd_authority_in_the_file_issues_nothing_and_the_others_count[an extension twice]",
+    ),
+    guard(
+        "versions of certificates in files",
+        "security.certificates:read_certificates",
+        "except (ValueError, x509.InvalidVersion) as error:",
+        "except ValueError as error:",
+        f"{CERTIFICATES}::test_files_that_cannot_be_used_are_named",
+    ),
+    guard(
+        "errors of libraries",
+        "security.party:Party._check",
+        "except Exception as error:",
+        "except ValueError as error:",
+        f"{CERTIFICATES}::test_error_of_a_library_at_a_certificate_of_the_file_refuses_the_message",
+    ),
+    guard(
+        "errors of the signer",
+        "security.party:Party._secure",
+        "except Exception as error:",
+        "except ValueError as error:",
+        f"{ENGINE}::test_message_that_cannot_be_signed_is_one_that_cannot_be_sent",
+    ),
+    guard(
+        "answers that cannot be signed",
+        "engine.message_security:SecurityParties.secured_reply",
+        "except MessageRefused as error:",
+        "except ZeroDivisionError as error:",
+        f"{ENGINE}::test_answer_that_cannot_be_signed_becomes_status_500_and_few_log_lines",
+    ),
+    guard(
+        "log lines about answers that cannot be signed",
+        "engine.message_security:SecurityParties.secured_reply",
+        'if self._may_log("not secured"):',
+        "if True:",
+        f"{ENGINE}::test_answer_that_cannot_be_signed_becomes_status_500_and_few_log_lines",
+    ),
+    guard(
+        "the length of log lines about refused messages",
+        "engine.message_security:SecurityParties._checked",
+        "[:_LENGTH]",
+        "",
+        f"{ENGINE}::test_log_line_about_a_refused_message_is_short_and_has_no_line_break_of_the_peer",
+    ),
+    guard(
+        "line breaks in log lines about refused messages",
+        "engine.message_security:SecurityParties._checked",
+        "a message is refused: %r",
+        "a message is refused: %s",
+        f"{ENGINE}::test_log_line_about_a_refused_message_is_short_and_has_no_line_break_of_the_peer",
+    ),
+    guard(
+        "log lines about unexpected errors of posts",
+        "engine.runtime.sender_pool:SenderPool._run",
+        "if allowed:",
+        "if True:",
+        "tests/unit/engine/runtime/test_sender_pool.py"
+        "::test_unexpected_errors_of_posts_to_one_server_are_logged_once_in_an_interval",
+    ),
+    guard(
+        "the length of a Content-Type in the error of an endpoint",
+        "engine.runtime.threads:_unusable_reply",
+        "[:_TYPE_LENGTH]",
+        "",
+        "tests/unit/engine/runtime/test_unexpected_errors.py"
+        "::test_long_content_type_of_a_reply_is_cut_in_the_error_of_the_endpoint",
     ),
     guard(
         "the certificate is checked first",
