@@ -30,9 +30,9 @@ SECURITY = (
     ),
     guard(
         "an identifier is that of one element",
-        "security.message:SoapTree.by_id",
-        "if len(found) != 1:",
-        "if not found:",
+        "security.message:SoapTree.by_ids",
+        "if len(each) != 1:",
+        "if not each:",
         f"{MOVED}[body_with_the_id_in_another_attribute]",
     ),
     guard(
