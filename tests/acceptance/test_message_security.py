@@ -91,7 +91,7 @@ def test_certificate_that_cannot_be_read_is_answered_with_a_fault_and_no_traceba
     keys: Keys,  # noqa: F811
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its X.509 version is 4. Whoever can post may send it."""
+    """Its X.509 version is 4. Any client may send it."""
     shop = Shop(MessageSecurity(certificate=keys.file("shop"), trusted=keys.public("authority")))
     root = Peers.of(keys).sent()
     version_3, version_4 = bytes.fromhex("a003020102"), bytes.fromhex("a003020103")

@@ -140,7 +140,7 @@ def pem(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_certificate_that_the_library_cannot_read_is_refused(keys: Keys, name: str) -> None:  # noqa: F811
-    """Whoever can post may send it: no key is needed."""
+    """Any client may send it: no key is needed."""
     peers = Peers.of(keys)
     root = peers.sent()
     one(root, "BinarySecurityToken").text = base64.b64encode(odd(keys, *UNREADABLE[name])).decode()

@@ -194,7 +194,7 @@ def test_signed_block_of_an_application_is_taken(peers: Peers) -> None:
 
 
 def test_blocks_with_one_identifier_are_signed_with_identifiers_of_their_own(peers: Peers) -> None:
-    """A response repeats reference parameters as header blocks: whoever sends the request writes their attributes."""
+    """A response repeats reference parameters as header blocks: the client writes their attributes."""
     block = f'<x:Note xmlns:x="urn:x" xmlns:u="{WSU}" u:Id="same">signed</x:Note>'
     envelope, _ = peers.taken(peers.sent(PLAIN.replace("</S:Header>", f"{block}{block}</S:Header>")))
     assert [etree.fromstring(each).text for each in envelope.headers] == ["signed", "signed"]
@@ -352,7 +352,7 @@ class CountedTree(SoapTree):
 
 
 def test_all_referenced_elements_are_found_in_one_pass_over_the_message(peers: Peers) -> None:
-    """The elements are found before the value of the signature is checked, so anybody can cause the passes."""
+    """The elements are found before the value of the signature is checked, so any client can cause the passes."""
     tree = CountedTree(peers.client.secure(http(PLAIN), NOW).body, DEFAULT_LIMITS)
     found = tree.security()
     assert found is not None
