@@ -141,12 +141,12 @@ class Connections:
                 return self._log_refused(f"too many connections (http.max_connections = {self.limit})")
         else:
             to_close = None
+        self._addresses[connection] = address
+        self._counts[address] = count + 1
+        self._check_later()
         if to_close is not None:
             self.leave(to_close)
             to_close.make_room()
-        self._addresses[connection] = address
-        self._counts[address] = self._counts.get(address, 0) + 1
-        self._check_later()
         return None
 
     def leave(self, connection: Connection) -> None:

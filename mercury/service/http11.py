@@ -92,6 +92,7 @@ class Http11Protocol(HttpToolsProtocol):
         self.flow = Flow(transport, self.pipeline)
         if self.before is not None:
             self._connections.remove(self.before)
+        self._read_deadline = self.loop.time() + self._settings.first_byte_timeout
         reason = self._connections.admit(self, self.client[0] if self.client else "")
         if reason is not None:
             self._connections.leave(self)
@@ -101,7 +102,6 @@ class Http11Protocol(HttpToolsProtocol):
             return
         tls = tls_extension(transport, self._connections.authorities)
         self._extensions = {EXTENSION: self, **(tls or {})}
-        self._read_deadline = self.loop.time() + self._settings.first_byte_timeout
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.remove(self)
@@ -151,8 +151,8 @@ class Http11Protocol(HttpToolsProtocol):
         return self.hold.since if self.hold.active else self.deadline
 
     def make_room(self) -> None:
-        if self._write_deadline < math.inf:
-            self.abort()
+        if self._write_deadline < math.inf or self._ended or self.transport.is_closing():
+            self.abort()  # of one that is being closed, nothing can be written any more
         elif self.hold.active and self._running is not None:
             self.pipeline.clear()
             self._running.keep_alive = False

@@ -51,11 +51,11 @@ def test_a_fault_does_not_go_to_an_address_that_is_not_listed() -> None:
 
 
 def test_a_fault_goes_to_fault_to_when_it_is_listed() -> None:
-    node = server()
-    reply = node.get(Foreign().note("urn:nothing", 1, fault_to=FRIEND, reply_to=INSIDE))  # FLT-14
+    node, foreign = server(), Foreign()
+    reply = node.get(foreign.close(foreign.open(node), reply_to=INSIDE, fault_to=FRIEND))  # FLT-14
     assert name_of(reply) == "accepted"
     (flight,) = node.world.wire
-    assert (flight.url, flight.name) == (FRIEND, "fault UnknownSequence")
+    assert (flight.url, flight.name) == (FRIEND, "fault Sender")
 
 
 @pytest.mark.parametrize("end", ["close", "terminate"])

@@ -63,3 +63,17 @@ def test_answers_of_the_wrong_peer_are_not_all_logged(logged: pytest.LogCaptureF
         reply = post(node, foreign.envelope(f"{ASK}Response", "<x/>", relates_to=asked), None)
         assert name_of(reply) != "response 1"
     assert len(logged.records) == FEW
+
+
+def test_refused_acknowledgements_are_not_all_logged(logged: pytest.LogCaptureFixture) -> None:
+    node, foreign = Node("server", World()), Foreign(RM11_SOAP12)
+    identifier = identifier_in(post(node, foreign.create("http://client/acks")))
+    for number in range(1, 51):
+        post(node, foreign.note(identifier, number))
+        node.world.now += 0.5
+        node.turn()
+        answer_to(
+            node, foreign.fault("s:Receiver", relates_to=None, reason="not now"), purpose="SequenceAcknowledgement"
+        )
+    refused = [record for record in logged.records if "was refused" in record.getMessage()]
+    assert len(refused) == FEW

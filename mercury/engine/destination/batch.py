@@ -172,7 +172,6 @@ class Batch:
         return None
 
     def _not_owned(self, exchange: InboundExchange, what: str, identifier: str | None) -> None:
-        exchange.answer_to_sender_only()
         self.warn(exchange, what, sequence=identifier)
 
     def warn(self, exchange: InboundExchange, what: str, **details: str | None) -> None:

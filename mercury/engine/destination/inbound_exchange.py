@@ -66,14 +66,6 @@ class InboundExchange:
         """Whether its addresses may be anonymous URIs of MakeConnection, which exists only for WS-RM 1.1."""
         return self.protocol.rm is RmVersion.RM11
 
-    def answer_to_sender_only(self) -> None:
-        """Send faults only on the back-channel, because the arrival names a sequence of another owner.
-
-        At an address that the sender chooses, the owner could receive the fault, and believe that this side has ended
-        its sequence.
-        """
-        self.fault_to = ANONYMOUS_ENDPOINT
-
     def undecided(self) -> InboundExchange:
         """The same arrival without an answer, to handle it again."""
         return InboundExchange(self.arrival, self.envelope)

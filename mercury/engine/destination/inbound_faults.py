@@ -26,10 +26,10 @@ def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
         batch.warn(exchange, "a fault is ignored: it is the answer to another request", sequence=fault.identifier)
         return
     if request is not None and request.purpose in (Purpose.ACKNOWLEDGEMENT, Purpose.DESTINATION_END):
-        _about_acknowledgement(batch, request, fault)
+        _about_acknowledgement(batch, exchange, request, fault)
         return
     if request is not None and is_make_connection_fault(exchange):
-        log.warning("the peer does not take MakeConnection: %r", fault.reason, extra={"endpoint": request.url})
+        batch.warn(exchange, f"the peer does not take MakeConnection: {fault.reason!r}", endpoint=request.url)
         return
     record = _source(batch, exchange, fault)
     if record is None:
@@ -72,7 +72,7 @@ def _answers(batch: Batch, request: Outgoing, exchange: InboundExchange) -> bool
     return batch.context.security.answers(request.envelope, request.url, exchange.envelope)
 
 
-def _about_acknowledgement(batch: Batch, request: Outgoing, fault: Fault) -> None:
+def _about_acknowledgement(batch: Batch, exchange: InboundExchange, request: Outgoing, fault: Fault) -> None:
     """ST-D12, ST-D13: a source that does not know its own sequence will send nothing more of it."""
     record = batch.rmds.get(request.rmd or "")
     if record is None:
@@ -83,7 +83,7 @@ def _about_acknowledgement(batch: Batch, request: Outgoing, fault: Fault) -> Non
         batch.raise_rmd(record, events.EndAnswered())
         return
     what = "an acknowledgement" if request.purpose is Purpose.ACKNOWLEDGEMENT else "the end of a sequence"
-    log.warning("%s was refused: %r", what, fault.reason, extra={"sequence": request.rmd})
+    batch.warn(exchange, f"{what} was refused: {fault.reason!r}", sequence=request.rmd)
     if fault.code not in ABOUT_A_SEQUENCE and request.purpose is Purpose.ACKNOWLEDGEMENT:
         repeat_acknowledgement(record, batch.now)  # the source could not process it now
         batch.change_rmd(record)

@@ -221,7 +221,10 @@ class Reception:
         if exchange.arrival.request is not None:
             return Answer(http=ACCEPTED)  # a fault about a reply cannot be sent; the peer repeats its message
         acknowledgements = batch.final_acknowledgements(exchange, fault) if batch is not None else ()
-        to = exchange.fault_to if batch is not None and exchange.fault_to.addressable else ANONYMOUS_ENDPOINT
+        # Posted, UnknownSequence could reach the owner of a sequence that the sender only names (SEC-01). The owner
+        # believes it: it has the identity of this side, and a process with another store may have the same.
+        posted = batch is not None and exchange.fault_to.addressable and fault.code is not FaultCode.UNKNOWN_SEQUENCE
+        to = exchange.fault_to if posted else ANONYMOUS_ENDPOINT
         envelope = envelopes.fault(
             exchange.protocol,
             fault,
