@@ -401,7 +401,7 @@ class Mercury(Observable, Outgoing):
         found = next((each for each in self._services if each.name == service), None)
         if found is None:
             raise ConfigurationError(f"no service is named {service!r}")
-        return documents_of(found, self.settings.destination, self.settings.source.retransmission)
+        return documents_of(found, self.settings, self._security.settings_of(service))
 
     @property
     def back_channel_wait(self) -> float:

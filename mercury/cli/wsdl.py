@@ -213,7 +213,8 @@ def _documents(target: str, settings: Settings) -> dict[str, Documents]:
     if isinstance(found, Service):
         from mercury.service.publishing import documents_of
 
-        return {found.name: documents_of(found, settings.destination, settings.source.retransmission)}
+        security = found.security or settings.security.services().get(found.name)
+        return {found.name: documents_of(found, settings, security)}
     application = load_application(target, found)
     from mercury.service.host import soap_endpoints
 

@@ -83,6 +83,11 @@ class SecurityParties:
             raise ConfigurationError(f"service {name!r}: its security needs users or trusted")
         self._services[name] = Party(settings, self._new_id)
 
+    def settings_of(self, service: str) -> MessageSecurity | None:
+        """The settings of a service; ``None`` = it has none."""
+        party = self._services.get(service)
+        return party.settings if party is not None else None
+
     def concerns(self, service: str | None) -> bool:
         """Whether messages to a service, or (``None``) to the address for responses, may have to be checked."""
         return service in self._services if service is not None else bool(self._responders)

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.service.shares import FREE, Share, Shares
 from mercury.service.turns import Turns, half_of_the_threads
 from mercury.settings import HttpSettings
@@ -56,7 +55,6 @@ class Bodies:
         #: Whose bodies are decoded, and whose answers are signed, beside the event loop.
         self.turns = Turns(half_of_the_threads())
         self._lost_body_logged = False
-        self._no_file = LogLimiter(1, LOG_INTERVAL)
 
     async def read(
         self,
@@ -80,7 +78,7 @@ class Bodies:
         announced, most = whole_number(headers.get("content-length")), self._largest if in_file else self._max_bytes
         if announced is not None:
             self._check(announced, most, host)
-        received = _Received(self._max_bytes)
+        received = _Received(self._max_bytes, in_file=(announced or 0) > self._max_bytes)
         size = 0
         share: Share | None = None
         try:
@@ -105,7 +103,7 @@ class Bodies:
                 self._received.drop(share)
             received.close()
             if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-                self._log_no_file(error)
+                log.warning("a large request cannot be received: %s (the file is in %s)", error, tempfile.gettempdir())
                 raise RequestRefused(
                     503, "The request cannot be received now; send it again later.", busy=True
                 ) from None
@@ -135,13 +133,6 @@ class Bodies:
         if size > FREE and not self._received.may_have(network_of(host), size - FREE):
             raise _too_many()
 
-    def _log_no_file(self, error: OSError) -> None:
-        if self._no_file.allow("", asyncio.get_running_loop().time()):
-            text = (
-                "a large request cannot be received: %s (the file is in %s); further ones within %.0f s are not logged"
-            )
-            log.warning(text, error, tempfile.gettempdir(), LOG_INTERVAL)
-
     def _check_upgrade(self, headers: Mapping[str, str]) -> None:
         """Detect an HTTP server that drops the body of a request with an Upgrade header.
 
@@ -164,19 +155,20 @@ class Bodies:
 class _Received:
     """The bytes of one body: in memory, and if they are more than ``most`` bytes, in a file.
 
-    Nothing is in the store before the engine has accepted the message. The file is opened when more than ``most`` bytes
-    have come, not when they are announced: an announcement costs a peer nothing, and a file costs a descriptor.
+    Nothing is in the store before the engine has accepted the message.
+
+    :param in_file: they are in a file from the beginning.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, in_file: bool) -> None:
         self._most = most
         self._bytes = bytearray()
-        self._spool: Spool | None = None
+        self._spool = Spool() if in_file else None
 
     async def add(self, piece: bytes) -> None:
         """Add bytes.
 
-        :raises OSError: the file cannot be opened or written.
+        :raises OSError: the file cannot be written.
         """
         self._bytes += piece
         if self._spool is None and len(self._bytes) > self._most:

@@ -89,8 +89,7 @@ class Endpoint:
 
     def __init__(self, host: Host, service: str | None, *, takes_attachments: bool = False) -> None:
         self._host = host
-        #: Whether a large message may be in a file.
-        self.takes_attachments = takes_attachments
+        self._takes_attachments = takes_attachments
         #: The name of the service; ``None`` = responses arrive here.
         self.service = service
         self._documents: Documents | None = None
@@ -215,7 +214,7 @@ class Endpoint:
         identity = self._identity(scope, headers)
         runtime = self._host.running_runtime
         secured = runtime is not None and runtime.is_secured(self.service)
-        in_file = self.takes_attachments and not secured and is_package(headers.get("content-type", ""))
+        in_file = self._takes_attachments and not secured and is_package(headers.get("content-type", ""))
         body, share = await self._host.bodies.read(headers, receive, _peer(scope), in_file=in_file)
         try:
             return await self._submit(runtime, scope, headers, body, identity)

@@ -130,17 +130,6 @@ def soap_endpoints(routes: Iterable[object]) -> list[Endpoint]:
     return found
 
 
-def takes_attachments(app: object) -> bool:
-    """Whether a SOAP endpoint of an ASGI application takes attachments.
-
-    A middleware around the application is looked through if it has the application in its attribute ``app``, as those
-    of Starlette and uvicorn do.
-    """
-    while not hasattr(app, "routes") and hasattr(app, "app"):
-        app = app.app
-    return any(endpoint.takes_attachments for endpoint in soap_endpoints(getattr(app, "routes", ())))
-
-
 def service_router(host: Host, services: Iterable[Service]) -> SoapRouter:
     """A router with an endpoint for each service, and one for the responses to this process's own requests."""
     router = SoapRouter()

@@ -20,7 +20,6 @@ from mercury.service.connections import Activity, Connection, connections_of
 from mercury.service.flow import AnswerTransport, Flow
 from mercury.service.heads import Breach, reason_to_refuse, refusal
 from mercury.service.held import EXTENSION, Hold, Holder
-from mercury.service.host import takes_attachments
 from mercury.service.peer import tls_extension
 from mercury.service.reading import Reading
 
@@ -54,7 +53,7 @@ class Http11Protocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._connections = connections_of(server_state, lambda: takes_attachments(config.loaded_app))
+        self._connections = connections_of(server_state)
         self._settings = settings = self._connections.settings
         self._max_line, self._max_head = settings.max_request_line, settings.max_header_bytes
         self._max_fields = settings.max_header_fields

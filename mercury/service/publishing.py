@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
@@ -10,12 +11,17 @@ from typing import Any, Literal, Protocol
 from urllib.parse import quote
 
 from mercury.errors import ConfigurationError
+from mercury.security.settings import MessageSecurity
 from mercury.service.definition import Service
 from mercury.service.status_access import host_in
-from mercury.service.wsdl_first import WsdlFirstDocuments
+from mercury.service.wsdl_first import WsdlFirstDocuments, is_tls
+from mercury.settings import Settings
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.statemachine.retransmission import Backoff
 from mercury.wsdl.write import OperationDescription, describe, schemas, with_address
+from mercury.wsdl.write_security import RequiredSecurity
+
+log = logging.getLogger("mercury.service")
 
 #: The queries for a document, in upper or lower case, as toolkits write them.
 _QUERY = re.compile(r"(wsdl|xsd)(?:=([0-9]{0,4}))?", re.IGNORECASE)
@@ -39,19 +45,22 @@ class Documents(Protocol):
 class WrittenDocuments:
     """The documents of a service that is made of typed functions.
 
-    :param policy: the policy of the destination's sequences, unless the service has its own.
+    :param policy: the policy of the destination's sequences.
     :param retransmission: the retransmission timers for clients of WS-RM 1.0.
+    :param security: what messages need by WS-Security.
     :raises ConfigurationError: two of its operations have elements of the same name and of different classes.
     """
 
-    def __init__(self, service: Service, policy: DestinationPolicy, retransmission: Backoff) -> None:
-        self._wsdl = describe(
-            service.name, service.namespace, _operations(service), service.policy or policy, retransmission
-        )
+    def __init__(
+        self, service: Service, policy: DestinationPolicy, retransmission: Backoff, security: RequiredSecurity
+    ) -> None:
+        about = service.name, service.namespace, _operations(service), policy, retransmission, security
+        self._wsdl = describe(*about)
+        self._wsdl_over_tls = describe(*about, over_tls=True)
         self._schemas = schemas(self._wsdl)
 
     def wsdl(self, address: str) -> bytes:
-        return with_address(self._wsdl, address)
+        return with_address(self._wsdl_over_tls if is_tls(address) else self._wsdl, address)
 
     def imported(self, number: int, address: str) -> bytes | None:
         del number, address  # it is one document
@@ -62,11 +71,29 @@ class WrittenDocuments:
         return self._schemas[number - 1] if 1 <= number <= len(self._schemas) else None
 
 
-def documents_of(service: Service, policy: DestinationPolicy, retransmission: Backoff) -> Documents:
-    """The documents of a service; parameters and errors are those of `WrittenDocuments`."""
+def documents_of(service: Service, settings: Settings, security: MessageSecurity | None) -> Documents:
+    """The documents of a service.
+
+    :param security: WS-Security of its messages; ``None`` = they have none. What a policy cannot say of it is logged.
+    :raises ConfigurationError: two of its operations have elements of the same name and of different classes.
+    """
+    policy, retransmission = service.policy or settings.destination, settings.source.retransmission
+    required = _required(service.name, security) if security is not None else RequiredSecurity()
     if service.wsdl is not None:
-        return WsdlFirstDocuments(service.wsdl.contract, service.policy or policy, retransmission)
-    return WrittenDocuments(service, policy, retransmission)
+        return WsdlFirstDocuments(service.wsdl.contract, policy, retransmission, required)
+    return WrittenDocuments(service, policy, retransmission, required)
+
+
+def _required(service: str, security: MessageSecurity) -> RequiredSecurity:
+    if security.trusted is not None and security.certificate is None:
+        text = "service %r: it has no certificate, so its replies are not signed; its WSDL cannot say so"
+        log.warning(text, service)
+    return RequiredSecurity(
+        user=security.users is not None,
+        plain_password=security.plain_password,
+        signed=security.trusted is not None,
+        encrypted=security.require_encryption,
+    )
 
 
 def _operations(service: Service) -> list[OperationDescription]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,10 @@ from mercury.wire.ns import local_of, namespace_of
 from mercury.wsdl.contract import WsdlContract, WsdlOperation
 from mercury.wsdl.document import document
 from mercury.wsdl.write import PLACE, placed, policy_reference, written_policy
+from mercury.wsdl.write_security import RequiredSecurity
 from mercury.wsdl.zeep_types import ZeepTypes
+
+log = logging.getLogger("mercury.service")
 
 
 class Parsed:
@@ -83,23 +87,49 @@ def _normalized(name: str) -> str:
     return re.sub(r"[\W_]", "", name).casefold()
 
 
+def is_tls(address: str) -> bool:
+    return address.casefold().startswith("https:")
+
+
 class WsdlFirstDocuments:
     """The documents of a service that was made from a WSDL.
 
-    A WSDL without a policy gets the policy that services of typed functions have.
+    A WSDL without a policy gets the policy that services of typed functions have. If a WSDL has a policy, and it does
+    not mention the WS-Security that messages need, the log says so.
+
+    :param policy: the policy of the destination's sequences.
+    :param retransmission: the retransmission timers for clients of WS-RM 1.0.
+    :param security: what messages need by WS-Security.
     """
 
-    def __init__(self, contract: WsdlContract, policy: DestinationPolicy, retransmission: Backoff) -> None:
-        contract.add_policy(written_policy(policy, retransmission), policy_reference())
+    def __init__(
+        self,
+        contract: WsdlContract,
+        policy: DestinationPolicy,
+        retransmission: Backoff,
+        security: RequiredSecurity | None = None,
+    ) -> None:
+        if contract.has_policy and security not in (None, RequiredSecurity()) and not contract.mentions_security:
+            text = "service %r: messages need WS-Security, and the policy of the given WSDL does not say so"
+            log.warning(text, contract.name)
+        plain = written_policy(policy, retransmission, security)
+        over_tls = written_policy(policy, retransmission, security, over_tls=True)
         # Written once: a GET is answered in the event loop.
-        self._wsdl, *self._imported = contract.published(PLACE)
+        self._plain, self._over_tls = (
+            contract.published(PLACE, each, policy_reference()) for each in (plain, over_tls)
+        )
         self._schemas = [document(each) for each in contract.schemas.published(PLACE)]
 
     def wsdl(self, address: str) -> bytes:
-        return placed(self._wsdl, address)
+        return placed(self._documents(address)[0], address)
 
     def imported(self, number: int, address: str) -> bytes | None:
-        return placed(self._imported[number - 1], address) if 1 <= number <= len(self._imported) else None
+        documents = self._documents(address)
+        return placed(documents[number], address) if 1 <= number < len(documents) else None
 
     def schema(self, number: int, address: str) -> bytes | None:
         return placed(self._schemas[number - 1], address) if 1 <= number <= len(self._schemas) else None
+
+    def _documents(self, address: str) -> list[bytes]:
+        """The WSDL and what it imports."""
+        return self._over_tls if is_tls(address) else self._plain

@@ -21,7 +21,7 @@ from mercury.wire.ns import clark, namespace_of
 from mercury.wire.own_thread import in_own_thread
 from mercury.wire.xml_parser import closed_parser
 from mercury.wsdl.document import name_of
-from mercury.wsdl.names import POLICIES, SOAP_BINDINGS, WSAM, WSAW, WSDL
+from mercury.wsdl.names import POLICIES, SECURITY, SOAP_BINDINGS, WSAM, WSAW, WSDL
 from mercury.wsdl.schema_files import SchemaFiles, inside
 from mercury.wsdl.write import with_address
 from mercury.wsdl.wsdl_files import WsdlFile, WsdlFiles
@@ -113,23 +113,31 @@ class WsdlContract:
 
     # --- publishing ----------------------------------------------------------------------------------------------
 
-    def add_policy(self, policy: etree._Element, reference: etree._Element) -> None:
-        """Add a policy to a WSDL that has none, with a reference from each binding to SOAP."""
-        documents = self._files.documents
-        if any(True for each in documents for namespace in POLICIES for _ in each.root.iter(f"{{{namespace}}}*")):
-            return
-        for each in documents:
-            bindings = [binding for binding in each.children("binding") if _is_soap(binding)]
-            for binding in bindings:
-                binding.insert(0, copy.deepcopy(reference))
-            if bindings:
-                each.root.insert(0, copy.deepcopy(policy))  # a reference finds what is in its own document
+    @property
+    def has_policy(self) -> bool:
+        """Whether the WSDL has a policy of its own."""
+        return any(True for namespace in POLICIES for _ in self._all(namespace))
 
-    def published(self, address: str) -> list[bytes]:
+    @property
+    def mentions_security(self) -> bool:
+        """Whether the WSDL has assertions of WS-SecurityPolicy."""
+        return any(True for namespace in SECURITY for _ in self._all(namespace))
+
+    def _all(self, namespace: str) -> Iterator[etree._Element]:
+        """The elements of a namespace, in all documents."""
+        for each in self._files.documents:
+            yield from each.root.iter(f"{{{namespace}}}*")
+
+    def published(
+        self, address: str, policy: etree._Element | None = None, reference: etree._Element | None = None
+    ) -> list[bytes]:
         """The documents of the WSDL, the WSDL itself first, with ``address`` at its ports.
 
         Its imports are at ``address?wsdl=n``, where n is the position in the list, and its schemas at
         ``address?xsd=n``.
+
+        :param policy: is added to a WSDL that has none.
+        :param reference: refers to it, and is added to each binding to SOAP.
         """
         roots = [copy.deepcopy(each.root) for each in self._files.documents]
         schemas = iter(self.schemas.published(address))
@@ -142,6 +150,8 @@ class WsdlContract:
                 parent = old.getparent()
                 assert parent is not None
                 parent.replace(old, next(schemas))
+            if policy is not None and reference is not None and not self.has_policy:
+                _add_policy(root, policy, reference)
         return [with_address(root, address) for root in roots]
 
     # --- reading -------------------------------------------------------------------------------------------------
@@ -270,3 +280,12 @@ def _action(way: etree._Element) -> str:
 def _soap_action(operation: etree._Element) -> str:
     found = (_first(operation, ns, "operation") for ns in SOAP_BINDINGS)
     return next((each.get("soapAction", "") for each in found if each is not None), "")
+
+
+def _add_policy(root: etree._Element, policy: etree._Element, reference: etree._Element) -> None:
+    """Add a policy to a document, with a reference from each binding to SOAP."""
+    bindings = [binding for binding in root.iterchildren(clark(WSDL, "binding")) if _is_soap(binding)]
+    for binding in bindings:
+        binding.insert(0, copy.deepcopy(reference))
+    if bindings:
+        root.insert(0, copy.deepcopy(policy))  # a reference finds what is in its own document

@@ -66,18 +66,26 @@ VENDORS = TIMER_NAMESPACES | {
     "http://schemas.microsoft.com/ws/2005/12/wsdl/contract",
     "http://schemas.xmlsoap.org/ws/2004/09/policy/encoding",
     "http://java.sun.com/xml/ns/wsit/policy",
+    "http://schemas.sun.com/2006/03/wss/client",
+    "http://schemas.sun.com/2006/03/wss/server",
     "http://java.sun.com/xml/ns/wsit/2006/09/policy/encoding/client",
     "http://java.sun.com/xml/ns/wsit/2006/09/policy/fastinfoset/service",
     "http://java.sun.com/xml/ns/wsit/2006/09/policy/soaptcp/service",
 }
-#: WS-SecurityPolicy, all public versions.
+#: WS-SecurityPolicy 1.2, in which Mercury writes, and all public versions.
+SP = "http://docs.oasis-open.org/ws-sx/ws-securitypolicy/200702"
 SECURITY = frozenset(
     {
         "http://schemas.xmlsoap.org/ws/2005/07/securitypolicy",
-        "http://docs.oasis-open.org/ws-sx/ws-securitypolicy/200702",
+        SP,
         "http://docs.oasis-open.org/ws-sx/ws-securitypolicy/200802",
     }
 )
+#: The namespace of the algorithm suites of CXF with AES-GCM.
+GCM_SUITES = "http://cxf.apache.org/custom/security-policy"
+#: An attribute of AlgorithmSuite, by Metro: the algorithm of signatures, by its name in Java. The suites of
+#: WS-SecurityPolicy 1.2 have SHA-1 for that.
+SIGNATURE_ALGORITHM = "signatureAlgorithm"
 #: Messages are MTOM messages.
 WSOMA = "http://schemas.xmlsoap.org/ws/2004/09/policy/optimizedmimeserialization"
 OPTIMIZED = clark(WSOMA, "OptimizedMimeSerialization")

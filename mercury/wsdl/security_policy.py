@@ -23,8 +23,12 @@ _PARTS = frozenset(
         *("UsernameToken", "WssUsernameToken10", "WssUsernameToken11", "HashPassword", "Body"),
     }
 )
-#: The suites of CXF whose signatures use SHA-256, and whose encryption is AES-GCM.
-_SUITES = frozenset({"Basic128GCM", "Basic192GCM", "Basic256GCM"})
+#: CXF's name for algorithms that settings of both sides choose. Its suites with names like Basic256GCM use SHA-1.
+_SUITES = frozenset({"CustomAlgorithmSuite"})
+#: Suites whose digests use SHA-256, and the algorithms that the attribute of Metro may name beside them. They encrypt
+#: with AES-CBC, which Mercury refuses.
+_DIGEST_SUITES = frozenset(f"Basic{bits}Sha256{rsa}" for bits in (128, 192, 256) for rsa in ("", "Rsa15"))
+_SIGNATURES = frozenset({"SHA256withRSA", "SHA384withRSA", "SHA512withRSA"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,15 @@ def read_security(assertions: Iterable[etree._Element], *, bound_to_token: bool)
     """
     found = [each for each in assertions if etree.QName(each).namespace in names.SECURITY]
     over_tls = any(_name(each) == "TransportBinding" for each in found)
+    encrypted = any(_name(each).startswith("Encrypted") for each in found)
     settings: list[str] = []
     unsupported: list[str] = []
     for each in found:
-        own, missing = _read(_name(each), [_name(part) for part in nested(each)], over_tls=over_tls)
+        by_digest = _suites_with_sha2(each)
+        own, missing = _read(_name(each), [_name(part) for part in nested(each)], by_digest, over_tls=over_tls)
         settings += own
         unsupported += missing
+        unsupported += [f"AES-CBC of AlgorithmSuite {suite} (WS-Security)" for suite in by_digest if encrypted]
     has_token = "user" in settings or "certificate" in settings
     if any(_name(each) == "TransportBinding" and _includes_timestamp(each) for each in found) and not has_token:
         unsupported.append("TransportBinding with IncludeTimestamp (WS-Security)")
@@ -60,12 +67,28 @@ def read_security(assertions: Iterable[etree._Element], *, bound_to_token: bool)
     return SecurityRequirements(tuple(dict.fromkeys(settings)), tuple(dict.fromkeys(unsupported)))
 
 
-def _read(name: str, inside: Sequence[str], *, over_tls: bool) -> tuple[list[str], list[str]]:
-    """The settings that satisfy one assertion, and its parts that are not supported."""
+def _suites_with_sha2(binding: etree._Element) -> list[str]:
+    """The suites of a binding that sign with SHA-2, because Metro's attribute says so."""
+    return [
+        _name(part)
+        for suite in nested(binding)
+        if _name(suite) == "AlgorithmSuite" and suite.get(names.SIGNATURE_ALGORITHM) in _SIGNATURES
+        for part in nested(suite)
+        if _name(part) in _DIGEST_SUITES
+    ]
+
+
+def _read(name: str, inside: Sequence[str], suites: Sequence[str], *, over_tls: bool) -> tuple[list[str], list[str]]:
+    """The settings that satisfy one assertion, and its parts that are not supported.
+
+    :param suites: those of its suites that are supported because of an attribute.
+    """
     if name in _DESCRIPTIONS or name == "TransportBinding":
         return [], []
     if name == "AsymmetricBinding":
-        return ["certificate", "trusted"], [_problem(part, name) for part in inside if part not in _PARTS | _SUITES]
+        return ["certificate", "trusted"], [
+            _problem(part, name) for part in inside if part not in {*_PARTS, *_SUITES, *suites}
+        ]
     if name == "SignedParts":  # all header blocks are signed
         return [], [_problem(part, name) for part in inside if part not in ("Body", "Header")]
     if name == "EncryptedParts":

@@ -16,7 +16,7 @@ from lxml import etree
 
 from mercury.errors import ConfigurationError
 from mercury.statemachine.policy import DestinationPolicy
-from mercury.statemachine.protocol import SoapVersion
+from mercury.statemachine.protocol import RmVersion, SoapVersion
 from mercury.statemachine.retransmission import Backoff
 from mercury.wire.mapping_plan import check_name
 from mercury.wire.ns import MC, clark
@@ -24,6 +24,7 @@ from mercury.wsdl import names
 from mercury.wsdl.document import document, standalone
 from mercury.wsdl.names import RMP10, RMP11, SOAP_OVER_HTTP, WSAM, WSAW, WSDL, WSDL_SOAP, WSP15, WSU, XSD
 from mercury.wsdl.schema import schema_of
+from mercury.wsdl.write_security import RequiredSecurity, security_assertions
 
 #: The target namespace of the WSDL of a service whose elements have no namespace.
 NO_NAMESPACE = "urn:mercury:service"
@@ -66,12 +67,17 @@ def describe(
     operations: Sequence[OperationDescription],
     policy: DestinationPolicy,
     retransmission: Backoff,
+    security: RequiredSecurity | None = None,
+    *,
+    over_tls: bool = False,
 ) -> etree._Element:
     """Write the WSDL of a service with empty addresses; `with_address` sets them.
 
     :param namespace: the namespace of the elements; "" = none.
     :param policy: the delivery assurance, the order, and the timers for clients of WS-RM 1.0.
     :param retransmission: the retransmission timers for clients of WS-RM 1.0.
+    :param security: what messages need by WS-Security; ``None`` = nothing.
+    :param over_tls: the addresses are https URLs.
     :raises ConfigurationError: two operations have elements of the same name and of different classes, or a name
         cannot stand in XML.
     """
@@ -79,7 +85,7 @@ def describe(
     title = re.sub(r"^(?=[\W\d])|[^\w.-]", "_", name)
     root = etree.Element(clark(WSDL, "definitions"), nsmap={**_PREFIXES, "tns": target}, name=title)
     root.set("targetNamespace", target)
-    root.append(written_policy(policy, retransmission))
+    root.append(written_policy(policy, retransmission, security, over_tls=over_tls))
     types = etree.SubElement(root, clark(WSDL, "types"))
     types.append(schema_of(namespace, _elements(operations)))
     prefix = "tns:" if namespace else ""
@@ -169,11 +175,18 @@ def policy_reference() -> etree._Element:
     return etree.Element(clark(WSP15, "PolicyReference"), URI=f"#{_POLICY_ID}")
 
 
-def written_policy(policy: DestinationPolicy, retransmission: Backoff) -> etree._Element:
+def written_policy(
+    policy: DestinationPolicy,
+    retransmission: Backoff,
+    security: RequiredSecurity | None = None,
+    *,
+    over_tls: bool = False,
+) -> etree._Element:
     """Write the policy of a service, with an alternative for each version of WS-RM (POL-06).
 
-    It offers WS-MakeConnection to clients that cannot listen.
+    It offers WS-MakeConnection to clients that cannot listen. The last parameters are those of `describe`.
     """
+    required = security or RequiredSecurity()
     written = etree.Element(clark(WSP15, "Policy"), {clark(WSU, "Id"): _POLICY_ID})
     choice = etree.SubElement(written, clark(WSP15, "ExactlyOne"))
     newer = etree.SubElement(choice, clark(WSP15, "All"))
@@ -186,6 +199,7 @@ def written_policy(policy: DestinationPolicy, retransmission: Backoff) -> etree.
     # MC-08: a toolkit that does not know the assertion would refuse the alternative if it were not optional.
     etree.SubElement(newer, names.MC_SUPPORTED, {clark(WSP15, "Optional"): "true"})
     _mtom(newer, policy)
+    newer.extend(security_assertions(required, RmVersion.RM11, over_tls=over_tls))
     older = etree.SubElement(choice, clark(WSP15, "All"))
     etree.SubElement(older, clark(WSAW, "UsingAddressing"))
     assertion = etree.SubElement(older, clark(RMP10, "RMAssertion"))
@@ -196,6 +210,7 @@ def written_policy(policy: DestinationPolicy, retransmission: Backoff) -> etree.
         etree.SubElement(assertion, clark(RMP10, "ExponentialBackoff"))
     _timer(assertion, "AcknowledgementInterval", policy.acknowledgement_interval)
     _mtom(older, policy)
+    older.extend(security_assertions(required, RmVersion.RM10, over_tls=over_tls))
     return written
 
 

@@ -183,7 +183,10 @@ def suite(name: str) -> str:
 
 X509 = assertion("X509Token", "<sp:WssX509V3Token10/>")
 TOKENS = assertion("InitiatorToken", X509) + assertion("RecipientToken", X509) + assertion("Layout", "<sp:Lax/>")
-SIGNED = assertion("AsymmetricBinding", TOKENS, suite("Basic256GCM"), "<sp:IncludeTimestamp/>")
+SIGNED = assertion("AsymmetricBinding", TOKENS, suite("CustomAlgorithmSuite"), "<sp:IncludeTimestamp/>")
+METRO_SUITE = assertion("AlgorithmSuite", "<sp:Basic256Sha256/>").replace(
+    "<sp:AlgorithmSuite", '<sp:AlgorithmSuite signatureAlgorithm="SHA256withRSA"'
+)
 PARTS = '<sp:SignedParts><sp:Body/><sp:Header Namespace="urn:x"/></sp:SignedParts>'
 USER = assertion("SignedSupportingTokens", assertion("UsernameToken", "<sp:WssUsernameToken10/>", "<sp:HashPassword/>"))
 TLS = assertion("TransportBinding", "<sp:TransportToken/>", "<sp:IncludeTimestamp/>")
@@ -200,6 +203,7 @@ BOUND = "<rm11:RMAssertion><wsp:Policy><rm11:SequenceSTR/></wsp:Policy></rm11:RM
             SIGNED + PARTS + "<sp:EncryptedParts><sp:Body/></sp:EncryptedParts>",
             ("certificate", "trusted", "encrypt_for", "require_encryption"),
         ),
+        (assertion("AsymmetricBinding", TOKENS, METRO_SUITE), ("certificate", "trusted")),
         (TLS + USER, ("user",)),
         (TLS + assertion("SignedEncryptedSupportingTokens", "<sp:UsernameToken/>"), ("user", "plain_password")),
         (SIGNED + BOUND, ("certificate", "trusted", "bind_sequences")),
@@ -234,6 +238,22 @@ def test_security_that_is_supported_names_its_settings(content: str, settings: t
         (
             assertion("AsymmetricBinding", assertion("AlgorithmSuite", "<sp:Basic256Sha256/>")),
             "AlgorithmSuite Basic256Sha256, whose signatures use SHA-1, of AsymmetricBinding",
+        ),
+        (
+            assertion("AsymmetricBinding", METRO_SUITE.replace("SHA256withRSA", "SHA1withRSA")),
+            "AlgorithmSuite Basic256Sha256, whose signatures use SHA-1, of AsymmetricBinding",
+        ),
+        (
+            assertion("AsymmetricBinding", METRO_SUITE.replace("Basic256Sha256", "Basic256")),
+            "AlgorithmSuite Basic256, whose signatures use SHA-1, of AsymmetricBinding",
+        ),
+        (
+            assertion("AsymmetricBinding", METRO_SUITE) + "<sp:EncryptedParts><sp:Body/></sp:EncryptedParts>",
+            "AES-CBC of AlgorithmSuite Basic256Sha256",
+        ),
+        (
+            assertion("AsymmetricBinding", suite("Basic256GCM")),
+            "AlgorithmSuite Basic256GCM, whose signatures use SHA-1, of AsymmetricBinding",
         ),
         (
             '<sp:EncryptedParts><sp:Header Namespace="urn:x"/></sp:EncryptedParts>',
