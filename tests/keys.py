@@ -27,6 +27,7 @@ __all__ = [
     "SHA256",
     "Encoding",
     "Keys",
+    "NameOID",
     "PKCS1v15",
     "elliptic",
     "keys",

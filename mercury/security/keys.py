@@ -75,7 +75,7 @@ class Keys:
         security.append(sign(tree, self.own, parts, write_reference(token, X509V3)))
 
     def encrypt(self, tree: SoapTree, security: etree._Element, identifier: str, to: bytes | None) -> None:
-        """Encrypt the Body, if it has a content and there is a receiver.
+        """Encrypt the Body, if there is a receiver: an empty one too, because EncryptedParts has no exception for it.
 
         :param to: the certificate of the sender of the request, in DER, if this is a reply to an encrypted one.
         """
@@ -83,7 +83,7 @@ class Keys:
         if to is not None:
             certificate = x509.load_der_x509_certificate(to)
             receiver = certificate if rsa_key(certificate) is not None else receiver
-        if receiver is not None and tree.content is not None:
+        if receiver is not None:
             encrypt(tree, security, receiver, identifier)
 
     def decrypt(self, tree: SoapTree, security: etree._Element, limits: Limits) -> bool:

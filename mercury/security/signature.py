@@ -8,6 +8,7 @@ all that is used of the message (SEC-03).
 from __future__ import annotations
 
 import binascii
+import copy
 import hashlib
 import re
 from collections.abc import Callable, Sequence
@@ -41,6 +42,7 @@ _MOST_PREFIXES = 64
 
 _SIGNATURE, _KEY_INFO = clark(DS, "Signature"), clark(DS, "KeyInfo")
 _SIGNED_INFO, _REFERENCE = clark(DS, "SignedInfo"), clark(DS, "Reference")
+_CANONICALIZATION = clark(DS, "CanonicalizationMethod")
 _TRANSFORMS, _TRANSFORM = clark(DS, "Transforms"), clark(DS, "Transform")
 _INCLUSIVE = clark(EXCLUSIVE_C14N, "InclusiveNamespaces")
 
@@ -131,10 +133,10 @@ def verify(
     certificate = find_certificate(tree, security, reference, known)
     identity = identify(certificate)
     info = only_child_of(signature, _SIGNED_INFO)
+    canonical = _canonical(info, _prefixes_of_info(info))
     elements = _referred(tree, info)
-    canonical = _canonical(info, ())
     try:
-        results = XMLVerifier().verify(
+        results = _Verifier().verify(
             tree.root,
             x509_cert=certificate,
             expect_config=SignatureConfiguration(
@@ -168,11 +170,29 @@ def only_child_of(parent: etree._Element, name: str) -> etree._Element:
     return found[0]
 
 
-def _referred(tree: SoapTree, info: etree._Element) -> list[tuple[etree._Element, list[str]]]:
-    """The elements that a signature names, each with the prefixes that are kept."""
-    method = only_child_of(info, clark(DS, "CanonicalizationMethod"))
+class _Verifier(XMLVerifier):
+    """The schema of XML Signature wants a declaration of what stands in CanonicalizationMethod, and has none of
+    InclusiveNamespaces, which Metro and CXF write there: it is left out of what the schema sees.
+    """
+
+    def validate_schema(self, signature: etree._Element) -> None:
+        seen = copy.deepcopy(signature)
+        for method in seen.iter(_CANONICALIZATION):
+            for listed in method.findall(_INCLUSIVE):
+                method.remove(listed)
+        super().validate_schema(seen)  # type: ignore[no-untyped-call]  # signxml has no types there
+
+
+def _prefixes_of_info(info: etree._Element) -> list[str]:
+    """The prefixes that the canonical form of SignedInfo keeps."""
+    method = only_child_of(info, _CANONICALIZATION)
     if method.get("Algorithm") != EXCLUSIVE_C14N:
         raise Rejected("the signature is not over exclusive canonical XML")
+    return _prefixes(method)
+
+
+def _referred(tree: SoapTree, info: etree._Element) -> list[tuple[etree._Element, list[str]]]:
+    """The elements that a signature names, each with the prefixes that are kept."""
     # The verifier checks the algorithms too, but its errors repeat the whole name that the peer has written.
     if only_child_of(info, clark(DS, "SignatureMethod")).get("Algorithm") not in _METHOD_NAMES:
         raise Rejected("the signature has an algorithm that is not accepted")
@@ -191,13 +211,15 @@ def _referred(tree: SoapTree, info: etree._Element) -> list[tuple[etree._Element
             raise Rejected("a digest of the signature has an algorithm that is not accepted")
         named.append(uri[1:])
         prefixes.append(_prefixes(transform))
-    elements = tree.by_ids(named)
-    if len(set(elements)) < len(elements):
-        raise Rejected("two references of the signature name one element")
-    return list(zip(elements, prefixes, strict=True))
+    found = list(zip(tree.by_ids(named), prefixes, strict=True))
+    # Metro refers to an element twice that two policies sign: both references must mean the same content.
+    if any(one is other and kept != also for one, kept in found for other, also in found):
+        raise Rejected("two references of the signature mean one element in different forms")
+    return found
 
 
 def _prefixes(transform: etree._Element) -> list[str]:
+    """The prefixes that a transform or a CanonicalizationMethod keeps."""
     children = [child for child in transform if isinstance(child.tag, str)]
     if not children:
         return []

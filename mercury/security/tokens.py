@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Sequence
 
 from cryptography import x509
+from cryptography.x509.oid import NameOID
 from lxml import etree
 
 from mercury.security.certificates import OwnKey, der, read_certificate
@@ -25,6 +27,9 @@ from mercury.security.names import (
     X509V3,
 )
 from mercury.wire.ns import clark
+
+_QUOTED, _SPECIAL, _SPACE = re.compile(r'="([^"\\]*)"'), re.compile(r'[,+;<>="\\]'), re.compile(r"(?<!\\),\s+")
+_HEXADECIMAL = re.compile("=#((?:[0-9A-Fa-f]{2}){2,})")
 
 
 def write_token(own: OwnKey, identifier: str) -> etree._Element:
@@ -104,9 +109,33 @@ def _names(kind: etree._Element, certificate: x509.Certificate) -> bool:
         both = only_child(kind, clark(DS, "X509IssuerSerial"))
         issuer = (both.findtext(clark(DS, "X509IssuerName")) or "").strip()
         serial = (both.findtext(clark(DS, "X509SerialNumber")) or "").strip()
-        same = issuer.replace(", ", ",") == certificate.issuer.rfc4514_string()
+        same = distinguished_name(issuer) == certificate.issuer.rfc4514_string()
         return same and serial == str(certificate.serial_number)
     return False
+
+
+def distinguished_name(text: str) -> str | None:
+    """A name as RFC 4514 writes it; ``None`` = it is none. Java also writes spaces after commas, quotes, names of
+    attributes that the RFC does not list, and values in hexadecimal DER.
+    """
+    plain = _HEXADECIMAL.sub(_of_der, _QUOTED.sub(lambda found: "=" + _escaped(found[1]), text))
+    others = {"EMAILADDRESS": NameOID.EMAIL_ADDRESS, "E": NameOID.EMAIL_ADDRESS}
+    try:
+        return x509.Name.from_rfc4514_string(_SPACE.sub(",", plain), others).rfc4514_string()
+    except ValueError:
+        return None
+
+
+def _escaped(value: str) -> str:
+    return _SPECIAL.sub(r"\\\g<0>", value)
+
+
+def _of_der(found: re.Match[str]) -> str:
+    """A value in hexadecimal DER as text, if it is a short UTF8String, PrintableString or IA5String."""
+    kind, length, *value = bytes.fromhex(found[1])
+    if kind not in (0x0C, 0x13, 0x16) or length != len(value) or length > 127:
+        return found[0]
+    return "=" + _escaped(bytes(value).decode(errors="replace"))
 
 
 def _key_identifier(certificate: x509.Certificate) -> bytes | None:

@@ -90,13 +90,15 @@ class Peers:
         for reference in info.findall(f"{{{DS}}}Reference"):
             uri = reference.get("URI", "")
             found = [element for element in root.iter("*") if uri[1:] in element.attrib.values()] if uri else [root]
-            prefixes = [
+            lists = [
                 listed.get("PrefixList", "").split() for listed in reference.iter(f"{{{EXCLUSIVE}}}InclusiveNamespaces")
             ]
             if found:
-                value = hashlib.sha256(canonical(found[0], prefixes[0] if prefixes else [])).digest()
+                value = hashlib.sha256(canonical(found[0], lists[0] if lists else [])).digest()
                 one(reference, "DigestValue").text = base64.b64encode(value).decode()
-        signature = self.keys.private[name].sign(canonical(info, []), PKCS1v15(), SHA256())
+        kept = one(info, "CanonicalizationMethod").find(f"{{{EXCLUSIVE}}}InclusiveNamespaces")
+        prefixes = kept.get("PrefixList", "").split() if kept is not None else []
+        signature = self.keys.private[name].sign(canonical(info, prefixes), PKCS1v15(), SHA256())
         one(root, "SignatureValue").text = base64.b64encode(signature).decode()
         return root
 

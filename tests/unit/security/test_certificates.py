@@ -11,9 +11,11 @@ import pytest
 from lxml import etree
 
 from mercury.errors import ConfigurationError
-from mercury.security.message import Rejected
+from mercury.security.message import Rejected, SoapTree
 from mercury.security.names import DS, KEY_IDENTIFIER, SUBJECT_KEY_IDENTIFIER, THUMBPRINT
-from tests.keys import Encoding, Keys, elliptic, keys, rsa, x509  # noqa: F401  a fixture
+from mercury.security.tokens import distinguished_name, find_certificate
+from mercury.wire.scan import DEFAULT_LIMITS
+from tests.keys import Encoding, Keys, NameOID, elliptic, keys, rsa, x509  # noqa: F401  a fixture
 from tests.unit.security.forge import NOW, PLAIN, Peers, http, one, party, reference_to, security
 
 AGO, SOON = datetime(2023, 1, 1, tzinfo=UTC), datetime(2023, 11, 1, tzinfo=UTC)
@@ -233,3 +235,38 @@ def test_certificate_that_is_referred_to_without_being_sent_must_be_in_the_trust
     assert peers.taken(root)[1].identity.startswith("x509:CN=till;sha256=")
     peers.service = party(trusted=keys.public("authority"))
     assert "names no certificate" in peers.reason(root)
+
+
+@pytest.mark.parametrize(
+    ("written", "same"),
+    [
+        (r"CN=Acme\, Inc.", True),
+        ('CN="Acme, Inc."', True),
+        ("CN=#0c0a41636d652c20496e632e", True),
+        (r"2.5.4.3=Acme\, Inc.", True),
+        (r"CN=Acme\,Inc.", False),
+        ("CN=Acme, Inc.", False),
+        ("", False),
+    ],
+)
+def test_issuer_of_a_reference_is_known_in_each_form_that_java_writes(keys: Keys, written: str, same: bool) -> None:  # noqa: F811
+    keys.make("acme", subject="Acme, Inc.", authority=True)
+    keys.make("branch", "acme")
+    branch = keys.certificates["branch"]
+    reference = etree.fromstring(
+        f'<r><d:X509Data xmlns:d="{DS}"><d:X509IssuerSerial><d:X509IssuerName>{written}</d:X509IssuerName>'
+        f"<d:X509SerialNumber>{branch.serial_number}</d:X509SerialNumber></d:X509IssuerSerial></d:X509Data></r>"
+    )
+    tree = SoapTree(PLAIN.encode(), DEFAULT_LIMITS)
+    if same:
+        assert find_certificate(tree, tree.header, reference, [branch]) == branch
+    else:
+        with pytest.raises(Rejected, match="names no certificate"):
+            find_certificate(tree, tree.header, reference, [branch])
+
+
+def test_names_of_several_parts_are_known_with_spaces_and_the_name_of_java_for_email() -> None:
+    parts = [x509.NameAttribute(NameOID.COUNTRY_NAME, "DE"), x509.NameAttribute(NameOID.EMAIL_ADDRESS, "a@b.example")]
+    name = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, "Till 1")]).rfc4514_string()
+    for written in ("CN=Till 1, EMAILADDRESS=a@b.example, C=DE", "CN=Till 1,1.2.840.113549.1.9.1=a@b.example,C=DE"):
+        assert distinguished_name(written) == name

@@ -38,6 +38,15 @@ def test_encrypted_message_is_taken_with_all_that_it_says(peers: Peers) -> None:
     assert verified.encrypted
 
 
+def test_empty_body_is_encrypted_too_because_cxf_refuses_others(peers: Peers) -> None:
+    start, end = PLAIN.index("<a:Take"), PLAIN.index("</S:Body>")
+    root = peers.sent(PLAIN[:start] + PLAIN[end:])
+    assert [etree.QName(each).localname for each in body(root)] == ["EncryptedData"]
+    envelope, verified = peers.taken(root)
+    assert isinstance(envelope.body, Payload)
+    assert (envelope.body.xml, verified.encrypted) == (b"", True)
+
+
 def test_reply_to_an_encrypted_request_is_encrypted_for_its_signer(peers: Peers) -> None:
     _, verified = peers.taken(peers.sent())
     reply = peers.service.secure_reply(http(PLAIN), verified, NOW)

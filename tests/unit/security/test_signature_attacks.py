@@ -261,6 +261,24 @@ def one_element_twice(root: etree._Element) -> None:
     one(root, "SignedInfo").append(copy.deepcopy(reference_to(root, body(root))))
 
 
+def one_element_in_two_forms(root: etree._Element) -> None:
+    one_element_twice(root)
+    last = one(root, "SignedInfo")[-1]
+    one(last, "InclusiveNamespaces").set("PrefixList", "S")
+
+
+def prefixes_of_info(*prefixes: str) -> Callable[[etree._Element], None]:
+    def attack(root: etree._Element) -> None:
+        method = one(root, "CanonicalizationMethod")
+        etree.SubElement(method, f"{{{EXCLUSIVE}}}InclusiveNamespaces", PrefixList=" ".join(prefixes))
+
+    return attack
+
+
+def odd_child_of_info(root: etree._Element) -> None:
+    etree.SubElement(one(root, "CanonicalizationMethod"), "{urn:odd}Odd")
+
+
 def many_prefixes(root: etree._Element) -> None:
     one(reference_to(root, body(root)), "InclusiveNamespaces").set("PrefixList", " ".join(f"p{n}" for n in range(100)))
 
@@ -297,7 +315,7 @@ UNACCEPTABLE = {
     "an attachment": (refers("cid:part"), "leads outside the message"),
     "an id that is not there": (refers("#missing"), "0 elements have the identifier"),
     "40 references": (many_references, "the limit is 32"),
-    "an element twice": (one_element_twice, "two references of the signature name one element"),
+    "an element in two forms": (one_element_in_two_forms, "mean one element in different forms"),
     "100 prefixes": (many_prefixes, "keeps too many prefixes"),
     "a part of the body": (nested_part, "not at a place where it has a meaning"),
     "HMAC": (algorithm("SignatureMethod", "http://www.w3.org/2001/04/xmldsig-more#hmac-sha256"), BAD_METHOD),
@@ -309,6 +327,8 @@ UNACCEPTABLE = {
     ),
     "no algorithm": (algorithm("SignatureMethod", "none"), BAD_METHOD),
     "a digest by SHA-1": (algorithm("DigestMethod", DS + "sha1"), BAD_DIGEST),
+    "100 prefixes of SignedInfo": (prefixes_of_info(*(f"p{n}" for n in range(100))), "keeps too many prefixes"),
+    "a parameter of its canonical form": (odd_child_of_info, "must have one child"),
     "SignedInfo in inclusive canonical XML": (
         algorithm("CanonicalizationMethod", "http://www.w3.org/TR/2001/REC-xml-c14n-20010315"),
         "not over exclusive canonical XML",
@@ -323,6 +343,17 @@ def test_signature_of_an_unacceptable_form_is_refused_although_its_key_is_truste
     peers.taken(peers.resigned(root))
     attack(root)
     assert reason in peers.reason(peers.resigned(root))
+
+
+@pytest.mark.parametrize("form", [one_element_twice, prefixes_of_info("S", "wsse")])
+def test_signature_in_a_form_of_metro_and_cxf_is_taken(peers: Peers, form: Callable[[etree._Element], None]) -> None:
+    """Metro refers twice to what two policies sign, and both keep prefixes in SignedInfo."""
+    root = peers.sent()
+    plain = peers.taken(root)[0]
+    form(root)
+    assert "signature is wrong" in peers.reason(root)
+    found, verified = peers.taken(peers.resigned(root))
+    assert (found, verified.identity) == (plain, "x509:CN=till;issuer=<CN=authority>")
 
 
 def test_signer_with_the_algorithm_of_sha_1_is_refused(peers: Peers, keys: Keys) -> None:  # noqa: F811
