@@ -51,6 +51,8 @@ class EngineContext:
     held_log: LogLimiter = field(default_factory=_once_a_minute)
     #: Limits the warnings that one peer causes, for example by naming sequences of others.
     peer_log: LogLimiter = field(default_factory=lambda: LogLimiter(10, LOG_INTERVAL))
+    #: Limits the log line about copies of messages with WS-Security.
+    copies_log: LogLimiter = field(default_factory=_once_a_minute)
     #: Counts, by peer, sequences that expired unused and were forgotten.
     expired: Expired = field(init=False)
     #: Unacknowledged responses, by owner and by sequence of requests.

@@ -13,6 +13,8 @@ CERTIFICATES = "tests/unit/security/test_certificates.py"
 ENCRYPTION = "tests/unit/security/test_encryption_attacks.py"
 ENGINE = "tests/unit/engine/test_message_security.py"
 DECODING = "tests/unit/service/test_endpoint_turns.py"
+POLICIES = "tests/unit/wsdl/test_policy.py"
+PUBLISHED = "tests/acceptance/test_wsdl_security.py"
 STORIES = "tests/scenario/test_message_security.py"
 
 
@@ -41,6 +43,41 @@ SECURITY = (
         "if tree.body not in signed:",
         "signed.setdefault(tree.body, etree.tostring(tree.body))\n    if False:",
         f"{FORM}[body not signed]",
+    ),
+    guard(
+        "two references mean one element in one form",
+        "security.signature:_referred",
+        "if any(one is other and kept != also for one, kept in found for other, also in found):",
+        "if False:",
+        f"{FORM}[an element in two forms]",
+    ),
+    guard(
+        "the suites that a policy may name beside Metro's attribute",
+        "wsdl.security_policy:_suites_with_sha2",
+        "suite.get(names.SIGNATURE_ALGORITHM) in _SIGNATURES",
+        "suite.get(names.SIGNATURE_ALGORITHM)",
+        f"{POLICIES}::test_security_that_is_not_supported_is_named",
+    ),
+    guard(
+        "AES-CBC in a policy",
+        "wsdl.security_policy:read_security",
+        "for suite in by_digest if encrypted]",
+        "for suite in by_digest if False]",
+        f"{POLICIES}::test_security_that_is_not_supported_is_named",
+    ),
+    guard(
+        "a WSDL with a policy is published unchanged",
+        "wsdl.contract:WsdlContract.published",
+        "if policy is not None and reference is not None and not self.has_policy:",
+        "if policy is not None and reference is not None:",
+        f"{PUBLISHED}::test_given_wsdl_gets_the_assertions_unless_it_has_a_policy_and_then_the_log_says_so",
+    ),
+    guard(
+        "the canonical form of SignedInfo",
+        "security.signature:_prefixes_of_info",
+        'if method.get("Algorithm") != EXCLUSIVE_C14N:',
+        "if False:",
+        f"{FORM}[SignedInfo in inclusive canonical XML]",
     ),
     guard(
         "header blocks of the protocols are signed",
@@ -322,6 +359,13 @@ SECURITY = (
         "if verified is not None and verified.digest in seen:",
         "if False:",
         f"{STORIES}::test_copy_of_a_recorded_message_is_refused",
+    ),
+    guard(
+        "the log lines about copies",
+        "engine.destination.replay:first_copies",
+        'if context.copies_log.allow("", now):',
+        "if True:",
+        f"{STORIES}::test_copies_are_one_line_a_minute_in_the_log",
     ),
     guard(
         "copies in one transaction",

@@ -193,52 +193,6 @@ WIRE = (
         test="tests/unit/service/test_bodies.py::test_body_above_its_limit_is_refused",
     ),
     Mutant(
-        "file of a body that has only been announced",
-        (
-            Change(
-                "mercury.service.bodies:_Received.add",
-                "if self._spool is None and len(self._bytes) > self._most:",
-                "if self._spool is None:",
-            ),
-        ),
-        test="tests/unit/service/test_bodies.py"
-        "::test_announced_body_has_no_file_before_more_bytes_have_come_than_memory_may_have",
-    ),
-    Mutant(
-        "log of requests that no file can be opened for",
-        (
-            Change(
-                "mercury.service.bodies:Bodies._log_no_file",
-                'if self._no_file.allow("", asyncio.get_running_loop().time()):',
-                "if True:",
-            ),
-        ),
-        test="tests/unit/service/test_bodies.py"
-        "::test_request_is_refused_as_busy_if_no_file_can_be_opened_and_that_is_logged_once",
-    ),
-    Mutant(
-        "limit: file descriptors of requests in files",
-        (Change("mercury.service.connections:Connections.__init__", "(2 if in_files else 1)", "1"),),
-        test="tests/unit/service/test_descriptors.py"
-        "::test_connection_counts_as_two_descriptors_if_a_service_takes_attachments",
-    ),
-    Mutant(
-        "limit: file descriptors of the services of an application",
-        (Change("mercury.service.serving:server_for", "in_files=takes_attachments(app)", "in_files=False"),),
-        test="tests/unit/service/test_descriptors.py::test_server_counts_the_files_of_the_services_of_its_application",
-    ),
-    Mutant(
-        "limit: file descriptors of an application in another server",
-        (
-            Change(
-                "mercury.service.http11:Http11Protocol.__init__",
-                "connections_of(server_state, lambda: takes_attachments(config.loaded_app))",
-                "connections_of(server_state)",
-            ),
-        ),
-        test="tests/unit/service/test_descriptors.py::test_server_that_mercury_does_not_start_counts_the_files_too",
-    ),
-    Mutant(
         "limit: attachments of an operation that takes none",
         (
             Change(

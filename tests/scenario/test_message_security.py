@@ -233,6 +233,19 @@ def test_copy_of_a_recorded_message_is_refused(kind: str, request: pytest.Fixtur
     assert shop.got == ["a"]
 
 
+def test_copies_are_one_line_a_minute_in_the_log(users: SecuritySettings, caplog: pytest.LogCaptureFixture) -> None:
+    made, _ = pair(users)
+    recorded: list[HttpMessage] = []
+    made.wire.alter("message 1", lambda http: (recorded.append(http), http)[1])
+    made.to().send(Note("a"))
+    made.run()
+    for lines in (1, 2):
+        for _copy in range(5):
+            assert brought(made, recorded[0]) == "fault InvalidSecurity"
+        assert caplog.text.count("a copy of a message is refused") == lines
+        made.advance(60)
+
+
 def test_two_copies_that_arrive_together_are_one_message(users: SecuritySettings) -> None:
     made, _ = pair(users)
     made.wire.hold("CreateSequence")

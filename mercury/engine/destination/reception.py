@@ -119,7 +119,7 @@ class Reception:
 
     def _handle(self, exchanges: list[InboundExchange], now: float) -> Batch:
         with self._context.store.transaction() as tx:
-            exchanges = first_copies(tx, exchanges)
+            exchanges = first_copies(self._context, tx, exchanges, now)
             batch = Batch(self._context, tx, now)
             batch.lock(exchanges)
             for exchange in exchanges:

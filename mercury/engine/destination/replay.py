@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from mercury.engine.context import EngineContext
 from mercury.engine.destination.inbound_exchange import InboundExchange
 from mercury.engine.message_security import NOT_ACCEPTED
 from mercury.storage.api import Transaction
@@ -12,8 +13,10 @@ from mercury.storage.api import Transaction
 log = logging.getLogger("mercury.security")
 
 
-def first_copies(tx: Transaction, exchanges: Sequence[InboundExchange]) -> list[InboundExchange]:
-    """Those of the arrivals that are not copies; the others get a fault.
+def first_copies(
+    context: EngineContext, tx: Transaction, exchanges: Sequence[InboundExchange], now: float
+) -> list[InboundExchange]:
+    """Those of the arrivals that are not copies; the others get a fault. The log has one line about them in a minute.
 
     They are recorded in the transaction that handles them, and before it locks a row. So a message whose transaction
     was rolled back may come again, and of two copies in two processes one waits for the other.
@@ -28,7 +31,9 @@ def first_copies(tx: Transaction, exchanges: Sequence[InboundExchange]) -> list[
     for exchange in exchanges:
         verified = exchange.envelope.verified
         if verified is not None and verified.digest in seen:
-            log.warning("a copy of a message is refused", extra={"message_id": exchange.envelope.message_id})
+            if context.copies_log.allow("", now):
+                about = {"message_id": exchange.envelope.message_id}
+                log.warning("a copy of a message is refused; further ones within a minute are not logged", extra=about)
             exchange.fault = NOT_ACCEPTED
             continue
         if verified is not None:

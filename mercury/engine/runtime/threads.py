@@ -19,7 +19,6 @@ from mercury.engine.exchange import Answer, Arrival, Outgoing, Purpose, Step
 from mercury.engine.runtime.core import Engine
 from mercury.engine.runtime.group_commit import GroupCommit
 from mercury.engine.runtime.held_exchanges import HeldExchanges, HeldWorker
-from mercury.engine.runtime.retention import ATTACHMENTS_PAUSE
 from mercury.engine.runtime.sender_pools import SenderPools
 from mercury.engine.runtime.transport import Transport
 from mercury.engine.runtime.worker_pool import Worker, WorkerPool
@@ -33,9 +32,8 @@ from mercury.wire.verified import Verified
 
 log = logging.getLogger("mercury.runtime")
 
-#: Seconds between two polls of the worker that removes rows. It knows when its next work is due, but attachments that
-#: are written meanwhile do not wake it.
-RETENTION_POLL_INTERVAL = ATTACHMENTS_PAUSE
+#: Seconds between two polls of a worker that knows when its next work is due.
+RETENTION_POLL_INTERVAL = 3600.0
 #: Seconds between two checks of the clock.
 CLOCK_POLL_INTERVAL = 1.0
 
