@@ -187,13 +187,17 @@ def build(stack: str) -> str:
     return f"{target / 'classes'}{os.pathsep}{classpath.read_text().strip()}"
 
 
-def java_peer(stack: str, folder: Path, name: str) -> Peer:
-    """A process with that stack; ``folder`` gets its journal and its log."""
+def java_peer(stack: str, folder: Path, name: str, *options: str) -> Peer:
+    """A process with that stack; ``folder`` gets its journal and its log.
+
+    :param options: for Java, beside those that every process has.
+    """
     main = f"interop.{stack}.{stack.capitalize()}Peer"
     command = [
         "java",
         *OPTIONS,
         *OWN_OPTIONS.get(stack, ()),
+        *options,
         "-cp",
         build(stack),
         main,

@@ -74,7 +74,7 @@ public final class CxfPeer {
             factory.setBindingId(binding(words));
         }
         factory.getFeatures().addAll(features(words));
-        factory.setProperties(mtom(words));
+        factory.setProperties(properties(words));
         Server server = factory.create();
         if (!server.isStarted()) {
             server.start();
@@ -92,13 +92,13 @@ public final class CxfPeer {
             factory.setAddress(words.get("url"));
             if (words.containsKey("wsdl")) {
                 factory.setWsdlURL(words.get("wsdl"));
-                factory.setServiceName(new QName(Orders.NAMESPACE, "OrdersService"));
-                factory.setEndpointName(new QName(Orders.NAMESPACE, "OrdersPort"));
+                factory.setServiceName(new QName(Orders.NAMESPACE, words.getOrDefault("service", "OrdersService")));
+                factory.setEndpointName(new QName(Orders.NAMESPACE, words.getOrDefault("port", "OrdersPort")));
             } else {
                 factory.setBindingId(binding(words));
             }
             factory.getFeatures().addAll(features(words));
-            factory.setProperties(mtom(words));
+            factory.setProperties(properties(words));
             Orders orders = (Orders) factory.create();
             Client client = ClientProxy.getClient(orders);
             HTTPConduit conduit = (HTTPConduit) client.getConduit();
@@ -128,8 +128,15 @@ public final class CxfPeer {
         return count;
     }
 
-    private static Map<String, Object> mtom(Map<String, String> words) {
-        return new LinkedHashMap<>(Map.of("mtom-enabled", words.containsKey("mtom")));
+    /** MTOM, and the settings of WS-Security, which have the names of CXF. */
+    private static Map<String, Object> properties(Map<String, String> words) {
+        Map<String, Object> found = new LinkedHashMap<>(Map.of("mtom-enabled", words.containsKey("mtom")));
+        words.forEach((name, value) -> {
+            if (name.startsWith("security.") || name.startsWith("ws-security.")) {
+                found.put(name, value);
+            }
+        });
+        return found;
     }
 
     private static String binding(Map<String, String> words) {

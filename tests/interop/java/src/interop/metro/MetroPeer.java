@@ -83,8 +83,10 @@ public final class MetroPeer {
     }
 
     private Map<String, Object> send(Map<String, String> words) throws Exception {
-        Service service = Service.create(Path.of(words.get("wsdl")).toUri().toURL(), SERVICE);
-        Orders orders = service.getPort(PORT, Orders.class, features(words));
+        QName name = words.containsKey("service") ? new QName(Orders.NAMESPACE, words.get("service")) : SERVICE;
+        QName port = words.containsKey("port") ? new QName(Orders.NAMESPACE, words.get("port")) : PORT;
+        Service service = Service.create(Path.of(words.get("wsdl")).toUri().toURL(), name);
+        Orders orders = service.getPort(port, Orders.class, features(words));
         ((BindingProvider) orders).getRequestContext()
             .put(BindingProvider.ENDPOINT_ADDRESS_PROPERTY, words.get("url"));
         Map<String, Object> result = Calls.make(orders, words);
