@@ -18,8 +18,6 @@ class MemoryDeadLetters:
         self._committed, self._counted = committed.dead_letters, committed.letter_bytes
         self.added: list[DeadLetter] = []
         self.deleted: list[str] = []
-        #: The letters that the commit has removed.
-        self.removed: list[DeadLetter] = []
 
     def add(self, letters: Sequence[DeadLetter]) -> None:
         self.added.extend(letters)
@@ -74,4 +72,3 @@ class MemoryDeadLetters:
             gone = self._committed.pop(identifier, None)
             if gone is not None:
                 self._counted.add(gone, -1)
-                self.removed.append(gone)

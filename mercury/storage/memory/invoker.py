@@ -26,8 +26,6 @@ class MemoryInvoker:
         self.added: list[InboundMessage] = []
         self.marked: list[tuple[InvokerRecord, tuple[int, ...], tuple[int, ...]]] = []
         self.deleted: list[str] = []
-        #: The messages that the commit has removed.
-        self.removed: list[InboundMessage] = []
 
     def insert(self, record: InvokerRecord) -> None:
         self.inserted.append(record.copy())
@@ -123,13 +121,13 @@ class MemoryInvoker:
         for record, consumed, markers in self.marked:
             buffer = committed.buffers[record.sequence]
             buffer.record = record
-            self.removed += [row for number in consumed if (row := buffer.remove(number)) is not None]
+            for number in consumed:
+                buffer.remove(number)
             buffer.markers = [marker for marker in buffer.markers if marker.position not in markers]
             committed.mark_served(record.owner, record.sequence)
             touched.append(record.sequence)
         for sequence in self.deleted:
-            gone = committed.buffers.pop(sequence, None)
-            self.removed += gone.rows.values() if gone is not None else ()
+            committed.buffers.pop(sequence, None)
         for sequence in touched:
             if sequence in committed.buffers:
                 committed.mark_ready(committed.buffers[sequence])

@@ -30,8 +30,6 @@ class MemoryRms:
         self.changed_records: dict[SequenceKey, list[RmsRecord]] = {}
         #: This transaction's versions of rows by position; ``None`` = removed.
         self.changed_rows: dict[SequenceKey, dict[int, OutboundMessage | None]] = {}
-        #: The rows that the commit has removed.
-        self.removed: list[OutboundMessage] = []
 
     # --- sequences -------------------------------------------------------------------------------------------------
 
@@ -347,8 +345,6 @@ class MemoryRms:
         touched: dict[SequenceKey, None] = {}
         for key, rows in self.changed_rows.items():
             for position, row in rows.items():
-                if row is None and (gone := committed.data(key).rows.get(position)) is not None:
-                    self.removed.append(gone)
                 committed.install_row(key, position, row)
             touched[key] = None
         for message in self.appended:

@@ -13,7 +13,7 @@ from mercury.storage.api import Capabilities, CommitListener, Topic
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.maintenance import Pauses
-from mercury.storage.memory.attachments import MemoryAttachments, names_of
+from mercury.storage.memory.attachments import MemoryAttachments
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.dead_letters import MemoryDeadLetters
 from mercury.storage.memory.invoker import MemoryInvoker
@@ -158,17 +158,7 @@ class MemoryTransaction:
                 self._attachments.install()
             if self._replay is not None:
                 self._replay.install()
-            if self.store.committed.attachments:
-                self._remove_attachments()
         return frozenset(topics)
-
-    def _remove_attachments(self) -> None:
-        """Remove those that only rows had which this commit has removed."""
-        parts = [used for used in (self._invoker, self._rms, self._dead_letters) if used is not None]
-        added = [row for part in parts for row in (part.appended if isinstance(part, MemoryRms) else part.added)]
-        removed = [row for part in parts for row in part.removed]
-        for name in names_of(removed) - names_of(added):
-            self.store.committed.attachments.pop(name, None)
 
 
 def _no_database(resource: str | None) -> CapabilityError:

@@ -27,7 +27,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.sql.dml import ReturningDelete
 
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
@@ -120,14 +119,12 @@ class AcknowledgedRows:
         """
         values = {"at": self._tx.store.clock(), **values}
         if self._tx.dialect.changes_in_queries:
-            (found,) = self._tx.read_locked(_removal(which, size), values)
-            self._tx.note_unnamed(found["unnamed"] or ())
-            return int(found["new"])
+            return int(self._tx.read_locked(_removal(which, size), values)[0]["new"])
         correlations, bodies, rows = _removals(which, size)
         self._tx.write(correlations, values)
         del values["at"]
         self._tx.write(bodies, values)
-        self._tx.delete_naming(rows, values)
+        self._tx.write(rows, values)
         return 0
 
 
@@ -148,26 +145,23 @@ def _acknowledgement(size: int) -> Executable:
 
 @lru_cache
 def _removal(which: Any, size: int) -> Any:
-    """One statement that deletes everything and returns the number of rows in the ranges ``new``, and the names of
-    attachments in all deleted rows (``None`` = none)."""
-    returned = (*(ROW.c[name] for name in REMEMBERED), ROW.c.attachments_id)
-    gone = delete(ROW).where(which(size)).returning(*returned).cte("gone")
+    """One statement that deletes everything and returns the number of rows in the ranges ``new``."""
+    gone = delete(ROW).where(which(size)).returning(*(ROW.c[name] for name in REMEMBERED)).cte("gone")
     bodies = delete(BODY).where(BODY.c.message_id == gone.c.message_id).cte("bodies")
-    arrived = select(*(gone.c[name] for name in REMEMBERED), AT).where(gone.c.correlation.is_not(None))
+    arrived = select(*gone.c, AT).where(gone.c.correlation.is_not(None))
     correlations = insert(KEPT).from_select([*REMEMBERED, "settled_at"], arrived, include_defaults=False).cte("kept")
-    new = func.count().filter(_in("new", size, gone.c.number)).label("new")
-    unnamed = func.array_agg(gone.c.attachments_id).filter(gone.c.attachments_id.is_not(None)).label("unnamed")
-    return select(new, unnamed).select_from(gone).add_cte(bodies, correlations)
+    new = select(func.count().label("new")).select_from(gone).where(_in("new", size, gone.c.number))
+    return new.add_cte(bodies, correlations)
 
 
 @lru_cache
-def _removals(which: Any, size: int) -> tuple[Executable, Executable, ReturningDelete[Any]]:
+def _removals(which: Any, size: int) -> tuple[Executable, Executable, Executable]:
     """The same as three statements, for a database where a query cannot contain a change."""
     arrived = select(*(ROW.c[name] for name in REMEMBERED), AT).where(which(size), ROW.c.correlation.is_not(None))
     return (
         insert(KEPT).from_select([*REMEMBERED, "settled_at"], arrived),
         delete(BODY).where(BODY.c.message_id.in_(select(ROW.c.message_id).where(which(size)))),
-        delete(ROW).where(which(size)).returning(ROW.c.attachments_id),
+        delete(ROW).where(which(size)),
     )
 
 

@@ -27,8 +27,7 @@ OF_SEQUENCE = MESSAGE.c.sequence == bindparam("sequence")
 BUFFERS = select(BUFFER).where(BUFFER.c.sequence.in_(bindparam("sequences", expanding=True)))
 #: The markers of a buffer, and its messages between two numbers.
 PART = select(MESSAGE).where(OF_SEQUENCE, or_(~IS_MESSAGE, BETWEEN)).order_by(MESSAGE.c.position)
-REMOVE = delete(MESSAGE).returning(MESSAGE.c.attachments_id)
-CONSUME, REMOVE_ALL = REMOVE.where(OF_SEQUENCE, IS_MESSAGE, BETWEEN), REMOVE.where(OF_SEQUENCE)
+CONSUME = delete(MESSAGE).where(OF_SEQUENCE, IS_MESSAGE, BETWEEN)
 #: A message whose sequence has no buffer.
 WITHOUT_BUFFER = ~exists().where(BUFFER.c.sequence == MESSAGE.c.sequence)
 #: Conditional on the version: of two deliveries from the same state of a buffer, one succeeds.
@@ -109,15 +108,15 @@ class SqlInvoker:
         if marked.rowcount != 1:
             raise Conflict(f"another transaction has delivered from the buffer of {record.sequence}")
         for low, high in _ranges(consumed):
-            self._tx.delete_naming(CONSUME, {"sequence": record.sequence, "low": low, "high": high})
+            self._tx.write(CONSUME, {"sequence": record.sequence, "low": low, "high": high})
         if markers:
             positions = [marker.position for marker in markers]
-            self._tx.delete_naming(REMOVE.where(MESSAGE.c.position.in_(positions)))
+            self._tx.write(delete(MESSAGE).where(MESSAGE.c.position.in_(positions)))
         self._tx.topics.add(Topic.INVOKER)
 
     def delete(self, sequence: str) -> None:
         self._tx.write(delete(BUFFER).where(BUFFER.c.sequence == sequence))
-        self._tx.delete_naming(REMOVE_ALL, {"sequence": sequence})
+        self._tx.write(delete(MESSAGE).where(MESSAGE.c.sequence == sequence))
         self._tx.topics.add(Topic.INVOKER)
 
     def all(self) -> list[InvokerRecord]:

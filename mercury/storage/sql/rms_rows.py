@@ -391,8 +391,8 @@ class SqlRmsRows:
     def _delete(self, rows: Sequence[OutboundMessage]) -> None:
         self._reread(row.message_id for row in rows)
         for part in chunks([row.message_id for row in rows]):
-            self._write(delete(BODY).where(BODY.c.message_id.in_(part)))
-            self._tx.delete_naming(delete(ROW).where(ROW.c.message_id.in_(part)).returning(ROW.c.attachments_id))
+            self._tx.write(delete(BODY).where(BODY.c.message_id.in_(part)))
+            self._write(delete(ROW).where(ROW.c.message_id.in_(part)))
 
 
 def _read(read: RowMapping, *, unread: bool) -> OutboundMessage:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, CursorResult, Engine, Executable, RowMapping, Select, Table
-from sqlalchemy.sql.dml import ReturningDelete
 
 from mercury.storage.api import LockOrderError, Topic
 from mercury.storage.order import NAMES
@@ -82,8 +81,6 @@ class Statements:
         self.topics: set[Topic] = set()
         #: Topics to announce to other processes only.
         self.topics_elsewhere: set[Topic] = set()
-        #: `Attachments.id` of deleted rows; other rows of this transaction may name them now.
-        self.unnamed: set[str] = set()
 
     # --- statements ------------------------------------------------------------------------------------------------
 
@@ -122,22 +119,6 @@ class Statements:
             result = connection.execute(statement, parameters)
             assert isinstance(result, CursorResult)
             return result
-
-    def delete_naming(self, statement: ReturningDelete[Any], parameters: Mapping[str, Any] | None = None) -> None:
-        """Delete rows that may name attachments. The commit removes the attachments that no row names any more.
-
-        :param statement: returns ``attachments_id`` of the deleted rows.
-        """
-        connection = self.writing()
-        with translated():
-            self.note_unnamed(connection.execute(statement, parameters).scalars())
-
-    def note_unnamed(self, identifiers: Iterable[str | None]) -> None:
-        """Note the names of attachments that were in deleted rows; ``None`` = a row had no attachments."""
-        found = {identifier for identifier in identifiers if identifier is not None}
-        if found:
-            self.unnamed |= found
-            self.store.attachments_used()  # if the application commits this transaction, they are searched later
 
     def insert(self, table: Table, rows: Sequence[Mapping[str, Any]], *, ignore: bool = False) -> None:
         if rows:

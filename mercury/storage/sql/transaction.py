@@ -243,7 +243,6 @@ class SqlTransaction(Statements):
         """Write all collected changes and check the claims: the last statements before the commit."""
         self.flush_records()
         self.rms.flush_appended()
-        self.attachments.remove_unnamed()
         if self._writing:
             for claim in self._claims:
                 self._check(claim)
