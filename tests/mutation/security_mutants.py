@@ -150,8 +150,8 @@ SECURITY = (
     guard(
         "one pass for all references",
         "security.signature:_referred",
-        "elements = tree.by_ids(named)",
-        "elements = [tree.by_id(each) for each in named]",
+        "zip(tree.by_ids(named), prefixes, strict=True)",
+        "zip([tree.by_id(each) for each in named], prefixes, strict=True)",
         f"{SIGNATURES}::test_all_referenced_elements_are_found_in_one_pass_over_the_message",
     ),
     guard(
