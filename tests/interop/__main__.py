@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .cells import Cell, among_peers, matrix
+from .cells import MERCURY, Cell, among_peers, matrix
 from .peers import why_not
 from .stage import Stage
 
@@ -60,7 +60,7 @@ def play(stage: Stage, cells: list[Cell], count: int) -> int:
             failed += other is None or other.good
         print(row(cell, seen), flush=True)
         print(f"{cell.name}: {verdict.seconds:.1f} s {verdict.harm}", file=sys.stderr, flush=True)
-    late = stage.later()
+    late = [verdict for verdict in stage.later() if MERCURY in (verdict.cell.client, verdict.cell.server)]
     for verdict in late:
         print(f"more arrived later: {verdict.cell.name}", flush=True)
     print(f"\n{good} cells as they should be; {limits} fail among the peers too; {failed} fail")
