@@ -58,6 +58,8 @@ class Cell:
             said.append("server: ExactlyOnce, InOrder")
         if self.one_at_a_time:
             said.append("client: source.max_unanswered = 1")
+        if self.one_in_flight:
+            said.append("client: source.window = 1, source.retransmission.base = 10")
         if self.offer == "none":
             said.append("client: no offer")
         if self.offer == "declined":
@@ -65,6 +67,11 @@ class Cell:
         if self.replies == "addressable":
             said.append("client: decoupled endpoint" if self.client == CXF else "client: listens")
         return "; ".join(said) or "none"
+
+    @property
+    def one_in_flight(self) -> bool:
+        """A CXF server that promises nothing delivers messages in the order of its threads, and repetitions again."""
+        return self.client == MERCURY and not self.assured
 
     @property
     def one_at_a_time(self) -> bool:

@@ -117,6 +117,9 @@ class MercuryPeer:
     def _sender(self, words: Words) -> Sender:
         protocol = Protocol(SoapVersion(words["soap"]), AddressingVersion(words["wsa"]), RmVersion(words["rm"]))
         policy = SourcePolicy(protocol=protocol, offer=words.get("offer") != "none", mtom="mtom" in words)
+        if "window" in words:
+            retransmission = replace(policy.retransmission, base=10.0)
+            policy = replace(policy, window=int(words["window"]), retransmission=retransmission)
         if "unanswered" in words:
             policy = replace(policy, max_unanswered=int(words["unanswered"]))
         listen = words.get("replies") == "addressable"

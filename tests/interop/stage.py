@@ -176,6 +176,7 @@ class Stage:
             "decoupled": f"http://127.0.0.1:{free_port()}/replies" if decoupled else None,
             "wsdl": describe(self._folder, url, cell) if described else None,
             "unanswered": 1 if cell.one_at_a_time and cell.client == MERCURY else None,
+            "window": 1 if cell.one_in_flight else None,
             "patience": PATIENCE,
         }
 
