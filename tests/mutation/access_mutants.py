@@ -8,6 +8,7 @@ FILES = "tests/unit/engine/runtime/test_certificate_files.py"
 AUTHORITIES = "tests/unit/service/test_authorities.py"
 RENEWAL = "tests/acceptance/test_certificate_renewal.py"
 ACCOUNTS = "tests/acceptance/test_accounts.py"
+ENDPOINTS = "tests/scenario/test_authenticated_endpoints.py"
 WARNINGS = "tests/scenario/test_warnings_about_peers.py"
 
 
@@ -136,5 +137,19 @@ ACCESS = (
         "requested=frozenset(request.identifier for request in exchange.envelope.ack_requests)",
         "tests/scenario/test_ownership_of_sequences.py"
         "::test_owner_gets_its_acknowledgement_although_another_peer_asks_for_it_at_the_same_time",
+    ),
+    guard(
+        "what is posted to a service about sequences of requests",
+        "mercury.engine.destination.ownership:owns_source",
+        "(not channel.reply_to.addressable or arrival.service is not None)",
+        "not channel.reply_to.addressable",
+        f"{ENDPOINTS}::test_message_to_a_service_ends_and_answers_nothing_that_this_side_has_sent",
+    ),
+    guard(
+        "unused sequences of a peer at its limit",
+        "mercury.engine.destination.quota:make_room",
+        "[*_unused(batch, owner), *_idle(batch, owner)]",
+        "_idle(batch, owner)",
+        "tests/scenario/test_sequence_quota.py::test_unused_sequences_of_a_peer_make_room_for_its_own_after_a_minute",
     ),
 )

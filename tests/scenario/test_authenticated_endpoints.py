@@ -12,7 +12,7 @@ from mercury.storage.records import RmsRecord
 from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM10_SOAP11, RM11_SOAP12, Foreign, answer_to, brought, identifier_in
-from .harness import NOTE, Pair, name_of
+from .harness import ASK, NOTE, Pair, name_of
 from .harness.node import Node
 from .test_ownership_of_sequences import OTHER, OWNER, post, server
 
@@ -193,6 +193,26 @@ def test_server_answers_no_request_to_another_on_the_sequence_that_was_offered_t
     assert (letter.reason, letter.message_id) == ("no request here waits for this response", "urn:forged")
     say(THEIRS, foreign.respond(mine.offered or "", 1, request, "theirs"))
     assert b"theirs" in answer.result(0)
+
+
+def test_message_to_a_service_ends_and_answers_nothing_that_this_side_has_sent() -> None:
+    """All about it goes to the address for responses, where WS-Security compares wsa:To."""
+    node, foreign = server(), Foreign()
+    waiting = node.to(THEIRS, "theirs", listens=True).ask("one")
+    node.turn()
+    (mine,) = node.sources()
+    answer_to(node, foreign.created("urn:theirs", mine.create_message_id), purpose="CreateSequence")
+    node.turn()
+    request = next(iter(node.store.committed.rms.keys[mine.channel.key].rows.values())).message_id
+    for http in (
+        foreign.alone(foreign.acknowledgement("urn:theirs", ((1, 1),))),
+        foreign.fault("UnknownSequence", "urn:theirs"),
+        foreign.envelope(f"{ASK}Response", "<x/>", relates_to=request),
+    ):
+        post(node, http)
+    (mine,) = node.sources()
+    assert (mine.machine.alive, bool(mine.machine.acknowledged)) == (True, False)
+    assert not waiting.done()
 
 
 # --- where faults go -------------------------------------------------------------------------------------------------

@@ -58,6 +58,18 @@ def test_peers_that_use_up_the_limit_keep_no_newcomer_out() -> None:
     assert len(still_open(node)) == 12
 
 
+def test_unused_sequences_of_a_peer_make_room_for_its_own_after_a_minute() -> None:
+    """Other peers may have caused them: by requests to it whose responses it sends here."""
+    node, foreign = server(max_sequences_per_peer=3, idle_sequence=3600), Foreign()
+    used = made_by(node, foreign, FIRST, 1, used=True)
+    unused = made_by(node, foreign, FIRST, 2, used=False)
+    assert create(node, foreign, FIRST) == REFUSED
+    node.world.advance(UNUSED)
+    assert create(node, foreign, FIRST) == MADE
+    left = still_open(node)
+    assert (len(left), set(used) <= left, unused[0] in left) == (3, True, False)
+
+
 def test_newcomer_takes_no_more_than_half_of_what_the_one_with_most_has() -> None:
     node, foreign, _ = filled(12, FIRST, SECOND)
     answers = []

@@ -32,8 +32,8 @@ def owns_source(arrival: Arrival, record: RmsRecord) -> bool:
     if arrival.request is not None:
         same_pair = channel.pair is not None and channel.pair in (arrival.request.rmd, arrival.request.pair)
         return arrival.request.url == channel.endpoint or same_pair
-    if channel.role is Role.REQUEST and not channel.reply_to.addressable:
-        return False  # RM-ACK-10: everything about it arrives on connections of this side
+    if channel.role is Role.REQUEST and (not channel.reply_to.addressable or arrival.service is not None):
+        return False  # RM-ACK-10: all about it arrives on connections of this side, or at its address for responses
     return channel.identity is None or channel.identity == arrival.identity
 
 

@@ -60,6 +60,7 @@ def idle_sequences(batch: Creation, owner: str, wanted: int) -> Iterator[str]:
         yield from batch.tx.rmd.idle(before, BATCH_SIZE, whose, waiting=True)
     if owner and batch.open_sequences(owner) + wanted > settings.max_sequences_per_peer:
         yield from batch.tx.rmd.idle(before, wanted, owner)
+        yield from batch.tx.rmd.idle(batch.now - UNUSED, BATCH_SIZE, owner)
     needed = batch.open_sequences() + wanted - settings.max_sequences
     if needed > 0 and not batch.context.recent_refusals.holds(batch.open_sequences(owner), batch.now):
         idle = batch.tx.rmd.idle(before, needed)
@@ -84,7 +85,7 @@ def make_room(batch: Creation, owner: str) -> str | None:
         return f"{full[0].lower()}{full[1:]}; try again later"
     if owner:
         excess = batch.open_sequences(owner) + 1 - settings.max_sequences_per_peer
-        if _end_some(batch, _idle(batch, owner), excess) > 0:
+        if _end_some(batch, [*_unused(batch, owner), *_idle(batch, owner)], excess) > 0:
             return "too many sequences of this peer are open; try again later"
     excess = batch.open_sequences() + 1 - settings.max_sequences
     excess = _end_some(batch, [*_never_used(batch), *_idle(batch, None)], excess)
@@ -108,6 +109,13 @@ def _idle(batch: Creation, owner: str | None) -> list[RmdRecord]:
     before = batch.now - batch.context.settings.idle_sequence
     idle = [record for record in batch.rmds.values() if _is_idle_since(record, before, owner)]
     return sorted(idle, key=lambda each: each.machine.last_heard)
+
+
+def _unused(batch: Creation, owner: str) -> list[RmdRecord]:
+    """Sequences of a peer that are older than `UNUSED` and were never used: another peer may have caused them, by
+    requests whose responses the owner sends elsewhere."""
+    idle = [record for record in batch.rmds.values() if _is_idle_since(record, batch.now - UNUSED, owner)]
+    return sorted((each for each in idle if not each.machine.used), key=lambda each: each.machine.last_heard)
 
 
 def _never_used(batch: Creation) -> Iterator[RmdRecord]:
