@@ -165,7 +165,8 @@ class Http11Protocol(HttpToolsProtocol):
         self.transport.abort()
 
     def shutdown(self) -> None:
-        super().shutdown()
+        if not self.transport.is_closing():
+            super().shutdown()  # a second close of a TLS transport of asyncio makes its `abort` fail
         self.hold.end_soon()
         if self.transport.is_closing():  # the stop does not wait for a peer that does not read
             self._read_deadline = self._sent_by = self.loop.time() + LINGER
