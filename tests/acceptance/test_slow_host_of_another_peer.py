@@ -104,7 +104,8 @@ def scene() -> Iterator[tuple[Host, Client, Client]]:
 def test_peer_gets_its_answer_although_another_has_too_many_for_the_same_host() -> None:
     with scene() as (host, other, peer):
         for _ in range(150):
-            assert other.post(other.foreign.terminate("urn:no", reply_to=f"{host.url}/nothing")).status == 202
+            unread = other.foreign.create(f"{host.url}/nothing", reply_to=f"{host.url}/nothing")
+            assert other.post(unread).status == 202
         asked = peer.foreign.create(f"{host.url}/peer", reply_to=f"{host.url}/peer")
         assert peer.post(asked).status == 202
         host.may.release(3)

@@ -97,7 +97,8 @@ def test_answers_to_many_paths_of_a_server_are_one_error(caplog: pytest.LogCaptu
     with Mercury("memory:", settings=settings) as mercury, Mercury("memory:") as other:
         url, friend = mercury.listen(service), other.listen(service)
         for number in range(30):
-            asked = foreign.terminate("urn:nothing", fault_to=f"{friend}/nothing/{number}")
+            path = f"{friend}/nothing/{number}"
+            asked = foreign.create(path, reply_to=path)
             request = urllib.request.Request(f"{url}/services/desk", asked.body, {"Content-Type": asked.content_type})
             with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
                 assert reply.status == 202

@@ -289,13 +289,13 @@ class MemoryRms:
         self._require(key)
         own = self.changed_rows.get(key, {})
         found: list[OutboundMessage] = []
+        wanted = RangeSet(ranges)  # the ranges of a peer may overlap
         with self._mutex:
             numbered = self._numbered(record)
             if numbered is not None:
                 rows = self._committed.keys[key].rows
-                positions = (numbered.positions[number] for number in numbered.between(ranges))
+                positions = (numbered.positions[number] for number in numbered.between(wanted.as_tuples()))
                 found = [rows[position].copy() for position in positions if position not in own]
-        wanted = RangeSet(ranges) if own else RangeSet()
         for row in own.values():
             if row is not None and row.sequence_id == record.id and row.number is not None and row.number in wanted:
                 found.append(row.copy())
