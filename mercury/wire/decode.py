@@ -13,18 +13,20 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from mercury.statemachine.faults import Fault, FaultCode
-from mercury.statemachine.messages import AckRequested, SequenceAcknowledgement
+from mercury.statemachine.messages import AckRequested, SequenceAcknowledgement, SequenceHeader
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.wire import ns
 from mercury.wire.attachment import LargePart
+from mercury.wire.batch import BATCH, read_batch
 from mercury.wire.envelope import EMPTY, Body, Envelope, Payload, Undecodable
-from mercury.wire.media import ContentType, Package, read_content_type, to_utf8
+from mercury.wire.media import ContentType, Package, is_plain_utf8, read_content_type, to_utf8
 from mercury.wire.ns import RM_VERSION, SOAP_NS, SOAP_VERSION, WSA_VERSION, clark
 from mercury.wire.read_addressing import Addressing, mixed, read_addressing
 from mercury.wire.read_common import Document
 from mercury.wire.read_fault import read_fault
 from mercury.wire.read_rm import BODY_READERS, read_ack_requested, read_acknowledgement, read_sequence, rm_of_body
 from mercury.wire.scan import DEFAULT_LIMITS, Limits, MessageRefused, Node, Scanner, refused
+from mercury.wire.shapes import Kind, Shape, Shapes, shape_of
 from mercury.wire.spool import Spool
 from mercury.wire.values import BLANKS, boolean, collapse
 from mercury.wire.xop import Unpackable, Unpacked, unpack
@@ -69,6 +71,7 @@ def decode(
     limits: Limits = DEFAULT_LIMITS,
     understands: Collection[str] = (),
     replies: bool = False,
+    shapes: Shapes | None = None,
 ) -> Envelope:
     """Read one SOAP message.
 
@@ -82,12 +85,19 @@ def decode(
     :param understands: names in Clark notation of the header blocks that the caller or the application understands.
     :param replies: the message came to the address for replies. A message with RelatesTo is then accepted even if
         HTTP gives another action than wsa:Action (WSA-09: Metro posts a placeholder).
+    :param shapes: the shapes of earlier messages with the same limits, to which this one's is added; the result is the
+        same without them.
     :raises Undecodable: the message cannot be used. The error has the fault for the sender, and the versions and the
         MessageID for a reply, as far as they could be read.
     """
+    kind: Kind = (content_type, soap_action, frozenset(understands), replies)
+    if shapes is not None and isinstance(data, bytes):
+        known = shapes.read(kind, data)
+        if known is not None:
+            return known
     reading = _Reading(limits=limits, understands=understands, replies=replies)
     try:
-        return reading.envelope(data, content_type, soap_action)
+        envelope = reading.envelope(data, content_type, soap_action)
     except MessageRefused as error:
         raise Undecodable(
             error.fault,
@@ -96,6 +106,9 @@ def decode(
             rm=reading.rm,
             message_id=reading.message_id,
         ) from error
+    if shapes is not None and shapes.wanted and (shape := reading.shape(data, envelope)) is not None:
+        shapes.add(kind, shape)
+    return envelope
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,6 +133,15 @@ class _Reading:
     blocks: dict[str, dict[str, list[Node]]] = field(default_factory=dict)
     others: list[Node] = field(default_factory=list)
     not_understood: str | None = None
+    #: The charset of the Content-Type, and the Body.
+    charset: str | None = None
+    body: Node | None = None
+
+    def shape(self, data: bytes | Spool, envelope: Envelope) -> Shape | None:
+        """The shape of the message that was read; ``None`` = it has none."""
+        if self.body is None or self.mtom or not isinstance(data, bytes) or not is_plain_utf8(data, self.charset):
+            return None
+        return shape_of(data, envelope, self.blocks, self.body, self.limits)
 
     def envelope(self, data: bytes | Spool, content_type: str, soap_action: str | None) -> Envelope:
         kind = read_content_type(content_type)
@@ -134,25 +156,26 @@ class _Reading:
             unpacked = self._unpacked(data, kind, kind.package)
             data, kind, self.parts = unpacked.envelope, unpacked.kind, unpacked.parts
         assert isinstance(data, bytes)
+        self.charset = kind.charset
         document = Document(to_utf8(data, kind.charset), self.limits)
-        scanner = Scanner(document.data, self.limits, levels=3, inside=_PROTOCOLS)
+        scanner = Scanner(document.data, self.limits, levels=3, inside=_PROTOCOLS, container=BATCH)
         try:
-            header, body = self._frame(scanner.run())
+            header, self.body = self._frame(scanner.run())
         except MessageRefused:
             self._read_versions(document, scanner.root)
             raise
         if header is not None:
             self._sort(document, header)
-        self._check_versions(body)
+        self._check_versions(self.body)
         addressing = self._addressing(document, _http_actions(kind, soap_action))
-        return self._assemble(document, addressing, body)
+        return self._assemble(document, addressing, self.body)
 
     def _unpacked(self, data: bytes | Spool, kind: ContentType, package: Package) -> Unpacked:
         try:
             return unpack(data, kind, package, self.limits)
         except Unpackable as error:  # for the fault, the envelope is read without its parts
             document = Document(error.root, self.limits)
-            scanner = Scanner(document.data, self.limits, levels=3, inside=_PROTOCOLS)
+            scanner = Scanner(document.data, self.limits, levels=3, inside=_PROTOCOLS, container=BATCH)
             with suppress(MessageRefused):
                 scanner.run()
             self._read_versions(document, scanner.root)
@@ -271,7 +294,7 @@ class _Reading:
         pending = None
         for block in self.blocks.get(ns.MC, {}).get("MessagePending", ()):
             pending = boolean(block.attributes.get("pending"))
-        content = self._body(document, body, in_sequence=sequence is not None)
+        content = self._body(document, body, sequence)
         return Envelope(
             soap=self.soap,
             addressing=self.addressing,
@@ -295,15 +318,19 @@ class _Reading:
             body=content,
         )
 
-    def _body(self, document: Document, body: Node, *, in_sequence: bool) -> Body:
+    def _body(self, document: Document, body: Node, sequence: SequenceHeader | None) -> Body:
         if not body.children:
             return EMPTY
         node = body.children[0]
+        if node.name == BATCH:
+            if self.parts:  # each of its messages would be stored with all of them
+                raise refused("a batch with parts that stay in a file")
+            return read_batch(document, self.soap, sequence, node)
         reader = BODY_READERS.get(node.name)
         if reader is not None:
             return reader(document, self.addressing, node)
         is_fault = node.name == clark(SOAP_NS[self.soap], "Fault")
-        if is_fault and not in_sequence:
+        if is_fault and sequence is None:
             headers = {local: nodes for named in self.blocks.values() for local, nodes in named.items()}
             fault, rm = read_fault(document, node, headers)
             self.rm = self.rm or rm

@@ -23,8 +23,9 @@ from mercury.statemachine.messages import (
 )
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.wire import ns
+from mercury.wire.batch import bodies_of, write_batch
 from mercury.wire.cut import free_prefix, searchable, with_attributes
-from mercury.wire.envelope import Envelope, HttpMessage, Payload, Rest
+from mercury.wire.envelope import Envelope, HttpMessage, MessageBatch, Payload, Rest
 from mercury.wire.fault_names import fault_action, fault_status
 from mercury.wire.ns import RM_NS, SOAP_NS, WSA_NS
 from mercury.wire.values import escape
@@ -54,17 +55,12 @@ def encode(envelope: Envelope) -> HttpMessage:
         rm = RmVersion.RM11  # MakeConnection by Identifier uses the Identifier of WS-RM 1.1
     if rm is None and (envelope.sequence or envelope.acknowledgements or envelope.ack_requests):
         raise ValueError("header blocks of WS-ReliableMessaging in an envelope without its version")
-    soap_ns = SOAP_NS[envelope.soap]
     style = _style(envelope, rm)
     soap = style.soap
 
-    start = f'<{soap}:Envelope xmlns:{soap}="{soap_ns}"'
-    if envelope.addressing is not None:
-        start += f' xmlns:{style.wsa}="{WSA_NS[envelope.addressing]}"'
-    if rm is not None:
-        start += f' xmlns:{style.wsrm}="{RM_NS[rm]}"'
+    start = write_start(style, envelope.soap)
     extra, body = _body(style, envelope)
-    header = _addressing(style, envelope) + _rm_headers(style, envelope) + extra
+    header = write_addressing(style, envelope) + write_rm_headers(style, envelope) + extra
     if envelope.headers:
         header += b"".join(envelope.headers).decode()
     if header:
@@ -74,6 +70,16 @@ def encode(envelope: Envelope) -> HttpMessage:
     return _http_message(envelope, before.encode(), body, after.encode())
 
 
+def write_start(style: Style, version: SoapVersion) -> str:
+    """The start tag of the Envelope, without its last character."""
+    start = f'<{style.soap}:Envelope xmlns:{style.soap}="{SOAP_NS[version]}"'
+    if style.addressing is not None:
+        start += f' xmlns:{style.wsa}="{WSA_NS[style.addressing]}"'
+    if style.rm is not None:
+        start += f' xmlns:{style.wsrm}="{RM_NS[style.rm]}"'
+    return start
+
+
 def _style(envelope: Envelope, rm: RmVersion | None) -> Style:
     """Choose prefixes that the embedded elements do not use, so that `cut` returns them with the same bytes."""
     embedded = [*envelope.headers]
@@ -81,6 +87,8 @@ def _style(envelope: Envelope, rm: RmVersion | None) -> Style:
     match envelope.body:
         case Payload(xml=xml):
             embedded.append(xml)
+        case MessageBatch():
+            embedded.append(bodies_of(envelope.body))
         case CreateSequence(acks_to=acks_to, offer=offer):
             endpoints += (acks_to, offer.endpoint if offer else None)
         case CreateSequenceResponse(accept_acks_to=acks_to):
@@ -100,7 +108,8 @@ def _style(envelope: Envelope, rm: RmVersion | None) -> Style:
     )
 
 
-def _addressing(style: Style, envelope: Envelope) -> str:
+def write_addressing(style: Style, envelope: Envelope) -> str:
+    """The header blocks of WS-Addressing."""
     if envelope.addressing is None:
         return ""
     wsa, soap = style.wsa, style.soap
@@ -135,7 +144,8 @@ def _parameters(style: Style, to: EndpointReference) -> list[str]:
     ]
 
 
-def _rm_headers(style: Style, envelope: Envelope) -> str:
+def write_rm_headers(style: Style, envelope: Envelope) -> str:
+    """The header blocks of WS-RM and WS-MakeConnection."""
     wsrm = style.wsrm
     written = ""
     sequence = envelope.sequence
@@ -164,6 +174,8 @@ def _body(style: Style, envelope: Envelope) -> tuple[str, bytes]:
         case Fault():
             headers, fault = (write_fault11 if envelope.soap is SoapVersion.SOAP11 else write_fault12)(style, body)
             return headers, fault.encode()
+        case MessageBatch():
+            return "", write_batch(body)
         case MakeConnection():
             return "", write_make_connection(style, body).encode()
         case (
@@ -192,8 +204,13 @@ def _http_message(envelope: Envelope, before: bytes, content: bytes, after: byte
         packed = pack(before, content, after, envelope.soap, envelope.action if plain and not soap11 else None)
         if packed is not None:
             return HttpMessage(*packed, soap_action)
-    body = b"".join((before, content, after))
-    if soap11:
-        return HttpMessage(body, "text/xml; charset=utf-8", soap_action)
+    return HttpMessage(b"".join((before, content, after)), *http_headers(envelope.soap, envelope.action))
+
+
+def http_headers(soap: SoapVersion, action: str) -> tuple[str, str | None]:
+    """Content-Type and SOAPAction of a message that is not an MTOM message (HTTP-01)."""
+    plain = _PLAIN_ACTION.fullmatch(action) is not None
+    if soap is SoapVersion.SOAP11:
+        return "text/xml; charset=utf-8", f'"{action}"' if plain else '""'
     content_type = "application/soap+xml; charset=utf-8"
-    return HttpMessage(body, f'{content_type}; action="{envelope.action}"' if plain else content_type)
+    return f'{content_type}; action="{action}"' if plain else content_type, None

@@ -42,6 +42,26 @@ class Payload:
     attachments: tuple[tuple[str, Attachment], ...] = field(default=(), compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class BatchedMessage:
+    """One message of a batch: what differs from the others."""
+
+    message_id: str
+    action: str
+    payload: Payload
+    relates_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageBatch:
+    """Several messages of one sequence in one envelope: Mercury's extension.
+
+    Their numbers are consecutive; the Sequence header block has the first. The other header blocks are those of each.
+    """
+
+    messages: tuple[BatchedMessage, ...]
+
+
 #: The content of the Body. ``Fault`` is a protocol fault, which is not a message of a sequence.
 Body = (
     Payload
@@ -53,6 +73,7 @@ Body = (
     | TerminateSequence
     | TerminateSequenceResponse
     | MakeConnection
+    | MessageBatch
 )
 
 EMPTY = Payload(b"")
@@ -119,12 +140,14 @@ class Undecodable(ProtocolFault):
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """The part of a body that is not in memory."""
+    """The part of a body that is sent in pieces, because it is not in memory or too large to be copied."""
 
     #: Bytes.
     size: int
     #: Returns the bytes in pieces, from the beginning at every call.
     pieces: Callable[[], Iterator[bytes]]
+    #: Whether taking a piece needs no store.
+    in_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)

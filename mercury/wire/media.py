@@ -202,6 +202,12 @@ def to_utf8(data: bytes, charset: str | None = None) -> bytes:
         raise _not_in(codec) from error
 
 
+def is_plain_utf8(data: bytes, charset: str | None) -> bool:
+    """Whether `to_utf8` leaves ``data`` as it is, without a check."""
+    name = charset or _detect(data)
+    return _CODECS.get(name.strip().lower()) == "utf-8" and not data.startswith(codecs.BOM_UTF8)
+
+
 def _detect(data: bytes) -> str:
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or data[:2] in (b"<\0", b"\0<"):
         return "utf-16"

@@ -27,8 +27,8 @@ MC = "http://docs.oasis-open.org/ws-rx/wsmc/200702"
 NETRM = "http://schemas.microsoft.com/ws/2006/05/rm"
 #: WS-Security.
 WSSE = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-secext-1.0.xsd"
-#: Mercury's extensions: Follows in CreateSequence; Source in CreateSequence of WS-RM 1.0; IncompleteSequenceBehavior in
-#: CreateSequence and its response; Code in the detail of an application fault.
+#: Mercury's extensions: Follows in CreateSequence; Source in CreateSequence of WS-RM 1.0; IncompleteSequenceBehavior
+#: and Batch in CreateSequence and its response; Batch in a Body; Code in the detail of an application fault.
 MERCURY = "urn:mercury:rm"
 XML = "http://www.w3.org/XML/1998/namespace"
 
@@ -93,6 +93,10 @@ _ONLY_IN: Mapping[RmMessage, RmVersion] = MappingProxyType(
 
 #: ACT-10
 MAKE_CONNECTION_ACTION = MC + "/MakeConnection"
+
+
+#: The action of a batch: Mercury's extension.
+BATCH_ACTION = MERCURY + "/Batch"
 
 
 def rm_action(rm: RmVersion, message: RmMessage) -> str:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from mercury.statemachine.faults import Fault, FaultCode, Ranges
 from mercury.statemachine.messages import (
     AckRequested,
+    BatchLimits,
     CloseSequence,
     CloseSequenceResponse,
     CreateSequence,
@@ -34,6 +35,7 @@ _BUFFER_REMAINING = clark(ns.NETRM, "BufferRemaining")
 _FOLLOWS = clark(ns.MERCURY, "Follows")
 _SOURCE = clark(ns.MERCURY, "Source")
 _MERCURY_BEHAVIOR = clark(ns.MERCURY, "IncompleteSequenceBehavior")
+_BATCH = clark(ns.MERCURY, "Batch")
 _MAX_INT = 2**31 - 1
 
 
@@ -106,7 +108,7 @@ def read_acknowledgement(document: Document, version: RmVersion, node: Node) -> 
     elif nacks and (pairs or none or final):
         reason = "the acknowledgement has Nack beside ranges, None or Final"
     else:
-        return SequenceAcknowledgement(identifier, _merged(ranges), tuple(numbers), final, buffer_remaining)
+        return SequenceAcknowledgement(identifier, merged(ranges), tuple(numbers), final, buffer_remaining)
     return Fault(code=FaultCode.INVALID_ACKNOWLEDGEMENT, reason=reason, identifier=identifier, ranges=_as_given(pairs))
 
 
@@ -131,7 +133,7 @@ def read_ack_requested(document: Document, version: RmVersion, node: Node) -> Ac
     return AckRequested(uri) if uri else Fault(code=FaultCode.SENDER, reason="AckRequested names no sequence")
 
 
-def _merged(ranges: list[tuple[int, int]]) -> Ranges:
+def merged(ranges: list[tuple[int, int]]) -> Ranges:
     """Sort the ranges and merge adjoining ones (RM-ACK-02)."""
     if len(ranges) < 2:
         return tuple(ranges)
@@ -184,6 +186,17 @@ def _extension(parent: Node) -> IncompleteSequenceBehavior | None:
     return None if node is None else known.get(collapse(node.text))
 
 
+def _batch(parent: Node) -> BatchLimits | None:
+    """Read Mercury's extension Batch; limits that are none, or that allow only one message, are ignored."""
+    node = child(parent, _BATCH)
+    if node is None:
+        return None
+    messages, size = whole_number(node.attributes.get("messages")), whole_number(node.attributes.get("bytes"))
+    if messages is None or size is None or messages < 2 or size < 1:
+        return None
+    return BatchLimits(min(messages, _MAX_INT), min(size, _MAX_INT))
+
+
 def _last_message_number(parent: Node, uri: str) -> int | None:
     name = clark(uri, "LastMsgNumber")
     number = _number(parent, name)
@@ -208,6 +221,7 @@ def _create_sequence(document: Document, addressing: AddressingVersion | None, n
         follows=None if follows is None else document.uri(follows) or None,
         mercury_behavior=_extension(node),
         mercury=child(node, _SOURCE) is not None,
+        batch=_batch(node),
         oneway=node.name == clark(uri, "CreateSequenceOneway"),
     )
 
@@ -241,6 +255,7 @@ def _create_sequence_response(document: Document, addressing: AddressingVersion 
         incomplete_behavior=_behavior(node, uri),
         accept_acks_to=accept_acks_to,
         mercury_behavior=_extension(node),
+        batch=_batch(node),
     )
 
 

@@ -10,6 +10,7 @@ processing instructions, which SOAP forbids.
 
 from __future__ import annotations
 
+import codecs
 import re
 import sys
 from dataclasses import dataclass, fields
@@ -52,6 +53,9 @@ class Limits:
     max_uri_length: int = INDEXED_BYTES
     #: Bytes of all reference parameters of one endpoint reference. Mercury sends them in each message to the endpoint.
     max_parameters_bytes: int = 64 * 1024
+    #: Messages of one batch. The other limits hold for a batch as for one message, except that its messages may be
+    #: nested two elements deeper.
+    max_batch: int = 256
     #: Parts of one MTOM message, the envelope included.
     max_parts: int = 1024
     #: Bytes of namespace declarations that are added when header blocks, reference parameters and the content of the
@@ -75,12 +79,19 @@ NO_LIMITS = Limits(
     **{each.name: sys.maxsize for each in fields(Limits) if each.name != "max_uri_length"},
 )
 
+#: Byte order marks. Expat detects UTF-16 by them, or by a zero byte, whatever encoding it is given.
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
 #: Matches comments and CDATA sections, which are skipped, and as a group a start tag with at least so many attributes.
 #: It reads each byte once: the quantifiers do not backtrack, and an unclosed comment matches up to the end.
 _TOO_MANY_ATTRIBUTES = (
     rb"<!--(?s:.*?)(?:-->|\Z)|<!\[CDATA\[(?s:.*?)(?:\]\]>|\Z)|"
     rb"(<[^\s/>!?\"'<=]++(?:\s*+[^\s=/>\"'<]++\s*+=\s*+(?:\"[^\"<]*+\"|'[^'<]*+')){%d})"
 )
+
+
+#: The messages of a container are nested so much deeper than a single message.
+NESTED = 2
 
 
 class MessageRefused(Exception):
@@ -168,15 +179,28 @@ class Scanner:
     :param data: the document in UTF-8; its XML declaration is ignored.
     :param levels: elements down to this depth become nodes.
     :param inside: the content of an element at that depth becomes nodes if the element is in one of these namespaces.
+    :param container: the name of an element at that depth, in Clark notation, that contains messages: they and their
+        bodies become nodes.
     """
 
-    def __init__(self, data: bytes, limits: Limits, *, levels: int, inside: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        limits: Limits,
+        *,
+        levels: int,
+        inside: frozenset[str] = frozenset(),
+        container: str | None = None,
+    ) -> None:
         self.data = data
         #: The root element. If the scan ends early, it has the children that were read before.
         self.root: Node | None = None
         self._limits = limits
         self._levels = levels
         self._inside = inside
+        self._container = container
+        #: The depth of the messages' bodies while a container is open; else 0.
+        self._bodies = 0
         self._floor = levels
         self._depth = 0
         self._elements = self._attributes = 0
@@ -208,6 +232,8 @@ class Scanner:
         limit = self._limits.max_bytes
         if len(self.data) > limit:
             raise refused(f"the message is larger than {limit} bytes")
+        if b"\0" in self.data[:2] or self.data[:2] in _UTF16:
+            raise refused("the message is not encoded in utf-8")
         try:
             excess = self._find_excess()
             if excess is not None:
@@ -260,11 +286,18 @@ class Scanner:
             parent.children.append(node)
             if depth == 3 and len(parent.children) > self._limits.max_headers and parent.local == "Header":
                 raise refused(f"more than {self._limits.max_headers} header blocks")
+            if self._bodies == depth + 1 and len(parent.children) > self._limits.max_batch:
+                raise refused(f"more than {self._limits.max_batch} messages in a batch")
         else:
             self.root = node
         stack.append(node)
-        if depth == self._levels:
-            if node.namespace in self._inside:
+        if depth == self._bodies:
+            self._parser.CharacterDataHandler = None
+        elif depth == self._levels:
+            if node.name == self._container:
+                self._floor = self._bodies = depth + NESTED
+                self._max_depth = self._limits.max_depth + NESTED
+            elif node.namespace in self._inside:
                 self._floor = self._max_depth
             else:
                 self._parser.CharacterDataHandler = None
@@ -281,7 +314,9 @@ class Scanner:
             node.text = "".join(texts[node.text_start :])
             del texts[node.text_start :]
         if depth == self._levels:
-            self._floor = depth
+            self._floor, self._bodies, self._max_depth = depth, 0, self._limits.max_depth
+            self._parser.CharacterDataHandler = texts.append
+        elif depth == self._bodies:
             self._parser.CharacterDataHandler = texts.append
 
     def _declare(self, prefix: str | None, uri: str | None) -> None:
@@ -299,8 +334,8 @@ class Scanner:
         limits = self._limits
         if self._elements > limits.max_elements:
             raise refused(f"more than {limits.max_elements} elements")
-        if self._depth > limits.max_depth:
-            raise refused(f"elements nested deeper than {limits.max_depth}")
+        if self._depth > self._max_depth:
+            raise refused(f"elements nested deeper than {self._max_depth}")
         if len(attributes) // 2 + len(pending) > limits.max_attributes:
             raise self._too_many_attributes()
         self._count_attributes(len(attributes) // 2)

@@ -6,6 +6,7 @@ Children are written in the order of the schemas. An element that a version does
 from __future__ import annotations
 
 from mercury.statemachine.messages import (
+    BatchLimits,
     CloseSequence,
     CloseSequenceResponse,
     CreateSequence,
@@ -75,7 +76,7 @@ def _create_sequence(style: Style, body: CreateSequence) -> str:
         written += f'<m:Follows xmlns:m="{ns.MERCURY}">{escape(body.follows)}</m:Follows>'
     if body.mercury:
         written += f'<m:Source xmlns:m="{ns.MERCURY}"/>'
-    return written + _extension(style, body.mercury_behavior)
+    return written + _extension(style, body.mercury_behavior) + _batch(body.batch)
 
 
 def _offer(style: Style, offer: Offer, body: CreateSequence) -> str:
@@ -98,7 +99,7 @@ def _create_sequence_response(style: Style, body: CreateSequenceResponse) -> str
     if body.accept_acks_to is not None:
         acks_to = style.endpoint(body.accept_acks_to)
         written += f"<{wsrm}:Accept><{wsrm}:AcksTo>{acks_to}</{wsrm}:AcksTo></{wsrm}:Accept>"
-    return written + _extension(style, body.mercury_behavior)
+    return written + _extension(style, body.mercury_behavior) + _batch(body.batch)
 
 
 def _expires(style: Style, expires: float | None) -> str:
@@ -117,3 +118,10 @@ def _extension(style: Style, behavior: IncompleteSequenceBehavior | None) -> str
         return ""
     name = "m:IncompleteSequenceBehavior"
     return f'<{name} xmlns:m="{ns.MERCURY}">{behavior.value}</{name}>'
+
+
+def _batch(limits: BatchLimits | None) -> str:
+    """Write Mercury's extension Batch: the limits of the batches that the sender of the message takes."""
+    if limits is None:
+        return ""
+    return f'<m:Batch xmlns:m="{ns.MERCURY}" messages="{limits.messages}" bytes="{limits.size}"/>'

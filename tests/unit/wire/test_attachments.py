@@ -23,6 +23,7 @@ from mercury.wire.scan import MessageRefused
 from mercury.wire.spool import WINDOW, Spool
 from mercury.wire.xop import LARGE
 
+from .samples import soap
 from .test_mtom import include, media_type, package, part, request, root
 
 #: A part that stays outside, and one that does not.
@@ -147,6 +148,18 @@ def test_package_in_a_file_that_ends_early_is_refused(spooled: InFile) -> None:
 
 def large_part(name: str, content: bytes) -> LargePart:
     return LargePart(name, len(content), lambda: iter([content[:5], content[5:]]))
+
+
+def test_batch_with_a_large_part_is_refused(spooled: InFile) -> None:
+    sequence = (
+        "<wsa:Action>urn:a</wsa:Action><wsrm:Sequence><wsrm:Identifier>urn:s</wsrm:Identifier>"
+        "<wsrm:MessageNumber>1</wsrm:MessageNumber></wsrm:Sequence>"
+    )
+    message = f'<m:Message id="urn:m"><a>{include("1")}</a></m:Message>'
+    batch = f'<m:Batch xmlns:m="urn:mercury:rm" action="urn:a">{message}<m:Message id="urn:n"/></m:Batch>'
+    data = package(root(soap(sequence, batch)), part("1", BIG))
+    assert reason(spooled(data)) == "a batch with parts that stay in a file"
+    assert len(decode(data, media_type()).body.messages) == 2  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)

@@ -282,6 +282,10 @@ TEXT = soap(body="<a>%</a>")
         pytest.param(codecs.BOM_UTF8 + soap(), "text/xml; charset=iso-8859-1", id="mark of another encoding"),
         pytest.param(soap().decode().encode("utf-16")[:-1], "", id="half a character"),
         pytest.param(soap().decode().encode("utf-32"), "", id="UTF-32"),
+        pytest.param(soap().decode().encode("utf-16-le"), "text/xml; charset=utf-8", id="UTF-16 as UTF-8"),
+        pytest.param(soap().decode().encode("utf-16-be"), "text/xml; charset=utf-8", id="big-endian UTF-16 as UTF-8"),
+        pytest.param(soap().decode().encode("utf-16"), "text/xml; charset=utf-8", id="marked UTF-16 as UTF-8"),
+        pytest.param(codecs.BOM_UTF8 + soap().decode().encode("utf-16"), "", id="UTF-16 behind the mark of UTF-8"),
     ],
 )  # fmt: skip
 def test_wrongly_encoded_document_is_refused(data: bytes, content_type: str) -> None:

@@ -1,0 +1,106 @@
+"""Batches, Mercury's extension: several messages of one sequence in one SOAP message.
+
+The header blocks are those of each message. The Body has the messages, each with its MessageID, and with its action
+unless it is that of the batch. The bytes of their bodies are those of single messages: see `cut`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from mercury.statemachine.faults import Fault, FaultCode
+from mercury.statemachine.messages import SequenceHeader
+from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, SoapVersion
+from mercury.wire import ns
+from mercury.wire.cut import free_prefix, searchable
+from mercury.wire.envelope import EMPTY, BatchedMessage, MessageBatch, Payload
+from mercury.wire.ns import SOAP_NS, clark
+from mercury.wire.read_common import Document
+from mercury.wire.scan import MessageRefused, Node, refused
+from mercury.wire.values import BLANKS, collapse, escape_attribute
+
+BATCH = clark(ns.MERCURY, "Batch")
+_MESSAGE = clark(ns.MERCURY, "Message")
+
+
+def bodies_of(batch: MessageBatch) -> bytes:
+    """The bodies of all messages, one after the other."""
+    return b"".join([message.payload.xml for message in batch.messages])
+
+
+def write_batch(batch: MessageBatch) -> bytes:
+    """Write the element Batch."""
+    m = free_prefix("m", [searchable(bodies_of(batch))])
+    action = Counter(message.action for message in batch.messages).most_common(1)[0][0]
+    opening, end = f'<{m}:Message id="', f"</{m}:Message>".encode()
+    written = [f'<{m}:Batch xmlns:{m}="{ns.MERCURY}" action="{escape_attribute(action)}">'.encode()]
+    for message in batch.messages:
+        start = f'{opening}{escape_attribute(message.message_id)}"'
+        if message.action != action:
+            start += f' action="{escape_attribute(message.action)}"'
+        if message.relates_to is not None:
+            start += f' relatesTo="{escape_attribute(message.relates_to)}"'
+        written += ((start + ">").encode(), message.payload.xml, end)
+    written.append(f"</{m}:Batch>".encode())
+    return b"".join(written)
+
+
+def read_batch(document: Document, soap: SoapVersion, sequence: SequenceHeader | None, node: Node) -> MessageBatch:
+    """Read the element Batch.
+
+    :param sequence: the Sequence header block of its envelope.
+    :raises MessageRefused: the batch is empty or outside any sequence, an element does not belong into it, a message
+        has no MessageID or more than one body, or a number is above 2^63-1, with the fault MessageNumberRollover.
+    """
+    if sequence is None:
+        raise refused("a batch outside any sequence")
+    if sequence.last:
+        raise refused("a batch with LastMessage")
+    if not node.children or node.text.strip(BLANKS):
+        raise refused("a batch without messages, or with text between them")
+    if sequence.message_number + len(node.children) - 1 > MAX_MESSAGE_NUMBER:
+        raise MessageRefused(
+            Fault(
+                code=FaultCode.MESSAGE_NUMBER_ROLLOVER,
+                reason="a message number of the batch is above the highest there is",
+                identifier=sequence.identifier,
+                max_message_number=MAX_MESSAGE_NUMBER,
+            )
+        )
+    action = _uri(document, node, "action") or ""
+    return MessageBatch(
+        tuple([_message(document, clark(SOAP_NS[soap], "Fault"), action, each) for each in node.children])
+    )
+
+
+def _message(document: Document, fault: str, action: str, node: Node) -> BatchedMessage:
+    if node.name != _MESSAGE or len(node.children) > 1 or node.text.strip(BLANKS):
+        raise refused("a batch has elements Message, each with one element at most, and nothing else")
+    message_id = _uri(document, node, "id")
+    if not message_id:
+        raise refused("a message of a batch without MessageID")
+    own_action, relates_to = _uri(document, node, "action"), _uri(document, node, "relatesTo")
+    return BatchedMessage(message_id, own_action or action, _body(document, fault, node), relates_to or None)
+
+
+def _body(document: Document, fault: str, node: Node) -> Payload:
+    if not node.children:
+        return EMPTY
+    body = node.children[0]
+    if body.name == BATCH:
+        raise refused("a batch in a batch")
+    return Payload(document.cut(body), body.name, is_fault=body.name == fault)
+
+
+def _uri(document: Document, node: Node, name: str) -> str | None:
+    """The URI in an attribute of Mercury's; ``None`` = the attribute is absent.
+
+    :raises MessageRefused: the URI is longer than the limit.
+    """
+    value = node.attributes.get(name)
+    if value is None:
+        return None
+    value, limit = collapse(value), document.limits.max_uri_length
+    if len(value) > limit // 4 and len(value.encode()) > limit:
+        raise refused(f"{name} is longer than {limit} bytes")
+    return value
