@@ -65,9 +65,13 @@ class IdentifierTaken:
 
 @dataclass(frozen=True, slots=True)
 class Transmitted:
-    """The numbers up to this one may be on the wire from now on."""
+    """The numbers up to this one may be on the wire from now on.
+
+    ``again``: the numbers among them that are sent again.
+    """
 
     highest: int
+    again: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

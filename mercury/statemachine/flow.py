@@ -6,6 +6,9 @@ window shrinks to one when the acknowledgements show such a destination. It grow
 more messages must be acknowledged first (`PROVED`). It has its full size as soon as a number behind a gap is
 acknowledged.
 
+At its start a window has at most `START` messages. It doubles, up to the policy's size, whenever twice as many as it
+holds were acknowledged while it was full, without a gap: a larger one needs fewer transactions.
+
 Other destinations state in each acknowledgement how many more messages they can hold (FC-01). The window never exceeds
 that number.
 """
@@ -16,6 +19,8 @@ from dataclasses import dataclass, replace
 
 #: How many messages must be acknowledged before the window grows, after it has shrunk once, twice, three times ...
 PROVED = (1, 16, 64, 256)
+#: The most messages in flight at the start of a sequence.
+START = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,8 @@ class Window:
     since: int = 0
     #: BufferRemaining of the newest acknowledgement; ``None`` = the element was absent.
     room: int | None = None
+    #: The most messages in flight, as far as the window has grown.
+    grown: int = START
 
     @property
     def narrow(self) -> bool:
@@ -43,7 +50,7 @@ class Window:
         :param least: how many at least, if the destination has room for them.
         """
         size = None if self.size is None else max(self.size, least)
-        return min(each for each in (most, size, self.room) if each is not None)
+        return min(each for each in (most, self.grown, size, self.room) if each is not None)
 
     def with_room(self, room: int | None) -> Window:
         """An acknowledgement states how many more messages the destination can hold; ``None`` = it does not state
@@ -61,9 +68,19 @@ class Window:
             return self
         return Window(1, self.shrinks + 1, acknowledged, self.room)
 
+    def keeps_pace(self, count: int, most: int) -> Window:
+        """Everything up to a number was acknowledged while the window was full. It doubles when that was enough.
+
+        :param count: how many numbers were acknowledged so far.
+        :param most: `SourcePolicy.window`.
+        """
+        if self.narrow or self.grown >= most or count - self.since < 2 * self.grown:
+            return self
+        return replace(self, grown=min(most, 2 * self.grown), since=count)
+
     def taken_behind_a_gap(self) -> Window:
         """A number behind a gap is acknowledged: the destination does not take only the next number."""
-        return Window(room=self.room)
+        return Window(room=self.room, grown=self.grown)
 
     def acknowledged(self, count: int, in_flight: int, most: int) -> Window:
         """An acknowledgement arrived. The window doubles when nothing is in flight and enough was acknowledged.
@@ -78,4 +95,4 @@ class Window:
         if count - self.since < needed * self.size:
             return self
         size = 2 * self.size
-        return Window(room=self.room) if size >= most else Window(size, self.shrinks, count, self.room)
+        return Window(room=self.room) if size >= min(most, START) else Window(size, self.shrinks, count, self.room)

@@ -23,29 +23,42 @@ ALONE = 3
 def room_for_numbers(machine: RmsCounters, policy: SourcePolicy) -> int:
     """How many more messages may get a number: the free places of the window, less the numbers not sent yet."""
     unsent = machine.last_number - machine.highest_sent
-    return max(0, policy.window - machine.in_flight - unsent)
+    return max(0, machine.window(policy) - machine.in_flight - unsent)
 
 
-def opened(room: int, policy: SourcePolicy) -> int:
+def opened(machine: RmsCounters, policy: SourcePolicy, room: int) -> int:
     """How many numbers are assigned when more messages wait than ``room``: 0 below a quarter of the window.
 
     Otherwise each acknowledgement would cause one transaction for the few messages that it makes room for.
     """
-    return room if room >= policy.ack_request_interval else 0
+    return room if room >= machine.ack_request_interval(policy) else 0
 
 
-def requests_acknowledgement(policy: SourcePolicy, number: int, attempts: int, *, last: bool) -> bool:
+def requests_acknowledgement(
+    machine: RmsCounters, policy: SourcePolicy, number: int, attempts: int, *, last: bool
+) -> bool:
     """Whether a message carries AckRequested.
 
     :param attempts: transmissions of the message, including this one.
     :param last: it is the last message of this batch.
     """
-    return attempts > 1 or last or number % policy.ack_request_interval == 0
+    return attempts > 1 or last or number % machine.ack_request_interval(policy) == 0
 
 
-def probe_after(policy: SourcePolicy) -> float:
+def pause_after(machine: RmsCounters, policy: SourcePolicy, attempts: int, chance: float) -> float:
+    """Seconds without an acknowledgement after which a message is sent again; it follows the round trip.
+
+    :param attempts: transmissions of the message so far, from 1.
+    :param chance: a random number, 0 <= chance < 1.
+    """
+    trip = machine.round_trip
+    return policy.retransmission.delay(max(attempts, trip.repeated + 1), chance, least=trip.pause)
+
+
+def probe_after(machine: RmsCounters, policy: SourcePolicy) -> float:
     """Seconds without an answer after which a source only probes whether the destination answers."""
-    return 2 * policy.retransmission.base
+    retransmission = policy.retransmission
+    return 2 * min(retransmission.cap, max(retransmission.base, machine.round_trip.measured))
 
 
 def beside(attempts: int) -> int:
@@ -71,7 +84,7 @@ def probes(
     :param reached: the last exchange with the destination worked.
     """
     numbers = [number for number, _ in unsettled]
-    if machine.last_heard >= now - probe_after(policy):
+    if machine.last_heard >= now - probe_after(machine, policy):
         return frozenset(numbers)
     left_out = [number for number in numbers if _is_left_out(machine, number)]
     above = [each for each in unsettled if each[0] not in left_out]
@@ -89,12 +102,12 @@ def _is_left_out(machine: RmsCounters, number: int) -> bool:
     return number < machine.acknowledged.highest and number not in machine.acknowledged
 
 
-def is_heard_again(policy: SourcePolicy, before: float, heard: float) -> bool:
+def is_heard_again(machine: RmsCounters, policy: SourcePolicy, before: float) -> bool:
     """Whether the peer answers for the first time after a silence, so that the messages held back meanwhile are due.
 
-    :param before: when the peer last answered before ``heard``.
+    :param before: when the peer last answered before `last_heard`.
     """
-    return heard > before + probe_after(policy)
+    return machine.last_heard > before + probe_after(machine, policy)
 
 
 def last_message_at(machine: RmsCounters, number: int, ended_at: float, *, fetches: bool) -> float | None:
@@ -135,7 +148,8 @@ def has_more_to_do(machine: RmsCounters, policy: SourcePolicy, *, waiting: bool)
     :param waiting: messages of the key wait for a number of this sequence.
     """
     control = machine.work(policy) not in (None, RmsWork.TRANSMIT)
-    opens = not machine.takes_messages or policy.window - machine.in_flight >= policy.ack_request_interval
+    room = machine.window(policy) - machine.in_flight
+    opens = not machine.takes_messages or room >= machine.ack_request_interval(policy)
     unsent = opens and (waiting or machine.last_number > machine.highest_sent)
     narrow = machine.flow.narrow and machine.outstanding
     return control or unsent or narrow or not machine.alive

@@ -104,6 +104,16 @@ class AckRequested:
     identifier: str
 
 
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """Mercury's own extension: a destination takes batches of a sequence up to these limits."""
+
+    #: Messages of one batch.
+    messages: int
+    #: Bytes of their bodies together.
+    size: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """The sequence that a source offers for the other direction (RM10-SCH-05, RM11-SCH-05)."""
@@ -130,6 +140,8 @@ class CreateSequence:
     mercury_behavior: IncompleteSequenceBehavior | None = None
     #: Mercury's own extension, WS-RM 1.0: the source is Mercury.
     mercury: bool = False
+    #: Mercury's own extension: the batches that the source takes on the offered sequence; ``None`` = none.
+    batch: BatchLimits | None = None
     #: CXF's element CreateSequenceOneway: its response is posted to AcksTo (IOP-CXF-08).
     oneway: bool = False
 
@@ -145,6 +157,8 @@ class CreateSequenceResponse:
     accept_acks_to: EndpointReference | None = None
     #: Mercury's own extension, WS-RM 1.1, set only for a source that is Mercury: the behavior for the new sequence.
     mercury_behavior: IncompleteSequenceBehavior | None = None
+    #: Mercury's own extension, set only for a source that is Mercury: the batches that the destination takes.
+    batch: BatchLimits | None = None
     #: It is written as CXF's element CreateSequenceResponseOneway.
     oneway: bool = False
 

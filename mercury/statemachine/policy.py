@@ -85,6 +85,8 @@ class DestinationPolicy:
     #: Whether responses to MTOM requests are MTOM messages, if they leave on the connection of a request; the WSDL of
     #: the service then says that clients may use MTOM. Requests may be MTOM messages in any case.
     mtom: bool = False
+    #: Whether a source that is Mercury may send several messages of a sequence in one HTTP exchange.
+    batches: bool = True
 
     def __post_init__(self) -> None:
         at_least(1, acknowledge_every=self.acknowledge_every, max_ranges=self.max_ranges)
@@ -139,9 +141,10 @@ class SourcePolicy:
 
     protocol: Protocol = field(default_factory=Protocol)
     retransmission: RetransmissionPolicy = field(default_factory=RetransmissionPolicy)
-    #: The most messages in flight, which are sent and not acknowledged. It shrinks for a destination that takes only
-    #: the next number.
-    window: int = 64
+    #: The most messages in flight, which are sent and not acknowledged. A sequence begins with 64 at most; the window
+    #: grows up to this size while acknowledgements keep pace, and shrinks for a destination that takes only the next
+    #: number.
+    window: int = 512
     #: The most unanswered requests of one sequence; at this limit the sequence sends no more messages.
     max_unanswered: int = 1024
     #: The duration that CreateSequence requests for the sequence; ``None`` = it never expires.
@@ -168,13 +171,14 @@ class SourcePolicy:
     polling: Backoff = field(default_factory=lambda: Backoff(base=1.0, cap=15.0))
     #: Whether messages are sent as MTOM messages: binary content of at least 1 KiB is sent as it is, not in base64.
     mtom: bool = False
-
-    @property
-    def ack_request_interval(self) -> int:
-        """While the window is full, every nth message requests an acknowledgement; this is n."""
-        return max(1, self.window // 4)
+    #: The most messages of one HTTP exchange to a destination that is Mercury and takes batches; 1 = each message has
+    #: an exchange of its own. A message never waits for others.
+    batch: int = 256
+    #: The most bytes of the bodies of one batch.
+    batch_bytes: int = 256 * 1024
 
     def __post_init__(self) -> None:
+        at_least(1, batch=self.batch, batch_bytes=self.batch_bytes)
         at_least(1, window=self.window, max_unanswered=self.max_unanswered, end_attempts=self.end_attempts)
         above(0, expires=self.expires, inactivity_timeout=self.inactivity_timeout)
         above(0, close_unacknowledged_after=self.close_unacknowledged_after)

@@ -38,17 +38,18 @@ class Backoff:
         at_least(0, jitter=self.jitter)
         below(1, jitter=self.jitter)
 
-    def delay(self, attempts: int, chance: float) -> float:
+    def delay(self, attempts: int, chance: float, least: float = 0.0) -> float:
         """Seconds until the next attempt.
 
         :param attempts: attempts made so far, from 1.
         :param chance: a random number, 0 <= chance < 1.
+        :param least: the shortest pause, up to the cap; no jitter is taken off it.
         """
         try:
             interval = min(self.cap, self.base * self.factor ** (max(attempts, 1) - 1))
         except OverflowError:
             interval = self.cap
-        return interval * (1 - self.jitter * chance)
+        return max(min(self.cap, least), interval * (1 - self.jitter * chance))
 
     def is_due(self, due: float, now: float) -> bool:
         """Whether the next attempt is due.

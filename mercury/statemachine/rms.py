@@ -106,8 +106,12 @@ class RMSSequence(RmsCounters):
                 yield from self._number(row, given, now)
             case _, events.Acknowledged():
                 yield from self._acknowledged(row, given, now, policy)
-            case _, events.Transmitted(highest=highest):
+            case _, events.Transmitted(highest=highest, again=again):
                 more = min(highest, self.last_number)
+                if self.round_trip.number in again:
+                    self.round_trip = self.round_trip.sent_again()
+                elif more > self.highest_sent:
+                    self.round_trip = self.round_trip.sent(more, now)
                 if more > self.highest_sent and self.identifier is not None and not self.abandoned:
                     self.control_due = now + (policy.close_unacknowledged_after or 0.0)
                 self.highest_sent = max(self.highest_sent, more)
@@ -124,6 +128,7 @@ class RMSSequence(RmsCounters):
             case _, events.IdentifierTaken():
                 yield from self._replaced()
             case _, events.Overdue():
+                self.round_trip = self.round_trip.lost()
                 self.flow = self.flow.overdue(self.in_flight, self.acknowledged.count)
             case _, events.ControlSent(next_due=next_due):
                 self.control_attempts += 1
@@ -191,18 +196,22 @@ class RMSSequence(RmsCounters):
         self, row: RmsRow, given: events.Acknowledged, now: float, policy: SourcePolicy
     ) -> Iterator[RmsEffect]:
         before = self.window_end(policy) if self.flow.size is not None else None
+        was_full = self.window(policy) - self.in_flight < self.ack_request_interval(policy)
         starved, full = self.starved, self.flow.room == 0
         yield from self._release(self._merge(self._bounded(given.ranges), now))
         stated = RangeSet(given.ranges)
         if stated.count >= self.acknowledged.count:  # an older acknowledgement states an outdated BufferRemaining
-            limits = given.room is not None and given.room < policy.window
+            limits = given.room is not None and given.room < self.window(policy)
             self.flow = self.flow.with_room(given.room if limits else None)
         self._enter(row, now)
         asks = self.state in (RmsState.IDLE, RmsState.SENDING, RmsState.SENDING_LAST)
         if asks and self.flow.room == 0 and not starved and not self.requests_final(policy):
-            self.control_attempts, self.control_due = 0, now + policy.retransmission.base
+            pause = max(policy.retransmission.base, self.round_trip.measured)
+            self.control_attempts, self.control_due = 0, now + pause
         if before is not None:
             yield from self._window_moved(before, policy)
+        elif was_full and len(self.acknowledged) == 1:
+            self.flow = self.flow.keeps_pace(self.acknowledged.count, policy.window)
         if full and self.flow.room != 0:  # FC-02: the destination may have refused what was sent meanwhile
             again = tuple(self._done().gaps(1, min(self.window_end(policy), self.highest_sent)))
             if again:
@@ -307,6 +316,8 @@ class RMSSequence(RmsCounters):
         self.last_heard = now
         before = self.acknowledged.copy()
         self.acknowledged.update(ranges)
+        if self.round_trip.number in self.acknowledged:
+            self.round_trip = self.round_trip.acknowledged(now)
         return RangeSet(gap for low, high in ranges for gap in before.gaps(low, high))
 
     def _bounded(self, ranges: Ranges) -> Ranges:

@@ -14,6 +14,7 @@ from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
 from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.rms_table import RMS, RmsEvent, RmsState
+from mercury.statemachine.round_trip import RoundTrip
 
 
 class RmsWork(enum.Enum):
@@ -57,6 +58,7 @@ class RmsCounters:
     unanswered: int = 0
     #: The limit on numbers in flight that the destination requires.
     flow: Window = field(default_factory=Window)
+    round_trip: RoundTrip = field(default_factory=RoundTrip)
     incomplete_behavior: IncompleteSequenceBehavior = IncompleteSequenceBehavior.NO_DISCARD
     expires_at: float | None = None
     #: Transmissions of the current control message (CreateSequence, AckRequested, CloseSequence or TerminateSequence).
@@ -111,6 +113,14 @@ class RmsCounters:
         whose retransmission would cause a new acknowledgement (FC-02).
         """
         return self.flow.room == 0 and self.last_number > self.highest_sent and not self.in_flight
+
+    def window(self, policy: SourcePolicy) -> int:
+        """The size of the window if the destination limits nothing."""
+        return min(policy.window, self.flow.grown)
+
+    def ack_request_interval(self, policy: SourcePolicy) -> int:
+        """While the window is full, every nth message requests an acknowledgement; this is n."""
+        return max(1, self.window(policy) // 4)
 
     def most_in_flight(self, policy: SourcePolicy, least: int = 1) -> int:
         """The most numbers in flight. If the destination has no room, one message in flight is still sent again,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mercury.statemachine.flow_control import probe_after
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.rms_counters import RmsCounters
 from mercury.statemachine.rms_table import RmsState
@@ -21,7 +22,7 @@ def waits_for(machine: RmsCounters, policy: SourcePolicy, now: float) -> str | N
         lowest = machine.lowest_outstanding()
         return f"the destination takes only the next message: one at a time is sent, number {lowest} is next"
     silent = now - machine.last_heard
-    if machine.in_flight and silent > 2 * policy.retransmission.base:
+    if machine.in_flight and silent > probe_after(machine, policy):
         said = f"{machine.in_flight} messages are sent and not acknowledged; nothing was heard for {silent:.0f} s"
         if machine.acknowledged:
             return said

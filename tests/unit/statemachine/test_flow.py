@@ -90,12 +90,12 @@ def test_room_is_remembered_while_the_window_shrinks_and_grows() -> None:
     assert Window(8, 1, 0, 3).acknowledged(8, 0, MOST) == Window(room=3)
 
 
-@pytest.mark.parametrize("window", [Window(), Window(4, 2, 17), Window(room=0), Window(4, 2, 17, 9)], ids=str)
+@pytest.mark.parametrize("window", [Window(), Window(4, 2, 17), Window(room=0), Window(4, 2, 17, 9, 256)], ids=str)
 def test_a_window_is_the_same_after_it_was_stored(window: Window) -> None:
     assert read_window(write_window(window)) == window
 
 
-@pytest.mark.parametrize("text", ["1 2", "1 2 3 4 5", "x 1 1", "1 1 1 x"])
+@pytest.mark.parametrize("text", ["1 2", "1 2 3 4", "1 2 3 4 5 6", "x 1 1 1 64", "1 1 1 x 64"])
 def test_a_stored_window_that_is_damaged_is_no_window(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_window(text)

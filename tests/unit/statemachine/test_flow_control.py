@@ -54,32 +54,33 @@ def test_numbers_in_flight_and_numbers_not_sent_yet_take_room(
 
 
 def test_a_window_opens_by_quarters() -> None:
-    assert [opened(room, POLICY) for room in (0, 3, 4, 16)] == [0, 0, 4, 16]
-    assert opened(1, SourcePolicy(window=1)) == 1
+    assert [opened(sending(1, 1), POLICY, room) for room in (0, 3, 4, 16)] == [0, 0, 4, 16]
+    assert opened(sending(1, 1), SourcePolicy(window=1), 1) == 1
 
 
 # --- asking ----------------------------------------------------------------------------------------------------------
 
 
 def test_an_acknowledgement_is_asked_for_by_the_last_message_by_each_quarter_and_by_what_is_sent_again() -> None:
-    asking = [number for number in range(1, 13) if requests_acknowledgement(POLICY, number, 1, last=number == 11)]
+    machine = sending(12, 0)
+    asking = [each for each in range(1, 13) if requests_acknowledgement(machine, POLICY, each, 1, last=each == 11)]
     assert asking == [4, 8, 11, 12]
-    assert requests_acknowledgement(POLICY, 5, 2, last=False)
+    assert requests_acknowledgement(machine, POLICY, 5, 2, last=False)
 
 
 # --- probing ---------------------------------------------------------------------------------------------------------
 
 
-SILENT = probe_after(POLICY) + 0.1
+SILENT = probe_after(sending(1, 1), POLICY) + 0.1
 
 
 def test_a_silent_peer_is_probed_once_a_message_was_sent_twice_in_vain() -> None:
     machine, twice = sending(3, 3), [(1, 2), (2, 2), (3, 0)]
-    assert probe_after(POLICY) == 4.0
+    assert probe_after(machine, POLICY) == 4.0
     assert probes(machine, POLICY, twice, SILENT, reached=True) == {1}
     once = [(1, 1), (2, 1), (3, 0)]
     assert probes(machine, POLICY, once, SILENT, reached=True) == {1, 2, 3}, "the whole window is repeated once"
-    heard = probe_after(POLICY)
+    heard = probe_after(machine, POLICY)
     assert probes(machine, POLICY, twice, heard, reached=True) == {1, 2, 3}, "it was heard a moment ago"
     assert probes(machine, POLICY, [], SILENT, reached=True) == set()
 
@@ -104,8 +105,10 @@ def test_a_number_below_an_acknowledged_one_is_no_probe() -> None:
 
 
 def test_a_peer_is_heard_again_after_a_silence_as_long_as_that_which_makes_it_probed() -> None:
-    assert is_heard_again(POLICY, 10.0, 14.1)
-    assert not is_heard_again(POLICY, 10.0, 14.0)
+    machine = sending(3, 3)
+    machine.last_heard = 14.1
+    assert is_heard_again(machine, POLICY, 10.0)
+    assert not is_heard_again(machine, POLICY, 10.1)
 
 
 # --- the next number only --------------------------------------------------------------------------------------------
