@@ -39,6 +39,7 @@ from mercury.storage.records import (
     RmsRecord,
     SequenceKey,
 )
+from mercury.storage.sizes import ANY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +96,12 @@ class RMDSequenceManager(EndedSequences, OpenSequences, Protocol):
     def read(self, identifier: str) -> RmdRecord | None:
         """The record as committed, or as this transaction has saved it. Takes no lock."""
 
-    def find_created(self, create_key: str) -> str | None:
-        """The identifier of the sequence that this CreateSequence (`records.create_key`) has made before (RM-CS-13)."""
+    def find_created(self, *create_keys: str) -> dict[str, str]:
+        """The identifiers of the sequences that these CreateSequence messages (`records.create_key`) have made before
+        (RM-CS-13), by create key; the others are absent."""
 
-    def insert(self, record: RmdRecord) -> None:
-        """Insert a new sequence. If two transactions insert one for the same CreateSequence, the later commit raises
+    def insert(self, *records: RmdRecord) -> None:
+        """Insert new sequences. If two transactions insert one for the same CreateSequence, the later commit raises
         `Conflict`."""
 
     def save(self, record: RmdRecord) -> None:
@@ -125,8 +127,8 @@ class RMDSequenceManager(EndedSequences, OpenSequences, Protocol):
 class InvokerBufferManager(BufferAges, Protocol):
     """Buffers between destination sequences and the application."""
 
-    def insert(self, record: InvokerRecord) -> None:
-        """Insert the buffer of a new sequence."""
+    def insert(self, *records: InvokerRecord) -> None:
+        """Insert the buffers of new sequences."""
 
     def add(self, messages: Sequence[InboundMessage]) -> None:
         """Insert rows without locking any buffer: a slow handler never stalls reception (decision 8)."""
@@ -137,8 +139,11 @@ class InvokerBufferManager(BufferAges, Protocol):
     def read_many(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
         """The committed records of these sequences, without a lock; a sequence without a buffer has no entry."""
 
-    def part(self, sequence: str, low: int, high: int) -> BufferPart:
-        """The markers, and the waiting messages between ``low`` and ``high``, both included."""
+    def part(self, sequence: str, low: int, high: int, most_bytes: int = ANY_BYTES) -> BufferPart:
+        """The markers, and the waiting messages between ``low`` and ``high``, both included.
+
+        :param most_bytes: a store leaves out the messages with which the bodies have more bytes, except the lowest.
+        """
 
     def markers(self, sequence: str) -> list[InboundMessage]:
         """The rows of kind END and CUT, in order of insertion."""
@@ -227,8 +232,11 @@ class RMSSequenceManager(RowAges, Protocol):
     def delete(self, record: RmsRecord) -> None:
         """Delete a sequence. Its key must be locked."""
 
-    def unnumbered(self, key: SequenceKey, limit: int) -> list[OutboundMessage]:
-        """Committed rows without a number, in order of insertion. The key must be locked."""
+    def unnumbered(self, key: SequenceKey, limit: int, most_bytes: int = ANY_BYTES) -> list[OutboundMessage]:
+        """Committed rows without a number, in order of insertion. The key must be locked.
+
+        :param most_bytes: a store returns the first row, and may leave out those with which the bodies have more bytes.
+        """
 
     def abandoned(self, key: SequenceKey) -> bool:
         """Whether the committed rows without a number include an abandonment (`OutboundKind`)."""
@@ -237,7 +245,13 @@ class RMSSequenceManager(RowAges, Protocol):
         """Store ``sequence_id``, ``number`` and ``due`` of rows that were numbered."""
 
     def unsettled(
-        self, record: RmsRecord, limit: int, now: float | None = None, *, one: bool = False
+        self,
+        record: RmsRecord,
+        limit: int,
+        now: float | None = None,
+        *,
+        one: bool = False,
+        most_bytes: int = ANY_BYTES,
     ) -> list[OutboundMessage]:
         """The lowest rows of a sequence that still need transmission, in ascending order.
 
@@ -245,6 +259,8 @@ class RMSSequenceManager(RowAges, Protocol):
         a later ``due``, and omit such rows, except the lowest of all rows and the one that is due next.
         :param one: only one message is to be sent: a store may treat all due rows except the lowest of them like those
         with a later ``due``. A row without its body is `OutboundMessage.unread` if it is due.
+        :param most_bytes: a store leaves out the rows with which the bodies that are not acknowledged have more bytes,
+            except the lowest of them. Rows that are numbered in this transaction count too.
         """
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
@@ -385,6 +401,10 @@ class StorageManager(RetentionStore, Protocol):
 
         :param work_filter: excludes work that another owner had a claim on when it was read.
         """
+
+    def work_due(self, now: float, work_filter: WorkFilter | None = None) -> dict[Topic, float]:
+        """When the earliest work of each kind is due, by one query; a kind without work is missing. The filter excludes
+        work that another owner has a claim on at ``now``."""
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         """Take the claim on a sequence for ``lease`` seconds, or prolong it; ``None`` = another owner has it."""

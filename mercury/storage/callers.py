@@ -7,6 +7,7 @@ import ipaddress
 from functools import lru_cache
 
 
+@lru_cache(maxsize=4096)
 def network_of(host: str) -> str:
     """The network that an IP address counts as: an IPv6 host can use any address of its /64 network.
 

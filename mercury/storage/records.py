@@ -227,6 +227,9 @@ class RmsRecord:
     polls: int = 0
     #: The peer for fair scheduling: for responses the owner of the requests (`RmdRecord.owner`); empty = this side.
     owner: str = ""
+    #: The batches that the destination takes: the most messages of one, and the most bytes of their bodies; 0 = none.
+    batch_messages: int = 0
+    batch_size: int = 0
 
     @property
     def holds_rows(self) -> bool:
@@ -283,6 +286,8 @@ class RmdRecord:
     #: CreateSequence shows that its source is Mercury, which fetches a response that is not on its request's
     #: connection.
     source_is_mercury: bool = False
+    #: This side has stated to its source that it takes batches.
+    takes_batches: bool = False
 
     @property
     def identifier(self) -> str:

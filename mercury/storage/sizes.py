@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from mercury.statemachine.messages import EndpointReference
 from mercury.storage.attachments import Attachments
+
+T = TypeVar("T")
+#: More than any message has.
+ANY_BYTES = 2**62
 
 #: Bytes that every row counts beside its contents, or any number of empty messages would count as zero.
 ROW = 256
@@ -51,6 +56,18 @@ def stored_size(
 def attached_size(attachments: Attachments | None) -> int:
     """Bytes of the binary parts of a message that are stored in pieces."""
     return 0 if attachments is None else attachments.size
+
+
+def within(rows: Iterable[T], size: Callable[[T], int], most_bytes: int, taken: int = 0) -> Iterator[T]:
+    """The rows up to the first that does not fit; the first row of any size fits if nothing is taken.
+
+    :param taken: bytes of the rows before these.
+    """
+    for row in rows:
+        if (bytes_of_row := size(row)) + taken > most_bytes and taken:
+            return
+        taken += bytes_of_row
+        yield row
 
 
 def _escaped(text: bytes) -> int:

@@ -9,7 +9,7 @@ from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse
 from mercury.engine.runtime.core import Engine
 from mercury.statemachine.faults import Fault
 from mercury.wire.decode import decode
-from mercury.wire.envelope import Envelope, HttpMessage, Payload, Undecodable
+from mercury.wire.envelope import Envelope, HttpMessage, MessageBatch, Payload, Undecodable
 from mercury.wire.ns import RM11, WSSE, clark
 
 
@@ -79,10 +79,10 @@ def _decoded(http: HttpMessage) -> Envelope:
 def name_of(http: HttpMessage) -> str:
     """A name for an HTTP message by its content.
 
-    ``message 3`` and ``response 3`` have the number in their sequence; other messages are named after their body
-    (``CreateSequence``, ``TerminateSequenceResponse``), ``acknowledgement``, ``AckRequested`` when they travel alone,
-    ``fault UnknownSequence``, ``accepted`` (2xx without a body), ``status 503``; ``bare message`` is one outside any
-    sequence.
+    ``message 3`` and ``response 3`` have the number in their sequence, ``batch 3-7`` the first and the last. Other
+    messages are named after their body (``CreateSequence``, ``TerminateSequenceResponse``), ``acknowledgement``,
+    ``AckRequested`` when they travel alone, ``fault UnknownSequence``, ``accepted`` (2xx without a body), ``status
+    503``; ``bare message`` is one outside any sequence.
     """
     if not http.body:
         return "accepted" if http.status < 300 else f"status {http.status}"
@@ -93,6 +93,9 @@ def name_of(http: HttpMessage) -> str:
     match envelope.body:
         case Fault(code=code):
             return f"fault {code.value}"
+        case MessageBatch(messages=messages) if envelope.sequence is not None:
+            first = envelope.sequence.message_number
+            return f"batch {first}-{first + len(messages) - 1}"
         case Payload():
             if envelope.sequence is None:
                 if envelope.acknowledgements and not envelope.body.xml:

@@ -20,6 +20,7 @@ from mercury.service import paths
 from mercury.service.definition import Service
 from mercury.settings import Settings
 from mercury.statemachine.messages import ANONYMOUS, is_polled
+from mercury.statemachine.policy import SourcePolicy
 from mercury.storage.api import StorageManager
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import Resources, open_store
@@ -171,7 +172,8 @@ class Pair:
     :param client_services: the client's services, for servers that send messages too.
     :param listen: whether the client has an address for acknowledgements and responses; otherwise they come back in
         the HTTP replies to its own messages.
-    :param settings: the settings of both nodes; by default the defaults. No file or environment variable is read.
+    :param settings: the settings of both nodes; by default the defaults, without batches, so that each message has its
+        name on the wire. No file or environment variable is read.
     :param client_store: the client's store, or the URL of a new one that no other process uses; by default in memory.
     :param server_store: the server's store, likewise.
     :param client_resources: the databases of the client's two-phase commits, as for `Mercury`.
@@ -195,7 +197,7 @@ class Pair:
         self.clock = clock or FakeClock()
         self.wire = Wire(self.clock)
         self._services = services
-        given = settings or Settings()
+        given = settings or Settings(source=SourcePolicy(batch=1))
         engine = replace(given.engine, addresses=AddressPolicy((f"http://{CLIENT}/", f"http://{SERVER}/")))
         given = replace(given, engine=engine)
         self.client = Node(

@@ -27,9 +27,9 @@ ACTION = "urn:shop/put"
 ASK, ANSWERED = "urn:shop/ask", "answered"
 
 
-def channel(key: str = "till", *, offer: bool = True) -> Channel:
+def channel(key: str = "till", *, offer: bool = True, window: int = 1000, batch: int = 1) -> Channel:
     """Where orders go; nothing is posted back to the client."""
-    return Channel(key=SequenceKey(URL, key), policy=SourcePolicy(window=1000, offer=offer))
+    return Channel(key=SequenceKey(URL, key), policy=SourcePolicy(window=window, offer=offer, batch=batch))
 
 
 @dataclass
@@ -44,6 +44,8 @@ class Side:
     #: Is called by the handler.
     on_put: Callable[[MessageContext, str], object] = lambda _context, _text: None
     settings: EngineSettings = field(default_factory=EngineSettings)
+    #: Makes the response to a request.
+    response: Callable[[Payload], Payload] = lambda request: request
 
     def __post_init__(self) -> None:
         self.ids = RandomIds()
@@ -71,7 +73,7 @@ class Side:
 
     def _answer(self, context: MessageContext, payload: Payload) -> Payload:
         self._put(context, payload)
-        return payload
+        return self.response(payload)
 
     def _answered(self, context: MessageContext, result: Payload | MercuryError) -> None:
         assert isinstance(result, Payload)
@@ -84,6 +86,10 @@ class Side:
         for step in steps:
             self.held_exchanges.release(step.responses)
         return sum(step.progress for step in steps), [post for step in steps for post in step.posts]
+
+    def receive(self, arrivals: Sequence[Arrival], now: float) -> list[Outgoing]:
+        """Handle arrivals in one transaction; returns what is to be posted after it."""
+        return [post for answer in self.engine.receive(arrivals, now) for post in answer.posts]
 
 
 class Pair:
@@ -103,6 +109,8 @@ class Pair:
         correlate: bool = True,
         ask: bool = False,
         offer: bool = True,
+        window: int = 1000,
+        batch: int = 1,
     ) -> None:
         """Hand over messages in one transaction, and perhaps the end of the sequence.
 
@@ -112,7 +120,9 @@ class Pair:
         with self.client.store.transaction() as tx:
             for text in texts:
                 row = OutboundMessage(
-                    message_id=self.client.ids.new(), channel=channel(key, offer=offer), action=ACTION
+                    message_id=self.client.ids.new(),
+                    channel=channel(key, offer=offer, window=window, batch=batch),
+                    action=ACTION,
                 )
                 row.payload = f"<order>{text}</order>".encode()
                 row.correlation = f"order:{text}" if correlate else None
@@ -121,7 +131,20 @@ class Pair:
                 tx.rms.append(row)
             if end:
                 kind = OutboundKind.END
-                tx.rms.append(OutboundMessage(message_id=self.client.ids.new(), channel=channel(key), kind=kind))
+                tx.rms.append(
+                    OutboundMessage(
+                        message_id=self.client.ids.new(), channel=channel(key, window=window, batch=batch), kind=kind
+                    )
+                )
+
+    def run_and_grow(self, now: float) -> None:
+        """`run`, then let the windows of the client's sequences have grown to the policy's size."""
+        self.run(now)
+        with self.client.store.transaction() as tx:
+            tx.rms.lock([record.channel.key for record in tx.rms.all()])
+            for record in tx.rms.all():
+                record.machine.flow = replace(record.machine.flow, grown=record.channel.policy.window)
+                tx.rms.save(record)
 
     def carry(self, posts: Sequence[Outgoing], now: float) -> list[Arrival]:
         """The client's posts to the server, all together; returns what the replies bring."""
@@ -143,8 +166,9 @@ class Pair:
         """Turn both until there is nothing left to do at this time."""
         for _ in range(1000):
             done, posts = self.client.turn(now)
-            if posts:
-                self.client.engine.receive(self.carry(posts, now), now)
+            while posts:
+                posts = self.client.receive(self.carry(posts, now), now)
+                done += len(posts)
             served, nowhere = self.server.turn(now)
             assert nowhere == []
             if not done and not posts and not served:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -74,6 +75,28 @@ def test_a_commit_notifies_another_process_without_polling(stores: list[StorageM
         tx.rms.append(row("message"))
     assert heard.wait(10)
     assert frozenset((Topic.RMS,)) in told
+
+
+def test_a_store_that_is_closed_right_after_a_commit_has_notified(stores: list[StorageManager]) -> None:
+    """Its second commit comes too soon after the first for a notification of its own: a thread was to send it."""
+    first, second = stores
+    told: list[frozenset[Topic]] = []
+    second.listen(told.append)
+
+    def tells() -> bool:
+        with first.transaction() as tx:
+            tx.rms.append(row(str(uuid.uuid4())))
+        return bool(told)
+
+    eventually(tells, "it listens")
+    with first.transaction() as tx:
+        tx.rms.append(row("message"))
+    with first.transaction() as tx:
+        tx.invoker.add([inbound(1)])
+    first.close()
+    eventually(
+        lambda: any(Topic.INVOKER in topics for topics in told), "it is notified of the last commit", patience=20.0
+    )
 
 
 def test_a_url_with_options_is_understood_for_notifications_too(postgres_url: str) -> None:

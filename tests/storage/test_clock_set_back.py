@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import pytest
 
 from mercury import DestinationPolicy, Mercury
+from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.transport import HttpTransport
 from mercury.errors import TransportError
 from mercury.statemachine.retransmission import Backoff
-from mercury.wire.envelope import HttpMessage
 from tests.acceptance.processes import eventually
 from tests.acceptance.test_samples import free_port
 
@@ -40,11 +41,13 @@ class Cable(HttpTransport):
         self.cut = False
         self.refused = 0
 
-    def post(self, url: str, http: HttpMessage) -> HttpMessage:
-        if self.cut:
-            self.refused += 1
-            raise TransportError(f"{url}: cut off")
-        return super().post(url, http)
+    def begin(self, posts: Sequence[Post], on_end: OnPosted) -> None:
+        if not self.cut:
+            super().begin(posts, on_end)
+            return
+        self.refused += len(posts)
+        ends = [Posted(post.about, TransportError(f"{post.url}: cut off")) for post in posts]
+        self.loop.run(lambda: on_end(ends))
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from mercury import Mercury, StorageError
 from mercury.client.sender import Sender
 from mercury.errors import CapabilityError
 from mercury.storage.api import Topic
+from mercury.storage.opening import open_store
+from mercury.testing.contract.attachments import LETTER, write
 from tests.acceptance.processes import eventually
 
 from .shop import Order, settings
@@ -145,6 +147,21 @@ def test_a_savepoint_of_the_application_takes_its_messages_with_it(place: Place)
             place.place(work, 3)
         work.commit()
     assert place.both() == ([1, 3], [1, 3])
+
+
+def test_attachments_of_a_row_that_the_application_commits_away_are_left_to_the_search(place: Place) -> None:
+    with place.mercury.store.transaction() as tx:
+        write(tx, "1")
+        tx.dead_letters.add([LETTER])
+    store = open_store(place.url)  # of a process that has not seen an attachment yet
+    with Session(place.engine) as session:
+        with store.join(session) as tx:
+            assert tx.dead_letters.delete("letter") is not None
+        session.commit()
+    assert store.has_attachments
+    assert store.remove_attachments(9) == 1
+    assert not store.has_attachments
+    store.close()
 
 
 def test_two_sessions_on_one_engine_are_two_transactions(postgres_url: str) -> None:

@@ -13,6 +13,7 @@ from mercury.storage.api import StorageManager
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
 from mercury.wire.encode import encode
+from mercury.wire.envelope import Payload
 
 from .pair import URL, Pair
 
@@ -38,10 +39,11 @@ def pair(store: StorageManager) -> Pair:
 
 
 def asked(pair: Pair) -> list[Arrival]:
-    """Requests whose responses are large, as they arrive."""
+    """Small requests whose responses are large, as they arrive."""
     pair.send(["first"])
     pair.run(NOW)  # its sequence is made
-    pair.send(["x" * LARGE for _ in range(MANY)], ask=True)
+    pair.server.response = lambda _: Payload(b"<order>%b</order>" % (b"x" * LARGE))
+    pair.send(["x" for _ in range(MANY)], ask=True)
     _, posts = pair.client.turn(NOW)
     assert len(posts) == MANY
     return [Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client") for post in posts]

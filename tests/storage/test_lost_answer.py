@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from sqlalchemy import create_engine, make_url, select, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, create_engine, event, make_url, select, text
 
-from mercury.errors import OutcomeUnknown, TransientStorageError
+from mercury.errors import Conflict, DataError, OutcomeUnknown, TransientStorageError
 from mercury.postgres.embedded import EmbeddedPostgres
 from mercury.storage.application import Ending
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql import commit_markers
 from mercury.storage.sql.commit_markers import CommitMarkers
+from mercury.storage.sql.dialect import Marker
+from mercury.storage.sql.errors import translated
 from mercury.storage.sql.schema import COMMIT
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
@@ -75,6 +76,13 @@ def end_others(store: SqlStore) -> None:
     engine.dispose()
 
 
+def inserted(store: SqlStore, connection: Connection) -> Marker:
+    """A marker that a transaction on this connection has inserted."""
+    marker = store.commit_markers.new()
+    store.commit_markers.insert(connection, marker)
+    return marker
+
+
 def placed(store: SqlStore) -> tuple[int, int]:
     """The application's rows and Mercury's."""
     with store.transaction() as tx:
@@ -113,12 +121,39 @@ def test_a_single_message_is_requested_too(store: SqlStore) -> None:
     assert placed(store) == (0, 1)
 
 
+def test_a_notification_that_fails_does_not_fail_the_commit_before_it(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are sent together, and the error does not tell which one it is of."""
+    monkeypatch.setattr(store, "announcement", lambda _: "select 1 / 0")
+    assert place(store, SqlTransaction.commit_store).outcome.ending is Ending.COMMITTED
+    assert placed(store) == (1, 1)
+
+
+def test_a_commit_that_fails_is_reported_although_a_notification_follows_it(store: SqlStore) -> None:
+    with store.engine.begin() as connection:
+        connection.execute(text("create table once (id int unique deferrable initially deferred)"))
+        connection.execute(text("insert into once values (1)"))
+    with pytest.raises(DataError, match="unique"), store.transaction() as tx:
+        tx.connection().execute(text("insert into once values (1)"))
+        tx.rms.append(row("urn:message:1"))
+    assert placed(store) == (0, 0)
+
+
+def test_messages_and_the_marker_of_their_commit_are_one_statement(store: SqlStore) -> None:
+    said: list[str] = []
+    event.listen(store.engine, "before_cursor_execute", lambda *about: said.append(about[2]))
+    with store.transaction() as tx:
+        tx.rms.append(row("urn:message:1"))
+    assert len(said) == 1
+    assert placed(store) == (0, 1)
+
+
 def test_a_database_that_does_not_come_back_leaves_it_unknown(store: SqlStore) -> None:
     """Never assumed: neither to be repeated, nor to be done."""
     waited: list[float] = []
     away = create_engine(make_url(store.engine.url).set(database="no such database"))
     store.commit_markers = CommitMarkers(away, store.dialect, waited.append)
-    store.commit_markers.make = CommitMarkers(store.engine, store.dialect).make  # type: ignore[method-assign]
     with pytest.raises(OutcomeUnknown, match="Check what it has written before you repeat it"):
         place(store, done)
     assert waited == [commit_markers.PAUSE] * (commit_markers.TRIES - 1)
@@ -127,18 +162,18 @@ def test_a_database_that_does_not_come_back_leaves_it_unknown(store: SqlStore) -
 def test_a_commit_that_is_on_its_way_is_waited_for(store: SqlStore) -> None:
     """Only this side knows that the network is cut: the database still has the transaction."""
     with store.engine.connect() as connection:
-        mark = store.commit_markers.make(connection)
+        mark = inserted(store, connection)
         store.commit_markers._wait = lambda _: connection.commit()
         assert store.commit_markers.was_committed(mark, TransientStorageError("the network is cut"))
 
 
 def test_once_the_failure_is_reported_it_cannot_be_committed_any_more(store: SqlStore) -> None:
     with store.engine.connect() as connection:
-        mark = store.commit_markers.make(connection)
+        mark = inserted(store, connection)
         connection.rollback()
         assert not store.commit_markers.was_committed(mark, TransientStorageError("the network is cut"))
-        with pytest.raises(IntegrityError):
-            store.dialect.insert_marker(connection, COMMIT, mark)
+        with pytest.raises(Conflict), translated():
+            store.dialect.insert_marker(connection, *mark)
 
 
 def test_every_kind_of_database_inserts_a_marker_once(sql_url: str) -> None:
@@ -149,7 +184,7 @@ def test_every_kind_of_database_inserts_a_marker_once(sql_url: str) -> None:
         assert [insert(connection, ignore=again) for again in (False, True)] == [True, False]
         (at,) = connection.scalars(select(COMMIT.c.made_at))
         assert before <= at <= store.dialect.now(connection)
-        with pytest.raises(IntegrityError):
+        with pytest.raises(Conflict), translated():
             insert(connection)
     store.close()
 
@@ -158,7 +193,7 @@ def test_commit_lost_by_a_killed_server_is_not_reported_as_committed(own_postgre
     """By PostgreSQL's own id of it that could happen: a lost id is given to another transaction."""
     store = open_sql_store(own_postgres.create_database("store"))
     connection = store.engine.connect()
-    mark = store.commit_markers.make(connection)
+    mark = inserted(store, connection)
     mine = int(connection.exec_driver_sql(CURRENT).scalar_one())
     own_postgres.kill()
     own_postgres.start()

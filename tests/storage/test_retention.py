@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import create_engine, func, select, text
 
 from mercury import ConfigurationError, Mercury
+from mercury.engine.exchange import Step
 from mercury.engine.runtime.retention import (
     ATTACHMENTS_BATCH,
     ATTACHMENTS_PAUSE,
@@ -17,6 +18,8 @@ from mercury.engine.runtime.retention import (
     RetentionSettings,
     RetentionWorker,
 )
+from mercury.engine.runtime.threads import RETENTION_POLL_INTERVAL
+from mercury.engine.runtime.worker_pool import WorkerPool
 from mercury.engine.settings import EngineSettings
 from mercury.errors import StorageError
 from mercury.storage.api import StorageManager
@@ -182,15 +185,31 @@ def test_attachments_are_searched_soon_while_there_are_any_and_else_with_everyth
     worker = RetentionWorker(attic, SETTINGS, 0.0)
     assert worker.next_due() == 0.0
     assert worker.run_once(0.0).progress == ATTACHMENTS_BATCH
-    assert worker.next_due() == BATCH_PAUSE
-    assert worker.run_once(BATCH_PAUSE).progress == 1
+    assert worker.next_due() == 0.0  # there may be more
+    assert worker.run_once(1.0).progress == 1
     assert worker.next_due() == FIRST_DELAY  # none is left
     attic.left = 1
-    assert worker.next_due() == BATCH_PAUSE + ATTACHMENTS_PAUSE
-    assert worker.run_once(BATCH_PAUSE + ATTACHMENTS_PAUSE - 1).progress == 0
+    assert worker.next_due() == 1.0 + ATTACHMENTS_PAUSE
+    assert worker.run_once(ATTACHMENTS_PAUSE).progress == 0
     attic.left = 0
     worker.run_once(FIRST_DELAY)  # another process may have left some
     assert attic.searches == 3
+
+
+def test_attachments_that_are_written_while_the_worker_rests_are_searched_soon() -> None:
+    class Attic(WithoutAttachments):
+        def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
+            return 0
+
+    attic = Attic()
+    worker = RetentionWorker(attic, SETTINGS, 0.0)
+    pool = WorkerPool(["rests"], worker, lambda _: Step(), RETENTION_POLL_INTERVAL, lambda: FIRST_DELAY)
+    step = worker.run_once(FIRST_DELAY)
+    assert step.progress == 0
+    rest = pool.pause(step)
+    attic.has_attachments = True
+    assert rest <= ATTACHMENTS_PAUSE
+    assert pool.pause(step) <= ATTACHMENTS_PAUSE
 
 
 def test_a_batch_is_no_larger_than_it_is_set_and_the_next_one_soon() -> None:

@@ -64,7 +64,7 @@ def test_make_connection_finds_by_an_index(tmp_path: Path, query: Any, index: st
     open_sql_store(url).close()
     engine = create_engine(url)
     with engine.connect() as connection:
-        asked = query.params(name="a", limit=4)
+        asked = query.statement.params(name="a", limit=4)
         said = asked.compile(connection, compile_kwargs={"literal_binds": True, "render_postcompile": True})
         plan = [row[-1] for row in connection.execute(text(f"explain query plan {said}"))]
     engine.dispose()

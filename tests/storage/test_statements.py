@@ -91,7 +91,7 @@ def client_side(store: SqlStore, number: int) -> Counter[str]:
     """The cost of ``number`` messages at their source."""
     pair, statements = Pair(store, MemoryStore()), Statements(store)
     pair.send(["first"], key=f"till {number}")
-    pair.run(NOW)  # its sequence is made
+    pair.run_and_grow(NOW)  # its sequence is made
     with statements.during("send"):
         pair.send([str(each) for each in range(number)], key=f"till {number}")
     with statements.during("number and transmit"):
@@ -110,7 +110,7 @@ def server_side(store: SqlStore, number: int) -> tuple[Counter[str], Counter[str
     """The cost of ``number`` messages at their destination, and their savepoints."""
     pair, statements = Pair(MemoryStore(), store), Statements(store)
     pair.send(["first"], key=f"till {number}")
-    pair.run(NOW)
+    pair.run_and_grow(NOW)
     pair.send([str(each) for each in range(number)], key=f"till {number}")
     _, posts = pair.client.turn(NOW)
     assert len(posts) == number
@@ -127,7 +127,7 @@ def asking_side(store: SqlStore, number: int) -> tuple[Counter[str], dict[str, t
     """The cost of ``number`` requests and responses at the client, and how often the rows of requests are read."""
     pair, statements = Pair(store, MemoryStore()), Statements(store)
     pair.send(["first"], key=f"till {number}")
-    pair.run(NOW)  # its sequence is made
+    pair.run_and_grow(NOW)  # its sequence is made
     pair.send([str(each) for each in range(number)], key=f"till {number}", ask=True)
     with statements.during("number and transmit"):
         _, posts = pair.client.turn(NOW)
@@ -153,7 +153,7 @@ def answering_side(store: SqlStore, number: int) -> tuple[Counter[str], Counter[
     """
     pair, statements = Pair(MemoryStore(), store), Statements(store)
     pair.send(["first"], key=f"till {number}")
-    pair.run(NOW)
+    pair.run_and_grow(NOW)
     pair.send([str(each) for each in range(number)], key=f"till {number}", ask=True)
     _, posts = pair.client.turn(NOW)
     with statements.during("receive and hold"):
@@ -191,7 +191,7 @@ def acknowledging_client(store: SqlStore) -> tuple[Pair, Arrival]:
     pair = Pair(store, MemoryStore())
     pair.server = Side(MemoryStore(), policy=DestinationPolicy(incomplete_behavior=NO_DISCARD))
     pair.send(["first"])
-    pair.run(NOW)  # its sequence is made
+    pair.run_and_grow(NOW)  # its sequence is made
     pair.send([str(each) for each in range(400)])
     posts = [post for _ in range(10) for post in pair.client.turn(NOW)[1]]
     assert len(posts) == 400
@@ -297,8 +297,7 @@ def test_rows_read_for_a_repetition_do_not_depend_on_requests_with_the_same_mess
         pair = Pair(MemoryStore(), store)
         pair.send([str(each) for each in range(number)], key=f"till {number}", ask=True, offer=offers)
         _, (create,) = pair.client.turn(NOW)
-        pair.client.engine.receive(pair.carry([create], NOW), NOW)
-        _, posts = pair.client.turn(NOW)
+        posts = pair.client.receive(pair.carry([create], NOW), NOW)
         same = [replace(post, envelope=replace(post.envelope, message_id="urn:same")) for post in posts]
         assert len(pair.hold(same, NOW)) == number
         while pair.server.turn(NOW)[0]:
@@ -335,6 +334,22 @@ def test_a_hundred_held_exchanges_take_the_statements_of_ten_at_the_server(store
     assert min(hundred.values()) >= 1, hundred
     for what in ("receive and hold", "invoke, number and release", "responses acknowledged"):
         assert commits[what] == 1, what
+
+
+def test_twenty_sequences_without_an_offer_are_created_by_the_statements_of_two(store: SqlStore) -> None:
+    counts = []
+    for count in (2, 20):
+        pair, statements = Pair(MemoryStore(), store), Statements(store)
+        for number in range(count):
+            pair.send(["first"], key=f"till {number}", offer=False)
+        posts = [post for _ in range(count) for post in pair.client.turn(NOW)[1]]
+        assert len(posts) == count
+        with statements.during("create"):
+            pair.carry(posts, NOW)
+        counts.append(statements.counts["create"])
+    assert counts[0] == counts[1] <= BOUND
+    assert len([each for each in statements.texts("mercury_rmd_sequence") if each.lower().startswith("insert")]) == 1
+    assert len([each for each in statements.texts("mercury_invoker_buffer") if each.lower().startswith("insert")]) == 1
 
 
 def test_sequences_are_counted_once_however_many_are_created_together(store: SqlStore) -> None:

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Protocol
 
 from mercury.errors import StorageError
 from mercury.storage.attachments import Attachments, piece_length, pieces_of, rechunked
 from mercury.storage.memory.committed import Committed
+
+
+class Naming(Protocol):
+    """A row that may have attachments."""
+
+    @property
+    def attachments(self) -> Attachments | None: ...
+
+
+def names_of(rows: Iterable[Naming]) -> set[str]:
+    """`Attachments.id` of the attachments of these rows."""
+    return {row.attachments.id for row in rows if row.attachments is not None}
 
 
 class MemoryAttachments:

@@ -18,6 +18,8 @@ class MemoryDeadLetters:
         self._committed, self._counted = committed.dead_letters, committed.letter_bytes
         self.added: list[DeadLetter] = []
         self.deleted: list[str] = []
+        #: The letters that the commit has removed.
+        self.removed: list[DeadLetter] = []
 
     def add(self, letters: Sequence[DeadLetter]) -> None:
         self.added.extend(letters)
@@ -72,3 +74,4 @@ class MemoryDeadLetters:
             gone = self._committed.pop(identifier, None)
             if gone is not None:
                 self._counted.add(gone, -1)
+                self.removed.append(gone)

@@ -12,6 +12,7 @@ from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.invoker_committed import Buffer
 from mercury.storage.memory.locks import HeldLocks
 from mercury.storage.records import InboundMessage, InvokerRecord
+from mercury.storage.sizes import ANY_BYTES, within
 
 
 class MemoryInvoker:
@@ -26,9 +27,11 @@ class MemoryInvoker:
         self.added: list[InboundMessage] = []
         self.marked: list[tuple[InvokerRecord, tuple[int, ...], tuple[int, ...]]] = []
         self.deleted: list[str] = []
+        #: The messages that the commit has removed.
+        self.removed: list[InboundMessage] = []
 
-    def insert(self, record: InvokerRecord) -> None:
-        self.inserted.append(record.copy())
+    def insert(self, *records: InvokerRecord) -> None:
+        self.inserted += [record.copy() for record in records]
 
     def add(self, messages: Sequence[InboundMessage]) -> None:
         self.added.extend(messages)
@@ -45,9 +48,10 @@ class MemoryInvoker:
         found = ((sequence, self.read(sequence)) for sequence in sequences)
         return {sequence: record for sequence, record in found if record is not None}
 
-    def part(self, sequence: str, low: int, high: int) -> BufferPart:
-        numbers = list(self.numbers(sequence, low, high).numbers())
-        return BufferPart(self.markers(sequence), self.messages(sequence, numbers))
+    def part(self, sequence: str, low: int, high: int, most_bytes: int = ANY_BYTES) -> BufferPart:
+        messages = self.messages(sequence, list(self.numbers(sequence, low, high).numbers()))
+        fitting = within(messages.items(), lambda found: len(found[1].payload), most_bytes)
+        return BufferPart(self.markers(sequence), dict(fitting))
 
     def markers(self, sequence: str) -> list[InboundMessage]:
         with self._mutex:
@@ -121,13 +125,13 @@ class MemoryInvoker:
         for record, consumed, markers in self.marked:
             buffer = committed.buffers[record.sequence]
             buffer.record = record
-            for number in consumed:
-                buffer.remove(number)
+            self.removed += [row for number in consumed if (row := buffer.remove(number)) is not None]
             buffer.markers = [marker for marker in buffer.markers if marker.position not in markers]
             committed.mark_served(record.owner, record.sequence)
             touched.append(record.sequence)
         for sequence in self.deleted:
-            committed.buffers.pop(sequence, None)
+            gone = committed.buffers.pop(sequence, None)
+            self.removed += gone.rows.values() if gone is not None else ()
         for sequence in touched:
             if sequence in committed.buffers:
                 committed.mark_ready(committed.buffers[sequence])

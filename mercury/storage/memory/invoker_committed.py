@@ -35,9 +35,11 @@ class Buffer:
         else:
             self.markers.append(replace(message, position=position))
 
-    def remove(self, number: int) -> None:
-        if self.rows.pop(number, None) is not None:
+    def remove(self, number: int) -> InboundMessage | None:
+        row = self.rows.pop(number, None)
+        if row is not None:
             self.numbers.discard(number)
+        return row
 
     def releasable(self) -> bool:
         """Whether the buffer has work: a marker, or a message that may be delivered."""

@@ -38,17 +38,18 @@ class MemoryRmd:
             record = self._committed.records.get(identifier)
             return record.copy() if record else None
 
-    def find_created(self, create_key: str) -> str | None:
-        for record in self.inserted:
-            if record.create_key == create_key:
-                return record.identifier
+    def find_created(self, *create_keys: str) -> dict[str, str]:
         with self._mutex:
-            return self._committed.by_create.get(create_key)
+            by_create = self._committed.by_create
+            found = {key: by_create[key] for key in create_keys if key in by_create}
+        inserted = {record.create_key: record.identifier for record in self.inserted}
+        return found | {key: inserted[key] for key in create_keys if key in inserted}
 
-    def insert(self, record: RmdRecord) -> None:
-        self._locks.adopt(order.RMD, record.identifier)
-        self.inserted.append(record)
-        self.changed[record.identifier] = record.copy()
+    def insert(self, *records: RmdRecord) -> None:
+        for record in records:
+            self._locks.adopt(order.RMD, record.identifier)
+            self.inserted.append(record)
+            self.changed[record.identifier] = record.copy()
 
     def save(self, record: RmdRecord) -> None:
         self._locks.require(order.RMD, record.identifier)

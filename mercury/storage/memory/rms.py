@@ -15,6 +15,7 @@ from mercury.storage.memory.locks import HeldLocks
 from mercury.storage.memory.rms_committed import NumberedRows
 from mercury.storage.names import fetch_name
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
+from mercury.storage.sizes import ANY_BYTES, within
 
 
 class MemoryRms:
@@ -30,6 +31,8 @@ class MemoryRms:
         self.changed_records: dict[SequenceKey, list[RmsRecord]] = {}
         #: This transaction's versions of rows by position; ``None`` = removed.
         self.changed_rows: dict[SequenceKey, dict[int, OutboundMessage | None]] = {}
+        #: The rows that the commit has removed.
+        self.removed: list[OutboundMessage] = []
 
     # --- sequences -------------------------------------------------------------------------------------------------
 
@@ -82,7 +85,7 @@ class MemoryRms:
 
     # --- rows ------------------------------------------------------------------------------------------------------
 
-    def unnumbered(self, key: SequenceKey, limit: int) -> list[OutboundMessage]:
+    def unnumbered(self, key: SequenceKey, limit: int, most_bytes: int = ANY_BYTES) -> list[OutboundMessage]:
         self._require(key)
         own = self.changed_rows.get(key, {})
         found = []
@@ -94,7 +97,7 @@ class MemoryRms:
             row = own[position] if position in own else committed.get(position)
             if row is not None and row.number is None:
                 found.append(row.copy())
-        return found[:limit]
+        return list(within(found[:limit], lambda row: len(row.payload), most_bytes))
 
     def abandoned(self, key: SequenceKey) -> bool:
         self._require(key)
@@ -106,7 +109,13 @@ class MemoryRms:
         self._change(record.channel.key, rows)
 
     def unsettled(
-        self, record: RmsRecord, limit: int, now: float | None = None, *, one: bool = False
+        self,
+        record: RmsRecord,
+        limit: int,
+        now: float | None = None,
+        *,
+        one: bool = False,
+        most_bytes: int = ANY_BYTES,
     ) -> list[OutboundMessage]:
         key = record.channel.key
         self._require(key)
@@ -122,6 +131,7 @@ class MemoryRms:
             if changed is not None and changed.sequence_id == record.id and not changed.settled:
                 rows[position] = changed
         found = sorted(rows.values(), key=lambda row: row.number or 0)[:limit]
+        found = list(within(found, lambda row: 0 if row.acknowledged else len(row.payload), most_bytes))
         return [row.copy() for row in (found if now is None else _due_at(found, now, one=one))]
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
@@ -345,6 +355,8 @@ class MemoryRms:
         touched: dict[SequenceKey, None] = {}
         for key, rows in self.changed_rows.items():
             for position, row in rows.items():
+                if row is None and (gone := committed.data(key).rows.get(position)) is not None:
+                    self.removed.append(gone)
                 committed.install_row(key, position, row)
             touched[key] = None
         for message in self.appended:

@@ -13,7 +13,7 @@ from mercury.storage.api import Capabilities, CommitListener, Topic
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.maintenance import Pauses
-from mercury.storage.memory.attachments import MemoryAttachments
+from mercury.storage.memory.attachments import MemoryAttachments, names_of
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.dead_letters import MemoryDeadLetters
 from mercury.storage.memory.invoker import MemoryInvoker
@@ -158,7 +158,17 @@ class MemoryTransaction:
                 self._attachments.install()
             if self._replay is not None:
                 self._replay.install()
+            if self.store.committed.attachments:
+                self._remove_attachments()
         return frozenset(topics)
+
+    def _remove_attachments(self) -> None:
+        """Remove those that only rows had which this commit has removed."""
+        parts = [used for used in (self._invoker, self._rms, self._dead_letters) if used is not None]
+        added = [row for part in parts for row in (part.appended if isinstance(part, MemoryRms) else part.added)]
+        removed = [row for part in parts for row in part.removed]
+        for name in names_of(removed) - names_of(added):
+            self.store.committed.attachments.pop(name, None)
 
 
 def _no_database(resource: str | None) -> CapabilityError:
@@ -230,6 +240,16 @@ class MemoryStore:
                     return self.committed.invoker.next_due(free)
                 case Topic.RMS:
                     return self.committed.rms.next_due(free)
+
+    def work_due(self, now: float, work_filter: WorkFilter | None = None) -> dict[Topic, float]:
+        free = partial(self._free, work_filter, now) if work_filter is not None else None
+        with self.committed.mutex:
+            found = {
+                Topic.RMD: self.committed.rmd.next_due((work_filter or _EVERYTHING).hosts),
+                Topic.INVOKER: self.committed.invoker.next_due(free),
+                Topic.RMS: self.committed.rms.next_due(free),
+            }
+        return {topic: due for topic, due in found.items() if due is not None}
 
     # --- claims ----------------------------------------------------------------------------------------------------
 

@@ -12,10 +12,8 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    BindParameter,
     ColumnElement,
     Double,
-    Executable,
     and_,
     bindparam,
     delete,
@@ -30,6 +28,7 @@ from sqlalchemy import (
 
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
+from mercury.storage.sql.prepared import Prepared, among
 from mercury.storage.sql.schema import RMS_BODY, RMS_KEPT, RMS_MESSAGE
 from mercury.storage.sql.statements import Statements
 
@@ -40,7 +39,6 @@ REMEMBERED = ("message_id", "correlation", "sequence_id", "number", "created_at"
 SEQUENCE = ROW.c.sequence_id == bindparam("of_sequence")
 OF_SEQUENCE = and_(SEQUENCE, ROW.c.number.is_not(None))
 AT = bindparam("at", type_=Double)
-NAMES: BindParameter[str] = bindparam("names", expanding=True)
 #: Numbers of ranges in one statement; a list is padded to the next of these sizes.
 SIZES = (1, 4, 16)
 NOTHING = (0, -1)
@@ -119,12 +117,14 @@ class AcknowledgedRows:
         """
         values = {"at": self._tx.store.clock(), **values}
         if self._tx.dialect.changes_in_queries:
-            return int(self._tx.read_locked(_removal(which, size), values)[0]["new"])
+            (found,) = self._tx.read_locked(_removal(which, size), values)
+            self._tx.note_unnamed(found["unnamed"] or ())
+            return int(found["new"])
         correlations, bodies, rows = _removals(which, size)
         self._tx.write(correlations, values)
         del values["at"]
         self._tx.write(bodies, values)
-        self._tx.write(rows, values)
+        self._tx.delete_naming(rows, values)
         return 0
 
 
@@ -135,33 +135,36 @@ def _released(size: int) -> ColumnElement[bool]:
 
 
 def _consumed(_size: int) -> ColumnElement[bool]:
-    return ROW.c.message_id.in_(NAMES)
+    return among(ROW.c.message_id, "names")
 
 
 @lru_cache
-def _acknowledgement(size: int) -> Executable:
-    return update(ROW).where(_rows_in("new", size), not_(ROW.c.acknowledged)).values(acknowledged=True)
+def _acknowledgement(size: int) -> Prepared:
+    return Prepared(update(ROW).where(_rows_in("new", size), not_(ROW.c.acknowledged)).values(acknowledged=True))
 
 
 @lru_cache
-def _removal(which: Any, size: int) -> Any:
-    """One statement that deletes everything and returns the number of rows in the ranges ``new``."""
-    gone = delete(ROW).where(which(size)).returning(*(ROW.c[name] for name in REMEMBERED)).cte("gone")
+def _removal(which: Any, size: int) -> Prepared:
+    """One statement that deletes everything and returns the number of rows in the ranges ``new``, and the names of
+    attachments in all deleted rows (``None`` = none)."""
+    returned = (*(ROW.c[name] for name in REMEMBERED), ROW.c.attachments_id)
+    gone = delete(ROW).where(which(size)).returning(*returned).cte("gone")
     bodies = delete(BODY).where(BODY.c.message_id == gone.c.message_id).cte("bodies")
-    arrived = select(*gone.c, AT).where(gone.c.correlation.is_not(None))
+    arrived = select(*(gone.c[name] for name in REMEMBERED), AT).where(gone.c.correlation.is_not(None))
     correlations = insert(KEPT).from_select([*REMEMBERED, "settled_at"], arrived, include_defaults=False).cte("kept")
-    new = select(func.count().label("new")).select_from(gone).where(_in("new", size, gone.c.number))
-    return new.add_cte(bodies, correlations)
+    new = func.count().filter(_in("new", size, gone.c.number)).label("new")
+    unnamed = func.array_agg(gone.c.attachments_id).filter(gone.c.attachments_id.is_not(None)).label("unnamed")
+    return Prepared(select(new, unnamed).select_from(gone).add_cte(bodies, correlations))
 
 
 @lru_cache
-def _removals(which: Any, size: int) -> tuple[Executable, Executable, Executable]:
+def _removals(which: Any, size: int) -> tuple[Prepared, Prepared, Prepared]:
     """The same as three statements, for a database where a query cannot contain a change."""
     arrived = select(*(ROW.c[name] for name in REMEMBERED), AT).where(which(size), ROW.c.correlation.is_not(None))
     return (
-        insert(KEPT).from_select([*REMEMBERED, "settled_at"], arrived),
-        delete(BODY).where(BODY.c.message_id.in_(select(ROW.c.message_id).where(which(size)))),
-        delete(ROW).where(which(size)),
+        Prepared(insert(KEPT).from_select([*REMEMBERED, "settled_at"], arrived)),
+        Prepared(delete(BODY).where(BODY.c.message_id.in_(select(ROW.c.message_id).where(which(size))))),
+        Prepared(delete(ROW).where(which(size)).returning(ROW.c.attachments_id)),
     )
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy import BigInteger, Text, bindparam, delete, exists, select
+from sqlalchemy import BigInteger, Executable, Text, bindparam, delete, exists, select
 
 from mercury.errors import StorageError
 from mercury.storage.attachments import Attachments, piece_length, pieces_of, rechunked
+from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.schema import ATTACHMENT, ATTACHMENT_PIECE, DEAD_LETTER, INVOKER_MESSAGE, RMS_MESSAGE
 from mercury.storage.sql.statements import Statements
 from mercury.storage.sql.values import checksum
@@ -63,12 +64,29 @@ class SqlAttachments:
             raise StorageError(f"piece {number} of part {part} of the attachments {attachments.id} {what}")
         return content
 
+    def remove_unnamed(self) -> None:
+        """Remove those that rows deleted by this transaction had, unless another row has them now: a dead letter, or a
+        redriven message. They can be read until the commit."""
+        for part in chunks(self._tx.unnamed):
+            rows = self._tx.read_locked(UNUSED.where(ATTACHMENT.c.id.in_(part)))
+            if rows:
+                for statement in _removals([row["id"] for row in rows]):
+                    self._tx.write(statement)
+        self._tx.unnamed.clear()
+
+
+def _removals(identifiers: list[str]) -> tuple[Executable, Executable]:
+    return (
+        delete(PIECE).where(PIECE.c.attachments_id.in_(identifiers)),
+        delete(ATTACHMENT).where(ATTACHMENT.c.id.in_(identifiers)),
+    )
+
 
 def remove_unused(connection: Connection, limit: int) -> tuple[int, bool]:
     """As `RetentionStore.remove_attachments`, and whether attachments are left. Each statement of ``connection`` is a
     transaction of its own."""
     unused = list(connection.execute(UNUSED.limit(limit)).scalars())
     if unused:  # nothing names them again: only a row that names one passes the name on, in one commit
-        connection.execute(delete(PIECE).where(PIECE.c.attachments_id.in_(unused)))
-        connection.execute(delete(ATTACHMENT).where(ATTACHMENT.c.id.in_(unused)))
+        for statement in _removals(unused):
+            connection.execute(statement)
     return len(unused), connection.execute(select(ATTACHMENT.c.id).limit(1)).first() is not None

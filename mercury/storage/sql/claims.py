@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import case, or_, update
+from sqlalchemy import Double, Text, bindparam, case, or_, update
 
 from mercury.storage.claims import Claim
 from mercury.storage.sql.errors import translated
+from mercury.storage.sql.prepared import Prepared, change, fetch
 from mercury.storage.sql.schema import CLAIM
 
 if TYPE_CHECKING:
@@ -15,29 +17,59 @@ if TYPE_CHECKING:
 
     from mercury.storage.sql.dialect import Dialect
 
+#: The stores of one process: nearly always one.
+STORES = 16
+RELEASE = Prepared(
+    update(CLAIM)
+    .where(
+        CLAIM.c.resource == bindparam("of_resource"),
+        CLAIM.c.owner == bindparam("of_owner"),
+        CLAIM.c.epoch == bindparam("of_epoch"),
+    )
+    .values(owner="", until=0.0)
+)
 
-def take(dialect: Dialect, connection: Connection, resource: str, owner: str, now: float, lease: float) -> Claim | None:
-    """Take or prolong a claim in one statement; the epoch grows when the owner changes."""
-    insert = dialect.upsert(CLAIM).values(resource=resource, owner=owner, epoch=1, until=now + lease)
+
+@lru_cache(maxsize=STORES)
+def _taking(dialect: Dialect, *, own_clock: bool) -> Prepared:
+    """Takes or prolongs a claim; the epoch grows when the owner changes.
+
+    :param own_clock: measure the lease by the database's clock.
+    """
+    at = dialect.clock() if own_clock else bindparam("now", type_=Double)
+    resource, owner = bindparam("of_resource", type_=Text), bindparam("of_owner", type_=Text)
+    until = at + bindparam("lease", type_=Double)
+    insert = dialect.upsert(CLAIM).values(resource=resource, owner=owner, epoch=1, until=until)
     mine = CLAIM.c.owner == insert.excluded.owner
-    statement = insert.on_conflict_do_update(
+    taken = insert.on_conflict_do_update(
         index_elements=[CLAIM.c.resource],
         set_={
             "owner": insert.excluded.owner,
             "until": insert.excluded.until,
             "epoch": case((mine, CLAIM.c.epoch), else_=CLAIM.c.epoch + 1),
         },
-        where=or_(mine, CLAIM.c.until <= now),
-    ).returning(CLAIM.c.epoch)
-    with translated():
-        epoch = connection.execute(statement).scalar_one_or_none()
-    return Claim(resource, owner, epoch) if epoch is not None else None
-
-
-def release(connection: Connection, claim: Claim) -> None:
-    """Give a claim back: it has no owner, and the next owner gets a higher epoch."""
-    held = update(CLAIM).where(
-        CLAIM.c.resource == claim.resource, CLAIM.c.owner == claim.owner, CLAIM.c.epoch == claim.epoch
+        where=or_(mine, CLAIM.c.until <= at),
     )
+    return Prepared(taken.returning(CLAIM.c.epoch))
+
+
+def take(
+    dialect: Dialect, connection: Connection, resource: str, owner: str, now: float | None, lease: float
+) -> Claim | None:
+    """Take or prolong a claim in one statement.
+
+    :param now: the time in seconds since the epoch; ``None`` = that of the database's clock.
+    """
+    values = {"of_resource": resource, "of_owner": owner, "lease": lease} | ({} if now is None else {"now": now})
     with translated():
-        connection.execute(held.values(owner="", until=0.0))
+        compiled = dialect.compiled(_taking(dialect, own_clock=now is None))
+        rows = fetch(connection, compiled.text, compiled.parameters(values))
+    return Claim(resource, owner, rows[0][0]) if rows else None
+
+
+def release(dialect: Dialect, connection: Connection, claim: Claim) -> None:
+    """Give a claim back: it has no owner, and the next owner gets a higher epoch."""
+    values = {"of_resource": claim.resource, "of_owner": claim.owner, "of_epoch": claim.epoch}
+    with translated():
+        compiled = dialect.compiled(RELEASE)
+        change(connection, compiled.text, compiled.parameters(values))

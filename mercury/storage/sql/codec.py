@@ -16,7 +16,8 @@ from mercury.storage.records import (
     RmsRecord,
 )
 from mercury.storage.sql import record_columns
-from mercury.storage.sql.fields import Fields, Row, Values
+from mercury.storage.sql.fields import Fields, Values
+from mercury.storage.sql.prepared import Row
 from mercury.storage.sql.values import channel_of, checksum
 
 RMD = Fields.of(record_columns.RMD)
@@ -86,9 +87,13 @@ def outbound_values(message: OutboundMessage) -> Values:
     return OUTBOUND.values(message)
 
 
-def body_values(message: OutboundMessage) -> Values:
+def body_values(message: OutboundMessage, row: Values) -> Values:
+    """The columns of the body of a message.
+
+    :param row: its `outbound_values`.
+    """
     values = OUTBOUND_BODY.values(message)
-    values["checksum"] = _outbound_checksum(outbound_values(message) | values)
+    values["checksum"] = _outbound_checksum(row | values)
     return values
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from sqlalchemy import Connection, Engine, delete
 
 from mercury.errors import OutcomeUnknown, StorageError
-from mercury.storage.sql.dialect import Dialect
+from mercury.storage.sql.dialect import Dialect, Marker
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.schema import COMMIT
 
@@ -40,24 +40,26 @@ class CommitMarkers:
         self._mutex = threading.Lock()
         self._answered: list[str] = []
 
-    def make(self, connection: Connection) -> str:
-        """Insert a marker in the transaction of a connection, just before its commit. Returns the marker's id."""
-        marker = uuid.uuid4().hex
-        with translated():
-            self._dialect.insert_marker(connection, COMMIT, marker)
-        return marker
+    def new(self) -> Marker:
+        """A marker that is not inserted yet."""
+        return COMMIT, uuid.uuid4().hex
 
-    def answered(self, marker: str) -> None:
+    def insert(self, connection: Connection, marker: Marker) -> None:
+        """Insert a marker in the transaction of a connection, just before its commit."""
+        with translated():
+            self._dialect.insert_marker(connection, *marker)
+
+    def answered(self, marker: Marker) -> None:
         """The commit was answered: its marker is not needed any more."""
         with self._mutex:
-            self._answered.append(marker)
+            self._answered.append(marker[1])
             if len(self._answered) < BATCH:
                 return
             commit_markers, self._answered = self._answered, []
         with contextlib.suppress(StorageError), translated(), self._engine.begin() as connection:
             connection.execute(delete(COMMIT).where(COMMIT.c.id.in_(commit_markers)))  # retention deletes the rest
 
-    def was_committed(self, marker: str, error: StorageError) -> bool:
+    def was_committed(self, marker: Marker, error: StorageError) -> bool:
         """Whether a commit happened whose answer was lost. If it did not, this call prevents it.
 
         :param error: the error that the commit raised.
@@ -72,7 +74,7 @@ class CommitMarkers:
                 with translated(), self._engine.begin() as connection:
                     self._dialect.limit_lock_wait(connection, LOCK_TIMEOUT)
                     # The first insert decides; a second one waits until the first is committed or rolled back.
-                    return not self._dialect.insert_marker(connection, COMMIT, marker, ignore=True)
+                    return not self._dialect.insert_marker(connection, *marker, ignore=True)
             except StorageError as again:
                 trouble = again
         raise OutcomeUnknown(

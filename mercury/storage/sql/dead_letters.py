@@ -54,7 +54,7 @@ class SqlDeadLetters:
         rows = self._tx.read_locked(select(TABLE).where(TABLE.c.id == identifier).with_for_update())
         if not rows:
             return None
-        self._tx.write(delete(TABLE).where(TABLE.c.id == identifier))
+        self._tx.delete_naming(delete(TABLE).where(TABLE.c.id == identifier).returning(TABLE.c.attachments_id))
         return dead_letter(rows[0])
 
     def bytes(self, owner: str | None = None) -> int:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import URL, BigInteger, Connection, Engine, Integer, Table
+from sqlalchemy import URL, BigInteger, ColumnElement, Connection, Engine, Integer, Table, make_url
+from sqlalchemy.types import TypeEngine
 
+from mercury.errors import CapabilityError
 from mercury.storage.api import Capabilities
+from mercury.storage.sql.prepared import Compiled, Prepared, Writer, compile_for
 
 Rows = Sequence[Mapping[str, Any]]
+
+#: The table of a marker, and its id: see `Dialect.insert_marker`.
+Marker: TypeAlias = tuple[Table, str]
 
 #: The type of auto-increment columns: in SQLite it must be an INTEGER primary key.
 POSITION = BigInteger().with_variant(Integer, "sqlite")
@@ -33,8 +39,27 @@ class Dialect(ABC):
     has_clock: bool
     #: A query may contain changes: one statement can change several tables and return the changed rows.
     changes_in_queries: bool
-    #: The prefix of SQLAlchemy's URLs.
+    #: The database has a type for truth values.
+    has_flags: bool
+    #: The prefixes of SQLAlchemy's URLs; the last one names the driver.
     drivers: tuple[str, ...]
+
+    def __init__(self) -> None:
+        self._compiled: dict[Prepared, Compiled] = {}
+
+    def compiled(self, prepared: Prepared) -> Compiled:
+        """The text of a statement for this kind of database; it is compiled at the first use."""
+        known = self._compiled.get(prepared)
+        if known is None:
+            sql_dialect = make_url(f"{self.drivers[-1]}://").get_dialect()()
+            known = compile_for(sql_dialect, prepared.statement, self.writers, has_flags=self.has_flags)
+            self._compiled[prepared] = known
+        return known
+
+    @property
+    @abstractmethod
+    def writers(self) -> Mapping[type[TypeEngine[Any]], Writer]:
+        """What converts the parameters of prepared statements, by their types."""
 
     def __str__(self) -> str:
         return self.name
@@ -73,19 +98,40 @@ class Dialect(ABC):
     def now(self, connection: Connection) -> float:
         """The time of the database's clock, or of this process if the database has none, in seconds since the epoch."""
 
+    def clock(self) -> ColumnElement[float]:
+        """The time of the database's clock within a statement, in seconds since the epoch.
+
+        :raises CapabilityError: the database has none (`has_clock`).
+        """
+        raise CapabilityError(f"{self} has no clock")
+
+    @abstractmethod
     def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:
-        """Execute statements without parameters and results; in one round trip if the database can."""
-        for text in statements:
-            connection.exec_driver_sql(text, execution_options=AS_IT_IS)
+        """Execute statements without parameters and results; in one round trip if the database can.
+
+        The driver executes them directly: SQLAlchemy's events and logs do not see them.
+
+        :raises Exception: an error of the driver or of SQLAlchemy, as `errors.translated` takes it.
+        """
 
     @abstractmethod
     def insert(self, connection: Connection, table: Table, rows: Rows, *, ignore: bool = False) -> None:
         """Insert rows with the same columns, in one statement. With ``ignore``, existing rows stay as they are."""
 
-    def insert_both(self, connection: Connection, first: Table, first_rows: Rows, second: Table, rows: Rows) -> None:
-        """Insert into two tables; in one statement if the database can."""
+    def insert_both(
+        self,
+        connection: Connection,
+        first: Table,
+        first_rows: Rows,
+        second: Table,
+        rows: Rows,
+        marker: Marker | None = None,
+    ) -> None:
+        """Insert into two tables, and a marker as by `insert_marker`; in one statement if the database can."""
         self.insert(connection, first, first_rows)
         self.insert(connection, second, rows)
+        if marker is not None:
+            self.insert_marker(connection, *marker)
 
     @abstractmethod
     def upsert(self, table: Table) -> Any:
@@ -104,6 +150,14 @@ class Dialect(ABC):
         row = self.upsert(table).values(id=marker, made_at=self.now(connection))
         statement = row.on_conflict_do_nothing() if ignore else row
         return connection.execute(statement.returning(table.c.id)).first() is not None
+
+    def commit_and_announce(self, connection: Connection, announcement: str) -> None:
+        """Commit and then execute a notification, in one round trip: its lock is not held while the commit is flushed,
+        and a process that ends now has sent it.
+
+        An error does not tell whether the transaction is committed.
+        """
+        raise CapabilityError(f"{self} has no notifications")
 
     # --- the application's part of a transaction ---------------------------------------------------------------------
 

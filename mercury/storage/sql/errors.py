@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import psycopg
 from sqlalchemy import exc
@@ -19,6 +17,7 @@ UNIQUE_VIOLATION = "23505"
 REFUSALS = ("22", "23", "54")
 #: Errors that the drivers raise before a statement is sent: a number too large, text that is not UTF-8.
 NEVER_SENT = (OverflowError, UnicodeEncodeError)
+DATABASE_ERRORS = (exc.SQLAlchemyError, psycopg.Error, sqlite3.Error, *NEVER_SENT)
 #: SQLite's texts for transient errors.
 TRANSIENT_TEXTS = ("locked", "busy", "disk i/o error", "full")
 
@@ -66,12 +65,15 @@ def _first_line(error: BaseException | None) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Translate database errors in its block into errors of the storage API."""
-    try:
-        yield
-    except (exc.SQLAlchemyError, psycopg.Error, sqlite3.Error, *NEVER_SENT) as error:
-        known = translate(error)
-        assert known is not None
-        raise known from error
+class translated:  # noqa: N801 - used like a function
+    """Translates database errors in its block into errors of the storage API."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, DATABASE_ERRORS):
+            known = translate(error)
+            assert known is not None
+            raise known from error

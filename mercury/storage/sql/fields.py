@@ -9,14 +9,14 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, LargeBinary, RowMapping, Text
+from sqlalchemy import BigInteger, Boolean, Column, Double, LargeBinary, Text
 from sqlalchemy.types import TypeEngine
 
 from mercury.storage.sql.dialect import POSITION
+from mercury.storage.sql.prepared import Row
 from mercury.storage.sql.values import leniently, read_ranges, write_ranges
 
 Values: TypeAlias = dict[str, Any]
-Row: TypeAlias = RowMapping
 K = TypeVar("K", bound=enum.Enum)
 
 #: The prefix of names of fields that belong to the record's machine.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from sqlalchemy import BigInteger, and_, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy import BigInteger, and_, bindparam, case, delete, exists, func, or_, select, update
 
 from mercury.errors import Conflict
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
@@ -12,8 +12,10 @@ from mercury.statemachine.ranges import RangeSet
 from mercury.storage.api import BufferPart, Topic
 from mercury.storage.order import INVOKER
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
+from mercury.storage.sizes import ANY_BYTES
 from mercury.storage.sql.codec import inbound_message, inbound_values, invoker_record, invoker_values
 from mercury.storage.sql.dialect import chunks
+from mercury.storage.sql.prepared import Prepared, among
 from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE
 from mercury.storage.sql.statements import Statements
 
@@ -24,14 +26,30 @@ NEWEST = select(func.coalesce(func.max(MESSAGE.c.position), 0)).scalar_subquery(
 LOW, HIGH = bindparam("low", type_=BigInteger), bindparam("high", type_=BigInteger)
 BETWEEN = and_(MESSAGE.c.number >= LOW, MESSAGE.c.number <= HIGH)
 OF_SEQUENCE = MESSAGE.c.sequence == bindparam("sequence")
-BUFFERS = select(BUFFER).where(BUFFER.c.sequence.in_(bindparam("sequences", expanding=True)))
-#: The markers of a buffer, and its messages between two numbers.
-PART = select(MESSAGE).where(OF_SEQUENCE, or_(~IS_MESSAGE, BETWEEN)).order_by(MESSAGE.c.position)
-CONSUME = delete(MESSAGE).where(OF_SEQUENCE, IS_MESSAGE, BETWEEN)
+BUFFERS = Prepared(select(BUFFER).where(among(BUFFER.c.sequence, "sequences")))
+MARKERS = Prepared(select(MESSAGE).where(OF_SEQUENCE, ~IS_MESSAGE).order_by(MESSAGE.c.position))
+NUMBERS = Prepared(select(MESSAGE.c.number).where(OF_SEQUENCE, IS_MESSAGE, BETWEEN).order_by(MESSAGE.c.number))
+
+
+def _part() -> Prepared:
+    """The markers of a buffer, and its messages between two numbers, within a number of bytes."""
+    size = case((IS_MESSAGE, func.length(MESSAGE.c.payload)), else_=0)
+    upto = func.sum(size).over(order_by=(MESSAGE.c.number, MESSAGE.c.position)).label("upto")
+    part = select(MESSAGE, upto, size.label("counted")).where(OF_SEQUENCE, or_(~IS_MESSAGE, BETWEEN)).subquery()
+    fits = or_(part.c.upto <= bindparam("most_bytes", type_=BigInteger), part.c.upto <= part.c.counted)
+    wanted = or_(part.c.kind != InboundKind.MESSAGE.value, fits)
+    return Prepared(select(part).where(wanted).order_by(part.c.position))
+
+
+PART = _part()
+REMOVE = delete(MESSAGE).returning(MESSAGE.c.attachments_id)
+CONSUME = Prepared(REMOVE.where(OF_SEQUENCE, IS_MESSAGE, BETWEEN))
+REMOVE_ALL = Prepared(REMOVE.where(OF_SEQUENCE))
+DELETE = Prepared(delete(BUFFER).where(BUFFER.c.sequence == bindparam("sequence")))
 #: A message whose sequence has no buffer.
 WITHOUT_BUFFER = ~exists().where(BUFFER.c.sequence == MESSAGE.c.sequence)
 #: Conditional on the version: of two deliveries from the same state of a buffer, one succeeds.
-SAVE_IF_UNCHANGED = (
+SAVE_IF_UNCHANGED = Prepared(
     update(BUFFER)
     .where(BUFFER.c.sequence == bindparam("known"), BUFFER.c.version == bindparam("known_version"))
     .values({column.name: bindparam(f"new_{column.name}") for column in BUFFER.c if column.name != "turn"})
@@ -45,8 +63,8 @@ class SqlInvoker:
     def __init__(self, transaction: Statements) -> None:
         self._tx = transaction
 
-    def insert(self, record: InvokerRecord) -> None:
-        self._tx.insert(BUFFER, [invoker_values(record) | {"turn": 0}])
+    def insert(self, *records: InvokerRecord) -> None:
+        self._tx.insert(BUFFER, [invoker_values(record) | {"turn": 0} for record in records])
 
     def add(self, messages: Sequence[InboundMessage]) -> None:
         self._tx.insert(MESSAGE, [inbound_values(message) for message in messages])
@@ -60,25 +78,22 @@ class SqlInvoker:
         rows = (row for part in chunks(sequences) for row in self._tx.read(BUFFERS, {"sequences": part}))
         return {row["sequence"]: invoker_record(row) for row in rows}
 
-    def part(self, sequence: str, low: int, high: int) -> BufferPart:
+    def part(self, sequence: str, low: int, high: int, most_bytes: int = ANY_BYTES) -> BufferPart:
         low, high = min(low, MAX_MESSAGE_NUMBER), min(high, MAX_MESSAGE_NUMBER)
-        rows = [inbound_message(row) for row in self._tx.read(PART, {"sequence": sequence, "low": low, "high": high})]
+        values = {"sequence": sequence, "low": low, "high": high, "most_bytes": most_bytes}
+        rows = [inbound_message(row) for row in self._tx.read(PART, values)]
         messages = _by_number(rows)
         # A damaged row that has the number of another row has lost its own number.
         markers = [row for row in rows if row.kind is not InboundKind.MESSAGE or messages[row.number] is not row]
         return BufferPart(markers, messages)
 
     def markers(self, sequence: str) -> list[InboundMessage]:
-        query = select(MESSAGE).where(MESSAGE.c.sequence == sequence, ~IS_MESSAGE).order_by(MESSAGE.c.position)
-        return [inbound_message(row) for row in self._tx.read(query)]
+        return [inbound_message(row) for row in self._tx.read(MARKERS, {"sequence": sequence})]
 
     def numbers(self, sequence: str, low: int = 1, high: int | None = None) -> RangeSet:
-        low, high = min(low, MAX_MESSAGE_NUMBER), None if high is None else min(high, MAX_MESSAGE_NUMBER)
-        query = select(MESSAGE.c.number).where(MESSAGE.c.sequence == sequence, IS_MESSAGE, MESSAGE.c.number >= low)
-        if high is not None:
-            query = query.where(MESSAGE.c.number <= high)
+        low, high = min(low, MAX_MESSAGE_NUMBER), min(high or MAX_MESSAGE_NUMBER, MAX_MESSAGE_NUMBER)
         found = RangeSet()
-        for row in self._tx.read(query.order_by(MESSAGE.c.number)):
+        for row in self._tx.read(NUMBERS, {"sequence": sequence, "low": low, "high": high}):
             found.add(row["number"])
         return found
 
@@ -105,18 +120,18 @@ class SqlInvoker:
         values = {f"new_{name}": value for name, value in invoker_values(record).items()}
         before = {"new_version": record.version + 1, "known": record.sequence, "known_version": record.version}
         marked = self._tx.write(SAVE_IF_UNCHANGED, values | before)
-        if marked.rowcount != 1:
+        if marked != 1:
             raise Conflict(f"another transaction has delivered from the buffer of {record.sequence}")
         for low, high in _ranges(consumed):
-            self._tx.write(CONSUME, {"sequence": record.sequence, "low": low, "high": high})
+            self._tx.delete_naming(CONSUME, {"sequence": record.sequence, "low": low, "high": high})
         if markers:
             positions = [marker.position for marker in markers]
-            self._tx.write(delete(MESSAGE).where(MESSAGE.c.position.in_(positions)))
+            self._tx.delete_naming(REMOVE.where(MESSAGE.c.position.in_(positions)))
         self._tx.topics.add(Topic.INVOKER)
 
     def delete(self, sequence: str) -> None:
-        self._tx.write(delete(BUFFER).where(BUFFER.c.sequence == sequence))
-        self._tx.write(delete(MESSAGE).where(MESSAGE.c.sequence == sequence))
+        self._tx.write(DELETE, {"sequence": sequence})
+        self._tx.delete_naming(REMOVE_ALL, {"sequence": sequence})
         self._tx.topics.add(Topic.INVOKER)
 
     def all(self) -> list[InvokerRecord]:

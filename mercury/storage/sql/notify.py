@@ -1,12 +1,15 @@
 """Notifies other processes of commits: LISTEN and NOTIFY of PostgreSQL (decision 18).
 
-A notification is not part of the transaction that it announces: a prepared transaction cannot contain one. A separate
-thread sends it after the commit, one for several commits. If a crash loses notifications, the other processes find the
-work by polling.
+A notification is not part of the transaction that it announces: a prepared transaction cannot contain one, and
+PostgreSQL lets the commits of transactions with one wait for each other. An application's commit sends it in the same
+round trip, just behind the commit (`Notifier.claim`), unless one was sent a moment ago. A separate thread sends the
+rest, one for several commits, and what is left when the process ends. If a crash loses notifications, the other
+processes find the work by polling.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import queue
 import threading
@@ -54,13 +57,23 @@ class Notifier:
         #: The time of the last notification on the monotonic clock, in seconds.
         self._sent = 0.0
 
+    def claim(self, topics: frozenset[Topic]) -> str | None:
+        """The statement that notifies the other processes, which the caller executes now; ``None`` = another
+        notification was sent a moment ago, and these topics are to be passed to `send`."""
+        with self._mutex:
+            if self._closing.is_set() or time.monotonic() < self._sent + NOTIFICATION_WINDOW:
+                return None
+            self._sent = time.monotonic()
+        return f"notify {CHANNEL}, '{self._payload(topics)}'"
+
     def send(self, topics: frozenset[Topic]) -> None:
-        """Notify the other processes. Returns immediately."""
+        """Notify the other processes. Returns immediately; `close` and the end of the process wait for what is sent."""
         self._topics.put(topics)
         with self._mutex:
             if self._sender is None and not self._closing.is_set():
                 self._sender = threading.Thread(target=self._send, name="mercury-notify", daemon=True)
                 self._sender.start()
+                atexit.register(self._end_sender)
 
     def listen(self) -> None:
         """Start to receive notifications."""
@@ -70,14 +83,21 @@ class Notifier:
                 self._listener.start()
 
     def close(self) -> None:
-        """End both threads; other processes find unsent work by polling."""
+        """End both threads. If the database does not take what is left, other processes find the work by polling."""
+        self._end_sender()
+        atexit.unregister(self._end_sender)
+        with self._mutex:
+            listener = self._listener
+        if listener is not None and listener is not threading.current_thread():
+            listener.join(2 * POLL_INTERVAL)
+
+    def _end_sender(self) -> None:
         self._closing.set()
         self._topics.put(None)
         with self._mutex:  # a thread that is made at this moment is started first: no other can be joined
-            threads = self._sender, self._listener
-        for thread in threads:
-            if thread is not None and thread is not threading.current_thread():
-                thread.join(2 * POLL_INTERVAL)
+            sender = self._sender
+        if sender is not None and sender is not threading.current_thread():
+            sender.join(2 * POLL_INTERVAL)
 
     def _connect(self) -> psycopg.Connection:
         return psycopg.connect(**{**self._address, "autocommit": True, "application_name": "mercury-notify"})
@@ -87,12 +107,11 @@ class Notifier:
         failures = 0
         while True:
             topics = self._together()
-            if topics is None:
+            if not topics:
                 break
-            payload = f"{self._me}:{','.join(sorted(topic.value for topic in topics))}"
             try:
                 connection = connection or self._connect()
-                connection.execute("select pg_notify(%s, %s)", (CHANNEL, payload))
+                connection.execute("select pg_notify(%s, %s)", (CHANNEL, self._payload(topics)))
                 failures = 0
             except psycopg.Error as error:
                 log.debug("a notification was not sent, other processes will poll: %s", error)
@@ -104,18 +123,25 @@ class Notifier:
         if connection is not None:
             connection.close()
 
-    def _together(self) -> frozenset[Topic] | None:
+    def _payload(self, topics: frozenset[Topic]) -> str:
+        return f"{self._me}:{','.join(sorted(topic.value for topic in topics))}"
+
+    def _together(self) -> frozenset[Topic]:
+        """The topics to send next; none when the thread must end."""
         topics = self._topics.get()
-        if topics is None or self._closing.wait(max(0.0, self._sent + NOTIFICATION_WINDOW - time.monotonic())):
-            return None
-        self._sent = time.monotonic()
+        if topics is None:
+            return frozenset()
+        self._closing.wait(max(0.0, self._sent + NOTIFICATION_WINDOW - time.monotonic()))
+        with self._mutex:
+            self._sent = time.monotonic()
         while True:
             try:
                 more = self._topics.get_nowait()
             except queue.Empty:
                 return topics
-            if more is None:
-                return None
+            if more is None:  # after these the thread ends
+                self._topics.put(None)
+                return topics
             topics |= more
 
     def _listen(self) -> None:

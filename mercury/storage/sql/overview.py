@@ -12,8 +12,8 @@ from mercury.statemachine.deliverable import Release
 from mercury.storage.letters import Direction
 from mercury.storage.records import InboundKind, InboundMessage, OutboundKind, OutboundMessage
 from mercury.storage.sql.codec import inbound_message, outbound_message, rmd_record, rms_record
-from mercury.storage.sql.fields import Row
-from mercury.storage.sql.rms_rows import RETAINED
+from mercury.storage.sql.prepared import Row
+from mercury.storage.sql.rms_statements import RETAINED
 from mercury.storage.sql.schema import (
     DEAD_LETTER,
     DECISION,

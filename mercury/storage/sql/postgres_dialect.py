@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import typing
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import psycopg
+from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
 from sqlalchemy import (
     URL,
     BigInteger,
     Boolean,
+    ColumnElement,
     Connection,
     Double,
     Engine,
+    Integer,
     LargeBinary,
     Table,
     Text,
+    cast,
     create_engine,
     func,
-    select,
 )
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
 
 from mercury.errors import CapabilityError
 from mercury.storage.api import Capabilities
-from mercury.storage.sql.dialect import AS_IT_IS, Dialect, Rows
+from mercury.storage.sql.dialect import AS_IT_IS, Dialect, Marker, Rows
+from mercury.storage.sql.prepared import Among, ListOf, Writer, change, fetch, note_lost
 
 #: Connect time-out in seconds, unless the URL sets one.
 CONNECT_TIMEOUT = 10
@@ -32,6 +42,7 @@ CONNECT_TIMEOUT = 10
 PREPARE_AFTER = 1
 #: The advisory lock that a process holds while it changes the schema.
 SCHEMA_LOCK = 0x6D657263
+NOW = "select extract(epoch from clock_timestamp())::double precision"
 HAS_DEFERRED = "select exists (select from pg_trigger where tgdeferrable)"
 #: Rolling back to the nested savepoint restores the modes of the constraints; one round trip.
 CHECK_DEFERRED = (
@@ -55,7 +66,14 @@ class Postgres(Dialect):
     remote = True
     has_clock = True
     changes_in_queries = True
+    has_flags = True
     drivers = ("postgresql", "postgresql+psycopg")
+
+    @property
+    def writers(self) -> Mapping[type[TypeEngine[Any]], Writer]:
+        # Numbers are sent as text: the driver's type of a number depends on its size, and a statement is prepared for
+        # each combination of types.
+        return {ListOf: _array, Integer: _number}
 
     def url(self, given: URL) -> URL:
         return given.set(drivername="postgresql+psycopg")
@@ -100,14 +118,24 @@ class Postgres(Dialect):
         connection.exec_driver_sql(f"select pg_advisory_xact_lock({SCHEMA_LOCK})")
 
     def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:
-        connection.exec_driver_sql("; ".join(statements), execution_options=AS_IT_IS)
+        text = "; ".join(statements)
+        driver: object = connection.connection.dbapi_connection
+        if not isinstance(driver, psycopg.Connection) or not _in_transaction(driver):
+            connection.exec_driver_sql(text, execution_options=AS_IT_IS)  # the driver begins the transaction first
+            return
+        # Each handler call has a savepoint. One call of libpq costs a third of a cursor of the driver and SQLAlchemy's.
+        result = driver.pgconn.exec_(text.encode())
+        if result.status != ExecStatus.COMMAND_OK:
+            error = _error(result)
+            note_lost(connection, error)
+            raise error
 
     def insert_marker(self, connection: Connection, table: Table, marker: str, *, ignore: bool = False) -> bool:
-        end = " on conflict do nothing" if ignore else ""
-        statement = (
-            f"insert into {table.name} (id, made_at) values (%(id)s, extract(epoch from clock_timestamp())){end}"  # noqa: S608
-        )
-        return connection.exec_driver_sql(statement, {"id": marker}).rowcount == 1
+        return change(connection, _insert_marker(table, ignore=ignore), {"id": marker}) == 1
+
+    def commit_and_announce(self, connection: Connection, announcement: str) -> None:
+        driver = typing.cast("psycopg.Connection", connection.connection.dbapi_connection)
+        driver.execute(f"commit; {announcement}".encode(), prepare=False)
 
     def upsert(self, table: Table) -> Any:
         return postgresql.insert(table)
@@ -133,29 +161,64 @@ class Postgres(Dialect):
     def limit_session(self, connection: Connection) -> None:
         connection.exec_driver_sql(LIMITS)
 
+    def clock(self) -> ColumnElement[float]:
+        return cast(func.extract("epoch", func.clock_timestamp()), Double)
+
     def now(self, connection: Connection) -> float:
-        return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
+        return float(fetch(connection, NOW, {})[0][0])
 
     def insert(self, connection: Connection, table: Table, rows: Rows, *, ignore: bool = False) -> None:
         if not rows:
             return
         statement, columns = _insert(table, ignore=ignore)
-        connection.exec_driver_sql(statement, {name: _array([row[name] for row in rows]) for name in columns})
+        change(connection, statement, {name: _array([row[name] for row in rows]) for name in columns})
 
-    def insert_both(self, connection: Connection, first: Table, first_rows: Rows, second: Table, rows: Rows) -> None:
-        statement, columns = _insert(first)
-        before, names = _insert(second, prefix="second_")
-        parameters = {name: _array([row[name] for row in first_rows]) for name in columns}
-        parameters |= {f"second_{name}": _array([row[name] for row in rows]) for name in names}
-        connection.exec_driver_sql(f"with second as ({before}) {statement}", parameters)
+    def insert_both(
+        self,
+        connection: Connection,
+        first: Table,
+        first_rows: Rows,
+        second: Table,
+        rows: Rows,
+        marker: Marker | None = None,
+    ) -> None:
+        one, marks = len(first_rows) == len(rows) == 1, None if marker is None else marker[0]
+        statement, columns, names = _insert_both(first, second, marks, one=one)
+        if one:
+            parameters = {name: _alone(first_rows[0][name]) for name in columns}
+            parameters |= {f"second_{name}": _alone(rows[0][name]) for name in names}
+        else:
+            parameters = {name: _array([row[name] for row in first_rows]) for name in columns}
+            parameters |= {f"second_{name}": _array([row[name] for row in rows]) for name in names}
+        if marker is not None:
+            parameters["id"] = marker[1]
+        change(connection, statement, parameters)
 
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         if not rows:
             return
         columns = tuple(rows[0])
-        connection.exec_driver_sql(
-            _update(table, key, columns), {name: _array([row[name] for row in rows]) for name in columns}
-        )
+        parameters = {name: _array([row[name] for row in rows]) for name in columns}
+        change(connection, _update(table, key, columns), parameters)
+
+
+@compiles(Among, "postgresql")
+def _among(element: Among, compiler: SQLCompiler, **more: Any) -> str:
+    column, values = compiler.process(element.column, **more), compiler.process(element.values, **more)
+    return f"{column} = ANY (CAST({values} AS TEXT[]))"
+
+
+def _in_transaction(driver: psycopg.Connection[Any]) -> bool:
+    """Whether the server has a transaction, without a failed statement in it."""
+    return driver.info.transaction_status == TransactionStatus.INTRANS
+
+
+def _error(result: PGresult) -> psycopg.Error:
+    """The error of a statement that libpq has executed. Without a SQLSTATE: the connection is lost."""
+    state, text = result.error_field(DiagnosticField.SQLSTATE), result.get_error_message()
+    if state is None:
+        return psycopg.OperationalError(text)
+    return psycopg.errors.lookup(state.decode())(text)
 
 
 # Statements made of table and column names of the schema: few, and cached.
@@ -170,12 +233,36 @@ def _update(table: Table, key: str, columns: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=128)
-def _insert(table: Table, *, ignore: bool = False, prefix: str = "") -> tuple[str, tuple[str, ...]]:
+def _insert(table: Table, *, ignore: bool = False, prefix: str = "", one: bool = False) -> tuple[str, tuple[str, ...]]:
+    """An insert of arrays, one for each column; of single values with ``one``, which costs the database less."""
     columns = tuple(column.name for column in table.columns if not (column.primary_key and column.name == "position"))
     names = ", ".join(f'"{name}"' for name in columns)
-    arrays = ", ".join(_typed(table, name, prefix) for name in columns)
+    if one:
+        source = f"values ({', '.join(_placeholder(table, name, prefix) for name in columns)})"
+    else:
+        source = f"select * from unnest({', '.join(_typed(table, name, prefix) for name in columns)})"  # noqa: S608
     end = " on conflict do nothing" if ignore else ""
-    return f"insert into {table.name} ({names}) select * from unnest({arrays}){end}", columns  # noqa: S608
+    return f"insert into {table.name} ({names}) {source}{end}", columns
+
+
+@lru_cache(maxsize=16)
+def _insert_both(
+    first: Table, second: Table, markers: Table | None, *, one: bool
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    statement, columns = _insert(first, one=one)
+    before, names = _insert(second, prefix="second_", one=one)
+    marker = "" if markers is None else f", marker as ({_insert_marker(markers)})"
+    return f"with second as ({before}){marker} {statement}", columns, names
+
+
+@lru_cache(maxsize=16)
+def _insert_marker(table: Table, *, ignore: bool = False) -> str:
+    end = " on conflict do nothing" if ignore else ""
+    return f"insert into {table.name} (id, made_at) values (%(id)s, extract(epoch from clock_timestamp())){end}"  # noqa: S608
+
+
+def _placeholder(table: Table, name: str, prefix: str) -> str:
+    return f"%({prefix}{name}){'b' if isinstance(table.columns[name].type, LargeBinary) else 's'}"
 
 
 def _typed(table: Table, name: str, prefix: str = "") -> str:
@@ -190,13 +277,18 @@ def _typed(table: Table, name: str, prefix: str = "") -> str:
     return next(cast for known, cast in kinds if isinstance(kind, known)).format(prefix + name)
 
 
-def _array(values: list[Any]) -> str | list[bytes | None]:
+def _array(values: Sequence[Any]) -> str | Sequence[bytes | None]:
     """The values of one column as the text of a PostgreSQL array; faster than the driver's conversion.
 
     Bytes are returned as a list: the driver sends them in binary.
     """
-    if any(isinstance(value, bytes) for value in values):
+    kinds = set(map(type, values))
+    if bytes in kinds:
         return values
+    if kinds == {str}:
+        joined = '","'.join(values)
+        if "\\" not in joined and joined.count('"') == 2 * len(values) - 2:  # nothing to escape
+            return f'{{"{joined}"}}'
     return f"{{{','.join([_element(value) for value in values])}}}"
 
 
@@ -212,3 +304,12 @@ def _element(value: object) -> str:
         case int() | float():
             return repr(value)
     raise TypeError(f"no element of an array: {type(value).__name__}")
+
+
+def _alone(value: Any) -> Any:
+    """A single value; numbers as text, as in prepared statements."""
+    return str(value) if type(value) is int else value
+
+
+def _number(value: int | None) -> str | None:
+    return None if value is None else str(value)

@@ -41,6 +41,7 @@ from mercury.storage.sql.values import (
     read_parts,
     read_protocol,
     read_reference,
+    read_round_trip,
     read_window,
     write_attachments,
     write_channel,
@@ -48,6 +49,7 @@ from mercury.storage.sql.values import (
     write_parts,
     write_protocol,
     write_reference,
+    write_round_trip,
     write_window,
 )
 
@@ -58,7 +60,7 @@ def _next(record: InvokerRecord) -> int:
 
 
 def _counted(message: OutboundMessage) -> int:
-    return 0 if message.owner is None else message.size
+    return len(message.payload) if message.owner is None else message.size
 
 
 def _id_of_attachments(record: Any) -> str | None:
@@ -137,6 +139,7 @@ RMD: tuple[Described, ...] = (
     #: This side has ended the sequence to make room: its tombstone is removed last.
     flag("given_up"),
     flag("source_is_mercury"),
+    flag("takes_batches"),
 )
 
 #: The buffer between a destination sequence and the application: `InvokerRecord`.
@@ -217,6 +220,7 @@ RMS: tuple[Described, ...] = (
     number("unanswered", "machine.unanswered"),
     #: The window, if it is smaller than the policy allows.
     nullable(text, "flow", "machine.flow", write=write_window, read=read_window, reads_null=True),
+    nullable(text, "round_trip", "machine.round_trip", write=write_round_trip, read=read_round_trip, reads_null=True),
     choice("incomplete_behavior", IncompleteSequenceBehavior, "machine.incomplete_behavior"),
     nullable(time, "expires_at", "machine.expires_at"),
     number("control_attempts", "machine.control_attempts"),
@@ -237,6 +241,9 @@ RMS: tuple[Described, ...] = (
     nullable(time, "poll_due"),
     number("polls"),
     text("owner", constant=True),
+    #: The batches that the destination takes.
+    number("batch_messages"),
+    number("batch_size"),
     #: The name by which a MakeConnection finds it.
     nullable(text, "fetched_by", derived=attrgetter("fetched_by")),
 )
@@ -268,7 +275,7 @@ OUTBOUND: tuple[Described, ...] = (
     time("due"),
     flag("acknowledged"),
     flag("answered"),
-    #: Of a response: the peer whose limits it counts for, and its bytes.
+    #: Of a response: the peer whose limits it counts for, and its bytes. Of other messages: the bytes of the body.
     nullable(text, "owner"),
     number("size", derived=_counted),
     _attachments(constant=True),

@@ -13,18 +13,18 @@ from mercury.storage.order import RMD
 from mercury.storage.records import RmdRecord
 from mercury.storage.sql.codec import rmd_record, rmd_values
 from mercury.storage.sql.dialect import chunks
+from mercury.storage.sql.prepared import Prepared, among
 from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE
 from mercury.storage.sql.statements import Statements
 
 TABLE = RMD_SEQUENCE
-TO_LOCK = (
-    select(TABLE)
-    .where(TABLE.c.identifier.in_(bindparam("identifiers", expanding=True)))
-    .order_by(TABLE.c.identifier)
-    .with_for_update()
+TO_LOCK = Prepared(
+    select(TABLE).where(among(TABLE.c.identifier, "identifiers")).order_by(TABLE.c.identifier).with_for_update()
 )
-ONE = select(TABLE).where(TABLE.c.identifier == bindparam("identifier"))
-FETCHABLE = (
+ONE = Prepared(select(TABLE).where(TABLE.c.identifier == bindparam("identifier")))
+CREATED = Prepared(select(TABLE.c.create_key, TABLE.c.identifier).where(among(TABLE.c.create_key, "create_keys")))
+DELETE = Prepared(delete(TABLE).where(TABLE.c.identifier == bindparam("identifier")))
+FETCHABLE = Prepared(
     select(TABLE.c.identifier)
     .where(TABLE.c.fetched_by == bindparam("name"))
     .order_by(TABLE.c.identifier)
@@ -70,10 +70,14 @@ CROWDING = (
 #: Ended sequences of peers by their owners.
 ENDED_COUNTS = select(TABLE.c.owner, func.count().label("ended")).where(ENDED).group_by(TABLE.c.owner)
 ENDED_BY_OWNER = ENDED_COUNTS.subquery()
-MOST_ENDED = ENDED_COUNTS.order_by(func.count().desc(), TABLE.c.owner).limit(1)
-WAITING_BYTES = select(
-    func.coalesce(func.sum(case((WAITING.c.owner == bindparam("owner"), WAITING.c.waiting), else_=0)), 0).label("own"),
-    func.coalesce(func.sum(WAITING.c.waiting), 0).label("every"),
+MOST_ENDED = Prepared(ENDED_COUNTS.order_by(func.count().desc(), TABLE.c.owner).limit(1))
+WAITING_BYTES = Prepared(
+    select(
+        func.coalesce(func.sum(case((WAITING.c.owner == bindparam("owner"), WAITING.c.waiting), else_=0)), 0).label(
+            "own"
+        ),
+        func.coalesce(func.sum(WAITING.c.waiting), 0).label("every"),
+    )
 )
 
 
@@ -103,18 +107,20 @@ class SqlRmd:
         rows = self._tx.read(ONE, {"identifier": identifier})
         return rmd_record(rows[0]) if rows else None
 
-    def find_created(self, create_key: str) -> str | None:
-        for record in self._known.values():
-            if record and record.create_key == create_key:
-                return record.identifier
-        rows = self._tx.read(select(TABLE.c.identifier).where(TABLE.c.create_key == create_key))
-        return rows[0]["identifier"] if rows else None
+    def find_created(self, *create_keys: str) -> dict[str, str]:
+        known = {record.create_key: record.identifier for record in self._known.values() if record}
+        found = {key: known[key] for key in create_keys if key in known}
+        for part in chunks([key for key in create_keys if key not in found]):
+            found |= {row["create_key"]: row["identifier"] for row in self._tx.read(CREATED, {"create_keys": part})}
+        return found
 
-    def insert(self, record: RmdRecord) -> None:
-        self._tx.adopt(RMD, record.identifier)
-        self._tx.insert(TABLE, [rmd_values(record)])
-        self._known[record.identifier] = record.copy()
-        self._wake(record)
+    def insert(self, *records: RmdRecord) -> None:
+        for record in records:
+            self._tx.adopt(RMD, record.identifier)
+        self._tx.insert(TABLE, [rmd_values(record) for record in records])
+        for record in records:
+            self._known[record.identifier] = record.copy()
+            self._wake(record)
 
     def save(self, record: RmdRecord) -> None:
         self._tx.require(RMD, record.identifier)
@@ -128,7 +134,7 @@ class SqlRmd:
 
     def delete(self, identifier: str) -> None:
         self._tx.require(RMD, identifier)
-        self._tx.write(delete(TABLE).where(TABLE.c.identifier == identifier))
+        self._tx.write(DELETE, {"identifier": identifier})
         self._known[identifier] = None
         self._changed.pop(identifier, None)
 

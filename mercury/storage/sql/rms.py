@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from sqlalchemy import BindParameter, Column, Integer, bindparam, delete, select
+from sqlalchemy import Integer, bindparam, delete, select
 
 from mercury.storage.api import Topic
 from mercury.storage.names import fetch_name
@@ -14,21 +14,29 @@ from mercury.storage.sql import codec
 from mercury.storage.sql.codec import rms_record, rms_values
 from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.fields import Values
+from mercury.storage.sql.prepared import Prepared, among
 from mercury.storage.sql.rms_rows import SqlRmsRows
 from mercury.storage.sql.schema import RMS_KEY, RMS_SEQUENCE
 from mercury.storage.sql.statements import Statements
 from mercury.storage.sql.values import read_channel
 
 TABLE = RMS_SEQUENCE
-NAMES: BindParameter[str] = bindparam("names", expanding=True)
-KEYS = select(RMS_KEY.c.key_id).where(RMS_KEY.c.key_id.in_(NAMES)).order_by(RMS_KEY.c.key_id).with_for_update()
-FETCHABLE = (
+KEYS = Prepared(
+    select(RMS_KEY.c.key_id).where(among(RMS_KEY.c.key_id, "names")).order_by(RMS_KEY.c.key_id).with_for_update()
+)
+FETCHABLE = Prepared(
     select(TABLE.c.fetch_due, TABLE.c.channel)
     .where(TABLE.c.fetched_by == bindparam("name"))
     .order_by(TABLE.c.fetch_due, TABLE.c.position)
     .limit(bindparam("limit", type_=Integer))
 )
-OF_KEYS = select(TABLE).where(TABLE.c.key_id.in_(NAMES)).order_by(TABLE.c.position)
+OF_KEYS = Prepared(select(TABLE).where(among(TABLE.c.key_id, "names")).order_by(TABLE.c.position))
+BY_IDENTIFIER, BY_CREATE = (
+    Prepared(select(column.label("value"), TABLE.c.channel).where(among(column, "names")))
+    for column in (TABLE.c.identifier, TABLE.c.create_message_id)
+)
+KEY_OF = Prepared(select(TABLE.c.channel).where(TABLE.c.identifier == bindparam("identifier")).limit(1))
+DELETE = Prepared(delete(TABLE).where(TABLE.c.id == bindparam("name")))
 
 
 class SqlRms(SqlRmsRows):
@@ -93,7 +101,6 @@ class SqlRms(SqlRmsRows):
         own = record.copy()
         records[_index(records, record)] = own
         self._changed[record.id] = own
-        self._wake(record)
 
     def _wake(self, record: RmsRecord) -> None:
         if self._tx.store.soon(record.due):
@@ -103,7 +110,7 @@ class SqlRms(SqlRmsRows):
         records = self._own_records(record.channel.key)
         del records[_index(records, record)]
         self._changed.pop(record.id, None)
-        self._tx.write(delete(TABLE).where(TABLE.c.id == record.id))
+        self._tx.write(DELETE, {"name": record.id})
 
     def all(self) -> list[RmsRecord]:
         return [rms_record(row) for row in self._tx.read(select(TABLE).order_by(TABLE.c.position))]
@@ -117,22 +124,22 @@ class SqlRms(SqlRmsRows):
             for record in records:
                 if record.machine.identifier == identifier:
                     return record.channel.key
-        rows = self._tx.read(select(TABLE.c.channel).where(TABLE.c.identifier == identifier).limit(1))
+        rows = self._tx.read(KEY_OF, {"identifier": identifier})
         return read_channel(rows[0]["channel"]).key if rows else None
 
     def keys_by_identifier(self, identifiers: Collection[str]) -> dict[str, SequenceKey]:
-        return self._keys_by(TABLE.c.identifier, identifiers)
+        return self._keys_by("identifier", BY_IDENTIFIER, identifiers)
 
     def keys_by_create(self, message_ids: Collection[str]) -> dict[str, SequenceKey]:
-        return self._keys_by(TABLE.c.create_message_id, message_ids)
+        return self._keys_by("create", BY_CREATE, message_ids)
 
-    def _keys_by(self, column: Column[str], values: Collection[str]) -> dict[str, SequenceKey]:
+    def _keys_by(self, kind: str, query: Prepared, values: Collection[str]) -> dict[str, SequenceKey]:
         """The keys are cached in the store, because the key of an identifier never changes."""
         remembered = self._tx.store.remembered_keys
-        names = {value: f"{column.name} {value}" for value in values}
+        names = {value: f"{kind} {value}" for value in values}
         found = {value: key for value, name in names.items() if (key := remembered.get(name)) is not None}
         for part in chunks([value for value in names if value not in found]):
-            for row in self._tx.read(select(column.label("value"), TABLE.c.channel).where(column.in_(part))):
+            for row in self._tx.read(query, {"names": part}):
                 found[row["value"]] = remembered[names[row["value"]]] = read_channel(row["channel"]).key
         return found
 
@@ -143,6 +150,8 @@ class SqlRms(SqlRmsRows):
         self.flush_pending()
         changed = list(self._changed.values())
         self._changed.clear()
+        for record in changed:
+            self._wake(record)
         self._tx.update(TABLE, "id", [_changing(record) for record in changed])
 
     def forget_changes(self) -> None:

@@ -6,21 +6,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
-    BindParameter,
     ColumnElement,
-    Integer,
-    RowMapping,
     Select,
     and_,
-    bindparam,
-    delete,
     false,
-    func,
     not_,
     or_,
     select,
-    text,
     update,
 )
 
@@ -29,72 +21,32 @@ from mercury.statemachine.ranges import RangeSet
 from mercury.storage.api import Topic
 from mercury.storage.order import RMS
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
-from mercury.storage.sql.acknowledged_rows import OF_SEQUENCE, AcknowledgedRows
+from mercury.storage.sizes import ANY_BYTES, within
+from mercury.storage.sql.acknowledged_rows import AcknowledgedRows
 from mercury.storage.sql.codec import body_values, outbound_message, outbound_values
-from mercury.storage.sql.dialect import chunks
-from mercury.storage.sql.schema import IS_ABANDONED, RMS_BODY, RMS_MESSAGE, RMS_SEQUENCE, UNACKNOWLEDGED_RESPONSE
-from mercury.storage.sql.statements import Statements
-
-ROW, BODY, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_SEQUENCE
-#: `OutboundMessage.retained`
-RETAINED = and_(ROW.c.relates_to.is_not(None), ROW.c.answered)
-#: `OutboundMessage.settled`
-SETTLED = and_(ROW.c.acknowledged, or_(ROW.c.answered, not_(ROW.c.replays)))
-BODY_COLUMNS = tuple(column for column in BODY.c if column.name != "message_id")
-WITH_BODY = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, ROW.c.message_id == BODY.c.message_id)
-LIMIT = bindparam("limit", type_=Integer)
-UNNUMBERED = (
-    WITH_BODY.where(ROW.c.key_id == bindparam("key_id"), ROW.c.number.is_(None)).order_by(ROW.c.position).limit(LIMIT)
+from mercury.storage.sql.dialect import Marker, chunks
+from mercury.storage.sql.prepared import Row
+from mercury.storage.sql.rms_statements import (
+    ABANDONED,
+    ANSWERED,
+    ANSWERED_TOO,
+    BACKLOG,
+    CONSUMED,
+    DELETE_BODIES,
+    DELETE_ROWS,
+    RESPONSE_BYTES,
+    RESPONSES,
+    RETAINED,
+    UNANSWERED,
+    WHOLE,
+    WITH_BODY,
+    WITHOUT_BODY,
 )
-ABANDONED = select(ROW.c.position).where(ROW.c.key_id == bindparam("key_id"), IS_ABANDONED).limit(1)
-TRANSMITTED = and_(OF_SEQUENCE, not_(SETTLED))
-UNSETTLED = WITH_BODY.where(TRANSMITTED).order_by(ROW.c.number).limit(LIMIT)
+from mercury.storage.sql.schema import RMS_BODY, RMS_MESSAGE
+from mercury.storage.sql.statements import Statements
+from mercury.storage.sql.window import UNNUMBERED, UNSETTLED, UNSETTLED_DUE, UNSETTLED_ONE
 
-
-def _unsettled_due(*, one: bool) -> Select[Any]:
-    """Unsettled rows that are due, with their bodies; also the first row, and the one that is due next.
-
-    :param one: only the lowest row that is due, with its body, and the one that is due next after it.
-    """
-    window = select(ROW).where(TRANSMITTED).order_by(ROW.c.number).limit(LIMIT).cte("rows_in_window")
-    is_due: ColumnElement[bool] = window.c.due <= bindparam("now")
-    if one:
-        is_due = window.c.number == func.coalesce(select(func.min(window.c.number)).where(is_due).scalar_subquery(), 0)
-    lowest = select(func.min(window.c.number)).scalar_subquery()
-    later = select(window.c.number).where(not_(is_due)).order_by(window.c.due, window.c.number).limit(1)
-    many = select(func.count()).select_from(window).scalar_subquery().label("many")
-    body = and_(window.c.message_id == BODY.c.message_id, is_due)
-    wanted = or_(is_due, window.c.number == lowest, window.c.number == later.scalar_subquery())
-    rows = select(*window.c, *BODY_COLUMNS, many).join_from(window, BODY, body, isouter=True)
-    return rows.where(wanted).order_by(window.c.number)
-
-
-UNSETTLED_DUE, UNSETTLED_ONE = _unsettled_due(one=False), _unsettled_due(one=True)
-NAMES: BindParameter[str] = bindparam("names", expanding=True)
-FETCHABLE = and_(ROW.c.request.in_(NAMES), ROW.c.number.is_not(None), not_(ROW.c.acknowledged))
-
-
-def _responses() -> Select[Any]:
-    """Responses by their requests, with the bodies that fit: a column has the length of each body."""
-    size = func.length(BODY.c.payload)
-    upto = func.sum(size).over(order_by=(size, ROW.c.position))
-    whole = select(ROW.c.position, size.label("size"), upto.label("upto")).where(FETCHABLE)
-    sizes = whole.join_from(ROW, BODY, ROW.c.message_id == BODY.c.message_id).cte("sizes")
-    fits = or_(sizes.c.upto <= bindparam("most_bytes", type_=BigInteger), sizes.c.upto == sizes.c.size)
-    body = and_(ROW.c.message_id == BODY.c.message_id, fits)
-    rows = select(ROW, *BODY_COLUMNS).join_from(sizes, ROW, sizes.c.position == ROW.c.position)
-    return rows.join(BODY, body, isouter=True).order_by(ROW.c.position)
-
-
-RESPONSES = _responses()
-NAMED = ROW.c.message_id.in_(NAMES)
-ANSWERED = update(ROW).where(NAMED).values(answered=True)
-ANSWERED_TOO = update(ROW).where(NAMED).values(answered=True, acknowledged=True)
-WITHOUT_BODY, WHOLE = select(ROW).where(NAMED), WITH_BODY.where(NAMED)
-
-
-#: Answered from an index, without reading the rows.
-RESPONSE_BYTES = select(func.coalesce(func.sum(ROW.c.size), 0).label("bytes")).where(text(UNACKNOWLEDGED_RESPONSE))
+ROW, BODY = RMS_MESSAGE, RMS_BODY
 
 
 class SqlRmsRows:
@@ -125,22 +77,25 @@ class SqlRmsRows:
         if self._tx.joined:
             self.flush_appended()
 
-    def flush_appended(self) -> None:
-        """Write the appended rows."""
+    def flush_appended(self, marker: Marker | None = None) -> bool:
+        """Write the appended rows, with a commit marker. Returns whether there were any; otherwise nothing is
+        written."""
         appended, self.appended = self.appended, []
         if appended:
             rows = [outbound_values(message) for message in appended]
-            self._tx.insert_both(ROW, rows, BODY, [body_values(message) for message in appended])
+            bodies = [body_values(message, row) for message, row in zip(appended, rows, strict=True)]
+            self._tx.insert_both(ROW, rows, BODY, bodies, marker)
             numbered = all(message.number is not None for message in appended)
             topics = self._tx.topics_elsewhere if numbered else self._tx.topics  # as for `number`
             topics.add(Topic.RMS)
+        return bool(appended)
 
     def truncate(self, length: int) -> None:
         del self.appended[length:]
 
-    def unnumbered(self, key: SequenceKey, limit: int) -> list[OutboundMessage]:
+    def unnumbered(self, key: SequenceKey, limit: int, most_bytes: int = ANY_BYTES) -> list[OutboundMessage]:
         self._require(key)
-        return self._rows(UNNUMBERED, {"key_id": key.digest, "limit": limit})
+        return self._rows(UNNUMBERED, {"key_id": key.digest, "limit": limit, "most_bytes": most_bytes})
 
     def abandoned(self, key: SequenceKey) -> bool:
         self._require(key)
@@ -154,11 +109,7 @@ class SqlRmsRows:
             self._tx.topics_elsewhere.add(Topic.RMS)  # another process may hold the exchanges of the requests
 
     def backlog(self, key: SequenceKey) -> int:
-        name = key.digest
-        waiting = select(func.count()).where(ROW.c.key_id == name, ROW.c.number.is_(None)).scalar_subquery()
-        mine = select(SEQUENCE.c.id).where(SEQUENCE.c.key_id == name)
-        numbered = select(func.count()).where(ROW.c.sequence_id.in_(mine), ROW.c.number.is_not(None)).scalar_subquery()
-        return int(self._tx.read(select((waiting + numbered).label("rows")))[0]["rows"])
+        return int(self._tx.read(BACKLOG, {"key_id": key.digest})[0]["rows"])
 
     def oldest_unacknowledged(self) -> float | None:
         waits = and_(ROW.c.kind == OutboundKind.MESSAGE.value, not_(ROW.c.acknowledged), not_(RETAINED))
@@ -176,21 +127,29 @@ class SqlRmsRows:
     # --- in transmission -------------------------------------------------------------------------------------------
 
     def unsettled(
-        self, record: RmsRecord, limit: int, now: float | None = None, *, one: bool = False
+        self,
+        record: RmsRecord,
+        limit: int,
+        now: float | None = None,
+        *,
+        one: bool = False,
+        most_bytes: int = ANY_BYTES,
     ) -> list[OutboundMessage]:
         self._require(record.channel.key)
         if self._arrived:
             self.flush_pending()
         if not self._new.issuperset(self._numbered):
             self.flush_rows()
-        values = {"of_sequence": record.id, "limit": limit} | ({} if now is None else {"now": now})
+        values = {"of_sequence": record.id, "limit": limit, "most_bytes": most_bytes}
+        values |= {} if now is None else {"now": now}
         query = UNSETTLED_ONE if one else UNSETTLED_DUE
         found = self._tx.read(UNSETTLED if now is None else query, values)
-        many = len(found) if now is None else found[0]["many"] if found else 0
+        many, taken = (found[0]["many"], found[0]["taken"]) if found else (0, 0)
         # Rows numbered by this transaction are not written yet. They have the highest numbers, and their bodies are
         # here.
         new = sorted((row for row in self._numbered.values() if row.sequence_id == record.id), key=_number)
-        rest = [row.copy() for row in new if not row.settled][: max(0, limit - many)]
+        rest = [row for row in new if not row.settled][: max(0, limit - many)]
+        rest = [row.copy() for row in within(rest, _bytes_in_window, most_bytes, taken)]
         rows = [_read(row, unread=now is not None and row["due"] <= now) for row in found]
         return [*rows, *rest]
 
@@ -258,8 +217,7 @@ class SqlRmsRows:
 
     def unanswered(self, record: RmsRecord) -> list[OutboundMessage]:
         self._require(record.channel.key)
-        wanted = and_(ROW.c.sequence_id == record.id, ROW.c.number.is_not(None), ROW.c.expects_response)
-        return self._rows(WITH_BODY.where(wanted, not_(ROW.c.answered)).order_by(ROW.c.number))
+        return self._rows(UNANSWERED, {"of_sequence": record.id})
 
     def answered(self, message_id: str) -> OutboundMessage | None:
         row = self._own(message_id)
@@ -293,8 +251,7 @@ class SqlRmsRows:
         for part in chunks(gone):
             self._arrived.consume(part)
         for part in chunks(message_id for message_id, row in consumed.items() if not row.acknowledged):
-            done = update(ROW).where(ROW.c.message_id.in_(part))
-            self._tx.write(done.values(answered=True, expects_response=False, replays=False))
+            self._tx.write(CONSUMED, {"names": part})
 
     def forget_answers(self) -> None:
         """Drop these lists: they are written, or a savepoint was rolled back."""
@@ -352,9 +309,9 @@ class SqlRmsRows:
         self.flush_pending()
         return [outbound_message(row) for row in self._tx.read(query, values)]
 
-    def _write(self, statement: Any) -> None:
+    def _write(self, statement: Any, values: Mapping[str, Any] | None = None) -> None:
         self.flush_pending()
-        self._tx.write(statement)
+        self._tx.write(statement, values)
 
     def flush_pending(self) -> None:
         """Write all pending changes to rows."""
@@ -391,11 +348,15 @@ class SqlRmsRows:
     def _delete(self, rows: Sequence[OutboundMessage]) -> None:
         self._reread(row.message_id for row in rows)
         for part in chunks([row.message_id for row in rows]):
-            self._tx.write(delete(BODY).where(BODY.c.message_id.in_(part)))
-            self._write(delete(ROW).where(ROW.c.message_id.in_(part)))
+            self._write(DELETE_BODIES, {"names": part})
+            self._tx.delete_naming(DELETE_ROWS, {"names": part})
 
 
-def _read(read: RowMapping, *, unread: bool) -> OutboundMessage:
+def _bytes_in_window(row: OutboundMessage) -> int:
+    return 0 if row.acknowledged else len(row.payload)
+
+
+def _read(read: Row, *, unread: bool) -> OutboundMessage:
     """The record of a row, which may lack its body.
 
     :param unread: mark the record as `OutboundMessage.unread` if the body is missing.

@@ -23,6 +23,8 @@ class Savepoints:
         self._depth = 0
         #: The depth of the kept savepoint that is not released yet; 0 = none.
         self._kept = 0
+        #: The application's savepoint that was open around the kept one.
+        self._kept_in: NestedTransaction | None = None
 
     def begin(self) -> Savepoint:
         """Begin a savepoint inside the open ones.
@@ -31,16 +33,19 @@ class Savepoints:
         """
         depth = self._depth + 1
         name = f"mercury_{depth}"
-        begins = [f"savepoint {name}"]
-        self._execute([f"release savepoint {name}", *begins] if self._kept == depth else begins)
-        self._depth, self._kept = depth, 0
-        return Savepoint(self, depth, self._connection.get_nested_transaction())
+        begins, outer = [f"savepoint {name}"], self._connection.get_nested_transaction()
+        # A savepoint that the application has begun since would be released with it, and one that has ended has taken
+        # the kept one with it.
+        releases = self._kept == depth and outer is self._kept_in
+        self._execute([f"release savepoint {name}", *begins] if releases else begins)
+        self._depth, self._kept, self._kept_in = depth, 0, None
+        return Savepoint(self, depth, outer)
 
     def keep(self, savepoint: Savepoint) -> None:
         """Keep the work since the savepoint."""
         for nested in self._left_by_the_application(savepoint):
             nested.commit()
-        self._depth, self._kept = savepoint.depth - 1, savepoint.depth
+        self._depth, self._kept, self._kept_in = savepoint.depth - 1, savepoint.depth, savepoint.outer
 
     def undo(self, savepoint: Savepoint) -> None:
         """Undo the work since the savepoint, unless the transaction has ended.

@@ -135,8 +135,8 @@ Index("mercury_rms_kept_settled", RMS_KEPT.c.settled_at)
 
 # --- binary parts of messages -------------------------------------------------------------------------------------
 
-#: One row for the parts of one message. The rows of messages and dead letters name it; `attachments` removes it, with
-#: the pieces, when none does.
+#: One row for the parts of one message. The rows of messages and dead letters name it; the transaction that deletes the
+#: last such row removes it, with the pieces, and `attachments` searches for what is left.
 ATTACHMENT = _table("attachment", _text("id", primary_key=True))
 
 ATTACHMENT_PIECE = _table(

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import (
     URL,
     Connection,
     Engine,
     Table,
-    bindparam,
     create_engine,
     event,
-    insert,
-    update,
 )
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import NullPool
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
 
 from mercury.errors import ConfigurationError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import Dialect, Rows
+from mercury.storage.sql.prepared import Among, ListOf, Writer, change_many
 
 
 class Sqlite(Dialect):
@@ -38,11 +41,17 @@ class Sqlite(Dialect):
     single_writer = True
     remote = False
     has_clock = False
+    has_flags = False
     changes_in_queries = False
     drivers = ("sqlite", "sqlite+pysqlite")
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        super().__init__()
         self._clock = clock
+
+    @property
+    def writers(self) -> Mapping[type[TypeEngine[Any]], Writer]:
+        return {ListOf: json.dumps}
 
     def url(self, given: URL) -> URL:
         if not given.database or given.database == ":memory:":
@@ -71,6 +80,11 @@ class Sqlite(Dialect):
         # Begin here, not earlier: a transaction that only reads never waits, and one that reads first can still write.
         connection.exec_driver_sql("begin immediate")
 
+    def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:
+        driver = cast("sqlite3.Connection", connection.connection.dbapi_connection)
+        for text in statements:
+            driver.execute(text).close()
+
     def lock_schema(self, connection: Connection) -> None:
         self.begin_writing(connection)
 
@@ -82,18 +96,40 @@ class Sqlite(Dialect):
 
     def insert(self, connection: Connection, table: Table, rows: Rows, *, ignore: bool = False) -> None:
         if rows:
-            statement = sqlite.insert(table).on_conflict_do_nothing() if ignore else insert(table)
-            connection.execute(statement, list(rows))
+            columns = tuple(rows[0])
+            change_many(connection, _insert(table, columns, ignore=ignore), _ordered(rows, columns))
 
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         if rows:
-            columns = [name for name in rows[0] if name != key]
-            statement = (
-                update(table)
-                .where(table.columns[key] == bindparam(f"_{key}"))
-                .values({name: bindparam(f"_{name}") for name in columns})
-            )
-            connection.execute(statement, [{f"_{name}": row[name] for name in row} for row in rows])
+            columns = (*(name for name in rows[0] if name != key), key)
+            change_many(connection, _update(table, columns), _ordered(rows, columns))
+
+
+@compiles(Among, "sqlite")
+def _among(element: Among, compiler: SQLCompiler, **more: Any) -> str:
+    column, values = compiler.process(element.column, **more), compiler.process(element.values, **more)
+    return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608 - compiled from columns
+
+
+# Statements made of table and column names of the schema: few, and cached.
+
+
+@lru_cache(maxsize=128)
+def _insert(table: Table, columns: tuple[str, ...], *, ignore: bool) -> str:
+    names, values = ", ".join(f'"{name}"' for name in columns), ", ".join("?" for _ in columns)
+    end = " on conflict do nothing" if ignore else ""
+    return f"insert into {table.name} ({names}) values ({values}){end}"  # noqa: S608
+
+
+@lru_cache(maxsize=128)
+def _update(table: Table, columns: tuple[str, ...]) -> str:
+    """The key is the last column."""
+    sets = ", ".join(f'"{name}" = ?' for name in columns[:-1])
+    return f'update {table.name} set {sets} where "{columns[-1]}" = ?'  # noqa: S608
+
+
+def _ordered(rows: Rows, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    return [tuple([row[name] for name in columns]) for row in rows]
 
 
 def use_write_ahead_log(connection: Any, timeout: float, sleep: Callable[[float], None] = time.sleep) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
-from sqlalchemy import Connection, CursorResult, Engine, Executable, RowMapping, Select, Table
+from sqlalchemy import Connection, CursorResult, Engine, Executable, Select, Table
+from sqlalchemy.sql.dml import ReturningDelete
 
 from mercury.storage.api import LockOrderError, Topic
 from mercury.storage.order import NAMES
 from mercury.storage.records import SequenceKey
 from mercury.storage.sql.bounded import BoundedDict
 from mercury.storage.sql.commit_markers import CommitMarkers
-from mercury.storage.sql.dialect import Dialect
+from mercury.storage.sql.dialect import Dialect, Marker
 from mercury.storage.sql.errors import translated
+from mercury.storage.sql.prepared import Prepared, Row, change, fetch
 from mercury.storage.sql.releasing import OWNER
+
+Parameters: TypeAlias = Mapping[str, Any]
 
 
 class StoreParts(Protocol):
@@ -60,8 +64,14 @@ class StoreParts(Protocol):
         :raises TransientStorageError: a branch could not be finished yet.
         """
 
+    def announcement(self, topics: frozenset[Topic], /) -> str | None:
+        """The statement that announces these topics to other processes, if one may be sent now. The caller sends it."""
+
     def notify(self, topics: frozenset[Topic], elsewhere: frozenset[Topic], /) -> None:
-        """Report that a commit has made work."""
+        """Report that a commit has made work.
+
+        :param elsewhere: the topics to announce to other processes.
+        """
 
 
 class Statements:
@@ -81,6 +91,8 @@ class Statements:
         self.topics: set[Topic] = set()
         #: Topics to announce to other processes only.
         self.topics_elsewhere: set[Topic] = set()
+        #: `Attachments.id` of deleted rows; other rows of this transaction may name them now.
+        self.unnamed: set[str] = set()
 
     # --- statements ------------------------------------------------------------------------------------------------
 
@@ -103,24 +115,53 @@ class Statements:
                 self._connection.info[OWNER] = self
         return self._connection
 
-    def read(self, query: Select[Any], parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
+    def read(self, query: Select[Any] | Prepared, parameters: Parameters | None = None) -> Sequence[Row]:
         """Read rows, as committed or as this transaction has changed them. Takes no lock."""
+        connection = self._connected()
         with translated():
-            return self._connected().execute(query, parameters).mappings().all()
+            if isinstance(query, Prepared):
+                compiled = self.dialect.compiled(query)
+                return compiled.rows(fetch(connection, compiled.text, compiled.parameters(parameters or {})))
+            return connection.execute(query, parameters).mappings().all()
 
-    def read_locked(self, query: Select[Any], parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
+    def read_locked(self, query: Select[Any] | Prepared, parameters: Parameters | None = None) -> Sequence[Row]:
         """Read rows by a query with ``for update`` or with a change. In SQLite this takes the lock of the file."""
         self.writing()
         return self.read(query, parameters)
 
-    def write(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> CursorResult[Any]:
+    def write(self, statement: Executable | Prepared, parameters: Parameters | None = None) -> int:
+        """Execute a change; returns how many rows it has changed."""
         connection = self.writing()
         with translated():
+            if isinstance(statement, Prepared):
+                compiled = self.dialect.compiled(statement)
+                return change(connection, compiled.text, compiled.parameters(parameters or {}))
             result = connection.execute(statement, parameters)
             assert isinstance(result, CursorResult)
-            return result
+            return result.rowcount
 
-    def insert(self, table: Table, rows: Sequence[Mapping[str, Any]], *, ignore: bool = False) -> None:
+    def delete_naming(self, statement: ReturningDelete[Any] | Prepared, parameters: Parameters | None = None) -> None:
+        """Delete rows that may name attachments. The commit removes the attachments that no row names any more.
+
+        :param statement: returns ``attachments_id`` of the deleted rows.
+        """
+        connection = self.writing()
+        with translated():
+            if isinstance(statement, Prepared):
+                compiled = self.dialect.compiled(statement)
+                found = fetch(connection, compiled.text, compiled.parameters(parameters or {}))
+                self.note_unnamed(row[0] for row in found)
+            else:
+                self.note_unnamed(connection.execute(statement, parameters).scalars())
+
+    def note_unnamed(self, identifiers: Iterable[str | None]) -> None:
+        """Note the names of attachments that were in deleted rows; ``None`` = a row had no attachments."""
+        found = {identifier for identifier in identifiers if identifier is not None}
+        if found:
+            self.unnamed |= found
+            self.store.attachments_used()  # if the application commits this transaction, they are searched later
+
+    def insert(self, table: Table, rows: Sequence[Parameters], *, ignore: bool = False) -> None:
         if rows:
             connection = self.writing()
             with translated():
@@ -129,15 +170,17 @@ class Statements:
     def insert_both(
         self,
         first: Table,
-        first_rows: Sequence[Mapping[str, Any]],
+        first_rows: Sequence[Parameters],
         second: Table,
-        second_rows: Sequence[Mapping[str, Any]],
+        second_rows: Sequence[Parameters],
+        marker: Marker | None = None,
     ) -> None:
+        """Insert into two tables, with a commit marker."""
         connection = self.writing()
         with translated():
-            self.dialect.insert_both(connection, first, first_rows, second, second_rows)
+            self.dialect.insert_both(connection, first, first_rows, second, second_rows, marker)
 
-    def update(self, table: Table, key: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    def update(self, table: Table, key: str, rows: Sequence[Parameters]) -> None:
         if rows:
             connection = self.writing()
             with translated():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlalchemy import URL, Connection, select
 
@@ -21,6 +21,7 @@ from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.joining import Joins, guard_ends
 from mercury.storage.sql.notify import Notifier
+from mercury.storage.sql.prepared import Prepared, fetch
 from mercury.storage.sql.schema import STORE
 from mercury.storage.sql.transaction import SqlTransaction
 
@@ -69,7 +70,7 @@ class SqlStore:
         self.engine = dialect.engine(url, lock_timeout, idle_timeout)
         #: The same connection pool in autocommit mode, for queries.
         self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._database_clock = database_clock
+        self._database_clock = database_clock and dialect.has_clock
         #: Seconds since the epoch.
         self.clock = clock
         #: A cache of the keys of sequences by identifier and by MessageID of CreateSequence: they never change.
@@ -130,19 +131,34 @@ class SqlStore:
         with translated(), self._autocommit.connect() as connection:
             yield connection
 
+    @contextmanager
+    def _reader(self) -> Iterator[work.Reader]:
+        """Executes queries, each in a transaction of its own."""
+        with self.reading() as connection:
+
+            def read(query: Prepared, parameters: Mapping[str, Any]) -> Sequence[Any]:
+                compiled = self.dialect.compiled(query)
+                return fetch(connection, compiled.text, compiled.parameters(parameters))
+
+            yield read
+
     def _require_open(self) -> None:
         if self._closed:
             raise StorageError("the store is closed")
 
-    def notify(self, topics: frozenset[Topic], elsewhere: frozenset[Topic] = frozenset()) -> None:
+    def announcement(self, topics: frozenset[Topic]) -> str | None:
+        """As `StoreParts.announcement`."""
+        return self._notifier.claim(topics) if self._notifier is not None and topics else None
+
+    def notify(self, topics: frozenset[Topic], elsewhere: frozenset[Topic]) -> None:
         """Report that a commit of this process has made work.
 
-        :param elsewhere: topics for other processes only.
+        :param elsewhere: the topics to announce to other processes.
         """
         if topics:
             self._notify_here(topics)
-        if self._notifier is not None:
-            self._notifier.send(topics | elsewhere)
+        if elsewhere and self._notifier is not None:
+            self._notifier.send(elsewhere)
 
     def _notify_here(self, topics: frozenset[Topic]) -> None:
         for listener in self._listeners:
@@ -156,41 +172,45 @@ class SqlStore:
     # --- work ------------------------------------------------------------------------------------------------------
 
     def due_rmd(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[str]:
-        with self.reading() as connection:
-            return work.due_rmd(connection, now, limit, work_filter)
+        with self._reader() as read:
+            return work.due_rmd(read, now, limit, work_filter)
 
     def due_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> dict[str, str]:
-        with self.reading() as connection:
-            return work.due_invoker(connection, now, limit, work_filter)
+        with self._reader() as read:
+            return work.due_invoker(read, now, limit, work_filter)
 
     def stuck_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[str]:
-        with self.reading() as connection:
-            return work.stuck_invoker(connection, now, limit, work_filter)
+        with self._reader() as read:
+            return work.stuck_invoker(read, now, limit, work_filter)
 
     def due_rms(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[SequenceKey]:
-        with self.reading() as connection:
-            return work.due_rms(connection, now, limit, work_filter)
+        with self._reader() as read:
+            return work.due_rms(read, now, limit, work_filter)
 
     def next_due(self, topic: Topic, work_filter: WorkFilter | None = None) -> float | None:
-        with self.reading() as connection:
+        with self._reader() as read:
             match topic:
                 case Topic.RMD:
-                    return work.next_rmd(connection, work_filter)
+                    return work.next_rmd(read, work_filter)
                 case Topic.INVOKER:
-                    return work.next_invoker(connection, work_filter)
+                    return work.next_invoker(read, work_filter)
                 case Topic.RMS:
-                    return work.next_rms(connection, work_filter)
+                    return work.next_rms(read, work_filter)
+
+    def work_due(self, now: float, work_filter: WorkFilter | None = None) -> dict[Topic, float]:
+        with self._reader() as read:
+            return work.work_due(read, now, work_filter)
 
     # --- claims ----------------------------------------------------------------------------------------------------
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         with self.reading() as connection:
-            at = self.dialect.now(connection) if self._database_clock else now
+            at = None if self._database_clock else now
             return claims.take(self.dialect, connection, resource, owner, at, lease)
 
     def release(self, claim: Claim) -> None:
         with self.reading() as connection:
-            claims.release(connection, claim)
+            claims.release(self.dialect, connection, claim)
 
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
         with self.reading() as connection:
@@ -216,7 +236,7 @@ class SqlStore:
             at = self.dialect.now(connection) if self._database_clock else now
             found = clocks.advance_overdue(connection, now, at, longest)
         if found:
-            self.notify(frozenset(Topic))
+            self.notify(frozenset(Topic), frozenset(Topic))
         return found
 
     # --- the process -----------------------------------------------------------------------------------------------

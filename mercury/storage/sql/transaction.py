@@ -10,13 +10,16 @@ from sqlalchemy import Connection, bindparam, select
 from sqlalchemy.orm import Session
 
 from mercury.errors import CapabilityError, Conflict, DataError, StorageError, TransientStorageError
+from mercury.storage.api import Topic
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import Claim
 from mercury.storage.sql.attachments import SqlAttachments
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints
+from mercury.storage.sql.dialect import Marker
 from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.invoker import SqlInvoker
+from mercury.storage.sql.prepared import Prepared
 from mercury.storage.sql.releasing import release
 from mercury.storage.sql.replay import SqlReplay
 from mercury.storage.sql.rmd import SqlRmd
@@ -27,7 +30,7 @@ from mercury.storage.sql.sessions import Sessions
 from mercury.storage.sql.statements import Statements, StoreParts
 
 #: Checks a claim and locks its row (shared): no other owner can take it over before the commit.
-HELD = (
+HELD = Prepared(
     select(CLAIM.c.epoch)
     .where(
         CLAIM.c.resource == bindparam("resource"),
@@ -48,6 +51,8 @@ class SqlTransaction(Statements):
         super().__init__(store, connection)
         self._ending = False
         self._broken = False
+        #: Whether the commit may announce the topics to other processes, and whether it has done so.
+        self._announces = self._announced = False
         self._claims: list[Claim] = []
         self._after_commit: list[Callable[[], None]] = []
         self._sessions = Sessions()
@@ -207,12 +212,13 @@ class SqlTransaction(Statements):
         :raises StorageError: the commit failed; the caller rolls back.
         :raises OutcomeUnknown: the commit was not answered, and the query for its marker was not answered either.
         """
-        self.prepare_commit()
-        marker = self._make_marker()
+        marker = self._new_marker()
+        self.prepare_commit(marker)
+        self._announces = marker is not None  # an error of the announcement must not be taken for one of the commit
         try:
             self.commit_store()
-        except TransientStorageError as error:
-            if marker is None:
+        except StorageError as error:
+            if marker is None or not (self._announced or isinstance(error, TransientStorageError)):
                 raise
             self._connected().invalidate()
             self.outcome = Outcome(ending=Ending.UNKNOWN)
@@ -223,8 +229,8 @@ class SqlTransaction(Statements):
         if marker is not None:
             self.store.commit_markers.answered(marker)
 
-    def _make_marker(self) -> str | None:
-        """Write a commit marker if a lost answer to the commit would leave the outcome unknown; returns its id.
+    def _new_marker(self) -> Marker | None:
+        """A commit marker, if a lost answer to the commit would leave the outcome unknown.
 
         Work under claims can be repeated and needs none; the application's statements and messages cannot. SQLite
         needs none: the answer to a commit cannot be lost.
@@ -232,17 +238,19 @@ class SqlTransaction(Statements):
         applications = not self._claims and (self._deferred is not None or self.rms.has_appended)
         if not applications or not self.dialect.remote:
             return None
-        return self.store.commit_markers.make(self._connected())
+        return self.store.commit_markers.new()
 
     def flush_records(self) -> None:
         """Write the records that were saved since the last flush."""
         self.rmd.flush()
         self.rms.flush()
 
-    def prepare_commit(self) -> None:
-        """Write all collected changes and check the claims: the last statements before the commit."""
+    def prepare_commit(self, marker: Marker | None = None) -> None:
+        """Write all collected changes and the marker, and check the claims: the last statements before the commit."""
         self.flush_records()
-        self.rms.flush_appended()
+        if not self.rms.flush_appended(marker) and marker is not None:
+            self.store.commit_markers.insert(self.writing(), marker)
+        self.attachments.remove_unnamed()
         if self._writing:
             for claim in self._claims:
                 self._check(claim)
@@ -256,8 +264,12 @@ class SqlTransaction(Statements):
         """Commit this transaction's part in the store's database."""
         self._ending = True
         if self._connection is not None:
+            text = self.store.announcement(self._all_topics()) if self._announces else None
+            self._announced = text is not None
             try:
                 with translated():
+                    if text is not None:
+                        self.dialect.commit_and_announce(self._connection, text)
                     self._connection.commit()
             except Conflict as error:  # a deferred constraint of the application; Mercury's tables have none
                 raise DataError(str(error)) from error
@@ -284,7 +296,10 @@ class SqlTransaction(Statements):
         for action in self._after_commit:
             action()
         if self.topics or self.topics_elsewhere:
-            self.store.notify(frozenset(self.topics), frozenset(self.topics_elsewhere))
+            self.store.notify(frozenset(self.topics), frozenset() if self._announced else self._all_topics())
+
+    def _all_topics(self) -> frozenset[Topic]:
+        return frozenset(self.topics | self.topics_elsewhere)
 
 
 class Part(Protocol):

@@ -20,6 +20,7 @@ from mercury.statemachine.flow import Window
 from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.ranges import RangeSet
+from mercury.statemachine.round_trip import DOUBLED, RoundTrip
 from mercury.storage.attachments import Attachments
 from mercury.storage.records import Channel, SequenceKey
 
@@ -48,16 +49,15 @@ def read_ranges(text: str) -> RangeSet:
 
 
 def write_window(window: Window) -> str | None:
-    """``1 3 64``: the size, the number of times it has shrunk, and since when; ``None`` = as large as the policy
-    allows.
+    """``1 3 64 - 64``: the size, the number of times it has shrunk, and since when; ``None`` = as at the start.
 
-    ``- 0 0 8``: the fourth number is the room that the destination has reported, if any.
+    ``- 0 0 8 128``: the fourth is the room that the destination has reported, if any; the fifth, how far the window has
+    grown.
     """
-    if not window.narrow:
+    if window == Window():
         return None
-    size = "-" if window.size is None else window.size
-    room = "" if window.room is None else f" {window.room}"
-    return f"{size} {window.shrinks} {window.since}{room}"
+    size, room = ("-" if each is None else each for each in (window.size, window.room))
+    return f"{size} {window.shrinks} {window.since} {room} {window.grown}"
 
 
 def read_window(text: str | None) -> Window:
@@ -67,10 +67,31 @@ def read_window(text: str | None) -> Window:
     """
     if text is None:
         return Window()
-    size, shrinks, since, *room = text.split()
-    if len(room) > 1:
-        raise ValueError(f"not a window: {text!r}")
-    return Window(None if size == "-" else int(size), int(shrinks), int(since), *map(int, room))
+    size, shrinks, since, room, grown = text.split()
+    limit, stated = (None if each == "-" else int(each) for each in (size, room))
+    return Window(limit, int(shrinks), int(since), stated, int(grown))
+
+
+def write_round_trip(trip: RoundTrip) -> str | None:
+    """``0.25 0.1 12 - 0``: the fields in their order, ``-`` for an absent one; ``None`` = nothing is known."""
+    if trip == RoundTrip():
+        return None
+    smoothed, since = ("-" if each is None else repr(each) for each in (trip.smoothed, trip.since))
+    return f"{smoothed} {trip.variation!r} {trip.number} {since} {trip.repeated}"
+
+
+def read_round_trip(text: str | None) -> RoundTrip:
+    """The reverse of `write_round_trip`.
+
+    :raises ValueError: the text does not have this form.
+    """
+    if text is None:
+        return RoundTrip()
+    smoothed, variation, number, since, repeated = text.split()
+    known, sent = (None if each == "-" else float(each) for each in (smoothed, since))
+    if not 0 <= int(repeated) <= DOUBLED:  # a pause is computed as a power of it
+        raise ValueError(f"{repeated} is not between 0 and {DOUBLED}")
+    return RoundTrip(known, float(variation), int(number), sent, int(repeated))
 
 
 @lru_cache(maxsize=4096)

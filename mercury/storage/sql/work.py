@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     Column,
     ColumnElement,
-    Connection,
     Double,
     Integer,
     Select,
@@ -30,8 +30,10 @@ from sqlalchemy import (
 
 from mercury.statemachine.deliverable import Release
 from mercury.statemachine.tables import InvokerState
+from mercury.storage.api import Topic
 from mercury.storage.claims import WorkFilter
 from mercury.storage.records import InboundKind, SequenceKey
+from mercury.storage.sql.prepared import Prepared
 from mercury.storage.sql.schema import (
     CLAIM,
     INVOKER_BUFFER,
@@ -56,6 +58,12 @@ OF = SEQUENCE.c.owner
 NOW, LIMIT, OWNER = bindparam("now", type_=Double), bindparam("limit", type_=Integer), bindparam("owner", type_=Text)
 AFTER, PEER_GIVEN = bindparam("after", type_=Text), bindparam("peer", type_=Text)
 CACHE_SIZE = 64
+KEY = Prepared(select(RMS_KEY.c.endpoint, RMS_KEY.c.name).where(RMS_KEY.c.key_id == bindparam("name")))
+
+#: Executes a query and returns its rows as tuples.
+Reader: TypeAlias = Callable[[Prepared, Mapping[str, Any]], Sequence[Any]]
+#: Key, channel and owner of a sequence, or of the first row without a number.
+Turn: TypeAlias = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ def _hosted(sequences: Table, wanted: WorkParameters) -> ColumnElement[bool]:
     """Whether the filter hosts the service of a sequence; responses belong to none."""
     if wanted.services is None:
         return true()
-    return or_(sequences.c.service.is_(None), sequences.c.service.in_(wanted.services))
+    return or_(sequences.c.service.is_(None), *(sequences.c.service == name for name in wanted.services))
 
 
 def distinct(column: Column[str], where: ColumnElement[bool] | None = None) -> Select[tuple[str]]:
@@ -89,7 +97,7 @@ def distinct(column: Column[str], where: ColumnElement[bool] | None = None) -> S
     assert isinstance(table, Table)
     given = [] if where is None else [where]
     first = select(func.min(column).label("value")).where(*given)
-    steps = first.cte("steps", recursive=True)
+    steps = first.cte(f"steps_of_{table.name}", recursive=True)
     following = select(func.min(column)).where(column > steps.c.value, *given).scalar_subquery()
     steps = steps.union_all(select(following).where(steps.c.value.is_not(None)))
     return select(steps.c.value).where(steps.c.value.is_not(None))
@@ -98,20 +106,31 @@ def distinct(column: Column[str], where: ColumnElement[bool] | None = None) -> S
 # --- destination -----------------------------------------------------------------------------------------------------
 
 
-def due_rmd(connection: Connection, now: float, limit: int, work_filter: WorkFilter | None) -> list[str]:
+@lru_cache(maxsize=CACHE_SIZE)
+def _due_rmd(wanted: WorkParameters) -> Prepared:
     due = RMD_SEQUENCE.c.due
-    query = select(RMD_SEQUENCE.c.identifier).where(due <= now, _hosted(RMD_SEQUENCE, WorkParameters.of(work_filter)))
-    return list(connection.execute(query.order_by(due, RMD_SEQUENCE.c.identifier).limit(limit)).scalars())
+    query = select(RMD_SEQUENCE.c.identifier).where(due <= NOW, _hosted(RMD_SEQUENCE, wanted))
+    return Prepared(query.order_by(due, RMD_SEQUENCE.c.identifier).limit(LIMIT))
 
 
-def next_rmd(connection: Connection, work_filter: WorkFilter | None) -> float | None:
-    earliest: float | None = connection.execute(
-        select(RMD_SEQUENCE.c.due)
-        .where(RMD_SEQUENCE.c.due.is_not(None), _hosted(RMD_SEQUENCE, WorkParameters.of(work_filter)))
-        .order_by(RMD_SEQUENCE.c.due)
-        .limit(1)
-    ).scalar_one_or_none()
-    return earliest
+@lru_cache(maxsize=CACHE_SIZE)
+def _next_rmd(wanted: WorkParameters) -> Prepared:
+    due = RMD_SEQUENCE.c.due
+    return Prepared(select(due).where(due.is_not(None), _hosted(RMD_SEQUENCE, wanted)).order_by(due).limit(1))
+
+
+def due_rmd(read: Reader, now: float, limit: int, work_filter: WorkFilter | None) -> list[str]:
+    return [name for (name,) in read(_due_rmd(WorkParameters.of(work_filter)), {"now": now, "limit": limit})]
+
+
+def next_rmd(read: Reader, work_filter: WorkFilter | None) -> float | None:
+    return _earliest(read(_next_rmd(WorkParameters.of(work_filter)), {}))
+
+
+def _earliest(rows: Sequence[Any]) -> float | None:
+    """The value of the only row, if there is one."""
+    found: float | None = rows[0][0] if rows else None
+    return found
 
 
 # --- the buffer before the application -------------------------------------------------------------------------------
@@ -166,7 +185,7 @@ def _workable(wanted: WorkParameters, *, at: bool) -> Select[tuple[str, float | 
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def _due_invoker(wanted: WorkParameters) -> Select[Any]:
+def _due_invoker(wanted: WorkParameters) -> Prepared:
     peer = BUFFER.c.owner
     place = func.row_number().over(partition_by=peer, order_by=(BUFFER.c.turn, BUFFER.c.version))
     work = (
@@ -176,42 +195,39 @@ def _due_invoker(wanted: WorkParameters) -> Select[Any]:
         .subquery()
     )
     had_turn = work.c.peer <= AFTER
-    return select(work.c.sequence, work.c.peer).order_by(work.c.place, had_turn, work.c.peer).limit(LIMIT)
+    return Prepared(select(work.c.sequence, work.c.peer).order_by(work.c.place, had_turn, work.c.peer).limit(LIMIT))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def _next_invoker(wanted: WorkParameters) -> Select[Any]:
+def _next_invoker(wanted: WorkParameters) -> Prepared:
     work = _workable(wanted, at=False).subquery()
-    return select(func.min(func.coalesce(work.c.retry_at, 0.0)))
+    return Prepared(select(func.min(func.coalesce(work.c.retry_at, 0.0))))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def _stuck_invoker(wanted: WorkParameters) -> Select[Any]:
+def _stuck_invoker(wanted: WorkParameters) -> Prepared:
     free = _free(literal("invoker ") + BUFFER.c.sequence, wanted, at=True)
     has_rows = exists().where(MESSAGE.c.sequence == BUFFER.c.sequence)
     touched = distinct(MESSAGE.c.sequence).subquery()
     others = INVOKER_BUFFER.alias("others")
     stray = exists(select(touched.c.value).where(~exists().where(others.c.sequence == touched.c.value)))
     stuck = or_(and_(has_rows, ~_ready()), and_(stray, BUFFER.c.state != InvokerState.DONE.value))
-    return select(BUFFER.c.sequence).where(stuck, _hosted(BUFFER, wanted), free).order_by(BUFFER.c.turn).limit(LIMIT)
+    query = select(BUFFER.c.sequence).where(stuck, _hosted(BUFFER, wanted), free)
+    return Prepared(query.order_by(BUFFER.c.turn).limit(LIMIT))
 
 
-def stuck_invoker(connection: Connection, now: float, limit: int, work_filter: WorkFilter | None) -> list[str]:
+def stuck_invoker(read: Reader, now: float, limit: int, work_filter: WorkFilter | None) -> list[str]:
     query = _stuck_invoker(WorkParameters.of(work_filter))
-    return list(connection.execute(query, _values(work_filter, now=now, limit=limit)).scalars())
+    return [name for (name,) in read(query, _values(work_filter, now=now, limit=limit))]
 
 
-def due_invoker(connection: Connection, now: float, limit: int, work_filter: WorkFilter | None) -> dict[str, str]:
+def due_invoker(read: Reader, now: float, limit: int, work_filter: WorkFilter | None) -> dict[str, str]:
     query, after = _due_invoker(WorkParameters.of(work_filter)), work_filter.after if work_filter is not None else ""
-    rows = connection.execute(query, _values(work_filter, now=now, limit=limit) | {"after": after})
-    return {row.sequence: row.peer for row in rows}
+    return dict(read(query, _values(work_filter, now=now, limit=limit) | {"after": after}))
 
 
-def next_invoker(connection: Connection, work_filter: WorkFilter | None) -> float | None:
-    earliest: float | None = connection.execute(
-        _next_invoker(WorkParameters.of(work_filter)), _values(work_filter)
-    ).scalar_one()
-    return earliest
+def next_invoker(read: Reader, work_filter: WorkFilter | None) -> float | None:
+    return _earliest(read(_next_invoker(WorkParameters.of(work_filter)), _values(work_filter)))
 
 
 # --- source ----------------------------------------------------------------------------------------------------------
@@ -226,7 +242,7 @@ def _waiting(wanted: WorkParameters, *, at: bool) -> Select[tuple[str]]:
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def _due_rms(wanted: WorkParameters) -> Select[Any]:
+def _due_rms(wanted: WorkParameters) -> Prepared:
     """Keys with rows to be numbered, and keys with a sequence that is due."""
     keys = _waiting(wanted, at=True).subquery()
     first = ROW.alias("first")
@@ -255,23 +271,24 @@ def _due_rms(wanted: WorkParameters) -> Select[Any]:
     turn = cast(waits.c.turn, Double).label("turn")
     waiting = select(waits.c.part, waits.c.key_id, waits.c.channel, waits.c.peer, turn)
     found = union_all(waiting, select(timed)).subquery()
-    return select(found.c.part, found.c.key_id, found.c.channel, found.c.peer).order_by(found.c.part, found.c.turn)
+    columns = (found.c.part, found.c.key_id, found.c.channel, found.c.peer)
+    return Prepared(select(*columns).order_by(found.c.part, found.c.turn))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def _due_peers() -> Select[Any]:
+def _due_peers() -> Prepared:
     """The owners of sequences that are due; each takes one index lookup."""
     peers = distinct(OF, SEQUENCE.c.due.is_not(None)).subquery()
     has = exists().where(peers.c.value == OF, SEQUENCE.c.due.is_not(None), SEQUENCE.c.due <= NOW)
-    return select(peers.c.value).where(has).order_by(peers.c.value <= AFTER, peers.c.value).limit(LIMIT)
+    return Prepared(select(peers.c.value).where(has).order_by(peers.c.value <= AFTER, peers.c.value).limit(LIMIT))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def _due_rms_of(wanted: WorkParameters) -> Select[Any]:
+def _due_rms_of(wanted: WorkParameters) -> Prepared:
     """The keys of one owner with a sequence that is due."""
     due = SEQUENCE.c.due
     mine = [OF == PEER_GIVEN, due.is_not(None), due <= NOW]
-    return (
+    return Prepared(
         select(SEQUENCE.c.key_id, SEQUENCE.c.channel, OF.label("peer"))
         .where(*mine, _free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=True))
         .order_by(due, SEQUENCE.c.position)
@@ -280,49 +297,72 @@ def _due_rms_of(wanted: WorkParameters) -> Select[Any]:
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def _next_rms(wanted: WorkParameters) -> Select[Any]:
+def _next_rms(wanted: WorkParameters) -> Prepared:
     waiting = _waiting(wanted, at=False).exists()
     due = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=False))
-    return select(case((waiting, literal(0.0)), else_=due.scalar_subquery()))
+    return Prepared(select(case((waiting, literal(0.0)), else_=due.scalar_subquery()).label("earliest")))
 
 
-def due_rms(connection: Connection, now: float, limit: int, work_filter: WorkFilter | None) -> list[SequenceKey]:
+def due_rms(read: Reader, now: float, limit: int, work_filter: WorkFilter | None) -> list[SequenceKey]:
     """Keys with rows to be numbered, and keys with a sequence that is due, alternating; the owners take turns."""
     after = work_filter.after if work_filter is not None else ""
     values = _values(work_filter, now=now, limit=limit) | {"after": after}
-    rows = connection.execute(_due_rms(WorkParameters.of(work_filter)), values).all()
-    timed = [row for row in rows if row.part == 1]
+    waits: list[Turn] = []
+    timed: list[Turn] = []
+    for part, *turn in read(_due_rms(WorkParameters.of(work_filter)), values):
+        (timed if part == 1 else waits).append(turn)
     if len(timed) == limit:  # other owners may have more
-        timed = _timed_by_turns(connection, limit, work_filter, values)
+        timed = _timed_by_turns(read, limit, work_filter, values)
     waiting, in_time = (
-        by_turns(((key_of(row.key_id, row.channel), row.peer) for row in part), after)
-        for part in ([row for row in rows if row.part == 0], timed)
+        by_turns(((key_of(key_id, channel), peer) for key_id, channel, peer in part), after) for part in (waits, timed)
     )
     found = alternating(waiting, in_time)[:limit]
-    return [key if key.endpoint else _known(connection, key) for key in found]
+    return [key if key.endpoint else _known(read, key) for key in found]
 
 
 def _timed_by_turns(
-    connection: Connection, limit: int, work_filter: WorkFilter | None, values: dict[str, str | float]
-) -> list[Any]:
-    peers = connection.execute(_due_peers(), values).scalars().all()
+    read: Reader, limit: int, work_filter: WorkFilter | None, values: dict[str, str | float]
+) -> list[Turn]:
+    peers = read(_due_peers(), values)
     query, share = _due_rms_of(WorkParameters.of(work_filter)), -(-limit // max(1, len(peers)))
-    found: list[Any] = []
-    for peer in peers:
-        found += connection.execute(query, values | {"peer": peer, "limit": share}).all()
+    found: list[Turn] = []
+    for (peer,) in peers:
+        found += read(query, values | {"peer": peer, "limit": share})
     return found
 
 
-def _known(connection: Connection, key: SequenceKey) -> SequenceKey:
+def _known(read: Reader, key: SequenceKey) -> SequenceKey:
     """The key of a row whose key is damaged, from other rows if possible."""
-    query = select(RMS_KEY.c.endpoint, RMS_KEY.c.name).where(RMS_KEY.c.key_id == key.digest)
-    row = connection.execute(query).one_or_none()
-    found = SequenceKey(row.endpoint, row.name) if row is not None else key
+    rows = read(KEY, {"name": key.digest})
+    found = SequenceKey(*rows[0]) if rows else key
     return found if found.digest == key.digest else key
 
 
-def next_rms(connection: Connection, work_filter: WorkFilter | None) -> float | None:
-    earliest: float | None = connection.execute(
-        _next_rms(WorkParameters.of(work_filter)), _values(work_filter)
-    ).scalar_one()
-    return earliest
+def next_rms(read: Reader, work_filter: WorkFilter | None) -> float | None:
+    return _earliest(read(_next_rms(WorkParameters.of(work_filter)), _values(work_filter)))
+
+
+# --- all kinds -------------------------------------------------------------------------------------------------------
+
+
+#: The columns of the query for all kinds.
+KINDS = (Topic.RMD, Topic.INVOKER, Topic.RMS)
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def _work_due(wanted: WorkParameters) -> Prepared:
+    """When the earliest work of each kind is due, in one row."""
+    rmd = select(func.min(RMD_SEQUENCE.c.due)).where(_hosted(RMD_SEQUENCE, wanted))
+    buffers = _workable(wanted, at=True).subquery()
+    invoker = select(func.min(func.coalesce(buffers.c.retry_at, 0.0)))
+    free = _free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=True)
+    timed = select(func.min(SEQUENCE.c.due)).where(free).scalar_subquery()
+    rms = case((_waiting(wanted, at=True).exists(), literal(0.0)), else_=timed)
+    columns = (rmd.scalar_subquery(), invoker.scalar_subquery(), rms)
+    return Prepared(select(*(each.label(topic.value) for topic, each in zip(KINDS, columns, strict=True))))
+
+
+def work_due(read: Reader, now: float, work_filter: WorkFilter | None) -> dict[Topic, float]:
+    values = _values(work_filter) | ({} if work_filter is None else {"now": now})
+    (row,) = read(_work_due(WorkParameters.of(work_filter)), values)
+    return {topic: due for topic, due in zip(KINDS, row, strict=True) if due is not None}

@@ -26,6 +26,7 @@ TESTS = (
     "replay",
     "rmd",
     "rms_responses",
+    "message_bytes",
     "rms_rows",
     "rms_sequences",
     "transactions",

@@ -15,6 +15,7 @@ from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
+from mercury.statemachine.round_trip import RoundTrip
 from mercury.statemachine.tables import InvokerState, RmdState, RmsState
 from mercury.storage.attachments import Attachments, StoredPart
 from mercury.storage.letters import DeadLetter, Direction
@@ -127,6 +128,8 @@ FULL_POLICY = SourcePolicy(
     make_connection=True,
     polling=Backoff(base=0.75, factor=1.25, cap=9.0, jitter=0.1),
     mtom=True,
+    batch=12,
+    batch_bytes=4321,
 )
 
 FULL_CHANNEL = Channel(
@@ -185,7 +188,8 @@ def full_rms() -> RmsRecord:
             last_message=MAX_MESSAGE_NUMBER - 1,
             settled_at=NOW + 2.25,
             abandoned=True,
-            flow=Window(4, 2, 17, 3),
+            flow=Window(4, 2, 17, 3, 128),
+            round_trip=RoundTrip(0.25, 0.125, 17, 1_800_000_000.5, 2),
             unanswered=3,
             incomplete_behavior=IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE,
             expires_at=NOW + 3.125,
@@ -207,6 +211,8 @@ def full_rms() -> RmsRecord:
         owner="CN=täg",
         poll_due=NOW + 8.5,
         polls=4,
+        batch_messages=128,
+        batch_size=65536,
     )
 
 
@@ -249,6 +255,7 @@ def full_rmd() -> RmdRecord:
         received_bytes=2**40 + 1,
         given_up=True,
         source_is_mercury=True,
+        takes_batches=True,
         due=NOW + 5.25,
     )
 

@@ -7,9 +7,9 @@ from concurrent.futures import Future
 import pytest
 
 from mercury.errors import Conflict
-from mercury.storage.api import StorageManager
-from mercury.storage.claims import Claim
-from mercury.testing.contract.builders import KEY, NOW, row
+from mercury.storage.api import StorageManager, Topic
+from mercury.storage.claims import Claim, WorkFilter
+from mercury.testing.contract.builders import KEY, NOW, rmd_record, row
 from mercury.testing.contract.ending import ending
 from mercury.testing.contract.outbox import Outbox, ids, number_in
 from mercury.testing.contract.threads import Threads, result
@@ -112,6 +112,29 @@ def test_of_many_that_claim_at_once_one_gets_it(store: StorageManager, threads: 
     futures: list[Future[list[Claim]]] = [threads.start(lambda n=n: take(f"owner {n}")) for n in range(8)]  # type: ignore[misc]
     taken = [each.resource for future in futures for each in result(future)]
     assert sorted(taken) == sorted(f"rms {number}" for number in range(20))
+
+
+# --- finding work ----------------------------------------------------------------------------------------------------
+
+
+def test_one_query_says_when_the_work_of_each_kind_is_due(store: StorageManager) -> None:
+    assert store.work_due(NOW) == {}
+    with store.transaction() as tx:
+        tx.rmd.insert(rmd_record(service="orders", due=NOW + 5))
+    assert store.work_due(NOW, WorkFilter("me")) == {Topic.RMD: NOW + 5}
+    assert store.work_due(NOW, WorkFilter("me", frozenset({"another service"}))) == {}
+    Outbox(store).append("a")
+    found = store.work_due(NOW)
+    assert set(found) == {Topic.RMD, Topic.RMS}
+    assert found[Topic.RMS] <= NOW
+
+
+def test_work_of_another_owner_is_not_due_before_its_lease_is_over(store: StorageManager) -> None:
+    Outbox(store).append("a")
+    claim(store, "another", resource=f"rms {KEY.digest}")
+    assert store.work_due(NOW, WorkFilter("me")) == {}
+    assert set(store.work_due(NOW, WorkFilter("another"))) == {Topic.RMS}
+    assert set(store.work_due(NOW + LEASE + 1, WorkFilter("me"))) == {Topic.RMS}
 
 
 # --- committing under a claim ----------------------------------------------------------------------------------------

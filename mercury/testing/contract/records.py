@@ -24,6 +24,7 @@ from mercury.testing.contract.builders import (
     full_rms,
     full_row,
     inbound,
+    made_from,
     marker,
     rmd_record,
     row,
@@ -258,3 +259,17 @@ def test_a_record_may_be_used_again_once_it_is_stored(store: StorageManager) -> 
         stored = tx.rms.row("a")
     assert stored is not None
     assert stored.action == row("a").action
+
+
+def test_several_sequences_are_inserted_and_found_together(store: StorageManager) -> None:
+    records = [rmd_record(f"urn:{number}", create_message_id=f"create {number}") for number in range(3)]
+    keys = {made_from(f"create {number}"): f"urn:{number}" for number in range(3)}
+    with store.transaction() as tx:
+        assert tx.rmd.find_created() == {}
+        tx.rmd.insert(*records[:2])
+        tx.invoker.insert(*(buffer(each.identifier) for each in records[:2]))
+        assert tx.rmd.find_created(*keys, made_from("another")) == dict(list(keys.items())[:2])
+    with store.transaction() as tx:
+        tx.rmd.insert(records[2])
+        assert tx.rmd.find_created(*keys, made_from("another")) == keys
+        assert [each.sequence for each in tx.invoker.all()] == ["urn:0", "urn:1"]

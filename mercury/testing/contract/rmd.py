@@ -42,11 +42,11 @@ def test_a_sequence_is_found_by_the_request_that_made_it(store: StorageManager) 
     for number, different in enumerate(others):
         insert(store, rmd_record(f"urn:{number}", create_message_id="create", **different))
     with store.transaction() as tx:
-        assert tx.rmd.find_created(made_from("create")) == "urn:a"
+        assert tx.rmd.find_created(key := made_from("create")) == {key: "urn:a"}
         for number, different in enumerate(others):
-            assert tx.rmd.find_created(made_from("create", **different)) == f"urn:{number}"
-        assert tx.rmd.find_created(made_from("create", peer="192.0.2.9")) is None
-        assert tx.rmd.find_created(made_from("another")) is None
+            assert tx.rmd.find_created(key := made_from("create", **different)) == {key: f"urn:{number}"}
+        assert tx.rmd.find_created(made_from("create", peer="192.0.2.9")) == {}
+        assert tx.rmd.find_created(made_from("another")) == {}
 
 
 def test_one_request_makes_one_sequence(store: StorageManager) -> None:
@@ -70,10 +70,10 @@ def test_a_request_may_make_a_sequence_again_when_the_first_is_forgotten(store: 
         tx.rmd.lock(["urn:a"])
         tx.rmd.delete("urn:a")
     with store.transaction() as tx:
-        assert tx.rmd.find_created(made_from("create")) is None
+        assert tx.rmd.find_created(made_from("create")) == {}
     insert(store, rmd_record("urn:b", create_message_id="create"))
     with store.transaction() as tx:
-        assert tx.rmd.find_created(made_from("create")) == "urn:b"
+        assert tx.rmd.find_created(key := made_from("create")) == {key: "urn:b"}
 
 
 def test_a_sequence_that_was_made_in_a_savepoint_that_failed_is_not_found(store: StorageManager) -> None:
@@ -81,7 +81,7 @@ def test_a_sequence_that_was_made_in_a_savepoint_that_failed_is_not_found(store:
         with ending(tx.savepoint(), ZeroDivisionError):
             tx.rmd.insert(rmd_record("urn:a", create_message_id="create"))
             raise ZeroDivisionError
-        assert tx.rmd.find_created(made_from("create")) is None
+        assert tx.rmd.find_created(made_from("create")) == {}
         assert tx.rmd.read("urn:a") is None
         tx.rmd.insert(rmd_record("urn:b", create_message_id="create"))
     with store.transaction() as tx:
@@ -101,7 +101,7 @@ def test_a_saved_sequence_is_changed(store: StorageManager) -> None:
         tx.rmd.save(record)
     with store.transaction() as tx:
         assert tx.rmd.read("urn:rmd:1") == record
-        assert tx.rmd.find_created("") is None
+        assert tx.rmd.find_created("") == {}
 
 
 def test_a_deleted_sequence_is_gone(store: StorageManager) -> None:

@@ -44,7 +44,7 @@ def seen(store: StorageManager, name: str = "new") -> list[bool]:
     with store.transaction() as tx:
         looks = [
             tx.rmd.read(f"urn:rmd:{name}") is not None,
-            tx.rmd.find_created(made_from(f"create {name}")) is not None,
+            tx.rmd.find_created(made_from(f"create {name}")) != {},
             any(record.identifier == f"urn:rmd:{name}" for record in tx.rmd.all()),
             tx.rmd.open_count() > 0,
             tx.invoker.read(f"urn:rmd:{name}") is not None,
@@ -179,7 +179,7 @@ def test_a_transaction_sees_its_own_sequences(store: StorageManager) -> None:
         record = rmd_record(create_message_id="create")
         tx.rmd.insert(record)
         tx.invoker.insert(buffer())
-        assert tx.rmd.find_created(record.create_key or "") == record.identifier
+        assert tx.rmd.find_created(record.create_key or "") == {record.create_key: record.identifier}
         record.ack_failures = 2
         tx.rmd.save(record)
         assert tx.rmd.read(record.identifier) == record

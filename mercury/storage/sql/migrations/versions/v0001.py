@@ -197,6 +197,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("received_bytes", sa.BigInteger(), nullable=False),
         sa.Column("given_up", sa.Boolean(), nullable=False),
         sa.Column("source_is_mercury", sa.Boolean(), nullable=False),
+        sa.Column("takes_batches", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("identifier"),
     )
     op.create_index(
@@ -326,6 +327,7 @@ def upgrade(op: Operations) -> None:
         sa.Column("abandoned", sa.Boolean(), nullable=False),
         sa.Column("unanswered", sa.BigInteger(), nullable=False),
         sa.Column("flow", sa.Text(), nullable=True),
+        sa.Column("round_trip", sa.Text(), nullable=True),
         sa.Column("incomplete_behavior", sa.Text(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=True),
         sa.Column("control_attempts", sa.BigInteger(), nullable=False),
@@ -345,6 +347,8 @@ def upgrade(op: Operations) -> None:
         sa.Column("poll_due", sa.Double(), nullable=True),
         sa.Column("polls", sa.BigInteger(), nullable=False),
         sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("batch_messages", sa.BigInteger(), nullable=False),
+        sa.Column("batch_size", sa.BigInteger(), nullable=False),
         sa.Column("fetched_by", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("position"),
     )

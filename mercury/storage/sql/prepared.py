@@ -1,0 +1,198 @@
+"""Statements that are compiled once and executed on the driver.
+
+SQLAlchemy's execution of a statement costs several times the driver's: it finds the compiled text by a key made of the
+whole expression, expands lists, and makes a context and a result for each execution. A `Prepared` statement is written
+as a SQLAlchemy expression too, but each store compiles it at its first use, and executes the text on the connection of
+SQLAlchemy's transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sqlalchemy import BindParameter, Boolean, ColumnElement, Connection, RowMapping, bindparam
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.engine.interfaces import Dialect as SqlDialect
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.operators import OperatorType
+from sqlalchemy.types import TypeEngine, UserDefinedType
+
+#: A row by the names of its columns.
+Row: TypeAlias = Mapping[str, Any] | RowMapping
+#: Converts the value of a parameter.
+Writer: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A statement whose values are all parameters, lists included (`among`): its text never changes."""
+
+    #: A query, or a change with or without ``returning``.
+    statement: Any
+
+
+class Among(ColumnElement[bool]):
+    """Whether the value of a column is in a list, which is one parameter: see `among`. Each dialect writes it."""
+
+    inherit_cache = False
+
+    def __init__(self, column: ColumnElement[Any], values: BindParameter[Any]) -> None:
+        self.column = column
+        self.values = values
+        self.type = Boolean()
+
+    def self_group(self, against: OperatorType | None = None) -> Among:  # noqa: ARG002 - in SQLite `= 1` would follow
+        return self
+
+
+class ListOf(UserDefinedType[Sequence[str]]):
+    """The type of a parameter that is a list; `Dialect.list_of` writes it as one text."""
+
+    cache_ok = True
+
+
+def among(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+    """Whether a text column has one of the texts in the list ``name``.
+
+    In contrast to SQLAlchemy's ``in_`` the statement is the same for every length of the list.
+    """
+    return Among(column, bindparam(name, type_=ListOf()))
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The text of a prepared statement for one kind of database, with what executing it needs."""
+
+    text: str
+    #: The values of the parameters that are part of the statement, by name.
+    constants: Mapping[str, Any]
+    #: The parameters in the order of the text; ``None`` = the driver takes them by name.
+    order: tuple[str, ...] | None
+    #: Converts the values of these parameters.
+    writes: tuple[tuple[str, Callable[[Any], Any]], ...]
+    #: The names of the columns of its rows.
+    columns: tuple[str, ...]
+    #: The places of the columns with values that the database has no type for.
+    flags: tuple[int, ...]
+
+    def parameters(self, given: Mapping[str, Any]) -> Mapping[str, Any] | tuple[Any, ...]:
+        """The parameters of one execution, as the driver takes them."""
+        values = {**self.constants, **given}
+        for name, write in self.writes:
+            values[name] = write(values[name])
+        return values if self.order is None else tuple([values[name] for name in self.order])
+
+    def rows(self, found: Sequence[Sequence[Any]]) -> list[Row]:
+        """The rows of one execution by the names of the columns."""
+        columns = self.columns
+        rows: list[Any] = [dict(zip(columns, row, strict=True)) for row in found]
+        for place in self.flags:
+            name = columns[place]
+            for row in rows:
+                if row[name] is not None:
+                    row[name] = bool(row[name])
+        return rows
+
+
+def compile_for(
+    dialect: SqlDialect, statement: Any, writers: Mapping[type[TypeEngine[Any]], Writer], *, has_flags: bool
+) -> Compiled:
+    """Compile a statement.
+
+    :param writers: convert the parameters of these types.
+    :param has_flags: the database has a type for truth values.
+    """
+    compiled = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
+    assert isinstance(compiled, SQLCompiler)
+    order = tuple(compiled.positiontup) if compiled.positional and compiled.positiontup is not None else None
+    writes = {
+        name: write
+        for bind, name in compiled.bind_names.items()
+        for kind, write in writers.items()
+        if isinstance(bind.type, kind)
+    }
+    given = {name: value for name, value in compiled.params.items() if value is not None}
+    returned = list(getattr(statement, "exported_columns", ()))
+    return Compiled(
+        text=compiled.string,
+        constants={name: writes[name](value) if name in writes else value for name, value in given.items()},
+        order=order,
+        writes=tuple((name, write) for name, write in writes.items() if name not in given),
+        columns=tuple(column.name for column in returned),
+        flags=() if has_flags else tuple(n for n, column in enumerate(returned) if isinstance(column.type, Boolean)),
+    )
+
+
+# --- on the driver ---------------------------------------------------------------------------------------------------
+
+
+def fetch(connection: Connection, text: str, parameters: Any) -> list[Any]:
+    """Execute a statement and return its rows as tuples.
+
+    :raises Exception: an error of the driver, or of SQLAlchemy; `errors.translated` translates both.
+    """
+    if _is_watched(connection):
+        return list(connection.exec_driver_sql(text, parameters).all())
+    cursor = execute(connection, text, parameters)
+    try:
+        return list(cursor.fetchall())
+    finally:
+        cursor.close()
+
+
+def change(connection: Connection, text: str, parameters: Any) -> int:
+    """Execute a statement without rows; returns how many rows it has changed. Errors as for `fetch`."""
+    if _is_watched(connection):
+        return connection.exec_driver_sql(text, parameters).rowcount
+    cursor = execute(connection, text, parameters)
+    try:
+        return cursor.rowcount
+    finally:
+        cursor.close()
+
+
+def change_many(connection: Connection, text: str, parameters: list[tuple[Any, ...]]) -> None:
+    """Execute a statement without rows once for each tuple of parameters. Errors as for `fetch`."""
+    if _is_watched(connection):
+        connection.exec_driver_sql(text, parameters)
+    else:
+        execute(connection, text, parameters, many=True).close()
+
+
+def execute(connection: Connection, text: str, parameters: Any, *, many: bool = False) -> DBAPICursor:
+    """Execute a statement on the driver, in the transaction of the connection; the caller closes the cursor.
+
+    If the server is gone, SQLAlchemy must know that too: then a rollback of the application does not fail, and no other
+    connection to that server is used.
+    """
+    if not connection.in_transaction():
+        connection.begin()  # the driver begins with the first statement, and SQLAlchemy ends only what it began
+    cursor = connection.connection.cursor()
+    try:
+        if many:
+            cursor.executemany(text, parameters)
+        else:
+            cursor.execute(text, parameters)
+    except Exception as error:
+        note_lost(connection, error)
+        raise
+    return cursor
+
+
+def note_lost(connection: Connection, error: Any) -> None:
+    """Let SQLAlchemy find out that a connection is lost, if an error of the driver says so."""
+    known = isinstance(error, connection.dialect.loaded_dbapi.Error)
+    if known and connection.dialect.is_disconnect(error, connection.connection.dbapi_connection, None):
+        with contextlib.suppress(SQLAlchemyError):
+            connection.exec_driver_sql("select 1")
+
+
+def _is_watched(connection: Connection) -> bool:
+    """Whether the application listens to statements of the engine: SQLAlchemy calls listeners for its own executions
+    only."""
+    events = connection.dispatch
+    return bool(events.before_cursor_execute or events.after_cursor_execute)

@@ -1,0 +1,69 @@
+"""The statements on the buffers of source sequences, as `rms_rows` executes them."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Integer,
+    and_,
+    bindparam,
+    delete,
+    func,
+    not_,
+    or_,
+    select,
+    text,
+    update,
+)
+
+from mercury.storage.sql.acknowledged_rows import OF_SEQUENCE
+from mercury.storage.sql.prepared import Prepared, among
+from mercury.storage.sql.schema import IS_ABANDONED, RMS_BODY, RMS_MESSAGE, RMS_SEQUENCE, UNACKNOWLEDGED_RESPONSE
+
+ROW, BODY, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_SEQUENCE
+#: `OutboundMessage.retained`
+RETAINED = and_(ROW.c.relates_to.is_not(None), ROW.c.answered)
+#: `OutboundMessage.settled`
+SETTLED = and_(ROW.c.acknowledged, or_(ROW.c.answered, not_(ROW.c.replays)))
+BODY_COLUMNS = tuple(column for column in BODY.c if column.name != "message_id")
+WITH_BODY = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, ROW.c.message_id == BODY.c.message_id)
+LIMIT = bindparam("limit", type_=Integer)
+ABANDONED = Prepared(select(ROW.c.position).where(ROW.c.key_id == bindparam("key_id"), IS_ABANDONED).limit(1))
+TRANSMITTED = and_(OF_SEQUENCE, not_(SETTLED))
+FETCHABLE = and_(among(ROW.c.request, "names"), ROW.c.number.is_not(None), not_(ROW.c.acknowledged))
+
+
+def _responses() -> Prepared:
+    """Responses by their requests, with the bodies that fit: a column has the length of each body."""
+    size = func.length(BODY.c.payload)
+    upto = func.sum(size).over(order_by=(size, ROW.c.position))
+    whole = select(ROW.c.position, size.label("size"), upto.label("upto")).where(FETCHABLE)
+    sizes = whole.join_from(ROW, BODY, ROW.c.message_id == BODY.c.message_id).cte("sizes")
+    fits = or_(sizes.c.upto <= bindparam("most_bytes", type_=BigInteger), sizes.c.upto == sizes.c.size)
+    body = and_(ROW.c.message_id == BODY.c.message_id, fits)
+    rows = select(ROW, *BODY_COLUMNS).join_from(sizes, ROW, sizes.c.position == ROW.c.position)
+    return Prepared(rows.join(BODY, body, isouter=True).order_by(ROW.c.position))
+
+
+RESPONSES = _responses()
+NAMED = among(ROW.c.message_id, "names")
+ANSWERED = Prepared(update(ROW).where(NAMED).values(answered=True))
+ANSWERED_TOO = Prepared(update(ROW).where(NAMED).values(answered=True, acknowledged=True))
+CONSUMED = Prepared(update(ROW).where(NAMED).values(answered=True, expects_response=False, replays=False))
+WITHOUT_BODY, WHOLE = Prepared(select(ROW).where(NAMED)), Prepared(WITH_BODY.where(NAMED))
+DELETE_BODIES = Prepared(delete(BODY).where(among(BODY.c.message_id, "names")))
+DELETE_ROWS = Prepared(delete(ROW).where(NAMED).returning(ROW.c.attachments_id))
+UNANSWERED = Prepared(WITH_BODY.where(OF_SEQUENCE, ROW.c.expects_response, not_(ROW.c.answered)).order_by(ROW.c.number))
+
+
+def _backlog() -> Prepared:
+    mine = select(SEQUENCE.c.id).where(SEQUENCE.c.key_id == bindparam("key_id"))
+    waiting = select(func.count()).where(ROW.c.key_id == bindparam("key_id"), ROW.c.number.is_(None))
+    numbered = select(func.count()).where(ROW.c.sequence_id.in_(mine), ROW.c.number.is_not(None))
+    return Prepared(select((waiting.scalar_subquery() + numbered.scalar_subquery()).label("rows")))
+
+
+BACKLOG = _backlog()
+
+#: Answered from an index, without reading the rows.
+RESPONSE_BYTES = select(func.coalesce(func.sum(ROW.c.size), 0).label("bytes")).where(text(UNACKNOWLEDGED_RESPONSE))

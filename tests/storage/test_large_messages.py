@@ -1,0 +1,129 @@
+"""The bytes of large messages that one process has in memory, while many wait."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mercury import Service, testing
+from mercury.engine.runtime.allocator import LARGE_BLOCK
+from mercury.storage.api import StorageManager
+from mercury.storage.memory import MemoryStore
+from mercury.storage.opening import open_sql_store
+
+from .pair import Pair
+
+NOW = 1_800_000_000.0
+#: Bytes of one message, how many there are, and how many are in flight or handled together.
+LARGE, MANY, TOGETHER = 3_000_000, 6, 2
+
+
+@dataclass
+class Large:
+    number: int
+    text: str
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[StorageManager]]:
+    if request.param == "memory":
+        yield [MemoryStore(), MemoryStore()]
+        return
+    opened = [open_sql_store(f"sqlite:///{tmp_path}/{name}.db") for name in ("client", "server")]
+    yield list(opened)
+    for store in opened:
+        store.close()
+
+
+def test_window_counts_bytes_and_moves_on_with_acknowledgements(stores: list[StorageManager]) -> None:
+    pair = Pair(*stores)
+    pair.send(["first"])
+    pair.run(NOW)
+    pair.send(["x" * LARGE for _ in range(MANY)])
+    _, posts = pair.client.turn(NOW)
+    assert len(posts) == TOGETHER
+    for _ in range(MANY):
+        _, more = pair.client.turn(NOW)
+        assert more == [], "the others wait for an acknowledgement, whether they have a number or not"
+    for _ in range(MANY // TOGETHER):
+        assert len(posts) == TOGETHER
+        posts = [*pair.client.receive(pair.carry(posts, NOW), NOW), *pair.client.turn(NOW)[1]]
+    assert posts == []
+    pair.run(NOW)
+    assert len(pair.server.handled) == 1 + MANY
+
+
+def test_a_run_reads_so_many_bytes_and_the_next_run_the_others(stores: list[StorageManager]) -> None:
+    pair = Pair(*stores)
+    pair.send(["first"])
+    pair.run(NOW)
+    pair.send(["x" * LARGE for _ in range(MANY)])
+    _, posts = pair.client.turn(NOW)
+    while posts:
+        posts = [*pair.client.receive(pair.carry(posts, NOW), NOW), *pair.client.turn(NOW)[1]]
+    assert len(pair.server.handled) == 1
+    for count in range(TOGETHER, MANY + 1, TOGETHER):
+        pair.server.turn(NOW)
+        assert len(pair.server.handled) == 1 + count
+
+
+def test_memory_for_messages_in_flight_does_not_grow_with_their_number(tmp_path: Path) -> None:
+    """Both sides together: the copies of one message of nearly the largest size on its way through both."""
+    size, many = 7_900_000, 8
+    service, taken = Service("large"), []
+
+    @service.operation("Put")
+    def put(large: Large) -> None:
+        taken.append((large.number, len(large.text)))
+
+    stores = [f"sqlite:///{tmp_path}/{name}.db" for name in ("client", "server")]
+    with testing.Pair(service, client_store=stores[0], server_store=stores[1]) as pair:
+        sender = pair.to()
+        for number in range(many):
+            sender.send(Large(number, "x" * size), operation="Put")
+        tracemalloc.start()
+        try:
+            pair.run()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert taken == [(number, size) for number in range(many)]
+    assert peak < 6 * size
+
+
+ALLOCATES = """
+import sys
+from pathlib import Path
+from mercury.engine.runtime.allocator import return_large_blocks
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+if sys.argv[1] == "returns":
+    return_large_blocks()
+blocks, small = [], []
+before = resident()
+for size in (4, 8, 16):
+    blocks.append(bytes(size << 20))
+    blocks.clear()
+for _ in range(16):
+    blocks.append(b"x" * (4 << 20))
+    small.append(b"y" * 100_000)
+blocks.clear()
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_blocks_of_large_messages_are_returned_when_they_are_freed() -> None:
+    def kept(how: str) -> int:
+        done = subprocess.run([sys.executable, "-c", ALLOCATES, how], check=True, capture_output=True, text=True)
+        return int(done.stdout)
+
+    assert kept("returns") < 4 * LARGE_BLOCK < kept("keeps")

@@ -1,0 +1,106 @@
+"""An acknowledgement and the messages that it makes room for are one transaction of their key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mercury.engine.exchange import Arrival, Outgoing, Purpose
+from mercury.engine.source.transmission import KeyWork, PairEnds
+from mercury.storage.api import Topic
+from mercury.storage.memory import MemoryStore
+from mercury.storage.opening import open_sql_store
+from mercury.storage.sql.store import SqlStore
+
+from .pair import Pair
+from .test_statements import Statements
+
+NOW = 1_800_000_000.0
+#: The most statements of one cycle: acknowledgements are stored, and the window is full again.
+CYCLE = 15
+
+
+@pytest.fixture
+def store(sql_url: str) -> Iterator[SqlStore]:
+    opened = open_sql_store(sql_url)
+    yield opened
+    opened.close()
+
+
+def begun(store: SqlStore, window: int) -> tuple[Pair, list[Arrival]]:
+    """A client whose window is full while more messages wait, and the acknowledgement of all in the window."""
+    pair = Pair(store, MemoryStore())
+    pair.send([str(each) for each in range(4 * window)], key=f"till {window}", window=window)
+    _, created = pair.client.turn(NOW)
+    posts = pair.client.receive(pair.carry(created, NOW), NOW)
+    assert [post.number for post in posts] == list(range(1, window + 1))
+    return pair, pair.carry(posts, NOW)
+
+
+def numbers(posts: list[Outgoing]) -> list[int | None]:
+    return [post.number for post in posts if post.purpose is Purpose.MESSAGE]
+
+
+def cycle(store: SqlStore, window: int) -> int:
+    """The statements of one cycle."""
+    pair, replies = begun(store, window)
+    statements = Statements(store)
+    woken: list[Topic] = []
+    store.listen(woken.extend)
+    with statements.during("cycle"):
+        posts = pair.client.receive(replies, NOW)
+    assert numbers(posts) == list(range(window + 1, 2 * window + 1))
+    assert statements.commits["cycle"] == 1
+    assert woken == [], "nothing is left for the worker"
+    assert store.due_rms(NOW, 10) == []
+    pair.run(NOW)
+    return statements.counts["cycle"]
+
+
+def test_a_cycle_is_one_transaction_whatever_the_size_of_the_window(store: SqlStore) -> None:
+    small, large = cycle(store, 8), cycle(store, 64)
+    assert small == large <= CYCLE
+
+
+def test_a_sequence_that_is_created_sends_its_first_messages_in_the_transaction_of_the_answer(store: SqlStore) -> None:
+    pair = Pair(store, MemoryStore())
+    for key in range(5):
+        pair.send(["one", "two"], key=f"till {key}")
+    _, created = pair.client.turn(NOW)
+    assert len(created) == 5
+    statements = Statements(store)
+    with statements.during("created"):
+        posts = pair.client.receive(pair.carry(created, NOW), NOW)
+    assert sorted(numbers(posts)) == [1, 1, 1, 1, 1, 2, 2, 2, 2, 2]  # type: ignore[type-var]
+    assert statements.commits["created"] == 1
+
+
+def test_a_claim_that_another_process_has_taken_costs_no_acknowledgement(store: SqlStore) -> None:
+    pair, replies = begun(store, 8)
+    (key,) = store.due_rms(NOW + 60, 10)
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("update mercury_claim set owner = 'another', epoch = epoch + 1")
+    assert numbers(pair.client.receive(replies, NOW)) == []
+    with store.transaction() as tx:
+        tx.rms.lock([key])
+        (record,) = tx.rms.records(key)
+        assert record.machine.acknowledged.as_tuples() == ((1, 8),)
+        assert record.machine.highest_sent == 8
+    assert pair.client.turn(NOW)[1] == [], "the other process sends the next messages"
+
+
+def test_work_that_fails_is_left_to_the_worker_and_the_acknowledgement_is_kept(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, replies = begun(store, 8)
+
+    def fail(_work: KeyWork, _tx: object) -> None:
+        raise PairEnds
+
+    with monkeypatch.context() as patched:
+        patched.setattr(KeyWork, "do", fail)
+        assert numbers(pair.client.receive(replies, NOW)) == []
+    assert store.due_rms(NOW, 10) != []
+    _, posts = pair.client.turn(NOW)
+    assert numbers(posts) == list(range(9, 17))
