@@ -15,7 +15,8 @@ from mercury.client.results import Receipt
 from mercury.client.sender import Sender
 from mercury.engine.registry import Registry
 from mercury.errors import ConfigurationError
-from mercury.service.definition import Service, Signature
+from mercury.service.definition import Service
+from mercury.service.signature import Signature
 from mercury.storage.application import Transaction
 from mercury.wire.mapping import element_name
 
@@ -68,14 +69,15 @@ class Contract(Service):
             )
         super().register_with(registry)
 
-    def handle(self, name: str, function: Callable[..., Any], action: str) -> None:
+    def handle(self, name: str, function: Callable[..., Any], action: str, batch: int | None = None) -> None:
         """Give an operation its handler.
 
+        :param batch: as for `Service.operation`.
         :raises ConfigurationError: it has one already, or the types of the function say nothing that can be carried.
         """
         if any(each.name == name for each in self._operations):
             raise ConfigurationError(f"service {self.name!r}: {name} has a handler already")
-        self._operations.append(replace(self._read(function, None, action, None), name=name))
+        self._operations.append(replace(self._read(function, None, action, None, batch), name=name))
 
 
 C = TypeVar("C", bound=Contract)
@@ -125,19 +127,30 @@ class _Call(Generic[B, R]):
         """wsa:Action of its messages."""
         return self._declared.action(self._contract)
 
-    def handler(self, function: Handler) -> Handler:
-        """Register the function that the server calls; a decorator.
+    @overload
+    def handler(self, function: Handler, /) -> Handler: ...
+
+    @overload
+    def handler(self, /, *, batch: int) -> Callable[[Handler], Handler]: ...
+
+    def handler(self, function: Callable[..., Any] | None = None, /, *, batch: int | None = None) -> Any:
+        """Register the function that the server calls; a decorator, with or without arguments.
 
         It takes the body that is declared and returns what is declared; it may ask for a `MessageContext` or a
         `Transaction` besides.
 
+        :param batch: the function takes lists of at most so many requests: see `Service.operation`.
         :raises ConfigurationError: its types are not those, or the operation has a handler already.
         """
-        declared, given = self._declared.signature, Signature.of(function)
-        if (given.body, given.returns) != (declared.body, declared.returns):
-            raise ConfigurationError(f"{given.name}: its types are not those of {declared.name}, which it handles")
-        self._contract.handle(self.name, function, self.action)
-        return function
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            declared, given = self._declared.signature, Signature.of(function, lists=batch is not None)
+            if (given.body, given.returns) != (declared.body, declared.returns):
+                raise ConfigurationError(f"{given.name}: its types are not those of {declared.name}, which it handles")
+            self._contract.handle(self.name, function, self.action, batch)
+            return function
+
+        return register if function is None else register(function)
 
 
 class OneWay(_Call[B, None]):

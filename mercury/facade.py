@@ -30,7 +30,7 @@ from mercury.engine.runtime.peers import Peer, Peers
 from mercury.engine.runtime.retention import RetentionWorker
 from mercury.engine.runtime.security_settings import parties_of
 from mercury.engine.runtime.threads import Runtime
-from mercury.engine.runtime.transport import HttpTransport, Transport
+from mercury.engine.runtime.transport import ConcurrentTransport, HttpTransport, Transport
 from mercury.engine.status import SequenceStatus
 from mercury.errors import ConfigurationError, MercuryError
 from mercury.outgoing import Outgoing
@@ -95,7 +95,7 @@ class Mercury(Observable, Outgoing):
         authenticate: Authenticate | None = None,
         observers: Iterable[Observer] = (),
         settings: Settings | None = None,
-        transport: Transport | None = None,
+        transport: Transport | ConcurrentTransport | None = None,
         ids: Ids | None = None,
         clock: Callable[[], float] = time.time,
         runtime: Callable[..., Runtime] = Runtime,
@@ -141,7 +141,7 @@ class Mercury(Observable, Outgoing):
         self.peers = Peers(settings.security.added_to(known, others), others)
         responses = responses_url(settings.address)
         self._security = parties_of(self.peers, settings.security, clock, self.ids.new, responses)
-        self._transport: Transport = transport or HttpTransport(http.timeout, limit, self.peers)
+        self._transport: Transport | ConcurrentTransport = transport or HttpTransport(http.timeout, limit, self.peers)
         self._make_runtime = runtime
         self._runtime: Runtime | None = None
         self._server: BackgroundServer | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -51,6 +51,10 @@ class Operation:
     #: The mapped classes of the body and of the response's; ``bytes`` = raw XML.
     request: type[Any] = bytes
     response: type[Any] = bytes
+    #: The most messages that one call of `call_together` takes; 1 = there is only `call`.
+    batch: int = 1
+    #: Consumes requests of one sequence; returns as many responses, ``None`` each for one-way.
+    call_together: Callable[[Sequence[MessageContext], Sequence[Payload]], Sequence[Payload | None]] | None = None
     #: `call` reads the `Payload.attachments` of a request; otherwise such a request is refused.
     takes_attachments: bool = False
 
@@ -73,6 +77,9 @@ class Application(Protocol):
 
     def operation(self, service: str, action: str, element: str) -> Operation | None:
         """The operation for an action, or else for the body element."""
+
+    def largest_batch(self, service: str | None) -> int:
+        """The largest `Operation.batch` of a service; 1 for ``None``."""
 
     def policy(self, service: str | None) -> DestinationPolicy:
         """How sequences at a service are treated; ``None`` = sequences of responses."""

@@ -45,11 +45,9 @@ class ClaimKeeper:
 
     def take(self, resource: str, now: float) -> Claim | None:
         """Take the claim on ``resource``, or renew it if half of its lease is over; ``None`` = another owner has it."""
-        with self._mutex:
-            lease = self._leases.get(resource)
-            # A lease farther ahead than that is from before the clock was set back.
-            if lease is not None and lease.renew_at - self._lease / 2 <= now < lease.renew_at:
-                return lease.claim
+        current = self.current(resource, now)
+        if current is not None:
+            return current
         claim = self._store.claim(resource, self.owner, now, self._lease)
         with self._mutex:
             if claim is None:
@@ -60,6 +58,15 @@ class ClaimKeeper:
                 self._leases = {name: lease for name, lease in self._leases.items() if lease.until > now}
                 self._most = max(1024, 2 * len(self._leases))
         return claim
+
+    def current(self, resource: str, now: float) -> Claim | None:
+        """The claim on ``resource`` if this process has it and need not renew it yet. Never queries the store."""
+        with self._mutex:
+            lease = self._leases.get(resource)
+        # A lease farther ahead than that is from before the clock was set back.
+        if lease is None or not lease.renew_at - self._lease / 2 <= now < lease.renew_at:
+            return None
+        return lease.claim
 
     @contextmanager
     def held(self, claim: Claim) -> Iterator[None]:
@@ -96,8 +103,12 @@ class ClaimKeeper:
 
     def lost(self, claim: Claim) -> None:
         """Forget a claim on which a commit failed; `take` queries the store again."""
+        self.forget(claim.resource)
+
+    def forget(self, resource: str) -> None:
+        """Forget the claim on a resource, if there is one; `take` queries the store again."""
         with self._mutex:
-            self._leases.pop(claim.resource, None)
+            self._leases.pop(resource, None)
 
     def release_all(self) -> None:
         """Release all claims, so that other processes do not have to wait for the end of the leases."""

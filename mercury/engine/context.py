@@ -14,6 +14,7 @@ from mercury.engine.running_calls import RunningCalls
 from mercury.engine.settings import EngineSettings
 from mercury.engine.stored import StoredOfPeers
 from mercury.storage.outages import Outages
+from mercury.wire.prepared import PreparedEnvelopes
 
 if TYPE_CHECKING:
     from mercury.engine.application import Application
@@ -55,6 +56,8 @@ class EngineContext:
     copies_log: LogLimiter = field(default_factory=_once_a_minute)
     #: Counts, by peer, sequences that expired unused and were forgotten.
     expired: Expired = field(init=False)
+    #: Encodes the messages of sequences and the acknowledgements.
+    prepared: PreparedEnvelopes = field(default_factory=PreparedEnvelopes)
     #: Unacknowledged responses, by owner and by sequence of requests.
     responses: StoredOfPeers = field(init=False)
     #: Dead letters that peers have caused, by owner and by sequence.

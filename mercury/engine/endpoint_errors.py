@@ -60,12 +60,16 @@ class EndpointErrors:
 
     def get(self, url: str) -> str | None:
         """Why the last exchange with an endpoint failed; ``None`` = it worked."""
+        if not self._by_endpoint:
+            return None
         with self._mutex:
             trouble = self._by_endpoint.get(endpoint_of(url))
             return trouble.reason if trouble is not None else None
 
     def slows(self, url: str) -> bool:
         """Whether only few exchanges with an endpoint are started until one works."""
+        if not self._by_endpoint:  # the usual case, several times for each post
+            return False
         with self._mutex:
             trouble = self._by_endpoint.get(endpoint_of(url))
             return trouble is not None and trouble.slows and trouble.reason is not None
@@ -111,6 +115,8 @@ class EndpointErrors:
 
     def worked(self, url: str, now: float) -> None:
         """An exchange with an endpoint worked."""
+        if not self._by_endpoint:
+            return
         with self._mutex:
             trouble = self._by_endpoint.get(endpoint_of(url))
             if trouble is None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mercury.errors import ApplicationFault
 from mercury.statemachine.events import DestinationEnd
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import (
     ANONYMOUS_ENDPOINT,
     AckRequested,
+    BatchLimits,
     CloseSequence,
     CreateSequence,
     EndpointReference,
@@ -24,7 +27,7 @@ from mercury.wire import ns
 from mercury.wire.application_fault import write_application_fault
 from mercury.wire.attachment import LargePart
 from mercury.wire.encode import fault_action
-from mercury.wire.envelope import EMPTY, Body, Envelope, Payload
+from mercury.wire.envelope import EMPTY, BatchedMessage, Body, Envelope, MessageBatch, Payload
 from mercury.wire.ns import RmMessage
 
 Acknowledgements = tuple[SequenceAcknowledgement, ...]
@@ -76,11 +79,15 @@ def expressible(protocol: Protocol, acknowledgements: Acknowledgements) -> Ackno
 
 
 def create_sequence(
-    record: RmsRecord, destination: DestinationPolicy, acknowledgements: Acknowledgements = ()
+    record: RmsRecord,
+    destination: DestinationPolicy,
+    acknowledgements: Acknowledgements = (),
+    batch: BatchLimits | None = None,
 ) -> Envelope:
     """CreateSequence; repeated with the same MessageID and offer (RM-CS-13).
 
     :param destination: how this side treats an offered sequence.
+    :param batch: the batches that this side takes on an offered sequence.
     """
     channel, policy = record.channel, record.channel.policy
     offer = None
@@ -100,6 +107,7 @@ def create_sequence(
         follows=record.follows,
         mercury=policy.protocol.rm is RmVersion.RM10,
         mercury_behavior=destination.behavior if policy.protocol.rm is RmVersion.RM11 else None,
+        batch=batch,
     )
     return _envelope(
         policy.protocol,
@@ -142,7 +150,7 @@ def message(
         to or EndpointReference(record.channel.to, row.to_parameters),
         row.message_id,
         Payload(row.payload, is_fault=row.is_fault) if row.payload else EMPTY,
-        reply_to=_reply_to(record, row),
+        reply_to=reply_to_of(record, row),
         relates_to=row.relates_to,
         sequence=None if plain else header,
         acknowledgements=acknowledgements,
@@ -153,7 +161,43 @@ def message(
     )
 
 
-def _reply_to(record: RmsRecord, row: OutboundMessage) -> EndpointReference | None:
+def batch(
+    record: RmsRecord,
+    rows: Sequence[OutboundMessage],
+    message_id: str,
+    *,
+    request_ack: bool = False,
+    acknowledgements: Acknowledgements = (),
+) -> Envelope:
+    """Several messages of a sequence in one envelope (`MessageBatch`), with the content of single messages.
+
+    :param rows: with consecutive numbers; see `mercury.engine.source.batching`.
+    """
+    protocol, first = record.channel.policy.protocol, rows[0]
+    identifier = record.machine.identifier or ""
+    messages = [
+        BatchedMessage(
+            row.message_id,
+            row.action,
+            Payload(row.payload, is_fault=row.is_fault) if row.payload else EMPTY,
+            row.relates_to,
+        )
+        for row in rows
+    ]
+    return _envelope(
+        protocol,
+        ns.BATCH_ACTION,
+        EndpointReference(record.channel.to),
+        message_id,
+        MessageBatch(tuple(messages)),
+        reply_to=reply_to_of(record, first),
+        sequence=SequenceHeader(identifier, first.number or 0),
+        acknowledgements=acknowledgements,
+        ack_requests=(AckRequested(identifier),) if request_ack else (),
+    )
+
+
+def reply_to_of(record: RmsRecord, row: OutboundMessage) -> EndpointReference | None:
     """ReplyTo of a message; ``None`` if it expects no response (WSA Core section 3.1: optional).
 
     LIVE-13: if ReplyTo and AcksTo are the same address, some destinations delay acknowledgements until the response.

@@ -42,6 +42,8 @@ class Outgoing:
     key: SequenceKey | None = None
     record_id: str | None = None
     number: int | None = None
+    #: Of a batch: the number of its last message; ``number`` is that of the first.
+    last: int | None = None
     #: The destination sequence it belongs to.
     rmd: str | None = None
     #: The identifier of the offered sequence, if it ends together with this one (anonymous pairs).
@@ -53,22 +55,20 @@ class Outgoing:
     #: The peer whose request caused the post (`Arrival.owner`); empty = this side.
     owner: str = ""
 
-    @property
-    def slot(self) -> tuple[str, str, int]:
-        """Two messages with the same slot have the same content: while one waits, the other is not needed."""
-        return (self.purpose.value, self.record_id or self.rmd or self.envelope.message_id or "", self.number or 0)
+    # Made once, because the sender pool needs them several times for each post.
+    #: Two messages with the same slot have the same content: while one waits, the other is not needed.
+    slot: tuple[str, str, int] = field(init=False, repr=False, compare=False)
+    #: The scheme, host and port of the URL, in normalized form.
+    server: str = field(init=False, repr=False, compare=False)
+    #: The name of the endpoint in `EndpointErrors`: the URL, except for answers: those to one server share a name,
+    #: because each request may name another path.
+    error_name: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def server(self) -> str:
-        return server_of(self.url)
-
-    @property
-    def error_name(self) -> str:
-        """The name of the endpoint in `EndpointErrors`.
-
-        It is the URL, except for answers: those to one server share a name, because each request may name another path.
-        """
-        return f"answers to {self.server}" if self.purpose is Purpose.ANSWER else self.url
+    def __post_init__(self) -> None:
+        name, server = self.record_id or self.rmd or self.envelope.message_id or "", server_of(self.url)
+        object.__setattr__(self, "slot", (self.purpose.value, name, self.number or 0))
+        object.__setattr__(self, "server", server)
+        object.__setattr__(self, "error_name", f"answers to {server}" if self.purpose is Purpose.ANSWER else self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +187,8 @@ class Step:
     posts: list[Outgoing] = field(default_factory=list)
     #: How many sequences were worked on.
     progress: int = 0
+    #: Whether more may be due than this turn has worked on.
+    more: bool = True
     #: Other threads of this process work on everything that is due, and poll again when they have finished.
     shared: bool = False
     #: Responses that can now go out on a back-channel.

@@ -92,6 +92,10 @@ class SecurityParties:
         """Whether messages to a service, or (``None``) to the address for responses, may have to be checked."""
         return service in self._services if service is not None else bool(self._responders)
 
+    def concerns_endpoint(self, url: str) -> bool:
+        """Whether messages to the endpoint at a URL are secured, or its replies checked."""
+        return self._find(url) is not None
+
     # --- messages that are received --------------------------------------------------------------------------------
 
     def opened(self, http: HttpMessage, service: str | None, limits: Limits) -> tuple[HttpMessage, Verified | None]:

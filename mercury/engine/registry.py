@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +18,7 @@ class _Hosted:
     operations: dict[str, Operation]
     policy: DestinationPolicy
     understands: frozenset[str]
+    largest_batch: int
 
 
 @dataclass(slots=True)
@@ -55,7 +56,8 @@ class Registry:
             if operation.action in by_action:
                 raise ConfigurationError(f"service {name!r} has two operations with the action {operation.action!r}")
             by_action[operation.action] = self._around_operation(operation)
-        self._services[name] = _Hosted(by_action, policy or self.default_policy, frozenset(understands))
+        largest = max((operation.batch for operation in by_action.values()), default=1)
+        self._services[name] = _Hosted(by_action, policy or self.default_policy, frozenset(understands), largest)
 
     def add_callback(self, name: str, callback: Callback) -> None:
         """Register the function of this name that consumes responses.
@@ -79,7 +81,17 @@ class Registry:
             with inside(context.transaction):
                 return call(context, payload)
 
-        return replace(operation, call=handle)
+        together = operation.call_together
+        if together is None:
+            return replace(operation, call=handle)
+
+        def handle_together(
+            contexts: Sequence[MessageContext], payloads: Sequence[Payload]
+        ) -> Sequence[Payload | None]:
+            with inside(contexts[0].transaction):
+                return together(contexts, payloads)
+
+        return replace(operation, call=handle, call_together=handle_together)
 
     def _around_callback(self, callback: Callback) -> Callback:
         inside = self.inside
@@ -108,6 +120,10 @@ class Registry:
             return hosted.operations.get(action)
         local = element.rpartition("}")[2]
         return next((known for known in hosted.operations.values() if (known.element or known.name) == local), None)
+
+    def largest_batch(self, service: str | None) -> int:
+        hosted = self._services.get(service) if service is not None else None
+        return hosted.largest_batch if hosted is not None else 1
 
     def policy(self, service: str | None) -> DestinationPolicy:
         hosted = self._services.get(service) if service is not None else None

@@ -40,7 +40,8 @@ class EngineSettings:
     max_outbound_backlog: int = 1_000_000
     #: The most rows that get a number in one transaction.
     number_batch: int = 256
-    #: The most messages of one sequence that are delivered in one transaction.
+    #: The most messages of one sequence that are delivered in one transaction; for a service whose handlers take larger
+    #: lists (``batch``), as many as those.
     invoke_batch: int = 50
     #: The most sequences that one ``run_once`` reads.
     sequence_batch: int = 64

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
+from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.service.shares import FREE, Share, Shares
 from mercury.service.turns import Turns, half_of_the_threads
 from mercury.settings import HttpSettings
@@ -44,7 +45,8 @@ class Bodies:
     """
 
     def __init__(self, max_bytes: int, settings: HttpSettings, largest: int | None = None) -> None:
-        self._max_bytes = max_bytes
+        #: The largest body of one request in memory, in bytes.
+        self.max_bytes = max_bytes
         self._largest = max(max_bytes, largest or 0)
         #: Seconds in which a whole body must arrive.
         self._timeout = settings.receive_timeout
@@ -55,6 +57,7 @@ class Bodies:
         #: Whose bodies are decoded, and whose answers are signed, beside the event loop.
         self.turns = Turns(half_of_the_threads())
         self._lost_body_logged = False
+        self._no_file = LogLimiter(1, LOG_INTERVAL)
 
     async def read(
         self,
@@ -75,10 +78,10 @@ class Bodies:
             (408); the peer disconnected (400); or it was cut so that another network's body fits (503). Its bytes
             are no longer counted then.
         """
-        announced, most = whole_number(headers.get("content-length")), self._largest if in_file else self._max_bytes
+        announced, most = whole_number(headers.get("content-length")), self._largest if in_file else self.max_bytes
         if announced is not None:
             self._check(announced, most, host)
-        received = _Received(self._max_bytes, in_file=(announced or 0) > self._max_bytes)
+        received = _Received(self.max_bytes)
         size = 0
         share: Share | None = None
         try:
@@ -103,7 +106,7 @@ class Bodies:
                 self._received.drop(share)
             received.close()
             if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-                log.warning("a large request cannot be received: %s (the file is in %s)", error, tempfile.gettempdir())
+                self._log_no_file(error)
                 raise RequestRefused(
                     503, "The request cannot be received now; send it again later.", busy=True
                 ) from None
@@ -133,6 +136,13 @@ class Bodies:
         if size > FREE and not self._received.may_have(network_of(host), size - FREE):
             raise _too_many()
 
+    def _log_no_file(self, error: OSError) -> None:
+        if self._no_file.allow("", asyncio.get_running_loop().time()):
+            text = (
+                "a large request cannot be received: %s (the file is in %s); further ones within %.0f s are not logged"
+            )
+            log.warning(text, error, tempfile.gettempdir(), LOG_INTERVAL)
+
     def _check_upgrade(self, headers: Mapping[str, str]) -> None:
         """Detect an HTTP server that drops the body of a request with an Upgrade header.
 
@@ -155,20 +165,19 @@ class Bodies:
 class _Received:
     """The bytes of one body: in memory, and if they are more than ``most`` bytes, in a file.
 
-    Nothing is in the store before the engine has accepted the message.
-
-    :param in_file: they are in a file from the beginning.
+    Nothing is in the store before the engine has accepted the message. The file is opened when more than ``most`` bytes
+    have come, not when they are announced: an announcement costs a peer nothing, and a file costs a descriptor.
     """
 
-    def __init__(self, most: int, *, in_file: bool) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
         self._bytes = bytearray()
-        self._spool = Spool() if in_file else None
+        self._spool: Spool | None = None
 
     async def add(self, piece: bytes) -> None:
         """Add bytes.
 
-        :raises OSError: the file cannot be written.
+        :raises OSError: the file cannot be opened or written.
         """
         self._bytes += piece
         if self._spool is None and len(self._bytes) > self._most:

@@ -6,6 +6,7 @@ import asyncio
 import enum
 import logging
 import sys
+from collections.abc import Callable
 from typing import Protocol
 
 from uvicorn.server import ServerState
@@ -78,28 +79,33 @@ class Connections:
     """Every connection of one server. Used in the event loop's thread only.
 
     A check of all deadlines once in `CHECK_INTERVAL` replaces two timers for each request.
+
+    :param in_files: a service takes attachments: the request on a connection may be in a file.
     """
 
-    def __init__(self, settings: HttpSettings, authorities: Authorities | None = None) -> None:
+    def __init__(
+        self, settings: HttpSettings, authorities: Authorities | None = None, *, in_files: bool = False
+    ) -> None:
         self.settings = settings
         #: The certificate authorities of the server's peers.
         self.authorities = authorities or Authorities()
-        self._limit = min(settings.max_connections, _descriptors())
+        #: The most connections that count: ``http.max_connections``, or fewer if the process may have fewer files.
+        self.limit = min(settings.max_connections, _descriptors() // (2 if in_files else 1))
         #: The counted connections, oldest first, with the network that each counts for (`network_of`).
         self._addresses: dict[Connection, str] = {}
         #: The number of counted connections of each network.
         self._counts: dict[str, int] = {}
         #: Open connections that do not count, because they are being closed or were refused, with the time of the cut.
         self._leaving: dict[Connection, float] = {}
-        self._most_leaving = min(MAX_LEAVING, max(8, self._limit // 4))
+        self._most_leaving = min(MAX_LEAVING, max(8, self.limit // 4))
         self._checking = False
         timeouts = (settings.first_byte_timeout, settings.header_timeout, settings.idle_timeout)
         self._interval = min(CHECK_INTERVAL, min(*timeouts, settings.receive_timeout, settings.body_rate_window) / 4)
         #: Reasons of refusals that have been logged.
         self._logged: set[str] = set()
-        if self._limit < settings.max_connections:
+        if self.limit < settings.max_connections:
             text = "http.max_connections: %d are accepted instead of %d: the process may have no more open files"
-            log.warning(text, self._limit, settings.max_connections)
+            log.warning(text, self.limit, settings.max_connections)
 
     def __len__(self) -> int:
         return len(self._addresses)
@@ -129,10 +135,10 @@ class Connections:
             if to_close is None:
                 most = f"http.max_connections_per_address = {count}"
                 return self._log_refused(f"too many connections from one address ({most})")
-        elif len(self._addresses) >= self._limit:
+        elif len(self._addresses) >= self.limit:
             to_close = self._least_needed(count)
             if to_close is None:
-                return self._log_refused(f"too many connections (http.max_connections = {self._limit})")
+                return self._log_refused(f"too many connections (http.max_connections = {self.limit})")
         else:
             to_close = None
         self._addresses[connection] = address
@@ -223,7 +229,7 @@ class Connections:
 
 
 def _descriptors() -> int:
-    """The number of connections that the process's file descriptor limit allows."""
+    """The number of file descriptors that the process's limit allows for connections and their requests."""
     if sys.platform == "win32":
         return sys.maxsize
     import resource  # noqa: PLC0415 - Unix only
@@ -234,13 +240,16 @@ def _descriptors() -> int:
     return max(soft - RESERVED_DESCRIPTORS, soft // 2)
 
 
-def connections_of(server_state: ServerState) -> Connections:
+def connections_of(server_state: ServerState, in_files: Callable[[], bool] = lambda: False) -> Connections:
     """The `Connections` of a server. For a uvicorn that Mercury did not start they are made from the process's
-    settings."""
+    settings.
+
+    :param in_files: returns whether a service of the server's application takes attachments.
+    """
     connections: Connections | None = getattr(server_state, _CONNECTIONS, None)
     if connections is None:
         settings = load()
-        connections = Connections(settings.http, Authorities(settings.tls.with_issuer))
+        connections = Connections(settings.http, Authorities(settings.tls.with_issuer), in_files=in_files())
         keep(server_state, connections)
     return connections
 

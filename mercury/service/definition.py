@@ -7,25 +7,21 @@ types `MessageContext` and `Transaction` are optional and are filled in for each
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, Required, TypeAlias, TypedDict, TypeVar, overload
 
 from mercury.engine.application import Callback, MessageContext, Operation
 from mercury.engine.registry import Registry
 from mercury.errors import ApplicationFault, ConfigurationError, MercuryError, PayloadError
 from mercury.security.settings import MessageSecurity
-from mercury.service.wsdl_first import Parsed, WsdlFirst
-from mercury.statemachine.bounds import KEY_BYTES, storable
+from mercury.service.signature import Signature
+from mercury.service.wsdl_first import WsdlFirst
+from mercury.statemachine.bounds import KEY_BYTES, at_least, storable
 from mercury.statemachine.policy import DestinationPolicy
-from mercury.storage.application import Transaction
 from mercury.wire.bodies import read_body, write_body
 from mercury.wire.envelope import Payload
-from mercury.wire.mapping import check_type, element_name
-from mercury.wire.mapping_fields import is_mapped
+from mercury.wire.mapping import element_name
 from mercury.wire.mapping_plan import has_attachments
 from mercury.wire.ns import local_of
 from mercury.wsdl.contract import WsdlContract, WsdlOperation
@@ -34,6 +30,9 @@ from mercury.wsdl.contract import WsdlContract, WsdlOperation
 DEFAULT_NAMESPACE = "urn:mercury:app"
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+#: `Operation.call` and `Operation.call_together`
+_Call: TypeAlias = Callable[[MessageContext, Payload], Payload | None]
+_CallTogether: TypeAlias = Callable[[Sequence[MessageContext], Sequence[Payload]], Sequence[Payload | None]]
 
 
 class Service:
@@ -113,7 +112,13 @@ class Service:
 
     @overload
     def operation(
-        self, name: str | None = None, /, *, action: str | None = None, response_action: str | None = None
+        self,
+        name: str | None = None,
+        /,
+        *,
+        action: str | None = None,
+        response_action: str | None = None,
+        batch: int | None = None,
     ) -> Callable[[Handler], Handler]: ...
 
     def operation(
@@ -123,6 +128,7 @@ class Service:
         *,
         action: str | None = None,
         response_action: str | None = None,
+        batch: int | None = None,
     ) -> Handler | Callable[[Handler], Handler]:
         """Register a function as an operation; a decorator, with or without arguments.
 
@@ -130,12 +136,17 @@ class Service:
             name, and the element the name of the body's class (the function's name if the body is ``bytes``).
         :param action: wsa:Action of requests; by default ``<namespace>/<name of the element>``.
         :param response_action: wsa:Action of responses; by default the action followed by ``Response``.
-        :raises ConfigurationError: a parameter or the result has no type, or a type that cannot be a message body.
+        :param batch: the function takes a list of at most so many requests of one sequence, in order, and returns a
+            list of as many responses, or ``None``; also `MessageContext` becomes a list. If a call for several requests
+            raises an exception, an `ApplicationFault` too, its work in the transaction is rolled back, and the function
+            is called for each request alone, with lists of one. Under AtMostOnce every list has one request.
+        :raises ConfigurationError: a parameter or the result has no type, or a type that cannot be a message body; or
+            ``batch`` is below 1.
         """
 
         def register(function: Handler) -> Handler:
             given = name if isinstance(name, str) else None
-            self._operations.append(self._read(function, given, action, response_action))
+            self._operations.append(self._read(function, given, action, response_action, batch))
             return function
 
         return register(name) if callable(name) else register
@@ -165,15 +176,22 @@ class Service:
         registry.add_service(self.name, self._operations, policy=self.policy, understands=self.understands)
 
     def _read(
-        self, function: Callable[..., Any], name: str | None, action: str | None, response_action: str | None
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        action: str | None,
+        response_action: str | None,
+        batch: int | None,
     ) -> Operation:
-        signature = Signature.of(function, parsed=self.wsdl is not None)
+        if batch is not None:
+            at_least(1, batch=batch)
+        signature = Signature.of(function, parsed=self.wsdl is not None, lists=batch is not None)
         if signature.body is None:
             raise ConfigurationError(f"{signature.name}: a parameter for the body is needed (a dataclass or bytes)")
         if self.wsdl is not None:
             if action is not None or response_action is not None:
                 raise ConfigurationError(f"{signature.name}: its actions are those of the WSDL")
-            return _by_wsdl(self.wsdl, self.wsdl.operation(name or function.__name__), signature, function)
+            return _by_wsdl(self.wsdl, self.wsdl.operation(name or function.__name__), signature, function, batch)
         element = name or (element_name(signature.body) if signature.body is not bytes else function.__name__)
         action = action or f"{self.namespace}/{element}"
         has_response = signature.returns is not type(None)
@@ -190,14 +208,16 @@ class Service:
             element=element,
             action=action,
             response_action=(response_action or f"{action}Response") if has_response else None,
-            call=_call(function, signature, read, write if has_response else None),
             request=signature.body,
             response=signature.returns if has_response else bytes,
             takes_attachments=signature.body is not bytes and has_attachments(signature.body),
+            **_calls(function, signature, read, write if has_response else None, batch),
         )
 
 
-def _by_wsdl(wsdl: WsdlFirst, given: WsdlOperation, signature: Signature, function: Callable[..., Any]) -> Operation:
+def _by_wsdl(
+    wsdl: WsdlFirst, given: WsdlOperation, signature: Signature, function: Callable[..., Any], batch: int | None
+) -> Operation:
     has_response = signature.returns is not type(None)
     if has_response is not (given.response_element is not None):
         needed = "a result" if given.response_element is not None else "no result: it is one-way"
@@ -209,8 +229,58 @@ def _by_wsdl(wsdl: WsdlFirst, given: WsdlOperation, signature: Signature, functi
         element=local_of(given.element),
         action=given.action,
         response_action=given.response_action,
-        call=_call(function, signature, read, write),
+        **_calls(function, signature, read, write, batch),
     )
+
+
+class _Calls(TypedDict, total=False):
+    """The fields of an `Operation` that call its handler."""
+
+    call: Required[_Call]
+    batch: int
+    call_together: _CallTogether
+
+
+def _calls(
+    function: Callable[..., Any],
+    signature: Signature,
+    read: Callable[[Payload], Any],
+    write: Callable[[Any], Payload] | None,
+    batch: int | None,
+) -> _Calls:
+    """The calls of a handler; ``write`` is ``None`` for a one-way operation."""
+    if batch is None:
+        return {"call": _call(function, signature, read, write)}
+    together = _call_together(function, signature, read, write)
+
+    def call(context: MessageContext, payload: Payload) -> Payload | None:
+        return together([context], [payload])[0]
+
+    return {"call": call, "batch": batch, "call_together": together}
+
+
+def _call_together(
+    function: Callable[..., Any],
+    signature: Signature,
+    read: Callable[[Payload], Any],
+    write: Callable[[Any], Payload] | None,
+) -> _CallTogether:
+    """The call of a handler that takes lists."""
+
+    def call(contexts: Sequence[MessageContext], payloads: Sequence[Payload]) -> Sequence[Payload | None]:
+        try:
+            bodies = [read(payload) for payload in payloads]
+        except PayloadError as error:
+            raise ApplicationFault(f"the request cannot be read: {error}", code="BadRequest") from error
+        results = function(**signature.arguments(list(contexts), contexts[0].transaction, bodies))
+        if write is None:
+            return [None] * len(payloads)
+        if not isinstance(results, Sequence) or len(results) != len(payloads):
+            shown = f"{len(results)} responses" if isinstance(results, Sequence) else type(results).__name__
+            raise PayloadError(f"{signature.name} has returned {shown} to {len(payloads)} requests")
+        return [write(result) for result in results]
+
+    return call
 
 
 def _call(
@@ -226,7 +296,7 @@ def _call(
             body = read(payload)
         except PayloadError as error:
             raise ApplicationFault(f"the request cannot be read: {error}", code="BadRequest") from error
-        result = function(**signature.arguments(context, body))
+        result = function(**signature.arguments(context, context.transaction, body))
         return write(result) if write is not None else None
 
     return call
@@ -249,96 +319,9 @@ def read_callback(function: Callable[..., Any], namespace: str | None = None) ->
         if isinstance(response, MercuryError):
             if not signature.takes_faults:
                 raise response
-            function(**signature.arguments(context, response))
+            function(**signature.arguments(context, context.transaction, response))
             return
-        function(**signature.arguments(context, read_body(response, signature.body or bytes, namespace)))
+        body = read_body(response, signature.body or bytes, namespace)
+        function(**signature.arguments(context, context.transaction, body))
 
     return call
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Signature:
-    """A function's parameters and result, read from its type hints."""
-
-    name: str
-    #: Names of the parameters for the context, the transaction and the body; ``None`` = the function has none.
-    context: str | None
-    transaction: str | None
-    body_parameter: str | None
-    #: A dataclass or ``bytes``.
-    body: type[Any] | None
-    takes_faults: bool
-    returns: type[Any]
-
-    @classmethod
-    def of(cls, function: Callable[..., Any], *, parsed: bool = False) -> Signature:
-        """Read a function's type hints.
-
-        :param parsed: a body may be ``Any``, which becomes `Parsed`.
-        :raises ConfigurationError: the function is asynchronous, a parameter has no type, or a type cannot be a
-            message body.
-        """
-        name = getattr(function, "__qualname__", repr(function))
-        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            raise ConfigurationError(f"{name}: handlers are ordinary functions; async def is not supported yet")
-        hints = _hints(function, name)
-        parameters = inspect.signature(function).parameters
-        context = transaction = body_parameter = None
-        body: type[Any] | None = None
-        faults = False
-        for parameter in parameters.values():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise ConfigurationError(f"{name}: *{parameter.name} is not supported; name each parameter")
-            kind = hints.get(parameter.name, inspect.Parameter.empty)
-            if kind is inspect.Parameter.empty:
-                raise ConfigurationError(f"{name}: parameter {parameter.name!r} needs a type")
-            if kind is MessageContext:
-                context = parameter.name
-            elif kind is Transaction:
-                transaction = parameter.name
-            elif body_parameter is not None:
-                raise ConfigurationError(f"{name}: two parameters for the body: {body_parameter}, {parameter.name}")
-            else:
-                body_parameter = parameter.name
-                kind = Parsed if parsed and kind is Any else kind
-                body, faults = _body_type(kind, f"{name}: parameter {parameter.name!r}")
-        returns = hints.get("return", type(None))
-        if parsed and returns is Any:
-            returns = Parsed
-        elif returns is not type(None):
-            returned, _ = _body_type(returns, f"{name}: the result")
-            returns = returned if returned is not None else type(None)
-        return cls(name, context, transaction, body_parameter, body, faults, returns)
-
-    def arguments(self, context: MessageContext, body: object) -> Mapping[str, object]:
-        """The keyword arguments of one call."""
-        given = ((self.context, context), (self.transaction, context.transaction), (self.body_parameter, body))
-        return {name: value for name, value in given if name is not None}
-
-
-def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(function)
-    except (NameError, TypeError) as error:
-        raise ConfigurationError(f"{name}: its types cannot be read: {error}") from error
-
-
-def _body_type(kind: Any, what: str) -> tuple[type[Any] | None, bool]:
-    """The dataclass or ``bytes`` of a type hint, and whether the hint also accepts `ApplicationFault`.
-
-    :param what: the parameter or result, for the error's text.
-    """
-    members = typing.get_args(kind) if typing.get_origin(kind) is not None else (kind,)
-    faults = any(member is ApplicationFault for member in members)
-    bodies = [member for member in members if member is not ApplicationFault]
-    if not bodies and faults:
-        return None, True
-    if len(bodies) != 1 or not isinstance(bodies[0], type):
-        raise ConfigurationError(f"{what}: {kind!r} cannot be a message body; use a dataclass or bytes")
-    if bodies[0] not in (bytes, Parsed):
-        if not is_mapped(bodies[0]):
-            raise ConfigurationError(
-                f"{what}: {bodies[0].__qualname__} is not a dataclass (nor a pydantic model, nor bytes)"
-            )
-        check_type(bodies[0])
-    return bodies[0], faults

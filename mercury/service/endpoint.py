@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
 
 from mercury.engine.exchange import ACCEPTED, Answer, Arrival, HeldExchange
 from mercury.engine.ids import Ids
@@ -18,13 +19,15 @@ from mercury.engine.refusal import refuse, with_status
 from mercury.engine.runtime.held_exchanges import HeldExchanges
 from mercury.engine.runtime.threads import Runtime
 from mercury.errors import ConfigurationError, Overloaded
+from mercury.service.answers import AnswerQueue
+from mercury.service.asgi import App, Receive, Scope, Send, headers_of, peer_of, send_message, send_text
 from mercury.service.bodies import Bodies, RequestRefused
 from mercury.service.held import Hold, abort_of, hold_of, unsent_of
 from mercury.service.identity import Authenticate, identify
 from mercury.service.publishing import TEXT_TYPE, Documents, Page, Wanted, address_of, no_wsdl, page, wanted
 from mercury.service.shares import FREE, Share
 from mercury.storage.callers import network_of
-from mercury.wire.envelope import HttpMessage
+from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 from mercury.wire.media import is_package
 from mercury.wire.spool import Spool
 from mercury.wire.verified import Verified
@@ -36,10 +39,6 @@ SMALL = 64 * 1024
 
 #: The answer to a GET when ``http.max_sending_bytes`` is reached.
 _UNSENT = HttpMessage(b"Too many answers are being sent; try again later.\n", TEXT_TYPE, status=503)
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Host(Protocol):
@@ -80,6 +79,24 @@ class Host(Protocol):
         """The longest time, in seconds, that an exchange is held open for any other client, if that is longer."""
 
 
+class Exchange(Protocol):
+    """A request that is answered in the event loop, without a task (`mercury.service.direct`)."""
+
+    @property
+    def scope(self) -> Scope:
+        """The ASGI scope of the request."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no answer can be written any more."""
+
+    def answer(self, message: HttpMessage, challenge: str | None = None) -> None:
+        """Write the answer; does nothing if the client has left."""
+
+    def go_on(self, app: App) -> None:
+        """Let an ASGI application answer the request, which need not read it."""
+
+
 class Endpoint:
     """Receives the messages for one service.
 
@@ -89,43 +106,98 @@ class Endpoint:
 
     def __init__(self, host: Host, service: str | None, *, takes_attachments: bool = False) -> None:
         self._host = host
-        self._takes_attachments = takes_attachments
+        #: Whether a large message may be in a file.
+        self.takes_attachments = takes_attachments
         #: The name of the service; ``None`` = responses arrive here.
         self.service = service
         self._documents: Documents | None = None
         #: Whether it has been logged that the service has no documents.
         self._logged_no_wsdl = False
         self._refusals = LogLimiter(1, LOG_INTERVAL)
+        #: For the event loop that was used last.
+        self._answers: AnswerQueue | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise TypeError(f"a SOAP endpoint speaks HTTP, not {scope['type']}")
-        headers = _headers(scope)
+        headers = headers_of(scope["headers"])
         which = wanted(scope.get("query_string", b"")) if scope["method"] == "GET" else None
         if which is not None and self.service is not None:
             await self._publish(which, scope, headers, send)
             return
         if scope["method"] != "POST":
-            await _send_text(send, 405, "This is a SOAP endpoint: messages are posted to it.\n", (("allow", "POST"),))
+            await send_text(send, 405, "This is a SOAP endpoint: messages are posted to it.\n", (("allow", "POST"),))
             return
         try:
             reply = await self._reply(scope, headers, receive)
         except RequestRefused as refused:
-            content_type = headers.get("content-type", "")
-            reply = with_status(refuse(refused.fault, content_type, self._host.ids), refused.status)
-            await _send(send, reply, refused.challenge)
+            await send_message(send, self._refusal(refused, headers), refused.challenge)
             return
+        await self._send_reply(scope, send, reply)
+
+    def _refusal(self, refused: RequestRefused, headers: dict[str, str]) -> HttpMessage:
+        return with_status(refuse(refused.fault, headers.get("content-type", ""), self._host.ids), refused.status)
+
+    async def _send_reply(self, scope: Scope, send: Send, reply: HttpMessage) -> None:
         if len(reply.body) > FREE:
             await self._send_large(scope, send, reply)
         else:
-            await _send(send, reply)
+            await send_message(send, reply)
+
+    # --- requests that are answered without a task -----------------------------------------------------------------
+
+    def is_direct(self, headers: dict[str, str], size: int) -> bool:
+        """Whether `begin` can process a request with these headers, whose body of ``size`` bytes is complete."""
+        runtime = self._host.running_runtime
+        return (
+            size <= min(SMALL, self._host.bodies.max_bytes)
+            and runtime is not None
+            and not runtime.is_secured(self.service)
+            and "content-encoding" not in headers
+            and "upgrade" not in headers
+            and not (self.takes_attachments and is_package(headers.get("content-type", "")))
+        )
+
+    def begin(self, exchange: Exchange, headers: dict[str, str], body: bytes) -> None:
+        """Process a request for which `is_direct` holds; it is answered later, in the event loop."""
+        runtime = self._host.running_runtime
+        try:
+            identity = self._identity(exchange.scope, headers)
+            if runtime is None:
+                raise self._not_running()
+            http = _http(headers, body)
+            arrival = self._arrival(exchange.scope, headers, http, runtime.decode(http, self.service), identity)
+            self._queue(runtime, arrival, lambda answer: self._end(exchange, runtime, answer, headers))
+        except RequestRefused as refused:
+            exchange.answer(self._refusal(refused, headers), refused.challenge)
+
+    def _end(self, exchange: Exchange, runtime: Runtime, answer: Answer, headers: dict[str, str]) -> None:
+        if exchange.is_over:
+            _release(runtime, answer)
+        elif answer.held is None and len(answer.http.body) <= FREE:
+            exchange.answer(answer.http)
+        else:
+            exchange.go_on(lambda scope, _receive, send: self._finish(scope, send, runtime, answer, headers))
+
+    async def _finish(
+        self, scope: Scope, send: Send, runtime: Runtime, answer: Answer, headers: dict[str, str]
+    ) -> None:
+        """Answer a request whose exchange is held, or whose answer is large."""
+        try:
+            reply = await self._held_reply(scope, runtime, answer)
+        except RequestRefused as refused:
+            await send_message(send, self._refusal(refused, headers), refused.challenge)
+        else:
+            await self._send_reply(scope, send, reply)
+
+    # --- requests that ASGI passes ---------------------------------------------------------------------------------
 
     def _identity(self, scope: Scope, headers: dict[str, str]) -> str | None:
         """The identity of a request's sender. One refusal of each network is logged in `LOG_INTERVAL`."""
         try:
             return identify(scope, headers, self._host.authenticate)
         except RequestRefused as refused:
-            network = network_of(_peer(scope))
+            network = network_of(peer_of(scope))
             if refused.status in (401, 403) and self._refusals.allow(network, asyncio.get_running_loop().time()):
                 text = "requests from %s are refused with %d: %r; further ones within %.0f s are not logged"
                 log.warning(text, network, refused.status, str(refused), LOG_INTERVAL)
@@ -158,7 +230,7 @@ class Endpoint:
         if len(reply.body) > FREE:
             await self._send_large(scope, send, reply, _UNSENT)
         else:
-            await _send(send, reply, challenge)
+            await send_message(send, reply, challenge)
 
     async def _send_large(self, scope: Scope, send: Send, reply: HttpMessage, unsent: HttpMessage = ACCEPTED) -> None:
         """Send an answer whose bytes count against ``http.max_sending_bytes`` until the peer has read them.
@@ -167,14 +239,14 @@ class Endpoint:
             sends its request again later.
         """
         answers, now = self._host.bodies.answers, asyncio.get_running_loop().time()
-        share = Share(network_of(_peer(scope)), now, abort_of(scope), unsent_of(scope))
+        share = Share(network_of(peer_of(scope)), now, abort_of(scope), unsent_of(scope))
         # An answer larger than the whole limit would never be sent: it counts for half of the limit.
         if not answers.grow(share, min(len(reply.body), answers.limit // 2), now):
             log.info("an answer of %d bytes is not sent: unread answers fill http.max_sending_bytes", len(reply.body))
-            await _send(send, unsent)
+            await send_message(send, unsent)
             return
         try:
-            await _send(send, reply, whole=False)
+            await send_message(send, reply, whole=False)
             await send({"type": "http.response.body", "body": b""})  # returns when the peer has read nearly all of it
         finally:
             answers.drop(share)
@@ -187,7 +259,7 @@ class Endpoint:
         reply = await self._held_reply(scope, runtime, answer)
         if not reply.body or not runtime.is_secured(self.service):
             return reply
-        network, turns = network_of(_peer(scope)), self._host.bodies.turns
+        network, turns = network_of(peer_of(scope)), self._host.bodies.turns
         return await turns.call(network, lambda: runtime.secured_reply(reply, self.service, verified))
 
     async def _held_reply(self, scope: Scope, runtime: Runtime, answer: Answer) -> HttpMessage:
@@ -214,8 +286,8 @@ class Endpoint:
         identity = self._identity(scope, headers)
         runtime = self._host.running_runtime
         secured = runtime is not None and runtime.is_secured(self.service)
-        in_file = self._takes_attachments and not secured and is_package(headers.get("content-type", ""))
-        body, share = await self._host.bodies.read(headers, receive, _peer(scope), in_file=in_file)
+        in_file = self.takes_attachments and not secured and is_package(headers.get("content-type", ""))
+        body, share = await self._host.bodies.read(headers, receive, peer_of(scope), in_file=in_file)
         try:
             return await self._submit(runtime, scope, headers, body, identity)
         finally:
@@ -227,34 +299,67 @@ class Endpoint:
         self, runtime: Runtime | None, scope: Scope, headers: dict[str, str], body: bytes | Spool, identity: str | None
     ) -> tuple[Runtime, Answer, Verified | None]:
         if runtime is None:
-            self._host.log_not_running()
-            raise RequestRefused(503, "This endpoint is not running; send it again later.", busy=True)
-        data, spool = (b"", body) if isinstance(body, Spool) else (body, None)
-        http = HttpMessage(data, headers.get("content-type", ""), headers.get("soapaction"), spool=spool)
+            raise self._not_running()
+        http = _http(headers, body)
         if len(body) <= SMALL and not runtime.is_secured(self.service):
             envelope = runtime.decode(http, self.service)
         else:
             turns = self._host.bodies.turns
-            envelope = await turns.call(network_of(_peer(scope)), lambda: runtime.decode(http, self.service))
-        arrival = Arrival(
+            envelope = await turns.call(network_of(peer_of(scope)), lambda: runtime.decode(http, self.service))
+        arrival = self._arrival(scope, headers, http, envelope, identity)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def end(answer: Answer) -> None:
+            if future.done():  # the request was cancelled meanwhile
+                _release(runtime, answer)
+            else:
+                future.set_result(answer)
+
+        self._queue(runtime, arrival, end)
+        return runtime, await future, arrival.verified
+
+    # --- both ------------------------------------------------------------------------------------------------------
+
+    def _not_running(self) -> RequestRefused:
+        self._host.log_not_running()
+        return RequestRefused(503, "This endpoint is not running; send it again later.", busy=True)
+
+    def _arrival(
+        self,
+        scope: Scope,
+        headers: dict[str, str],
+        http: HttpMessage,
+        envelope: Envelope | Undecodable,
+        identity: str | None,
+    ) -> Arrival:
+        return Arrival(
             http=http,
             envelope=envelope,
             service=self.service,
             url=f"{scope.get('scheme', 'http')}://{headers.get('host', '')}{scope.get('path', '')}",
-            peer=_peer(scope),
+            peer=peer_of(scope),
             identity=identity,
         )
-        return runtime, await _answer(runtime, arrival), arrival.verified
+
+    def _queue(self, runtime: Runtime, arrival: Arrival, end: Callable[[Answer], None]) -> None:
+        """Queue an arrival for the committer.
+
+        :param end: called in the event loop with the answer.
+        :raises RequestRefused: the queue is full (503).
+        """
+        loop = asyncio.get_running_loop()
+        answers = self._answers
+        if answers is None or answers.loop is not loop:
+            self._answers = answers = AnswerQueue(loop)
+        try:
+            runtime.submit(arrival, partial(answers.put, end))
+        except Overloaded as error:
+            raise RequestRefused(503, str(error), busy=True) from error
 
 
-async def _answer(runtime: Runtime, arrival: Arrival) -> Answer:
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Answer] = loop.create_future()
-    try:
-        runtime.submit(arrival, lambda answer: _resolve(loop, future, answer, lambda: _release(runtime, answer)))
-    except Overloaded as error:
-        raise RequestRefused(503, str(error), busy=True) from error
-    return await future
+def _http(headers: dict[str, str], body: bytes | Spool) -> HttpMessage:
+    data, spool = (b"", body) if isinstance(body, Spool) else (body, None)
+    return HttpMessage(data, headers.get("content-type", ""), headers.get("soapaction"), spool=spool)
 
 
 async def _response(
@@ -285,66 +390,3 @@ async def _response(
 def _release(runtime: Runtime, answer: Answer) -> None:
     if answer.held is not None:
         runtime.held_exchanges.let_go(answer.held)
-
-
-def _resolve(
-    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value: object, on_cancelled: Callable[[], None]
-) -> None:
-    """Set a future's result from another thread; call ``on_cancelled`` if the request was cancelled meanwhile."""
-
-    def resolve() -> None:
-        if future.done():
-            on_cancelled()
-        else:
-            future.set_result(value)
-
-    # The loop may be closed when the process ends while an exchange is held.
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(resolve)
-
-
-def _headers(scope: Scope) -> dict[str, str]:
-    """The headers by name in lower case; repeated headers are joined (RFC 9110, 5.3).
-
-    Some servers append the trailers of a request to its headers. Joining keeps the value that a proxy has set, which a
-    trailer would replace otherwise.
-    """
-    fields = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
-    headers = dict(fields)
-    if len(headers) < len(fields):
-        headers = {}
-        for name, value in fields:
-            headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers
-
-
-def _peer(scope: Scope) -> str:
-    client = scope.get("client")
-    return str(client[0]) if client else ""
-
-
-async def _send(send: Send, message: HttpMessage, challenge: str | None = None, *, whole: bool = True) -> None:
-    headers = [("content-length", str(len(message.body)))]
-    if message.body:
-        headers.append(("content-type", message.content_type))
-    if message.status in (408, 413):
-        headers.append(("connection", "close"))
-    if message.status == 503:
-        headers.append(("retry-after", "1"))
-    if challenge is not None:
-        headers.append(("www-authenticate", challenge))
-    await _send_raw(send, message.status, headers, message.body, whole=whole)
-
-
-async def _send_text(send: Send, status: int, text: str, headers: Iterable[tuple[str, str]]) -> None:
-    body = text.encode()
-    every = [*headers, ("content-type", "text/plain; charset=utf-8"), ("content-length", str(len(body)))]
-    await _send_raw(send, status, every, body)
-
-
-async def _send_raw(
-    send: Send, status: int, headers: list[tuple[str, str]], body: bytes, *, whole: bool = True
-) -> None:
-    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body, "more_body": not whole})

@@ -63,6 +63,15 @@ def _coding(version: str, values: list[bytes]) -> tuple[int, str] | None:
     return None
 
 
+def without_upgrade(method: bytes, url: bytes, version: str, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The head of a request without its Upgrade fields.
+
+    :param headers: names in lower case.
+    """
+    lines = [b"%b: %b\r\n" % (name, value) for name, value in headers if name != b"upgrade"]
+    return b"%b %b HTTP/%b\r\n%b\r\n" % (method, url, version.encode(), b"".join(lines))
+
+
 def refusal(status: int, reason: str, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """The bytes of an answer that refuses a request before the application sees it. It announces that the connection
     closes.

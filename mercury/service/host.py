@@ -130,6 +130,17 @@ def soap_endpoints(routes: Iterable[object]) -> list[Endpoint]:
     return found
 
 
+def takes_attachments(app: object) -> bool:
+    """Whether a SOAP endpoint of an ASGI application takes attachments.
+
+    A middleware around the application is looked through if it has the application in its attribute ``app``, as those
+    of Starlette and uvicorn do.
+    """
+    while not hasattr(app, "routes") and hasattr(app, "app"):
+        app = app.app
+    return any(endpoint.takes_attachments for endpoint in soap_endpoints(getattr(app, "routes", ())))
+
+
 def service_router(host: Host, services: Iterable[Service]) -> SoapRouter:
     """A router with an endpoint for each service, and one for the responses to this process's own requests."""
     router = SoapRouter()
@@ -240,9 +251,14 @@ class SoapApplication(FastAPI):
         #: The SOAP endpoints by path.
         self._endpoints = endpoints
 
+    def direct_endpoint(self, path: str) -> Endpoint | None:
+        """The SOAP endpoint with a path; ``None`` = FastAPI routes the request."""
+        if self.user_middleware or self.router.dependencies:
+            return None
+        return self._endpoints.get(path)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        direct = scope["type"] == "http" and not self.user_middleware and not self.router.dependencies
-        endpoint = self._endpoints.get(scope["path"]) if direct else None
+        endpoint = self.direct_endpoint(scope["path"]) if scope["type"] == "http" else None
         if endpoint is None:
             await super().__call__(scope, receive, send)
         else:

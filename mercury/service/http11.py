@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
-from mercury.engine.runtime.body_pieces import BodyPieces
 from mercury.service.connections import Activity, Connection, connections_of
+from mercury.service.direct import DirectProtocol
 from mercury.service.flow import AnswerTransport, Flow
-from mercury.service.heads import Breach, reason_to_refuse, refusal
+from mercury.service.heads import Breach, reason_to_refuse, refusal, without_upgrade
 from mercury.service.held import EXTENSION, Hold, Holder
+from mercury.service.host import takes_attachments
 from mercury.service.peer import tls_extension
 from mercury.service.reading import Reading
 
@@ -33,7 +34,7 @@ GRACE = 1.0
 MAX_PIPELINED = 8
 
 
-class Http11Protocol(HttpToolsProtocol):
+class Http11Protocol(DirectProtocol):
     """One connection.
 
     - An Upgrade header is ignored (RFC 9110, 7.8). The parser llhttp ends such a request after its header, so the
@@ -53,7 +54,7 @@ class Http11Protocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._connections = connections_of(server_state)
+        self._connections = connections_of(server_state, lambda: takes_attachments(config.loaded_app))
         self._settings = settings = self._connections.settings
         self._max_line, self._max_head = settings.max_request_line, settings.max_header_bytes
         self._max_fields = settings.max_header_fields
@@ -65,15 +66,11 @@ class Http11Protocol(HttpToolsProtocol):
         #: When the whole body must have arrived, and the bytes of it since the last check of its rate.
         self._body_deadline = math.inf
         self._body_bytes = 0
-        self._pieces = BodyPieces()
         #: Bytes of the header that is being read: of complete fields, and after the last complete field.
         self._head_bytes = self._pending = 0
         self._fields = 0
         self._breach: Breach | None = None
         self._extensions: dict[str, Any] = {}
-        self._answer_transport: AnswerTransport | None = None
-        #: The request that the application processes now; `cycle` is the one that arrived last.
-        self._running: RequestResponseCycle | None = None
         self.hold = Hold()
         #: The peer sends no more: the connection is closed after the outstanding answers.
         self._last = False
@@ -87,7 +84,7 @@ class Http11Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._answer_transport = AnswerTransport(transport, self.hang_up)
+        self.answer_transport = AnswerTransport(transport, self.hang_up)
         self.flow = Flow(transport, self.pipeline)
         if self.before is not None:
             self._connections.remove(self.before)
@@ -139,9 +136,11 @@ class Http11Protocol(HttpToolsProtocol):
             return Activity.ENDING
         if self.hold.active:
             return Activity.HELD
+        if self.awaits_body:
+            return Activity.TRANSFER
         if self._answering:
             # Only the last request can have an incomplete body: those before it are being processed.
-            incomplete = self._reading is Reading.BODY and self._running is self.cycle
+            incomplete = self._reading is Reading.BODY and self.running is self.cycle
             return Activity.TRANSFER if incomplete else Activity.BUSY
         return Activity.IDLE if self._reading is Reading.NOTHING else Activity.BEGINNING
 
@@ -150,11 +149,12 @@ class Http11Protocol(HttpToolsProtocol):
         return self.hold.since if self.hold.active else self.deadline
 
     def make_room(self) -> None:
+        self.pass_on()
         if self._write_deadline < math.inf or self._ended or self.transport.is_closing():
             self.abort()  # of one that is being closed, nothing can be written any more
-        elif self.hold.active and self._running is not None:
+        elif self.hold.active and self.running is not None:
             self.pipeline.clear()
-            self._running.keep_alive = False
+            self.running.keep_alive = False
             self.hold.give_up()
         elif self._answering or self._reading is Reading.HEAD:
             self._refuse(408, "the rest of the request did not come, and others wait for a connection")
@@ -165,6 +165,7 @@ class Http11Protocol(HttpToolsProtocol):
         self.transport.abort()
 
     def shutdown(self) -> None:
+        self.pass_on()
         if not self.transport.is_closing():
             super().shutdown()  # a second close of a TLS transport of asyncio makes its `abort` fail
         self.hold.end_soon()
@@ -177,6 +178,7 @@ class Http11Protocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def expire(self, now: float) -> None:
+        self.pass_on()
         closing, between = self._ended or self.transport.is_closing(), self._reading is Reading.NOTHING
         only_writing = closing or (between and not self._answering)
         if self._write_deadline <= now:
@@ -214,6 +216,7 @@ class Http11Protocol(HttpToolsProtocol):
 
     def hang_up(self) -> None:
         """Close the connection after the write buffer is sent, and cut it after `LINGER` seconds."""
+        self.forget()
         self._ended = True
         if (self._reading is not Reading.NOTHING or self.flow.read_paused) and self.transport.can_write_eof():
             # Closing a socket with unread data resets the connection, and the peer may lose the answer.
@@ -246,22 +249,17 @@ class Http11Protocol(HttpToolsProtocol):
                 self._refuse_breach()
                 return
             break
-        self._pass_body()
+        self.read_ends()
         if self._head_bytes + self._pending > self._max_head and self._reading is not Reading.NOTHING:
             self._refuse(431, f"the header of the request has more than {self._max_head} bytes")
 
     def _read_head_again(self) -> bool:
         """Pass the header, without Upgrade, to a new parser; ``False`` = it refused it, and the refusal was sent."""
-        version = self.parser.get_http_version().encode()
-        lines = [self.parser.get_method(), b" ", self.url, b" HTTP/", version, b"\r\n"]
-        for name, value in self.headers:
-            if name != b"upgrade":
-                lines += [name, b": ", value, b"\r\n"]
-        lines.append(b"\r\n")
+        head = without_upgrade(self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers)
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         try:
-            self.parser.feed_data(b"".join(lines))
+            self.parser.feed_data(head)
         except httptools.HttpParserError:
             self._refuse_breach()
             return False
@@ -318,38 +316,36 @@ class Http11Protocol(HttpToolsProtocol):
         now = self.loop.time()
         self._body_deadline = now + self._settings.receive_timeout + GRACE
         self._start_rate_window(now)
-        super().on_headers_complete()
+        self.head_ends()
+
+    def begin_cycle(self) -> None:
+        super().begin_cycle()
         if self.cycle is not None:
-            self.cycle.transport = self._answer_transport  # type: ignore[assignment]
+            self.cycle.transport = self.answer_transport  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         self._pending, self._body_bytes = 0, self._body_bytes + len(body)
-        if not self._pieces.add(body):
+        if not self.pieces.add(body):
             self._exceeded(400, "the body of the request has too many small chunks")
-
-    def _pass_body(self) -> None:
-        """Pass the chunks of one read to the application together."""
-        if body := self._pieces.take():
-            super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self._has_upgrade:
             return
-        self._pass_body()
         self._reading = Reading.NOTHING
         self._pending = 0
+        if not self.body_ends():
+            super().on_message_complete()
         if self._answering:
             self._read_deadline = math.inf
         else:
             self._read_deadline = self.loop.time() + self._settings.idle_timeout
-        super().on_message_complete()
 
     def _exceeded(self, status: int, reason: str) -> NoReturn:
         self._breach = Breach(status, reason)
         raise self._breach
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
+        self.running = cycle
         super()._start_asgi_task(cycle, partial(self._run, cycle, app))
 
     async def _run(self, cycle: RequestResponseCycle, app: Any, *arguments: Any) -> None:
@@ -363,10 +359,10 @@ class Http11Protocol(HttpToolsProtocol):
     def _disconnect(self) -> None:
         """Report the disconnect to the running request, and drop the pipelined ones."""
         self.pipeline.clear()
-        if self._running is not None and not self._running.response_complete:
-            self._running.disconnected = True
-            self._running.waiting_for_100_continue = False  # nothing can be written any more
-            self._running.message_event.set()
+        if self.running is not None and not self.running.response_complete:
+            self.running.disconnected = True
+            self.running.waiting_for_100_continue = False  # nothing can be written any more
+            self.running.message_event.set()
 
     # --- answering -------------------------------------------------------------------------------------------------
 

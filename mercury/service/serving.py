@@ -21,6 +21,7 @@ from mercury.engine.runtime.peers import TlsSettings
 from mercury.errors import ConfigurationError
 from mercury.service.authorities import Authorities
 from mercury.service.connections import Connections, keep
+from mercury.service.host import takes_attachments
 from mercury.service.http11 import Http11Protocol
 from mercury.service.tls_listener import Handshake, TlsListener
 from mercury.settings import HttpSettings
@@ -144,7 +145,8 @@ def server_for(
         proxy_headers=False,  # with X-Forwarded-For any local process could claim another address
         timeout_graceful_shutdown=max(1, int(settings.shutdown_deadline / 2)),
     )
-    return Server(config, on_started, Connections(settings, authorities), certificates)
+    connections = Connections(settings, authorities, in_files=takes_attachments(app))
+    return Server(config, on_started, connections, certificates)
 
 
 def _renewed(config: uvicorn.Config, tls: TlsSettings, authorities: Authorities) -> ssl.SSLContext:

@@ -17,7 +17,7 @@ from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.letters import Direction
-from mercury.wire.envelope import HttpMessage
+from mercury.wire.envelope import HttpMessage, MessageBatch
 
 
 class NodeView(Protocol):
@@ -51,8 +51,14 @@ class Checks:
         envelope = outgoing.envelope
         for acknowledgement in envelope.acknowledgements:
             self._acknowledged(node, acknowledgement.identifier, acknowledgement.ranges)
-        if envelope.sequence is not None:
-            self._sent(node, envelope.sequence.identifier, envelope.sequence.message_number, envelope.message_id)
+        header = envelope.sequence
+        if header is None:
+            return
+        if isinstance(envelope.body, MessageBatch):
+            for number, message in enumerate(envelope.body.messages, header.message_number):
+                self._sent(node, header.identifier, number, message.message_id)
+        else:
+            self._sent(node, header.identifier, header.message_number, envelope.message_id)
 
     def replied(self, node: NodeView, http: HttpMessage) -> None:
         """Check that the contents of a reply were committed before it was sent. The reply is parsed without Mercury's

@@ -28,6 +28,7 @@ from mercury.storage.api import Topic
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage, SequenceKey
 from mercury.wire.encode import encode
 from mercury.wire.envelope import HttpMessage
+from mercury.wire.scan import Limits
 
 #: The address that all nodes' requests come from, as behind one router: they share the limits for one peer.
 PEER = "192.0.2.1"
@@ -173,6 +174,7 @@ class Node:
             observers=application.observers,
             ids=SeededIds(self._chance),
             settings=EngineSettings(
+                limits=Limits(max_batch=self._scenario.max_batch),
                 addresses=AddressPolicy(("*",)),
                 lease=LEASE,
                 number_batch=7,
@@ -298,6 +300,9 @@ class Node:
             self._post(run, list(answer.posts))
             if reply is not None:
                 self._reply(run, answer, reply)
+        if run is self._run:
+            run.due.pop(Topic.RMS, None)  # what this transaction has sent may have set another time
+            self._plan_work(0.0)
 
     def _reply(self, run: _Run, answer: Answer, reply: OnReply) -> None:
         if answer.waiting is None:

@@ -63,6 +63,8 @@ class Scenario:
     #: The most bytes of one peer's messages, and of all, in the InvokerBuffers of a node.
     max_backlog_bytes_per_peer: int = 512 * 1024**2
     max_backlog_bytes: int = 4 * 1024**3
+    #: The most messages of a batch that a node takes.
+    max_batch: int = 256
     variation: Variation = Variation.NONE
     lines: list[str] = field(default_factory=list)
 
@@ -103,7 +105,10 @@ def scenario_of(seed: int, *, messages: int = 100, statements: bool = False) -> 
         # These variations make dead letters and unacknowledged replies, which no operator removes. With small limits
         # the node would refuse messages, or give up the older half of the replies.
         few, peer, every = 64 * 1024**2, 512 * 1024**2, 4 * 1024**3
+    batches = Random(-seed - 4)  # noqa: S311  likewise
+    flows = tuple(replace(flow, policy=replace(flow.policy, batch=batches.choice((1, 3, 256)))) for flow in flows)
     destination = replace(varied_destination(variation, _destination(chance), options), max_backlog_bytes=few)
+    destination = replace(destination, batches=batches.random() < 0.8)
     return Scenario(
         seed=seed,
         nodes=nodes,
@@ -116,6 +121,7 @@ def scenario_of(seed: int, *, messages: int = 100, statements: bool = False) -> 
         back_channel_wait=chance.choice((0.0, 0.05, 1.0)),
         max_backlog_bytes_per_peer=peer,
         max_backlog_bytes=every,
+        max_batch=batches.choice((2, 5, 256)),
     )
 
 

@@ -67,6 +67,9 @@ class WrappedStore:
     def next_due(self, topic: Topic, work_filter: WorkFilter | None = None) -> float | None:
         return self.inner.next_due(topic, work_filter)
 
+    def work_due(self, now: float, work_filter: WorkFilter | None = None) -> dict[Topic, float]:
+        return self.inner.work_due(now, work_filter)
+
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         return self.inner.claim(resource, owner, now, lease)
 

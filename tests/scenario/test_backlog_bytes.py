@@ -429,3 +429,16 @@ def test_messages_behind_unfilled_gaps_make_room_after_an_hour(limit: str) -> No
     assert counted(node) < 10 * KILO
     ended = {record.identifier: record.machine.tombstone for record in node.destinations()}
     assert (ended[left], ended[used]) == (True, False)
+
+
+def test_empty_messages_that_only_look_like_the_last_one_are_not_stored_without_limit() -> None:
+    """WS-RM 1.0: the empty last message is above all limits, because a sequence has only one."""
+    node, foreign = server(KILO), Foreign(RM10_SOAP11)
+    identifier = foreign.open(node)
+    block = f'<q xmlns="urn:q">{"x" * 10 * KILO}</q>'
+    for number in range(2, 5):
+        headers = foreign.sequence(identifier, number) + block
+        answer = node.get(foreign.envelope(f"{foreign.rm}/LastMessage", headers=headers))
+        assert name_of(answer) == "fault ActionNotSupported"
+    last = foreign.sequence(identifier, 5, last=True)
+    assert name_of(node.get(foreign.envelope(f"{foreign.rm}/LastMessage", headers=last + block))) == "acknowledgement"

@@ -637,10 +637,10 @@ def test_a_key_that_cannot_be_worked_on_does_not_stop_the_others(monkeypatch: py
     rms = type(pair.client.store.transaction().rms)
     unnumbered = rms.unnumbered
 
-    def poisoned(manager: object, key: object, limit: int) -> object:
+    def poisoned(manager: object, key: object, *limits: int) -> object:
         if "bad" in str(key):
             raise ValueError("a row that cannot be read")
-        return unnumbered(manager, key, limit)
+        return unnumbered(manager, key, *limits)
 
     pair.link(key="bad").notes("bad")
     pair.link(key="good").notes("good")

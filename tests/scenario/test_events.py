@@ -45,7 +45,13 @@ FREQUENT = (Accepted, DuplicateDropped, Delivered, Transmitted, Retransmitted, A
 
 
 def policy(assurance: DeliveryAssurance = DeliveryAssurance.EXACTLY_ONCE, **changes: object) -> DestinationPolicy:
-    given = {"assurance": assurance, "redelivery": DESTINATION.redelivery, "acknowledgement_interval": 0.2, **changes}
+    given = {
+        "assurance": assurance,
+        "redelivery": DESTINATION.redelivery,
+        "acknowledgement_interval": 0.2,
+        "batches": False,
+        **changes,
+    }
     return DestinationPolicy(**given)  # type: ignore[arg-type]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from mercury.engine.application import FUTURE, MessageContext, Operation
 from mercury.engine.attachments import stored_attachments
@@ -62,7 +63,7 @@ class HandlerCall:
         self._context = context
         self._record = record
         self._request = request
-        self._message = message
+        self.message = message
         self._attempt = attempt
         #: The request of this side that the message answers, unless it was answered before.
         self._waiting = waiting
@@ -81,19 +82,23 @@ class HandlerCall:
         :raises CallFailed: the application failed; its work in ``tx`` is rolled back.
         :raises TransientStorageError: the store failed, which does not count as a failed attempt.
         """
-        if not self._message.action:
+        if not self.message.action:
             return None  # the empty last message of WS-RM 1.0 is not for the application
         if self._record.service is None:
             self._call_back(tx, now)
             return None
         operation = self._operation()
         if operation is None:
-            action = self._message.action
-            raise CallFailed(self._message, self._attempt, LookupError(f"no operation for {action!r}"), action)
+            action = self.message.action
+            raise CallFailed(self.message, self._attempt, LookupError(f"no operation for {action!r}"), action)
         try:
             response = self._handle(tx, operation)
         except ApplicationFault as fault:
             return self._refused(tx, operation, fault, now)
+        return self.consume(tx, operation, response, now)
+
+    def consume(self, tx: Transaction, operation: Operation, response: Payload | None, now: float) -> Channel | None:
+        """Note that the handler has consumed the message, and store its response. Returns the response's channel."""
         self.consumed_by = operation.name
         if operation.response_action is None:
             return None
@@ -101,7 +106,7 @@ class HandlerCall:
 
     def delivered(self, now: float) -> Delivered:
         """The event for observers that the application has consumed the message."""
-        message = self._message
+        message = self.message
         return Delivered(
             at=now,
             sequence=message.sequence,
@@ -151,7 +156,7 @@ class HandlerCall:
         certainty: Certainty = Certainty.NOT_DELIVERED,
     ) -> None:
         """Make the message a dead letter, which counts for the limits of its peer until an operator removes it."""
-        service, message = self._record.service, self._message
+        service, message = self._record.service, self.message
         # A damaged row does not count for its peer.
         owner = None if message.damaged else self._record.owner
         self._record.letter_bytes += dead_letter_inbound(
@@ -162,28 +167,28 @@ class HandlerCall:
 
     def _operation(self) -> Operation | None:
         service = self._record.service or ""
-        message = self._message
+        message = self.message
         return self._context.application.operation(service, message.action, message.element)
 
     def _handle(self, tx: Transaction, operation: Operation) -> Payload | None:
         """Run the handler in its own savepoint, so that an application fault rolls back only the handler's work."""
         try:
             with tx.savepoint(), self._context.running_calls.call(self._named(f"the handler of {operation.name}")):
-                return operation.call(self._message_context(tx), _payload(tx, self._message))
+                return operation.call(self.message_context(tx), _payload(tx, self.message))
         except ApplicationFault:
             raise
         except Exception as error:
             _raise_transient(tx, error)
-            raise CallFailed(self._message, self._attempt, error, operation.name) from error
+            raise CallFailed(self.message, self._attempt, error, operation.name) from error
 
     def _named(self, what: str) -> str:
         """The description of a call in the log."""
-        message = self._message
+        message = self.message
         return f"{what} with message {message.message_id}, number {message.number} of {message.sequence}"
 
     def _refused(self, tx: Transaction, operation: Operation, fault: ApplicationFault, now: float) -> Channel | None:
         """After an application fault: the handler's work is rolled back; fault and delivery commit together."""
-        message = self._message
+        message = self.message
         about = {"sequence": message.sequence, "number": message.number, "message_id": message.message_id}
         log.info("the handler of %s answers with a fault: %s", operation.name, fault, extra=about)
         if operation.response_action is None:
@@ -208,7 +213,7 @@ class HandlerCall:
 
     def _respond(self, tx: Transaction, action: str, response: Payload, now: float) -> Channel | None:
         """Put the response on the response sequence; it is stored in the transaction that consumes the request."""
-        request, message = self._request, self._message
+        request, message = self._request, self.message
         reply_to = message.reply_to
         if request is None or (reply_to is not None and reply_to.none):
             return None
@@ -252,7 +257,7 @@ class HandlerCall:
 
     def _call_back(self, tx: Transaction, now: float) -> None:
         """Pass a response to the callback that its request names."""
-        message = self._message
+        message = self.message
         row = self._waiting
         if row is None:
             self._dead_letter(tx, "no request here waits for this response", now)
@@ -267,7 +272,7 @@ class HandlerCall:
             try:
                 result = _result(tx, message)
                 with tx.savepoint(), self._context.running_calls.call(self._named(f"the callback {row.callback}")):
-                    callback(self._message_context(tx), result)
+                    callback(self.message_context(tx), result)
                 self.consumed_by = row.callback or ""
             except _Unreadable as error:
                 self._dead_letter(tx, f"it cannot be read: {error}", now)
@@ -276,8 +281,9 @@ class HandlerCall:
                 raise CallFailed(message, self._attempt, error, row.callback or "") from error
         self.request = row
 
-    def _message_context(self, tx: Transaction) -> MessageContext:
-        message = self._message
+    def message_context(self, tx: Transaction) -> MessageContext:
+        """The facts about the message for its handler."""
+        message = self.message
         return MessageContext(
             message_id=message.message_id,
             sequence=message.sequence,
@@ -290,6 +296,27 @@ class HandlerCall:
             relates_to=message.relates_to,
             headers=message.headers,
         )
+
+
+def call_together(
+    context: EngineContext, tx: Transaction, operation: Operation, calls: Sequence[HandlerCall]
+) -> Sequence[Payload | None]:
+    """Call the handler of an operation once for several messages, in one savepoint. Returns the responses in order.
+
+    :raises CallFailed: the handler has failed, or has answered with a fault, which is of no single message; its work in
+        ``tx`` is rolled back.
+    :raises TransientStorageError: the store failed, which does not count as a failed attempt.
+    """
+    first, last, handler = calls[0].message, calls[-1].message, operation.call_together
+    assert handler is not None
+    named = f"the handler of {operation.name} with messages {first.number} to {last.number} of {first.sequence}"
+    try:
+        with tx.savepoint(), context.running_calls.call(named):
+            payloads = [_payload(tx, call.message) for call in calls]
+            return handler([call.message_context(tx) for call in calls], payloads)
+    except Exception as error:
+        _raise_transient(tx, error)
+        raise CallFailed(first, 1, error, operation.name) from error
 
 
 def _raise_transient(tx: Transaction, error: Exception) -> None:

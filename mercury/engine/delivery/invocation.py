@@ -15,8 +15,9 @@ from itertools import islice
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.dead_letters import DAMAGED, dead_letter_inbound
+from mercury.engine.delivery.calls import call_all, drop
 from mercury.engine.delivery.failures import RefusedAfterHandler, RowMisplaced
-from mercury.engine.delivery.handler_call import CallFailed, HandlerCall, Unstorable
+from mercury.engine.delivery.handler_call import CallFailed, Unstorable
 from mercury.engine.delivery.repair import lost_bytes, lost_rows
 from mercury.engine.delivery.response_backlog import held_back
 from mercury.engine.delivery.responses import Answer, store_responses
@@ -25,7 +26,6 @@ from mercury.engine.delivery.run import (
     acknowledge_consumed,
     consume_requests,
     lose_missing,
-    parked_reason,
     relevant,
 )
 from mercury.engine.delivery.turns import Turns
@@ -42,8 +42,8 @@ from mercury.storage.claims import Claim
 from mercury.storage.records import InboundKind, InboundMessage, OutboundKind, OutboundMessage
 
 log = logging.getLogger("mercury.engine.invocation")
-#: Bytes of responses after which a run ends.
-RESPONSE_BYTES = 8 * 1024 * 1024
+#: The bytes of the bodies that one run reads, if they are of more than one message and it reads in order.
+RUN_BYTES = 8 * 1024 * 1024
 #: Seconds after which the due buffers are read again, to include buffers of other peers.
 REREAD_INTERVAL = 1.0
 #: One run on a buffer: sequence, claim, time, and the most messages. Returns the number of messages done.
@@ -223,7 +223,7 @@ class InvocationWorker:
                     continue
                 # The handler's work is committed: it is not called again.
                 why = f"its handler has ended, but {failure}" if done else f"given up: {failure}"
-                self._drop(tx, run, message, why, now, run.read_requests(tx, [message]))
+                drop(self._context, tx, run, message, why, now, run.read_requests(tx, [message]))
                 run.consumed.append(message.number)
             self._finish(tx, run, now)
         return 1
@@ -254,7 +254,7 @@ class InvocationWorker:
                 run.emit_given_up(tx, self._context.observers, now)
                 requests = run.read_requests(tx, run.messages)
                 for message in run.messages:
-                    self._drop(tx, run, message, f"given up: {error}", now, requests)
+                    drop(self._context, tx, run, message, f"given up: {error}", now, requests)
                     run.consumed.append(message.number)
                 self._complete(tx, run, now)
 
@@ -271,8 +271,10 @@ class InvocationWorker:
             return None
         machine = record.machine
         run = DeliveryRun(record, tx.rmd.read(sequence), self._context.application.policy(record.service))
+        if limit > 1:
+            limit = max(limit, self._context.application.largest_batch(record.service))
         if run.reads_part:
-            part = tx.invoker.part(sequence, machine.next, machine.next + limit)
+            part = tx.invoker.part(sequence, machine.next, machine.next + limit, RUN_BYTES)
             run.markers, run.rows = part.markers, part.messages
         else:
             run.markers = tx.invoker.markers(sequence)
@@ -294,46 +296,7 @@ class InvocationWorker:
         return run if run.messages or run.markers or run.dropped else None
 
     def _call_all(self, run: DeliveryRun, tx: Transaction, now: float) -> None:
-        """Call the application for each message of the run, up to the first that has to be tried again."""
-        enough, requests = self._context.claims.run(), run.read_requests(tx, run.messages)
-        for index, message in enumerate(run.messages):
-            if index and not run.at_most_once and (enough() or run.response_bytes >= RESPONSE_BYTES):
-                return  # before the claim expires or memory fills up; the next run takes the rest
-            attempt = run.record.attempts + 1 if index == 0 else 1
-            if message.damaged or message.number == run.record.parked:
-                reason = parked_reason(run.record) if message.number == run.record.parked else DAMAGED
-                self._drop(tx, run, message, reason, now, requests)
-                run.consumed.append(message.number)
-                continue
-            waiting = run.waiting_request(message, requests)
-            call = HandlerCall(self._context, run.record, run.request, message, attempt, waiting)
-            try:
-                channel = call.make(tx, now)
-            except CallFailed as failure:
-                skips = run.policy.on_failure is OnFailure.SKIP and failure.attempt >= run.policy.max_attempts
-                if not skips and not run.at_most_once:
-                    run.failure = failure
-                    return
-                run.emit_failure(tx, self._context.observers, failure, now)
-                channel = call.drop(tx, f"given up: {failure}", now)
-            run.remember(channel)
-            run.consumed.append(message.number)
-            run.add(call)
-
-    def _drop(
-        self,
-        tx: Transaction,
-        run: DeliveryRun,
-        message: InboundMessage,
-        reason: str,
-        now: float,
-        requests: Mapping[str, OutboundMessage],
-    ) -> None:
-        """Drop a message: it is never delivered."""
-        waiting = run.waiting_request(message, requests)
-        call = HandlerCall(self._context, run.record, run.request, message, 1, waiting)
-        run.remember(call.drop(tx, reason, now, answers=not run.silent, certainty=run.certainty))
-        run.add(call)
+        call_all(self._context, run, tx, now)
 
     def _finish(self, tx: Transaction, run: DeliveryRun, now: float) -> None:
         self._settle(tx, run, now)
@@ -394,7 +357,7 @@ class InvocationWorker:
                 # Not acknowledged: the source still has it. As dead letters, a peer could fill the store with these.
                 discarded += 1
             else:
-                self._drop(tx, run, rows[number], reason, now, requests)
+                drop(self._context, tx, run, rows[number], reason, now, requests)
         if discarded:
             about = {"sequence": run.record.sequence}
             tx.after_commit(lambda: log.warning("%d messages discarded: %s", discarded, BEHIND_A_GAP, extra=about))

@@ -54,8 +54,12 @@ class Backlog:
         self._stored_bytes: dict[str, tuple[int, int]] = {}
         #: The oldest sequence with undelivered messages, of an owner or (``None``) of all.
         self._oldest: dict[str | None, str] = {}
-        #: The bytes that this batch has accepted so far, by owner; they are not in the store yet.
+        #: The bytes that this batch has accepted so far, by owner and in all; they are not in the store yet.
         self._taken: Counter[str] = Counter()
+        self._taken_of_all = 0
+        #: The bytes of dead letters, by owner (``None`` = of all) and by sequence: the same for the whole batch.
+        self._letters_by_owner: dict[str | None, int] = {}
+        self._letters_by_sequence: dict[str, int] = {}
 
     def take(self, record: RmdRecord, size: int) -> None:
         """Count a message that is put into the buffer of a locked sequence.
@@ -64,6 +68,7 @@ class Backlog:
         """
         record.received_bytes += size
         self._taken[record.owner] += size
+        self._taken_of_all += size
 
     def refusal(
         self, record: RmdRecord, buffer: InvokerRecord, number: int, size: int, *, stray: bool | None = None
@@ -178,18 +183,23 @@ class Backlog:
 
     def _letters(self, owner: str | None) -> int:
         """Bytes of the dead letters that an owner has caused, or (``None``) that all have."""
-        return self._context.letters.owners.of(owner, self._now, lambda: self._tx.dead_letters.bytes(owner))
+        if owner not in self._letters_by_owner:
+            read = self._tx.dead_letters.bytes
+            self._letters_by_owner[owner] = self._context.letters.owners.of(owner, self._now, lambda: read(owner))
+        return self._letters_by_owner[owner]
 
     def _letters_of(self, sequence: str) -> int:
-        read = self._tx.dead_letters.bytes_of
-        return self._context.letters.sequences.of(sequence, self._now, lambda: read(sequence))
+        if sequence not in self._letters_by_sequence:
+            read, letters = self._tx.dead_letters.bytes_of, self._context.letters.sequences
+            self._letters_by_sequence[sequence] = letters.of(sequence, self._now, lambda: read(sequence))
+        return self._letters_by_sequence[sequence]
 
     def _waiting(self, owner: str) -> tuple[int, int]:
         """The undelivered bytes of an owner and of all, including what this batch has accepted; by one query."""
         if owner not in self._stored_bytes:
             self._stored_bytes[owner] = self._tx.rmd.waiting_bytes(owner)
         own, every = self._stored_bytes[owner]
-        return own + self._taken[owner], every + self._taken.total()
+        return own + self._taken[owner], every + self._taken_of_all
 
 
 def _unblocks_rest(record: RmdRecord, buffer: InvokerRecord, number: int) -> bool:

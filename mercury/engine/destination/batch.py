@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import TypeVar
 
+from mercury.engine.batches import related_names
 from mercury.engine.channels import fetched_channel
 from mercury.engine.context import EngineContext
 from mercury.engine.destination.backlog import Backlog
@@ -46,8 +46,6 @@ from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessa
 
 log = logging.getLogger("mercury.engine.reception")
 
-T = TypeVar("T")
-
 
 class Batch:
     """The rows of one transaction, and the handling of arrivals on them."""
@@ -65,6 +63,7 @@ class Batch:
         self._related: dict[str, OutboundMessage] = {}
         self._rows: list[InboundMessage] = []
         self._new_rmds: list[RmdRecord] = []
+        self._new_buffers: list[InvokerRecord] = []
         self._new_rms: list[RmsRecord] = []
         self._changed_rmds: dict[str, None] = {}
         #: Sequences that are acknowledged on the replies to the arrivals.
@@ -74,8 +73,9 @@ class Batch:
         self._responses: dict[str, Response] = {}
         #: Requests whose stored responses were not read, because they are too large for one transaction.
         self._unread: frozenset[str] = frozenset()
-        #: The number of CreateSequence messages in the batch.
-        self._creates = 0
+        #: The sequences that repeated CreateSequence messages of the batch have made, by create key.
+        self._created: dict[str, str] = {}
+        self._creates = 0  #: The number of CreateSequence messages in the batch.
         #: The number of open sequences in the store, by owner.
         self._open: dict[str | None, int] = {}
         self._crowding: dict[str, int] | None = None
@@ -87,13 +87,14 @@ class Batch:
         exchanges = list(exchanges)
         envelopes = [exchange.envelope for exchange in exchanges]
         self._creates = sum(isinstance(envelope.body, CreateSequence) for envelope in envelopes)
-        named = _known(name for exchange in exchanges for name in self._rmds_of(exchange))
+        made_by = [exchange.create_key for exchange in exchanges if exchange.create_key is not None]
+        self._created = self.tx.rmd.find_created(*made_by)
+        named = [name for exchange in exchanges for name in self._rmds_of(exchange) if name is not None]
         self.rmds = self.tx.rmd.lock([*named, *self.tombstone_quota.excluding(named)])
         self.tombstone_quota.take(self.rmds)
         keys = SourceKeys(self.tx, self.rmds, self.now).of(exchanges)
-        keys |= dict.fromkeys(self.tombstone_quota.keys())
-        self._lock_keys(keys)
-        relates = {envelope.relates_to for envelope in envelopes if envelope.relates_to is not None}
+        self._lock_keys(keys | dict.fromkeys(self.tombstone_quota.keys()))
+        relates = {name for exchange in exchanges for name in related_names(exchange.envelope)}
         self._related = self.tx.rms.rows(relates)  # read after the locks: the rows do not change any more
         addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
         buffered = [name for name in self.rmds if name in addressed]
@@ -101,8 +102,8 @@ class Batch:
 
     def lock_for(self, outgoing: Outgoing) -> None:
         """Lock the rows that may change when a post was accepted."""
-        self.rmds = self.tx.rmd.lock(_known([outgoing.pair]))
-        self._lock_keys(_known([outgoing.key]))
+        self.rmds = self.tx.rmd.lock([] if outgoing.pair is None else [outgoing.pair])
+        self._lock_keys([] if outgoing.key is None else [outgoing.key])
 
     def _lock_keys(self, keys: Collection[SequenceKey]) -> None:
         self.tx.rms.lock(keys)
@@ -116,7 +117,7 @@ class Batch:
         match envelope.body:
             case CreateSequence(follows=follows):
                 yield follows
-                known = self.tx.rmd.find_created(exchange.create_key) if exchange.create_key is not None else None
+                known = self._created.get(exchange.create_key or "")
                 yield known
                 if known is None:
                     yield from idle_sequences(self, exchange.arrival.owner, self._creates)
@@ -147,7 +148,7 @@ class Batch:
         owned = owns_destination(exchange.arrival, record) and self.is_proved(exchange, record.offered_to)
         if record.protocol.rm is exchange.protocol.rm and owned:
             return record
-        self._not_owned(exchange, "a sequence is named by a peer that does not own it", identifier)
+        self.warn(exchange, "a sequence is named by a peer that does not own it", sequence=identifier)
         return None
 
     def rms(self, exchange: InboundExchange, identifier: str) -> RmsRecord | None:
@@ -168,11 +169,8 @@ class Batch:
             return None
         if owns_source(exchange.arrival, record) and self.is_proved(exchange, record.channel.endpoint):
             return record
-        self._not_owned(exchange, "a peer names a sequence that goes to another peer", record.machine.identifier)
+        self.warn(exchange, "a peer names a sequence that goes to another peer", sequence=record.machine.identifier)
         return None
-
-    def _not_owned(self, exchange: InboundExchange, what: str, identifier: str | None) -> None:
-        self.warn(exchange, what, sequence=identifier)
 
     def warn(self, exchange: InboundExchange, what: str, **details: str | None) -> None:
         """Log a warning that the sender of an arrival may cause as often as it likes."""
@@ -220,7 +218,7 @@ class Batch:
         """Let a source sequence handle an event and apply the effects; returns the faults to send to the peer."""
         heard = record.machine.last_heard
         requested = record.machine.handle(event, self.now, record.channel.policy)
-        if is_heard_again(record.channel.policy, heard, record.machine.last_heard):
+        if is_heard_again(record.machine, record.channel.policy, heard):
             record.due = self.now
         faults = apply_rms_effects(self.tx, self.context, record, requested, self.now)
         self.change_rms(record)
@@ -302,7 +300,7 @@ class Batch:
     def add_rmd(self, record: RmdRecord, buffer: InvokerRecord) -> None:
         self.rmds[record.identifier] = record
         self._new_rmds.append(record)
-        self.tx.invoker.insert(buffer)
+        self._new_buffers.append(buffer)
         self._buffers[record.identifier] = buffer
         emit_destination_created(self.tx, self.context.observers, record, self.now)
 
@@ -322,7 +320,9 @@ class Batch:
         new = {record.identifier for record in self._new_rmds}
         for record in self._new_rmds:
             record.due = record.machine.next_due(self.context.application.policy(record.service))
-            self.tx.rmd.insert(record)
+        if self._new_rmds:
+            self.tx.rmd.insert(*self._new_rmds)
+            self.tx.invoker.insert(*self._new_buffers)
         for identifier in self._changed_rmds:
             if identifier not in new:
                 save_rmd(self.tx, self.context, self.rmds[identifier])
@@ -340,6 +340,18 @@ class Batch:
                 if rms.machine.alive:
                     rms.due = self.now
                     save_rms(self.tx, rms)
+
+    def due_keys(self) -> list[SequenceKey]:
+        """The keys with a saved source sequence that has work now, and whose messages are posted.
+
+        A window that has shrunk waits for the worker: acknowledgements that arrive meanwhile leave less to repeat.
+        """
+        saved = self._changed_rms.values()
+        due = (
+            each for each in saved if each.due is not None and each.due <= self.now and each.machine.flow.size is None
+        )
+        posted = (each.channel for each in due if not each.channel.back_channel and not each.channel.polled)
+        return list(dict.fromkeys(channel.key for channel in posted))
 
     def acknowledge(self, exchange: InboundExchange, record: RmdRecord) -> None:
         """Acknowledge on this exchange if that is where acknowledgements go; otherwise the worker posts them, or the
@@ -378,9 +390,7 @@ class Batch:
     def waiting(self, exchange: InboundExchange) -> PendingResponse | None:
         """The response that the exchange may be held open for, by the state of its sequence after the whole batch."""
         waiting = exchange.waiting
-        if (
-            waiting is None or waiting.request in self._unread
-        ):  # its response is stored, and the next repetition gets it
+        if waiting is None or waiting.request in self._unread:  # it is stored, and the next repetition gets it
             return None
         received, buffer = self.rmds[waiting.sequence].machine.received, self._buffers.get(waiting.sequence)
         waits = buffer is not None and buffer.machine.waits_for_another(waiting.number, received)
@@ -402,7 +412,3 @@ class Batch:
 
     def _acknowledgement(self, record: RmdRecord) -> SequenceAcknowledgement:
         return record.machine.acknowledgement(self.context.application.policy(record.service))
-
-
-def _known(values: Iterable[T | None]) -> list[T]:
-    return [value for value in values if value is not None]

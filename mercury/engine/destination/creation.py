@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 
 from mercury.engine.addresses import server_of
+from mercury.engine.batches import agree, taken_batches
 from mercury.engine.channels import response_channel
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.ends import _reply
@@ -132,6 +133,7 @@ def _make(batch: Batch, exchange: InboundExchange, body: CreateSequence, message
         offered=body.offer.identifier if body.offer is not None else None,
         offered_to=exchange.arrival.request.url if exchange.arrival.request is not None else "",
         source_is_mercury=is_mercury,
+        takes_batches=is_mercury and taken_batches(context.settings.limits, policy) is not None,
     )
     if body.offer is not None:
         record.response_channel = _accept(batch, exchange, body.offer, body, record)
@@ -169,6 +171,7 @@ def _accept(
         due=expires_at,
         owner=record.owner,
     )
+    agree(offered, body.batch)
     batch.add_offered(offered, offer.identifier)
     return channel
 
@@ -183,6 +186,7 @@ def _created_reply(batch: Batch, exchange: InboundExchange, requested: CreateSeq
         incomplete_behavior=policy.advertised_behavior,
         accept_acks_to=accepted,
         mercury_behavior=policy.behavior if requested.mercury_behavior is not None else None,
+        batch=taken_batches(batch.context.settings.limits, policy) if record.takes_batches else None,
         oneway=requested.oneway,
     )
     return _reply(exchange, RmMessage.CREATE_SEQUENCE_RESPONSE, body)
@@ -245,6 +249,7 @@ def created(batch: Batch, exchange: InboundExchange, body: CreateSequenceRespons
         batch.tx.rms.insert(record)
     expires_at = None if body.expires is None else batch.now + body.expires
     behavior = body.mercury_behavior or body.incomplete_behavior
+    agree(record, body.batch)
     batch.raise_rms(
         record, events.Created(identifier=body.identifier, expires_at=expires_at, incomplete_behavior=behavior)
     )
@@ -289,6 +294,7 @@ def _open_offered(
         peer=server_of(channel.endpoint),
         identity=channel.identity,
         offered_to=channel.endpoint,
+        takes_batches=taken_batches(batch.context.settings.limits, policy) is not None,
     )
     buffer = InvokerRecord(
         sequence=identifier,

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import assert_never
 
 from mercury.engine.context import EngineContext
-from mercury.engine.destination import creation, ends, inbound_faults, make_connection, messages, ordinary_replies
+from mercury.engine.destination import (
+    batched,
+    creation,
+    ends,
+    inbound_faults,
+    make_connection,
+    messages,
+    ordinary_replies,
+)
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.inbound_exchange import InboundExchange, unknown_sequence
 from mercury.statemachine import events
@@ -22,7 +30,7 @@ from mercury.statemachine.messages import (
     TerminateSequence,
     TerminateSequenceResponse,
 )
-from mercury.wire.envelope import Payload
+from mercury.wire.envelope import MessageBatch, Payload
 
 
 def handle(batch: Batch, exchange: InboundExchange) -> None:
@@ -48,6 +56,10 @@ def handle(batch: Batch, exchange: InboundExchange) -> None:
         case Fault():
             if not ordinary_replies.take_fault(batch, exchange, envelope.body):
                 inbound_faults.faulted(batch, exchange, envelope.body)
+        case MessageBatch() if envelope.sequence is not None:
+            batched.received(batch, exchange, envelope.sequence, envelope.body)
+        case MessageBatch():
+            raise AssertionError("a batch outside any sequence is refused when it is decoded")
         case Payload():
             if envelope.sequence is not None:
                 messages.sequenced(batch, exchange, envelope.sequence, envelope.body)

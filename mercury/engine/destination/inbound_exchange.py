@@ -40,6 +40,8 @@ class InboundExchange:
         #: The endpoint for a fault: the back-channel unless the address is allowed.
         self.fault_to = ANONYMOUS_ENDPOINT
         self.fault: Fault | None = None
+        #: Some messages of a batch are accepted and the others refused: the fault carries the acknowledgement.
+        self.accepted_in_part = False
         self.reply: Reply | None = None
         self.waiting: PendingResponse | None = None
         #: Destination sequences to acknowledge on the back-channel.

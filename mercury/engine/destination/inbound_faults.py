@@ -57,6 +57,8 @@ def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
     batch.change_rms(record)
     if fault.busy:
         return
+    if request is not None and request.last is not None:
+        _send_singly(batch, record, request.number or 0, request.last)
     key = record.channel.key
     event = MessageRefused(
         at=batch.now,
@@ -66,6 +68,13 @@ def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
         reason=record.last_error,
     )
     batch.context.observers.emit(batch.tx, event)
+
+
+def _send_singly(batch: Batch, record: RmsRecord, first: int, last: int) -> None:
+    """The destination refuses a batch as a whole: its messages, and those after them, are sent singly."""
+    record.batch_messages = 0
+    batch.tx.rms.resend(record, range(first, last + 1), batch.now)
+    record.due = batch.now
 
 
 def _answers(batch: Batch, request: Outgoing, exchange: InboundExchange) -> bool:

@@ -103,7 +103,7 @@ def _refusal(
 ) -> Fault | None:
     """The fault that refuses a new message; ``None`` = it is accepted. A refused message is not acknowledged, so its
     source sends it again."""
-    if _is_bare_last(exchange, body):
+    if header.last and _is_bare_last(exchange, body):  # a sequence has only one, so no limit on the backlog is needed
         return None
     application, envelope = batch.context.application, exchange.envelope
     if record.service is None:
@@ -196,7 +196,7 @@ def _accept(batch: Batch, exchange: InboundExchange, record: RmdRecord, body: Pa
             number=number,
             last=last,
             message_id=envelope.message_id,
-            action="" if _is_bare_last(exchange, body) else envelope.action,
+            action="" if last and _is_bare_last(exchange, body) else envelope.action,
             payload=body.xml,
             element=body.name,
             is_fault=body.is_fault,

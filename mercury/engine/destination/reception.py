@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from mercury.engine import envelopes
 from mercury.engine.context import EngineContext
@@ -17,7 +18,7 @@ from mercury.engine.destination.dispatch import handle
 from mercury.engine.destination.inbound_exchange import Fetched, InboundExchange, answers_with_mtom
 from mercury.engine.destination.ordinary_replies import UnansweredCreations, post_plainly_after_silence
 from mercury.engine.destination.replay import first_copies
-from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Outgoing, PendingResponse, Purpose, Response
+from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Outgoing, PendingResponse, Purpose, Response, Step
 from mercury.engine.refusal import refuse_undecodable, with_status
 from mercury.engine.source.back_channel import in_reply, stored_responses
 from mercury.errors import Conflict, DataError, StorageError
@@ -25,10 +26,12 @@ from mercury.statemachine import events
 from mercury.statemachine.acknowledging import Carrier, share
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference, MakeConnection
-from mercury.storage.records import RmsRecord
+from mercury.storage.api import Transaction
+from mercury.storage.records import RmsRecord, SequenceKey
 from mercury.wire.decode import decode
 from mercury.wire.encode import encode, fault_status
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
+from mercury.wire.shapes import Shapes
 from mercury.wire.verified import Verified
 
 log = logging.getLogger("mercury.engine.reception")
@@ -41,12 +44,25 @@ UNSTORABLE = Fault(code=FaultCode.SENDER, reason="The store refuses what the mes
 BROKEN = Fault(code=FaultCode.RECEIVER, reason="The message could not be processed.", sender=False)
 
 
-class Reception:
-    """Handles arrivals and makes their answers."""
+class Refilling(Protocol):
+    """Works on source sequences in the transaction of the arrivals that made them due; see `SourceWorker`."""
 
-    def __init__(self, context: EngineContext) -> None:
+    def refill(self, tx: Transaction, keys: Sequence[SequenceKey], now: float) -> Step: ...
+
+    def not_refilled(self, keys: Sequence[SequenceKey]) -> None: ...
+
+
+class Reception:
+    """Handles arrivals and makes their answers.
+
+    :param refilling: the worker on source sequences.
+    """
+
+    def __init__(self, context: EngineContext, refilling: Refilling) -> None:
         self._context = context
+        self._refilling = refilling
         self._unanswered_creations = UnansweredCreations()
+        self._shapes = Shapes(context.settings.limits)
 
     def receive(self, arrivals: Sequence[Arrival], now: float) -> list[Answer]:
         """Handle all arrivals in one transaction. Returns one answer for each, in their order.
@@ -107,17 +123,35 @@ class Reception:
 
     # --- the transaction -------------------------------------------------------------------------------------------
 
-    def _commit(self, exchanges: list[InboundExchange], now: float) -> list[Answer]:
+    def _commit(self, exchanges: list[InboundExchange], now: float, *, refills: bool = True) -> list[Answer]:
+        """Handle arrivals in one transaction; the last answer has the posts of the refilled windows.
+
+        :param refills: whether the windows that acknowledgements open are refilled in the same transaction.
+        """
+        refilled: list[SequenceKey] = []
         try:
-            batch = self._handle(exchanges, now)
+            batch, posts = self._handle(exchanges, now, refilled if refills else None)
         except Exception as error:
+            if refilled:  # the work on a key must not fail what has arrived
+                self._refilling.not_refilled(refilled)
+                return self._commit([exchange.undecided() for exchange in exchanges], now, refills=False)
             if len(exchanges) > 1:
                 return [answer for exchange in exchanges for answer in self._commit([exchange.undecided()], now)]
             return [self._failed(exchanges[0], error)]
         _share_acknowledgements(exchanges)
-        return [self._answer_or_fault(exchange, batch) for exchange in exchanges]
+        answers = [self._answer_or_fault(exchange, batch) for exchange in exchanges]
+        if posts:
+            answers[-1] = replace(answers[-1], posts=(*answers[-1].posts, *posts))
+        return answers
 
-    def _handle(self, exchanges: list[InboundExchange], now: float) -> Batch:
+    def _handle(
+        self, exchanges: list[InboundExchange], now: float, refilled: list[SequenceKey] | None
+    ) -> tuple[Batch, list[Outgoing]]:
+        """The transaction.
+
+        :param refilled: gets the keys whose windows are refilled; ``None`` = none is.
+        """
+        posts: list[Outgoing] = []
         with self._context.store.transaction() as tx:
             exchanges = first_copies(self._context, tx, exchanges, now)
             batch = Batch(self._context, tx, now)
@@ -126,7 +160,11 @@ class Reception:
                 handle(batch, exchange)
             batch.save()
             batch.find_responses(exchanges)
-        return batch
+            keys = batch.due_keys() if refilled is not None else []
+            if refilled is not None and keys:
+                refilled += keys
+                posts = self._refilling.refill(tx, keys, now).posts
+        return batch, posts
 
     def _failed(self, exchange: InboundExchange, error: Exception) -> Answer:
         about = {"message_id": exchange.envelope.message_id}
@@ -179,7 +217,7 @@ class Reception:
         alone = envelopes.acknowledgement_alone(
             exchange.protocol, ANONYMOUS_ENDPOINT, self._context.ids.new(), acknowledgements, exchange.ack_requests
         )
-        return Answer(http=encode(alone), waiting=waiting)
+        return Answer(http=self._context.prepared.encode(alone), waiting=waiting)
 
     def _handed_out(
         self, exchange: InboundExchange, fetched: Fetched, acknowledgements: envelopes.Acknowledgements
@@ -221,6 +259,8 @@ class Reception:
         if exchange.arrival.request is not None:
             return Answer(http=ACCEPTED)  # a fault about a reply cannot be sent; the peer repeats its message
         acknowledgements = batch.final_acknowledgements(exchange, fault) if batch is not None else ()
+        if batch is not None and exchange.accepted_in_part:
+            acknowledgements = batch.acknowledgements(exchange)
         # Posted, UnknownSequence could reach the owner of a sequence that the sender only names (SEC-01). The owner
         # believes it: it has the identity of this side, and a process with another store may have the same.
         posted = batch is not None and exchange.fault_to.addressable and fault.code is not FaultCode.UNKNOWN_SEQUENCE
@@ -268,6 +308,7 @@ class Reception:
             limits=self._context.settings.limits,
             understands=self._context.application.understands(service),
             replies=service is None,
+            shapes=self._shapes if verified is None else None,  # a signature differs in each message
         )
         return envelope if verified is None else replace(envelope, verified=verified)
 
@@ -290,7 +331,7 @@ def _share_acknowledgements(exchanges: list[InboundExchange]) -> None:
             # A peer that asks for the acknowledgement of another's sequence does not get it (SEC-01).
             requested=frozenset(exchange.acknowledge)
             & {request.identifier for request in exchange.envelope.ack_requests},
-            otherwise=exchange.fault is not None or exchange.reply is not None,
+            otherwise=(exchange.fault is not None and not exchange.accepted_in_part) or exchange.reply is not None,
             held=exchange.waiting is not None,
         )
         for exchange in exchanges

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from mercury.engine.batches import related_names
 from mercury.engine.channels import fetched_channel
 from mercury.engine.destination.inbound_exchange import InboundExchange
 from mercury.engine.destination.selection import source_sequences
@@ -92,9 +93,9 @@ def _answered_creates(exchange: InboundExchange) -> Iterable[str]:
 
 
 def _answered_rows(exchange: InboundExchange) -> Iterable[str]:
-    """The message of this side that an arrival relates to, if its key is not known already."""
-    if exchange.envelope.relates_to is not None and not _answers_its_request(exchange):
-        yield exchange.envelope.relates_to
+    """The messages of this side that an arrival relates to, if their key is not known already."""
+    if not _answers_its_request(exchange):
+        yield from related_names(exchange.envelope)
 
 
 def _may_answer_create(envelope: Envelope) -> bool:

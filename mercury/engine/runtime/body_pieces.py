@@ -16,18 +16,19 @@ class BodyPieces:
     def __init__(self, bytes_per_piece: int = BYTES_PER_PIECE) -> None:
         self._pieces: list[bytes] = []
         self._bytes_per_piece = bytes_per_piece
-        self._count = self._size = 0
+        #: The pieces, and their bytes, that were added since the last call of `take`.
+        self.count = self.size = 0
 
     def add(self, piece: bytes) -> bool:
         """Add a piece; ``False`` = this read has too many small pieces."""
-        self._count += 1
-        self._size += len(piece)
+        self.count += 1
+        self.size += len(piece)
         self._pieces.append(piece)
-        return self._count <= FREE_PIECES + self._size // self._bytes_per_piece
+        return self.count <= FREE_PIECES + self.size // self._bytes_per_piece
 
     def take(self) -> bytes:
         """Remove and return what was added since the last call."""
         body = b"".join(self._pieces)
         self._pieces.clear()
-        self._count = self._size = 0
+        self.count = self.size = 0
         return body

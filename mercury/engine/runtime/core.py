@@ -22,12 +22,18 @@ from mercury.engine.source.back_channel import in_reply
 from mercury.engine.source.worker import SourceWorker
 from mercury.errors import StorageError
 from mercury.statemachine.protocol import RmVersion
-from mercury.storage.api import StorageManager
-from mercury.wire.encode import encode
+from mercury.storage.api import StorageManager, Topic
+from mercury.storage.claims import WorkFilter
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 from mercury.wire.verified import Verified
 
 log = logging.getLogger("mercury.engine")
+
+#: The longest time between two turns of a worker that nothing has woken, in seconds.
+LONGEST_PAUSE = 60.0
+
+#: Posts whose HTTP reply is noted in the store, or may be.
+_NOTED = frozenset({Purpose.CREATE, Purpose.TERMINATE, Purpose.ACKNOWLEDGEMENT})
 
 
 class Engine:
@@ -68,8 +74,8 @@ class Engine:
         self.running_calls = self._context.running_calls
         #: The store's outages, as seen by this process.
         self.outages = self._context.outages
-        self._reception = Reception(self._context)
         self.source = SourceWorker(self._context)
+        self._reception = Reception(self._context, self.source)
         self.destination = DestinationWorker(self._context)
         self.invocation = InvocationWorker(self._context)
         self.clock = ClockWorker(self._context, monotonic)
@@ -87,12 +93,16 @@ class Engine:
         """Whether messages to a service are checked by `decode`, which then takes milliseconds."""
         return self._context.security.concerns(service)
 
+    def is_secured_endpoint(self, url: str) -> bool:
+        """Whether messages to an endpoint have WS-Security: `encoded` and `answered` take milliseconds then."""
+        return self._context.security.concerns_endpoint(url)
+
     def encoded(self, outgoing: Outgoing) -> HttpMessage:
         """A post as it goes over the network. May be called in any thread.
 
         :raises TransportError: WS-Security cannot be applied to it.
         """
-        return self._context.security.secured(encode(outgoing.envelope), outgoing.url)
+        return self._context.security.secured(self._context.prepared.encode(outgoing.envelope), outgoing.url)
 
     def secured_reply(self, http: HttpMessage, service: str | None, request: Verified | None) -> HttpMessage:
         """The answer to a message to a service as it goes over the network. May be called in any thread.
@@ -141,6 +151,12 @@ class Engine:
         envelope = self._reception.decode_reply(reply, outgoing.url)
         return Arrival(http=reply, url=outgoing.url, peer=outgoing.url, request=outgoing, envelope=envelope)
 
+    def reply_needs_store(self, outgoing: Outgoing) -> bool:
+        """Whether `answered` or `failed` may use the store, and so may take long."""
+        return outgoing.purpose in _NOTED or (
+            outgoing.purpose is Purpose.MESSAGE and outgoing.envelope.sequence is None
+        )
+
     def failed(self, outgoing: Outgoing, error: str, now: float) -> None:
         """Report that a post has failed. The message may have arrived nevertheless; it is sent again when it is due."""
         log.debug(
@@ -156,6 +172,16 @@ class Engine:
             except StorageError as error:
                 # The source repeats the unacknowledged messages, which are then acknowledged again.
                 self.outages.failed(error, f"an acknowledgement of {outgoing.rmd}")
+
+    def work_due(self, now: float) -> dict[Topic, float]:
+        """When the earliest work of each worker is due that this process may take, by one query."""
+        work_filter = WorkFilter(self._context.claims.owner, self._context.application.services())
+        return self._context.store.work_due(now, work_filter)
+
+    @property
+    def longest_pause(self) -> float:
+        """The longest time between two turns of a worker, in seconds, if `work_due` is called meanwhile."""
+        return min(LONGEST_PAUSE, self._context.settings.integrity_interval)
 
     def stop(self) -> None:
         """Release all claims."""

@@ -3,62 +3,114 @@ them."""
 
 from __future__ import annotations
 
-import queue
+import threading
 import time
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 #: The group-commit window, in seconds: a transaction begins when no other arrival came for so long; and the longest
 #: time that it waits in all.
 GROUP_COMMIT_WINDOW, GROUP_COMMIT_LIMIT = 0.004, 0.025
 
 
-class Queue(Protocol[T_co]):
-    def get(self, block: bool = True, timeout: float | None = None) -> T_co: ...
+class Condition(Protocol):
+    """What a queue needs of `threading.Condition`."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *_: Any) -> Any: ...
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+    def notify(self) -> None: ...
 
 
-class GroupCommit(Generic[T]):
-    """Takes from a queue the arrivals for one transaction. Used by one thread.
+class ArrivalQueue(Generic[T]):
+    """The arrivals that wait for a transaction. Any thread puts, and one takes.
 
-    It waits for as many arrivals as the last transaction had, as long as they keep coming. After a transaction with one
-    arrival it does not wait.
+    A transaction waits for as many arrivals as the last one had, as long as they keep coming. After a transaction with
+    one arrival it does not wait. The taking thread is woken when as many have come as it waits for, not by each.
 
-    :param arrivals: the queue; ``None`` in it marks its end.
+    :param most_waiting: the most arrivals that wait.
     :param most: the most arrivals in one transaction.
     :param clock: returns the time of a monotonic clock, in seconds.
+    :param condition: makes a condition with a lock.
     """
 
-    def __init__(self, arrivals: Queue[T | None], most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._arrivals = arrivals
+    def __init__(
+        self,
+        most_waiting: int,
+        most: int,
+        clock: Callable[[], float] = time.monotonic,
+        condition: Callable[[threading.Lock], Condition] = threading.Condition,
+    ) -> None:
+        self._most_waiting = most_waiting
         self._most = most
         self._clock = clock
+        mutex = threading.Lock()
+        #: Both have the same lock, so that either may be held. `_arrived` wakes the taking thread.
+        self._arrived, self._room = condition(mutex), condition(mutex)
+        self._waiting: deque[T] = deque()
+        self._closed = False
+        #: With how many arrivals the taking thread is woken; 0 = it does not wait.
+        self._wake_at = 0
+        #: Threads that wait for room.
+        self._held_up = 0
         #: The number of arrivals to wait for: as many as the last transaction had, or half as many as it expected.
         self._expected = 1
 
-    def take(self) -> tuple[list[T], bool]:
-        """Wait for arrivals; returns them, and whether the queue has ended."""
-        taken, ended = self._take()
-        self._expected = max(len(taken), self._expected // 2)
-        return taken, ended
+    @property
+    def full(self) -> bool:
+        """Whether as many arrivals wait as may."""
+        return len(self._waiting) >= self._most_waiting
 
-    def _take(self) -> tuple[list[T], bool]:
-        taken: list[T] = []
-        until = 0.0
-        while len(taken) < self._most:
-            try:
-                if not taken:
-                    found = self._arrivals.get()
-                    until = self._clock() + GROUP_COMMIT_LIMIT
-                elif len(taken) < self._expected and (left := until - self._clock()) > 0:
-                    found = self._arrivals.get(timeout=min(left, GROUP_COMMIT_WINDOW))
-                else:
-                    found = self._arrivals.get(block=False)
-            except queue.Empty:
-                break
-            if found is None:
-                return taken, True
-            taken.append(found)
-        return taken, False
+    def put(self, arrivals: Sequence[T], timeout: float = 0.0) -> int:
+        """Add arrivals, as many as there is room for; returns how many.
+
+        :param timeout: seconds to wait for room if there is none.
+        """
+        with self._arrived:
+            if self.full and timeout > 0:
+                self._held_up += 1
+                self._room.wait(timeout)
+                self._held_up -= 1
+            added = min(len(arrivals), self._most_waiting - len(self._waiting))
+            self._waiting.extend(arrivals[:added])
+            if self._wake_at and len(self._waiting) >= self._wake_at:
+                self._arrived.notify()
+        return added
+
+    def close(self) -> None:
+        """Let `take` return what waits, and then nothing."""
+        with self._arrived:
+            self._closed = True
+            self._arrived.notify()
+
+    def take(self) -> list[T]:
+        """Wait for arrivals of one transaction; returns none at the end of the queue."""
+        with self._arrived:
+            while not self._waiting and not self._closed:
+                self._wait(1, None)
+            expected = min(self._expected, self._most)
+            until = self._clock() + GROUP_COMMIT_LIMIT
+            known = 0
+            while known < len(self._waiting) < expected and not self._closed:
+                left = until - self._clock()
+                if left <= 0:
+                    break
+                known = len(self._waiting)
+                self._wait(expected, min(left, GROUP_COMMIT_WINDOW))
+            taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._most))]
+            self._expected = max(len(taken), self._expected // 2)
+            for _ in range(min(self._held_up, len(taken))):
+                self._room.notify()
+        return taken
+
+    def _wait(self, count: int, timeout: float | None) -> None:
+        """Wait until so many arrivals wait, or the queue is closed, or for so many seconds."""
+        self._wake_at = count
+        self._arrived.wait(timeout)
+        self._wake_at = 0

@@ -1,4 +1,4 @@
-"""Reading one HTTP reply from a connection, within a deadline and limits.
+"""Reading one HTTP reply from the bytes that a connection receives, within limits.
 
 httptools takes a quarter of the time of the standard library's reader.
 """
@@ -6,15 +6,13 @@ httptools takes a quarter of the time of the standard library's reader.
 from __future__ import annotations
 
 import http.client
-import time
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import httptools
 
 from mercury.engine.runtime.body_pieces import BodyPieces
+from mercury.wire.envelope import HttpMessage
 
-#: The most bytes of one read.
-PIECE = 64 * 1024
 #: The most bytes of a reply's header, with its trailer and the headers of interim replies.
 MAX_HEADERS = 64 * 1024
 TOO_MUCH_HEADER = f"the header of the reply has more than {MAX_HEADERS} bytes"
@@ -22,45 +20,62 @@ TOO_MUCH_HEADER = f"the header of the reply has more than {MAX_HEADERS} bytes"
 MAX_INTERIM = 16
 #: The lowest valid status, and the lowest one of a final reply.
 FIRST_STATUS, FIRST_FINAL = 100, 200
-
-
-def left(deadline: float) -> float:
-    """The seconds until a deadline.
-
-    :raises TimeoutError: it has passed.
-    """
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("timed out")
-    return left
-
-
 #: The fewest bytes per chunk of a reply with thousands of chunks: some servers write each token of a document alone.
 BYTES_PER_PIECE = 4
+#: The headers that are read, and the lengths of their names: the names of others need not be compared.
+_TYPE, _SIZES = b"content-type", (b"content-length", b"transfer-encoding")
+_LENGTHS = frozenset(map(len, (_TYPE, *_SIZES)))
+#: The most headers of replies that are remembered, and the most bytes of one.
+MOST_HEADS, LONGEST_HEAD = 64, 2048
+_BLANK_LINE = b"\r\n\r\n"
 
 
-class _Socket(Protocol):
-    def settimeout(self, value: float, /) -> None: ...
+class KnownHeads:
+    """Headers of replies that were parsed before: equal bytes mean the same, so they need not be parsed again.
 
-    def recv(self, size: int, /) -> bytes: ...
+    The replies of a server to messages of one kind differ in the date and the length, and so are often equal within a
+    second. Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        #: By the bytes as far as the blank line: status, Content-Type, and the length of the body.
+        self._heads: dict[bytes, tuple[int, str, int]] = {}
+
+    def read(self, data: bytes) -> HttpMessage | None:
+        """The reply that is exactly ``data``; ``None`` = it has to be parsed."""
+        end = data.find(_BLANK_LINE) + len(_BLANK_LINE)
+        known = self._heads.get(data[:end])
+        if known is None or len(data) != end + known[2]:
+            return None
+        return HttpMessage(data[end:], known[1], None, known[0])
+
+    def learn(self, data: bytes, reply: Reply) -> None:
+        """Remember the header of a reply, which was parsed from exactly ``data``."""
+        end = data.find(_BLANK_LINE) + len(_BLANK_LINE)
+        if not reply.has_plain_length or reply.will_close or end > LONGEST_HEAD or len(data) != end + len(reply.body):
+            return
+        if len(self._heads) >= MOST_HEADS:
+            self._heads.clear()
+        self._heads[data[:end]] = reply.status, reply.content_type, len(reply.body)
 
 
 class Reply:
-    """One complete reply, in place of `http.client.HTTPResponse`.
+    """One reply, fed with what arrives until it is `complete`.
 
     :param limit: the most bytes of the body.
-    :param deadline: the time, by the monotonic clock, when the whole reply must have arrived.
     """
 
-    def __init__(self, limit: int, deadline: float, sock: _Socket, *_: object, **__: object) -> None:
+    def __init__(self, limit: int) -> None:
         self.status = 0
         self.content_type = ""
+        #: The whole body; empty until the reply is complete.
         self.body = b""
+        self.complete = False
+        #: Whether the reply has a Content-Length.
+        self.has_plain_length = False
         #: Whether the connection cannot be used again.
         self.will_close = False
         self._limit = limit
-        self._deadline = deadline
-        self._sock = sock
         self._parser: Any = httptools.HttpResponseParser(self)
         #: The pieces of the read that is being parsed, and the body until then.
         self._pieces = BodyPieces(BYTES_PER_PIECE)
@@ -71,37 +86,39 @@ class Reply:
         self._interim = 0
         #: The reason to stop reading, set in a callback of the parser.
         self._broken: http.client.HTTPException | None = None
-        self._has_headers = self._has_length = self._complete = False
+        self._has_headers = self._has_length = False
 
-    def begin(self) -> None:
-        """Read the whole reply.
+    def feed(self, data: bytes) -> None:
+        """Parse what a connection has received; nothing = the other side has closed it.
 
-        :raises OSError: the connection failed, or the deadline has passed.
         :raises http.client.HTTPException: the reply is not HTTP, too long, or incomplete.
         """
-        try:
-            while not self._complete:
-                self._sock.settimeout(left(self._deadline))
-                self._feed(self._sock.recv(PIECE))
-        finally:
-            del self._parser  # breaks the reference cycle with its callbacks, so that both are freed at once
-        self.body = bytes(self._received)
-
-    def _feed(self, data: bytes) -> None:
-        if not data:
+        if data:
+            self._parse(data)
+        else:
             self._end()
-            return
+        if self.complete:
+            # Breaks the reference cycle with the parser's callbacks, so that both are freed at once.
+            self._parser = None
+            if self._received:
+                self.body = bytes(self._received + self._pieces.take())
+                self._received.clear()
+            else:
+                self.body = self._pieces.take()
+        else:
+            self._received += self._pieces.take()
+
+    def _parse(self, data: bytes) -> None:
         self._pending += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:
             raise http.client.HTTPException("the server wants to speak another protocol") from error
         except httptools.HttpParserError as error:
-            if not self._complete:
+            if not self.complete:
                 raise self._broken or http.client.BadStatusLine(str(error)) from error
             self.will_close = True  # unsolicited bytes follow the reply
-        self._received += self._pieces.take()
-        if not self._complete and self._head_bytes + self._pending > MAX_HEADERS:
+        if not self.complete and self._head_bytes + self._pending > MAX_HEADERS:
             raise http.client.HTTPException(TOO_MUCH_HEADER)
 
     def _end(self) -> None:
@@ -110,39 +127,36 @@ class Reply:
             raise http.client.RemoteDisconnected("the server closed the connection without a reply")
         if self._has_length:
             raise http.client.IncompleteRead(bytes(self._received))
-        self._complete = self.will_close = True
+        self.complete = self.will_close = True
 
     def _break(self, error: http.client.HTTPException) -> NoReturn:
         self._broken = error
         raise error
 
-    def isclosed(self) -> bool:
-        """Whether the reply was read completely, so that the next request may be sent."""
-        return True
-
-    def close(self) -> None:
-        """Does nothing: the reply holds no resource."""
-
     # --- callbacks of the parser -----------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        if self._complete:
+        if self.complete:
             self.will_close = True  # another, unsolicited reply
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._complete:
+        if self.complete:
             return
         self._pending = 0
         self._head_bytes += len(name) + len(value) + 4
         if self._head_bytes > MAX_HEADERS:
             self._break(http.client.HTTPException(TOO_MUCH_HEADER))
+        if len(name) not in _LENGTHS:
+            return
         name = name.lower()
-        if name == b"content-type" and not self.content_type:
-            self.content_type = value.decode("latin-1")
-        self._has_length = self._has_length or name in (b"content-length", b"transfer-encoding")
+        if name == _TYPE:
+            self.content_type = self.content_type or value.decode("latin-1")
+        elif name in _SIZES:
+            self._has_length = True
+            self.has_plain_length = name == _SIZES[0]
 
     def on_headers_complete(self) -> None:
-        if not self._complete:
+        if not self.complete:
             self._has_headers = True
             self._pending = 0
             self.status = self._parser.get_status_code()
@@ -150,7 +164,7 @@ class Reply:
                 self._break(http.client.BadStatusLine(f"the reply has the status {self.status:03}"))
 
     def on_body(self, body: bytes) -> None:
-        if self._complete:
+        if self.complete:
             return
         self._pending = 0
         self._size += len(body)
@@ -160,7 +174,7 @@ class Reply:
             self._break(http.client.HTTPException("the body of the reply has too many small chunks"))
 
     def on_message_complete(self) -> None:
-        if self._complete:
+        if self.complete:
             return
         if self.status < FIRST_FINAL:  # the final reply follows
             self._interim += 1
@@ -170,4 +184,4 @@ class Reply:
             self.content_type = ""
             return
         self.will_close = not self._parser.should_keep_alive()
-        self._complete = True
+        self.complete = True

@@ -6,33 +6,28 @@ import select
 import socket
 import ssl
 import sys
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+from mercury.engine.runtime.http_exchange import Origin
 
 #: The limit on used and idle connections together; lower if the process may open few files. It is needed because peers
 #: name the servers to post to. `RESERVED_DESCRIPTORS` of the service includes them.
 MOST = 128
 #: The part of the process's file descriptors that connections may use.
 PART = 4
-#: The longest idle time, and the interval of `close_idle`, in seconds.
-IDLE_TIMEOUT, CHECK_INTERVAL = 30.0, 5.0
-
-
-class Origin(NamedTuple):
-    """The target of a connection, in normalized form."""
-
-    scheme: str
-    host: str
-    port: int
-    #: Identifies the `PeerConnection`, and so the certificates in use.
-    settings_id: int
+#: The longest idle time, in seconds.
+IDLE_TIMEOUT = 30.0
 
 
 class Keepable(Protocol):
-    """The methods that a connection must have."""
+    """What a connection must have."""
+
+    @property
+    def origin(self) -> Origin:
+        """The server that it leads to."""
 
     @property
     def sock(self) -> socket.socket | None:
@@ -46,11 +41,11 @@ C = TypeVar("C", bound=Keepable)
 
 
 class KeptConnections(Generic[C]):
-    """The connections of all threads to all servers. Thread-safe. Times are seconds.
+    """The connections to all servers. Not thread-safe. Times are seconds.
 
     Used and idle connections together are at most ``most``: above it, the connection idle for longest is closed. Used
-    connections alone may exceed it: each posting thread has one. An idle connection is closed after `IDLE_TIMEOUT`,
-    when the other side has closed it, or when it has received unsolicited bytes.
+    connections alone may exceed it: each open exchange has one. An idle connection is closed after ``kept_for``, when
+    the other side has closed it, or when it has received unsolicited bytes.
 
     :param most: see `descriptors_for`.
     :param clock: a monotonic clock, in seconds.
@@ -61,118 +56,77 @@ class KeptConnections(Generic[C]):
         most: int | None = None,
         *,
         kept_for: float = IDLE_TIMEOUT,
-        look_interval: float = CHECK_INTERVAL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.most = descriptors_for() if most is None else most
         self._kept_for = kept_for
-        self._look_interval = look_interval
         self._clock = clock
-        self._mutex = threading.Lock()
         self._used: set[C] = set()
-        #: Idle connections with the begin of their idle time and their target; the one idle for longest comes first.
-        self._unused: OrderedDict[C, tuple[float, Origin]] = OrderedDict()
+        #: Idle connections with the begin of their idle time; the one idle for longest comes first.
+        self._unused: OrderedDict[C, float] = OrderedDict()
         self._by_origin: dict[Origin, list[C]] = {}
-        self._checker: threading.Thread | None = None
-        self._over = threading.Event()
 
     def __len__(self) -> int:
-        with self._mutex:
-            return len(self._used) + len(self._unused)
+        return len(self._used) + len(self._unused)
 
     def take(self, origin: Origin) -> C | None:
         """Take the idle connection to a server that was used last; ``None`` = there is no idle one."""
-        while True:
-            with self._mutex:
-                kept = self._by_origin.get(origin)
-                if not kept:
-                    return None
-                since, _ = self._unused[connection := kept[-1]]
-                self._remove(connection)
-                usable = self._clock() < since + self._kept_for and not has_input(connection.sock)
-                if usable:
-                    self._used.add(connection)
-            if usable:
+        while kept := self._by_origin.get(origin):
+            since = self._unused[connection := kept[-1]]
+            self._remove(connection)
+            if self._clock() < since + self._kept_for and not has_input(connection.sock):
+                self._used.add(connection)
                 return connection
             connection.close()
+        return None
 
     def add(self, connection: C) -> None:
         """Count a new connection as used, before it is connected."""
-        with self._mutex:
-            self._used.add(connection)
-            surplus = self._surplus()
-        _close(surplus)
+        self._used.add(connection)
+        self._close_surplus()
 
-    def keep(self, origin: Origin, connection: C) -> None:
+    def keep(self, connection: C) -> None:
         """Return a connection whose last exchange was complete; it is idle now."""
-        with self._mutex:
-            if connection.sock is None or connection not in self._used:
-                self._used.discard(connection)
-                surplus = [connection]
-            else:
-                self._used.remove(connection)
-                self._unused[connection] = self._clock(), origin
-                self._by_origin.setdefault(origin, []).append(connection)
-                surplus = self._surplus()
-                if self._checker is None:
-                    self._checker = threading.Thread(
-                        target=self._check_idle, args=(self._over,), name="mercury-connections", daemon=True
-                    )
-                    self._checker.start()
-        _close(surplus)
+        self._used.remove(connection)
+        self._unused[connection] = self._clock()
+        self._by_origin.setdefault(connection.origin, []).append(connection)
+        self._close_surplus()
 
     def drop(self, connection: C) -> None:
-        """Close a connection instead of returning it."""
-        with self._mutex:
-            self._used.discard(connection)
+        """Close a connection, used or idle."""
+        self._used.discard(connection)
+        if connection in self._unused:
+            self._remove(connection)
         connection.close()
 
-    def close_idle(self) -> None:
-        """Close connections that were idle for too long, and those that cannot be used again."""
-        with self._mutex:
-            until = self._clock() - self._kept_for
-            idle = [each for each, (since, _) in self._unused.items() if since <= until or has_input(each.sock)]
-            for connection in idle:
-                self._remove(connection)
-        _close(idle)
+    def close_idle(self) -> float | None:
+        """Close connections that were idle for too long. Returns the time until the next one; ``None`` = none is idle.
+
+        It takes the same time however many are idle.
+        """
+        while self._unused:
+            connection, since = next(iter(self._unused.items()))
+            left = since + self._kept_for - self._clock()
+            if left > 0:
+                return left
+            self.drop(connection)
+        return None
 
     def close(self) -> None:
         """Close all connections, also the used ones."""
-        with self._mutex:
-            self._over.set()
-            self._over, self._checker = threading.Event(), None
-            connections = [*self._used, *self._unused]
-            self._used.clear()
-            self._unused.clear()
-            self._by_origin.clear()
-        _close(connections)
+        for connection in [*self._used, *self._unused]:
+            self.drop(connection)
 
-    def _check_idle(self, over: threading.Event) -> None:
-        while not over.wait(self._look_interval):
-            self.close_idle()
-            with self._mutex:
-                if not self._unused and over is self._over:
-                    self._checker = None
-                    return
-
-    def _surplus(self) -> list[C]:
-        found = []
+    def _close_surplus(self) -> None:
         while self._unused and len(self._used) + len(self._unused) > self.most:
-            found.append(connection := next(iter(self._unused)))
-            self._remove(connection)
-        return found
+            self.drop(next(iter(self._unused)))
 
     def _remove(self, connection: C) -> None:
-        _, origin = self._unused.pop(connection)
-        kept = self._by_origin[origin]
+        del self._unused[connection]
+        kept = self._by_origin[connection.origin]
         kept.remove(connection)
         if not kept:
-            del self._by_origin[origin]
-
-
-def _close(connections: list[C]) -> None:
-    for connection in connections:
-        connection.close()
+            del self._by_origin[connection.origin]
 
 
 def descriptors_for() -> int:
@@ -188,7 +142,15 @@ def descriptors_for() -> int:
 def has_input(sock: socket.socket | None) -> bool:
     """Whether a socket has unread bytes or was closed by the other side: unsolicited bytes are not a reply."""
     if sock is None:
-        return False
+        return True
+    if not isinstance(sock, ssl.SSLSocket) and not sock.gettimeout():
+        try:
+            sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
     if isinstance(sock, ssl.SSLSocket) and sock.pending():
         return True
     if sys.platform == "win32":

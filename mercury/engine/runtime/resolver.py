@@ -1,4 +1,4 @@
-"""Resolves host names within a deadline, which the system's resolver does not have."""
+"""Resolves host names in threads of their own: the system's resolver has no deadline and cannot be interrupted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from mercury.engine.runtime.http_reply import left
-
 #: The result type of `socket.getaddrinfo`.
 Addresses = Sequence[tuple[int, int, int, str, Any]]
+
+#: Characters of a host's name in an error.
+_SHOWN = 80
 
 
 class Resolver:
@@ -26,15 +27,18 @@ class Resolver:
         self._mutex = threading.Lock()
         self._looking: dict[tuple[str, int], Future[Addresses]] = {}
 
-    def addresses(self, host: str, port: int, deadline: float) -> Addresses:
-        """The addresses of a host.
+    def addresses(self, host: str, port: int) -> Future[Addresses]:
+        """The addresses of a host: immediately if it is an IP address, else when the resolver has answered.
 
-        :param deadline: by the monotonic clock.
-        :raises TimeoutError: the resolver has not answered by then.
-        :raises OSError: the host has no address.
+        The future's error is an `OSError` if the host has no address.
         """
         with contextlib.suppress(socket.gaierror):  # not an IP address
-            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+            numeric: Future[Addresses] = Future()
+            try:
+                numeric.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+            except UnicodeError:  # a label that is empty or too long: no name server knows such a name
+                numeric.set_exception(OSError(f"{host[:_SHOWN]!r} is no name of a host"))
+            return numeric
         about = (host, port)
         with self._mutex:
             found = self._looking.get(about)
@@ -44,7 +48,7 @@ class Resolver:
         if begins:
             # A daemon, because a thread in the resolver cannot be interrupted, and the process must be able to end.
             threading.Thread(target=self._look, args=(about, found), name="mercury-names", daemon=True).start()
-        return found.result(left(deadline))
+        return found
 
     def _look(self, about: tuple[str, int], found: Future[Addresses]) -> None:
         try:

@@ -13,8 +13,8 @@ from mercury.storage.maintenance import RetentionStore
 
 #: Seconds between two batches while there are more rows, and between a start and the first batch.
 BATCH_PAUSE, FIRST_DELAY = 1.0, 60.0
-#: Seconds between two searches for attachments whose message is gone, while there are attachments; and the most that
-#: one search removes, because each may be large.
+#: Seconds between two searches for attachments that no row names, while there are attachments; and the most that one
+#: search removes, because each may be large. The next search follows at once if there are more.
 ATTACHMENTS_PAUSE, ATTACHMENTS_BATCH = 10.0, 16
 
 
@@ -61,7 +61,7 @@ class RetentionWorker:
         removed = 0
         if now >= self._due or (now >= self._attachments_due and self._store.has_attachments):
             removed = self._store.remove_attachments(ATTACHMENTS_BATCH)
-            self._attachments_due = now + (BATCH_PAUSE if removed >= ATTACHMENTS_BATCH else ATTACHMENTS_PAUSE)
+            self._attachments_due = now + (0.0 if removed >= ATTACHMENTS_BATCH else ATTACHMENTS_PAUSE)
         if now < self._due:
             return Step(progress=removed)
         settings = self._settings

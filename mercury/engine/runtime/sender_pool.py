@@ -1,13 +1,13 @@
-"""The threads that post, shared fairly among endpoints: slow ones do not delay the others."""
+"""The exchanges of posts, shared fairly among endpoints: slow ones do not delay the others."""
 
 from __future__ import annotations
 
 import logging
 import math
-import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
@@ -43,8 +43,30 @@ ANSWERS, ALL_ANSWERS = 100, 1000
 ANSWERING = 4
 
 
+@dataclass(slots=True, eq=False)
+class Begun:
+    """An exchange that may begin, and what it counts for until it ends."""
+
+    outgoing: Outgoing
+    weight: int
+    #: It began while its endpoint failed.
+    failing: bool
+    #: When it began, by the clock; infinite for a message with attachments, which may be sent for longer than the
+    #: limit: it counts as in flight until its exchange ends.
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An exchange that has ended."""
+
+    begun: Begun
+    #: Its reply has yet to be stored: see `SenderPool.stored`.
+    queued_reply: bool
+
+
 class SenderPool:
-    """Threads that post. Equal posts wait only once; a message that is being posted does not wait again.
+    """Decides which posts may begin. Equal posts wait only once; a message that is being posted does not wait again.
 
     The posts to one server take turns: those to endpoints that work, those to endpoints whose last exchange failed, and
     answers (`Purpose.ANSWER`). In each of these three kinds the owners take turns, and for each owner the endpoints.
@@ -53,9 +75,10 @@ class SenderPool:
     Posts of one peer (`Outgoing.owner`) wait for at most `WAITING_SERVERS` servers: a post for a further server is
     dropped, and is due again later.
 
-    :param count: the most parallel exchanges; four times as many if they are held open for a response (`HELD`). Threads
-        are started when they are needed.
-    :param exchange: makes one HTTP exchange; returns whether its reply has yet to be stored: see `stored`.
+    Thread-safe. It uses no thread: `begin` is called by the thread that calls `start`, `put` or `ended`.
+
+    :param count: the most parallel exchanges; four times as many if they are held open for a response (`HELD`).
+    :param begin: begins exchanges, and must not wait; `ended` is called at the end of each. It must not raise.
     :param failing: returns whether the last exchange with an `Outgoing.error_name` failed, so that it gets few. The
         result changes only while an exchange with that name is open.
     :param clock: seconds, monotonic.
@@ -64,84 +87,129 @@ class SenderPool:
     def __init__(
         self,
         count: int,
-        exchange: Callable[[Outgoing], bool | None],
+        begin: Callable[[Sequence[Begun]], None],
         failing: Callable[[str], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.threads: list[threading.Thread] = []
         self._count = count
         self._started = False
-        self._exchange = exchange
+        self._begin = begin
         self._is_failing = failing
         self._clock = clock
-        #: Posts that threads may take, each with its weight and whether its endpoint fails. A thread exists for each:
-        #: they count as in use.
-        self._ready: queue.SimpleQueue[tuple[Outgoing, int, bool] | None] = queue.SimpleQueue()
-        #: The number of open exchanges.
+        #: Posts that may begin, and are not handed over yet.
+        self._ready: list[Begun] = []
+        #: The number of exchanges that may begin or are open.
         self._taken = 0
         self._mutex = threading.Lock()
+        self._all_ended = threading.Condition(self._mutex)
+        #: The messages that wait here, or that may begin.
         self._queued: set[Slot] = set()
         #: The messages that are being posted, with the begin of their latest exchange.
         self._open: dict[Slot, float] = {}
+        #: The batches among these messages, with the number of the last message of each.
+        self._batches: dict[Slot, int] = {}
         #: The servers with open exchanges or waiting posts.
         self._servers: dict[str, Server] = {}
         self._answers = WaitingAnswers(ANSWERS, ALL_ANSWERS)
         #: The times of the last log lines about dropped answers.
         self._log_limiter = LogLimiter(1, LOG_INTERVAL)
-        #: The times of the last log lines about unexpected errors of posts: a server may cause any number.
-        self._errors = LogLimiter(1, LOG_INTERVAL)
         self._free = WHOLE * count
         self._owners = OwnerShares(WHOLE * count, SHARE, self._part(TROUBLE_OF_OWNER))
 
     def start(self) -> None:
+        """Begin what was put until now, and let what follows begin."""
         with self._mutex:
             self._started = True
-            while len(self.threads) < max(self._count, self._taken):
-                self._add_thread()
+            ready = self._handed_over()
+        if ready:
+            self._begin(ready)
 
-    def _add_thread(self) -> None:
-        thread = threading.Thread(target=self._run, name=f"mercury-sender-{len(self.threads)}", daemon=True)
-        thread.start()
-        self.threads.append(thread)
-
-    def put(self, outgoing: Outgoing) -> None:
-        """Post it when a thread is free for it. Of too many answers that wait, one is not posted."""
-        name, notify = outgoing.server, False
+    def put(self, posts: Iterable[Outgoing]) -> None:
+        """Post these when there is room. Of too many answers that wait, some are not posted."""
+        crowded = []
         with self._mutex:
-            if outgoing.slot in self._queued or (outgoing.purpose is Purpose.MESSAGE and self._is_open(outgoing.slot)):
-                return
-            server = self._servers.get(name)
-            if server is None:
-                server = self._servers[name] = Server()
-            if not server.waiting and self._has_room(server) and self._may_go(server, outgoing):
-                self._queued.add(outgoing.slot)
-                self._take(server, outgoing)
-            elif not self._owners.may_wait(outgoing.owner, name):
-                self._tidy(name, server)
-            else:
-                notify = self._wait(server, name, outgoing)
-        if notify:
+            for outgoing in posts:
+                if self._put(outgoing):
+                    crowded.append(outgoing)
+            ready = self._handed_over()
+        if ready:
+            self._begin(ready)
+        for outgoing in crowded:
             log.warning(
                 "answers to %s are not posted: too many wait already; the peers' repetitions bring them again. It is"
                 " logged once in %.0f s",
-                name,
+                outgoing.server,
                 LOG_INTERVAL,
                 extra={"endpoint": outgoing.url},
             )
+
+    def _put(self, outgoing: Outgoing) -> bool:
+        """Add a post. Returns whether to log that an answer was dropped."""
+        name, slot = outgoing.server, outgoing.slot
+        if slot in self._queued or (outgoing.purpose is Purpose.MESSAGE and self._is_open(slot)):
+            return False
+        server = self._servers.get(name)
+        if server is None:
+            server = self._servers[name] = Server()
+        if not server.waiting and self._has_room(server) and self._may_go(server, outgoing):
+            self._queue(outgoing)
+            self._take(server, outgoing)
+        elif not self._owners.may_wait(outgoing.owner, name):
+            self._tidy(name, server)
+        else:
+            return self._wait(server, name, outgoing)
+        return False
+
+    def _handed_over(self) -> list[Begun]:
+        """Take what may begin; it counts as open from now on."""
+        if not self._started or not self._ready:
+            return []
+        ready, self._ready = self._ready, []
+        now = self._clock()
+        for each in ready:
+            slot = each.outgoing.slot
+            each.at = self._open[slot] = math.inf if each.outgoing.envelope.parts else now
+            self._queued.discard(slot)
+        return ready
+
+    def ended(self, ends: Sequence[Ended]) -> None:
+        """Report that exchanges have ended. What waits for their room begins."""
+        with self._mutex:
+            for end in ends:
+                begun = end.begun
+                slot = begun.outgoing.slot
+                if self._open.get(slot) == begun.at:
+                    if end.queued_reply:
+                        self._open[slot] = min(begun.at, self._clock())
+                    else:
+                        del self._open[slot]
+                        self._forget_batch(slot)
+                self._give_back(begun)
+            if self._started:
+                self._serve_in_turn()
+            ready = self._handed_over()
+            for name in {end.begun.outgoing.server for end in ends}:
+                self._tidy(name, self._servers[name])
+            if not self._taken:
+                self._all_ended.notify_all()
+        if ready:
+            self._begin(ready)
 
     def is_in_flight(self, record_id: str, number: int, acknowledged: bool = False) -> bool:
         """Whether a message of a sequence waits here, or has been in an open exchange for less than the limit.
 
         :param acknowledged: it is a request that is acknowledged, which has a longer limit.
         """
-        slot = (Purpose.MESSAGE.value, record_id, number)
+        slot, limit = (Purpose.MESSAGE.value, record_id, number), ACKNOWLEDGED_TIMEOUT if acknowledged else OPEN_TIMEOUT
         with self._mutex:
-            return slot in self._queued or self._is_open(slot, ACKNOWLEDGED_TIMEOUT if acknowledged else OPEN_TIMEOUT)
+            return any(each in self._queued or self._is_open(each, limit) for each in (slot, *self._batches_with(slot)))
 
-    def stored(self, outgoing: Outgoing) -> None:
-        """Report that the reply of an exchange is committed."""
+    def stored(self, posts: Iterable[Outgoing]) -> None:
+        """Report that the replies of exchanges are committed."""
         with self._mutex:
-            self._open.pop(outgoing.slot, None)
+            for outgoing in posts:
+                self._open.pop(outgoing.slot, None)
+                self._forget_batch(outgoing.slot)
 
     def stop(self) -> None:
         """Drop the waiting posts: they are due again after the next start."""
@@ -152,45 +220,31 @@ class SenderPool:
                 self._tidy(name, server)
             self._answers.clear()
             self._owners.clear()
-        while True:
-            try:
-                self._ready.get_nowait()
-            except queue.Empty:
-                break
-        for _ in self.threads:
-            self._ready.put(None)
+            for begun in self._ready:
+                self._queued.discard(begun.outgoing.slot)
+                self._give_back(begun)
+            self._ready.clear()
+            self._batches.clear()
 
-    def _run(self) -> None:
-        while True:
-            found = self._ready.get()
-            if found is None:
-                return
-            outgoing, weight, failing = found
-            # A large message may be sent for longer than the limit: it counts until its exchange ends.
-            began = math.inf if outgoing.envelope.parts else self._clock()
-            with self._mutex:
-                self._queued.discard(outgoing.slot)
-                self._open[outgoing.slot] = began
-            queued_reply = None
-            try:
-                queued_reply = self._exchange(outgoing)
-            except Exception:
-                with self._mutex:
-                    allowed = self._errors.allow(outgoing.server, self._clock())
-                if allowed:
-                    log.exception(
-                        "posting to %s failed; it is posted again when due. It is logged for a server once in %.0f s",
-                        outgoing.url,
-                        LOG_INTERVAL,
-                    )
-            finally:
-                with self._mutex:
-                    if self._open.get(outgoing.slot) == began:
-                        if queued_reply:
-                            self._open[outgoing.slot] = min(began, self._clock())
-                        else:
-                            del self._open[outgoing.slot]
-                self._give_back(outgoing, weight, failing)
+    def wait(self, timeout: float) -> int:
+        """Wait until all exchanges have ended, or for so many seconds. Returns how many are open."""
+        with self._mutex:
+            self._all_ended.wait_for(lambda: not self._taken, timeout)
+            return self._taken
+
+    def _queue(self, outgoing: Outgoing) -> None:
+        self._queued.add(outgoing.slot)
+        if outgoing.last is not None:
+            self._batches[outgoing.slot] = outgoing.last
+
+    def _batches_with(self, slot: Slot) -> list[Slot]:
+        """The batches that contain the message of a slot."""
+        of_it = [each for each in self._batches if each[:2] == slot[:2]]
+        return [each for each in of_it if each[2] <= slot[2] <= self._batches[each]]
+
+    def _forget_batch(self, slot: Slot) -> None:
+        if slot not in self._queued:
+            self._batches.pop(slot, None)
 
     def _is_open(self, slot: Slot, limit: float = OPEN_TIMEOUT) -> bool:
         """Whether the message of a slot is being posted. An acknowledgement never counts: a later one may have more."""
@@ -210,7 +264,7 @@ class SenderPool:
                 return self._log_limiter.allow(name, self._clock())
             self._drop_oldest(*dropped)
             self._servers[name] = server
-        self._queued.add(outgoing.slot)
+        self._queue(outgoing)
         self._owners.wait(outgoing.owner, name)
         if answer:
             self._answers.put(server, name, outgoing)
@@ -259,13 +313,13 @@ class SenderPool:
         return not self._is_failing(name) or (few and self._owners.may_try(outgoing.owner))
 
     def _serve(self, name: str, server: Server) -> None:
-        """Pass waiting posts of a server to threads, as far as its share allows."""
+        """Let waiting posts of a server begin, as far as its share allows."""
         while self._serve_once(name, server, self._owner_has_room):
             pass
         self._tidy(name, server)
 
     def _serve_once(self, name: str, server: Server, may: Callable[[str], bool]) -> bool:
-        """Pass a waiting post of one of these owners to a thread, if there is one that may be made."""
+        """Let a waiting post of one of these owners begin, if there is one that may be made."""
         found = self._next(server, may) if self._has_room(server) else None
         if found is None:
             return False
@@ -274,7 +328,7 @@ class SenderPool:
         return True
 
     def _serve_in_turn(self) -> None:
-        """Pass waiting posts to threads while capacity is free. Owners take turns, and the servers of each owner."""
+        """Let waiting posts begin while capacity is free. Owners take turns, and the servers of each owner."""
         served = True
         while served and self._free > 0:
             served = False
@@ -340,25 +394,21 @@ class SenderPool:
         self._owners.take(outgoing.owner, weight, failing=failing)
         self._free -= weight  # may become negative: otherwise a heavy post could wait forever for light ones
         self._taken += 1
-        self._ready.put((outgoing, weight, failing))
-        if self._started and self._taken > len(self.threads):
-            self._add_thread()
+        self._ready.append(Begun(outgoing, weight, failing))
 
-    def _give_back(self, outgoing: Outgoing, weight: int, failing: bool) -> None:
-        """Return the capacity of an exchange, and give it to waiting posts."""
-        at, name, answer = outgoing.server, outgoing.error_name, outgoing.purpose is Purpose.ANSWER
-        with self._mutex:
-            server = self._servers[at]
-            server.answering -= answer
-            server.trying -= failing
-            server.endpoints[name] -= 1
-            if not server.endpoints[name]:
-                del server.endpoints[name]
-            server.in_use -= weight
-            self._owners.release(outgoing.owner, weight, failing=failing)
-            self._taken -= 1
-            self._free += weight
-            if not answer:
-                server.sort(name, self._is_failing(name))
-            self._serve_in_turn()
-            self._tidy(at, server)
+    def _give_back(self, begun: Begun) -> None:
+        """Return the capacity of an exchange."""
+        outgoing, weight, failing = begun.outgoing, begun.weight, begun.failing
+        name, answer = outgoing.error_name, outgoing.purpose is Purpose.ANSWER
+        server = self._servers[outgoing.server]
+        server.answering -= answer
+        server.trying -= failing
+        server.endpoints[name] -= 1
+        if not server.endpoints[name]:
+            del server.endpoints[name]
+        server.in_use -= weight
+        self._owners.release(outgoing.owner, weight, failing=failing)
+        self._taken -= 1
+        self._free += weight
+        if not answer:
+            server.sort(name, self._is_failing(name))

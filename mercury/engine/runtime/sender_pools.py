@@ -6,12 +6,14 @@ all requests, until the previous response is acknowledged (LIVE-05). In one pool
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from mercury.engine.exchange import Outgoing, Purpose
-from mercury.engine.runtime.sender_pool import SenderPool
+from mercury.engine.runtime.sender_pool import Begun, Ended, SenderPool
+
+T = TypeVar("T")
 
 
 class SenderPools:
@@ -23,16 +25,12 @@ class SenderPools:
     def __init__(
         self,
         count: int,
-        exchange: Callable[[Outgoing], bool | None],
+        begin: Callable[[Sequence[Begun]], None],
         failing: Callable[[str], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._messages = SenderPool(count, exchange, failing, clock)
-        self._others = SenderPool(count, exchange, failing, clock)
-
-    @property
-    def threads(self) -> list[threading.Thread]:
-        return [*self._messages.threads, *self._others.threads]
+        self._messages = SenderPool(count, begin, failing, clock)
+        self._others = SenderPool(count, begin, failing, clock)
 
     def start(self) -> None:
         self._messages.start()
@@ -43,10 +41,22 @@ class SenderPools:
         self._messages.stop()
         self._others.stop()
 
-    def put(self, outgoing: Outgoing) -> None:
-        """Post it as soon as a thread of its pool is free for it."""
-        first = outgoing.purpose is Purpose.MESSAGE and not outgoing.repeated
-        (self._messages if first else self._others).put(outgoing)
+    def wait(self, deadline: float) -> int:
+        """Wait until all exchanges have ended. Returns how many are open.
+
+        :param deadline: the longest time to wait: a time of the monotonic clock.
+        """
+        return sum(pool.wait(max(0.0, deadline - time.monotonic())) for pool in (self._messages, self._others))
+
+    def put(self, posts: Iterable[Outgoing]) -> None:
+        """Post these as soon as their pool has room for them."""
+        for pool, own in self._sorted(posts, lambda outgoing: outgoing):
+            pool.put(own)
+
+    def ended(self, ends: Iterable[Ended]) -> None:
+        """Report that exchanges have ended."""
+        for pool, own in self._sorted(ends, lambda end: end.begun.outgoing):
+            pool.ended(own)
 
     def is_in_flight(self, record_id: str, number: int, acknowledged: bool = False) -> bool:
         """Whether a message of a sequence waits here, or has been in an open exchange for less than the limit.
@@ -55,7 +65,17 @@ class SenderPools:
         """
         return any(pool.is_in_flight(record_id, number, acknowledged) for pool in (self._messages, self._others))
 
-    def stored(self, outgoing: Outgoing) -> None:
-        """Report that the reply of an exchange is committed."""
-        self._messages.stored(outgoing)
-        self._others.stored(outgoing)
+    def stored(self, posts: Sequence[Outgoing]) -> None:
+        """Report that the replies of exchanges are committed."""
+        self._messages.stored(posts)
+        self._others.stored(posts)
+
+    def _sorted(self, each: Iterable[T], of: Callable[[T], Outgoing]) -> list[tuple[SenderPool, list[T]]]:
+        """Sort by pool."""
+        messages: list[T] = []
+        others: list[T] = []
+        for one in each:
+            outgoing = of(one)
+            first = outgoing.purpose is Purpose.MESSAGE and not outgoing.repeated
+            (messages if first else others).append(one)
+        return [(pool, own) for pool, own in ((self._messages, messages), (self._others, others)) if own]

@@ -6,34 +6,33 @@ committer only handles arrivals, all that wait in one transaction.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from mercury.engine.endpoint_errors import REPEATED, TRIED_AGAIN
-from mercury.engine.exchange import Answer, Arrival, Outgoing, Purpose, Step
+from mercury.engine.exchange import Answer, Arrival, Outgoing, Step
+from mercury.engine.runtime.allocator import return_large_blocks
 from mercury.engine.runtime.core import Engine
-from mercury.engine.runtime.group_commit import GroupCommit
+from mercury.engine.runtime.group_commit import ArrivalQueue
 from mercury.engine.runtime.held_exchanges import HeldExchanges, HeldWorker
-from mercury.engine.runtime.sender_pools import SenderPools
-from mercury.engine.runtime.transport import Transport
+from mercury.engine.runtime.posting import Posting
+from mercury.engine.runtime.retention import ATTACHMENTS_PAUSE
+from mercury.engine.runtime.transport import ConcurrentTransport, Transport
+from mercury.engine.runtime.work_scout import WorkScout
 from mercury.engine.runtime.worker_pool import Worker, WorkerPool
-from mercury.errors import Overloaded, TransportError
+from mercury.errors import Overloaded
 from mercury.statemachine.bounds import above, at_least
 from mercury.storage.api import StorageManager, Topic
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
-from mercury.wire.media import read_content_type
-from mercury.wire.scan import MessageRefused
 from mercury.wire.verified import Verified
 
 log = logging.getLogger("mercury.runtime")
 
-#: Seconds between two polls of a worker that knows when its next work is due.
-RETENTION_POLL_INTERVAL = 3600.0
+#: Seconds between two polls of the worker that removes rows. It knows when its next work is due, but attachments that
+#: are written meanwhile do not wake it.
+RETENTION_POLL_INTERVAL = ATTACHMENTS_PAUSE
 #: Seconds between two checks of the clock.
 CLOCK_POLL_INTERVAL = 1.0
 
@@ -61,12 +60,12 @@ class RuntimeSettings:
     queue: int = 1024
     #: The most arrivals in one transaction.
     batch: int = 256
-    #: The most parallel HTTP exchanges for messages that are sent for the first time, each in a thread; as many, in
-    #: addition, for everything else. One that the server holds open for its response counts a quarter. One server gets
-    #: 3/4 of them at most.
+    #: The most parallel HTTP exchanges for messages that are sent for the first time; as many, in addition, for
+    #: everything else. One that the server holds open for its response counts a quarter. One server gets 3/4 of them at
+    #: most. One thread runs them all: more of them cost connections, and no threads.
     senders: int = 32
     invokers: int = 4
-    #: The time between two polls of a worker without a wake-up.
+    #: The time between two queries for work that no wake-up has announced: one statement for all workers.
     poll: float = 1.0
 
     def __post_init__(self) -> None:
@@ -85,7 +84,7 @@ class Runtime:
         self,
         engine: Engine,
         store: StorageManager,
-        transport: Transport,
+        transport: Transport | ConcurrentTransport,
         settings: RuntimeSettings,
         clock: Callable[[], float] = time.time,
         retention: Worker | None = None,
@@ -95,14 +94,17 @@ class Runtime:
         self._transport = transport
         self._settings = settings
         self._clock = clock
-        self._arrivals: queue.Queue[tuple[Arrival, OnAnswer | None] | None] = queue.Queue(settings.queue)
+        self._arrivals = ArrivalQueue[tuple[Arrival, OnAnswer | None]](settings.queue, settings.batch)
+        rare = engine.longest_pause
         invokers = [f"mercury-invoker-{number}" for number in range(settings.invokers)]
         self._pools = {
-            Topic.RMS: self._pool(["mercury-rms"], engine.source),
-            Topic.RMD: self._pool(["mercury-rmd"], engine.destination),
-            Topic.INVOKER: self._pool(invokers, engine.invocation),
+            Topic.RMS: self._pool(["mercury-rms"], engine.source, rare),
+            Topic.RMD: self._pool(["mercury-rmd"], engine.destination, rare),
+            Topic.INVOKER: self._pool(invokers, engine.invocation, rare),
         }
-        self._all_pools = [*self._pools.values(), self._pool(["mercury-clock"], engine.clock, CLOCK_POLL_INTERVAL)]
+        scout = WorkScout(engine.work_due, lambda topic: self._pools[topic].wake(), settings.poll)
+        self._all_pools = [*self._pools.values(), self._pool(["mercury-scout"], scout)]
+        self._all_pools.append(self._pool(["mercury-clock"], engine.clock, CLOCK_POLL_INTERVAL))
         if retention is not None:
             self._all_pools.append(self._pool(["mercury-retention"], retention, RETENTION_POLL_INTERVAL))
         #: Finds responses that other processes have stored for the exchanges that are held here.
@@ -118,7 +120,8 @@ class Runtime:
         self._others = 0
         #: Endpoints whose last exchange failed, with the reason.
         self.endpoint_errors = engine.endpoint_errors
-        self._senders = SenderPools(settings.senders, self.exchange, self.endpoint_errors.slows)
+        self._posting = Posting(engine, transport, settings.senders, clock, self._deliver)
+        self._senders = self._posting.pools
         engine.source.is_in_flight = self._senders.is_in_flight
         engine.invocation.answer = self.held_exchanges.release
         engine.invocation.more = self._pools[Topic.INVOKER].wake_one
@@ -134,6 +137,7 @@ class Runtime:
     def start(self) -> None:
         """Start all threads."""
         self._started = True
+        return_large_blocks()
         self._committer.start()
         self._senders.start()
         for pool in self._all_pools:
@@ -154,14 +158,15 @@ class Runtime:
             pool.stop()
         self.held_exchanges.release_all()
         self._senders.stop()
-        for thread in [*self._pool_threads, *self._senders.threads]:
+        for thread in self._pool_threads:
             thread.join(max(0.0, until - time.monotonic()))
-        with contextlib.suppress(queue.Full):
-            self._arrivals.put(None, timeout=LAST_STEP_TIMEOUT)
+        open_exchanges = self._senders.wait(until)
+        self._arrivals.close()
         self._committer.join(max(LAST_STEP_TIMEOUT, until - time.monotonic()))
         for what in self._engine.running_calls.now():
             log.warning("%s is not over after %.1f s: left behind, %s", what, deadline, self._becomes)
-        late = [t.name for t in (*self._pool_threads, *self._senders.threads, self._committer) if t.is_alive()]
+        late = [thread.name for thread in (*self._pool_threads, self._committer) if thread.is_alive()]
+        late += [f"{open_exchanges} HTTP exchanges"] if open_exchanges else []
         if late:
             log.warning("still busy after %.1f s, left behind: %s", deadline, ", ".join(late))
         # In a thread, because abandoned work may hold a lock that this needs. Claims that are not released expire.
@@ -177,7 +182,7 @@ class Runtime:
     @property
     def running(self) -> bool:
         """Whether every thread that should run does."""
-        threads = [self._committer, *self._pool_threads, *self._senders.threads]
+        threads = [self._committer, *self._pool_threads]
         return self._started and not self._stopping.is_set() and all(thread.is_alive() for thread in threads)
 
     @property
@@ -185,7 +190,7 @@ class Runtime:
         """The names of threads that have ended although the runtime runs. It does not get them back."""
         if not self._complete or self._stopping.is_set():
             return []
-        threads = [self._committer, *self._pool_threads, *self._senders.threads]
+        threads = [self._committer, *self._pool_threads]
         return [thread.name for thread in threads if not thread.is_alive()]
 
     # --- arrivals --------------------------------------------------------------------------------------------------
@@ -209,20 +214,12 @@ class Runtime:
         """
         if self._stopping.is_set() and on_answer is not None:
             raise Overloaded("this endpoint is stopping; send it again later")
-        try:
-            self._arrivals.put_nowait((arrival, on_answer))
-        except queue.Full:
-            raise Overloaded("too many messages wait to be stored; send it again later") from None
+        if not self._arrivals.put([(arrival, on_answer)]):
+            raise Overloaded("too many messages wait to be stored; send it again later")
 
     def _commit(self) -> None:
         """The committer's loop: handle all waiting arrivals in one transaction."""
-        together = GroupCommit(self._arrivals, self._settings.batch)
-        while True:
-            waiting, ended = together.take()
-            if ended:
-                self._arrivals.put(None)
-            if not waiting:
-                return
+        while waiting := self._arrivals.take():
             self._answer_all(waiting)
             del waiting  # so that their bodies are in memory no longer than needed: the next arrival may take hours
 
@@ -232,10 +229,9 @@ class Runtime:
         answers = self._answers([arrival for arrival, _ in waiting])
         if others != self._others:
             self._held.wake()  # the worker may have polled before the exchanges were held
-        for (arrival, on_answer), answer in zip(waiting, answers, strict=True):
+        self._senders.stored([arrival.request for arrival, _ in waiting if arrival.request is not None])
+        for (_, on_answer), answer in zip(waiting, answers, strict=True):
             try:
-                if arrival.request is not None:
-                    self._senders.stored(arrival.request)
                 self.post(list(answer.posts))
                 if on_answer is not None:
                     on_answer(answer)
@@ -263,54 +259,18 @@ class Runtime:
 
     def post(self, posts: list[Outgoing]) -> None:
         """Pass posts to the senders."""
-        for outgoing in posts:
-            self._senders.put(outgoing)
+        self._senders.put(posts)
 
-    def exchange(self, outgoing: Outgoing) -> bool:
-        """Run one HTTP exchange, in a sender's thread; returns whether the reply was queued for the committer.
+    def _deliver(self, arrivals: Sequence[Arrival], wait: bool) -> int:
+        """Queue replies for the committer; returns how many were queued.
 
-        :raises Exception: an unexpected error, also one while the reply is read. The endpoint counts as failing.
+        :param wait: whether to wait for room, until the runtime stops.
         """
-        try:
-            return self._exchange(outgoing)
-        except TransportError as error:
-            self._failed(outgoing, str(error).removeprefix(f"{outgoing.url}: "), answered=False)
-            self._engine.failed(outgoing, str(error), self._clock())
-            return False
-        except Exception as error:
-            # The caller logs it. As an endpoint that fails, it gets few of the exchanges until one works.
-            self._failed(outgoing, f"the exchange ended with an unexpected {type(error).__name__}", answered=True)
-            raise
-
-    def _exchange(self, outgoing: Outgoing) -> bool:
-        reply = self._transport.post(outgoing.url, self._engine.encoded(outgoing))
-        problem = _unusable_reply(reply)
-        if problem is not None:
-            reply = HttpMessage(b"", "", None, reply.status)  # an error page of a web server is ignored (HTTP-02)
-        arrival = self._engine.answered(outgoing, reply, self._clock())
-        if arrival is not None and isinstance(arrival.envelope, Undecodable):
-            problem = f"its reply is refused: {arrival.envelope}"
-        if problem is None:
-            self.endpoint_errors.worked(outgoing.error_name, self._clock())
-        else:
-            self._failed(outgoing, problem, answered=True)
-        if arrival is None:
-            return False
-        # Waiting for a full queue is intended: it slows the senders down to the committer's speed.
-        while not self._stopping.is_set():
-            try:
-                self._arrivals.put((arrival, None), timeout=self._settings.poll)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def _failed(self, outgoing: Outgoing, reason: str, *, answered: bool) -> None:
-        name, once = outgoing.error_name, outgoing.purpose is Purpose.ANSWER
-        again = REPEATED if once else TRIED_AGAIN
-        # A refusal at one path does not slow answers to other peers' paths, which have the same error name.
-        slows = not (once and answered)
-        self.endpoint_errors.failed(name, f"{name}: {reason}", self._clock(), again=again, slows=slows)
+        waiting = [(arrival, None) for arrival in arrivals]
+        queued = self._arrivals.put(waiting, self._settings.poll if wait else 0.0)
+        while wait and queued < len(waiting) and not self._stopping.is_set():
+            queued += self._arrivals.put(waiting[queued:], self._settings.poll)
+        return queued
 
     def turn(self, worker: Worker) -> Step:
         """Run a worker once, and post its messages."""
@@ -327,18 +287,3 @@ class Runtime:
         if Topic.RMS in topics:
             self._others += 1
             self._held.wake()
-
-
-def _unusable_reply(reply: HttpMessage) -> str | None:
-    """Why a reply cannot be an answer of a SOAP endpoint; ``None`` = it can, or needs no body."""
-    problem = f"HTTP status {reply.status}" if reply.status >= 300 else None
-    if reply.status == 404:
-        problem = "HTTP status 404: nothing is served at this path"
-    if not reply.body:
-        return problem
-    try:
-        read_content_type(reply.content_type)
-    except MessageRefused:
-        kind = reply.content_type[:_TYPE_LENGTH]
-        return problem or f"HTTP status {reply.status}, but with {kind}: that is not a SOAP endpoint"
-    return None

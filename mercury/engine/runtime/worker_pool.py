@@ -16,6 +16,8 @@ log = logging.getLogger("mercury.runtime")
 
 #: Seconds before work that is due but could not be done is tried again.
 RETRY_DELAY = 0.05
+#: The shortest time before a worker runs again after an unexpected error, in seconds.
+ERROR_PAUSE = 1.0
 #: Seconds after which a backup thread polls, because the busy thread has not polled again.
 BACKUP_DELAY = 0.02
 #: The shortest time between two polls of a busy thread, in seconds, so that one query finds several changes.
@@ -67,7 +69,8 @@ class WorkerPool:
 
     def stop(self) -> None:
         """Let the threads end after their current turn."""
-        self.ended = True
+        with self._mutex:  # a thread that is about to rest sees it
+            self.ended = True
         for thread in self.threads:
             thread.woken.set()
 
@@ -108,21 +111,21 @@ class WorkerPool:
     def rest(self, thread: WorkerThread, seconds: float) -> None:
         """Wait until the thread is woken, or for so many seconds."""
         with self._mutex:
-            if self._covered < self._requests and not self.ended:
+            if self.ended or self._covered < self._requests:
                 return  # no poll has covered the last wake-up
             thread.waits = True
         until = time.monotonic() + seconds
         while thread.woken.wait(max(0.0, until - time.monotonic())) and thread.is_backup and not self.ended:
             time.sleep(BACKUP_DELAY)
             with self._mutex:
-                if self._covered < self._requests:
+                if self.ended or self._covered < self._requests:
                     return
                 thread.is_backup = False
                 thread.woken.clear()
 
     def pause(self, step: Step) -> float:
         """The time to wait after a turn, in seconds."""
-        if step.progress:
+        if step.progress and step.more:
             return 0.0
         if step.shared:
             return self.poll
@@ -131,7 +134,9 @@ class WorkerPool:
             return self.poll
         remaining = due - self._clock()
         # Work that is still due was tried just now: another thread has claimed it, or the store failed.
-        return min(self.poll, remaining if remaining > 0 else RETRY_DELAY)
+        if remaining <= 0:
+            return 0.0 if step.progress else RETRY_DELAY
+        return min(self.poll, remaining)
 
 
 class WorkerThread(threading.Thread):
@@ -167,7 +172,7 @@ class WorkerThread(threading.Thread):
             except Exception:
                 failures += 1
                 log.exception("%s failed; it will be repeated", self.name)
-                wait = max(pool.poll, PAUSES.delay(failures, 0.0))
+                wait = max(ERROR_PAUSE, PAUSES.delay(failures, 0.0))
             if wait:
                 pool.rest(self, wait)
             else:

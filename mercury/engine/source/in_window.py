@@ -7,6 +7,10 @@ from mercury.statemachine import flow_control
 from mercury.storage.api import Transaction
 from mercury.storage.records import OutboundMessage, RmsRecord
 
+#: The bytes of the bodies of one sequence that are in flight, if they are of more than one message; also of those that
+#: one transaction reads. A message in flight takes several times its bytes of memory on both sides.
+WINDOW_BYTES = 8 * 1024 * 1024
+
 
 def rows_in_window(
     tx: Transaction, context: EngineContext, record: RmsRecord, now: float, *, one: bool
@@ -46,7 +50,7 @@ def _unsettled(
     machine, policy = record.machine, record.channel.policy
     many = machine.most_in_flight(policy, least)
     if not record.channel.reply_to.anonymous:
-        return tx.rms.unsettled(record, many, now, one=one) if many else []
+        return tx.rms.unsettled(record, many, now, one=one, most_bytes=WINDOW_BYTES) if many else []
     last = machine.window_end(policy, least)
-    rows = tx.rms.unsettled(record, many + machine.unanswered, now, one=one)
+    rows = tx.rms.unsettled(record, many + machine.unanswered, now, one=one, most_bytes=WINDOW_BYTES)
     return [row for row in rows if row.acknowledged or (row.number or 0) <= last]

@@ -13,6 +13,7 @@ from mercury.engine.channels import unfetchable_at
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import ABANDONED, DAMAGED, dead_letter
 from mercury.engine.source.apply_effects import handle_rms, holds_back
+from mercury.engine.source.in_window import WINDOW_BYTES
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty, RmsEffect
 from mercury.statemachine.events import FailureReason
@@ -113,16 +114,16 @@ class Numbering:
         batch = self._context.settings.number_batch
         current = self._records[-1] if self._records else None
         if current is None or not current.machine.takes_messages or current.channel.back_channel:
-            return self._tx.rms.unnumbered(self._key, batch)
+            return self._tx.rms.unnumbered(self._key, batch, WINDOW_BYTES)
         current.window_full = False
         policy, machine = current.channel.policy, current.machine
         room = room_for_numbers(machine, policy)
-        rows = self._tx.rms.unnumbered(self._key, min(batch, room + 1))
+        rows = self._tx.rms.unnumbered(self._key, min(batch, room + 1), WINDOW_BYTES)
         if len(rows) <= room:
             return rows
-        if self._tx.rms.abandoned(self._key):
-            return self._tx.rms.unnumbered(self._key, batch)  # an abandonment is not limited by the window
-        self._room = opened(room, policy)
+        if self._tx.rms.abandoned(self._key):  # an abandonment is not limited by the window
+            return self._tx.rms.unnumbered(self._key, batch, WINDOW_BYTES)
+        self._room = opened(machine, policy, room)
         return rows
 
     def _write(self) -> None:
@@ -186,7 +187,7 @@ class Numbering:
             record.last_error = self._records[-1].last_error or NOTHING_TAKEN
         if self._records:
             self._records[-1].window_full = self._records[-1].holds_successor = False
-        self._room = None if channel.back_channel else channel.policy.window
+        self._room = None if channel.back_channel else record.machine.window(channel.policy)
         self._tx.rms.insert(record)
         self._records.append(record)
         return record

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mercury.engine import envelopes
 from mercury.engine.attachments import parts_to_send
+from mercury.engine.batches import taken_batches
 from mercury.engine.channels import gives_up_responses
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import DAMAGED, dead_letter
-from mercury.engine.emission import emit_transmitted
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.rmd_records import end_offered
 from mercury.engine.source import back_channel
 from mercury.engine.source.apply_effects import handle_rms, release_acknowledged, save_rms
+from mercury.engine.source.batching import count_transmission, in_batches
 from mercury.engine.source.fetched import count_as_fetched, plan_fetches, settle_back_channel
 from mercury.engine.source.in_window import rows_in_window
+from mercury.engine.source.last_error import note_last_error
 from mercury.engine.source.numbering import Numbering, replaced_before
 from mercury.engine.source.polling import plan_poll
 from mercury.statemachine import effects, events, flow_control
@@ -23,7 +25,6 @@ from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import SequenceAcknowledgement
 from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.rms_counters import RmsWork
-from mercury.statemachine.succession import NOTHING_TAKEN
 from mercury.storage.api import Transaction
 from mercury.storage.records import Channel, OutboundMessage, RmdRecord, RmsRecord, Role, SequenceKey
 from mercury.wire.envelope import Envelope
@@ -134,7 +135,7 @@ class KeyWork:
 
         :param earlier: the earlier sequences of its key.
         """
-        self._note_last_error(record, earlier)
+        note_last_error(self.context, record, earlier)
         times: list[float | None] = []
         sent = record.machine.highest_sent
         record.fetch_due = None
@@ -153,17 +154,6 @@ class KeyWork:
         times.append(self._forgotten_at(tx, record))
         record.due = min((at for at in times if at is not None), default=None)
         record.planned_at = self.now
-
-    def _note_last_error(self, record: RmsRecord, earlier: list[RmsRecord]) -> None:
-        """Store the last error in the record, where operators find it; clear it after a successful exchange."""
-        url = record.channel.endpoint
-        error = self.context.endpoint_errors.get(url)
-        if error is not None:
-            record.last_error = error
-        elif record.last_error is not None and record.last_error.startswith(f"{url}: "):
-            record.last_error = None
-        elif earlier and record.machine.acknowledged and record.last_error in (NOTHING_TAKEN, earlier[-1].last_error):
-            record.last_error = None  # it was the error of an earlier sequence
 
     def _transmit(self, tx: Transaction, record: RmsRecord) -> float | None:
         machine, policy = record.machine, record.channel.policy
@@ -193,22 +183,40 @@ class KeyWork:
                 return None
         due = self._choose(due)
         if due:
-            self._handle(tx, record, events.Transmitted(max(row.number or 0 for row in due)))
+            again = tuple(row.number or 0 for row in due if row.attempts)
+            self._handle(tx, record, events.Transmitted(max(row.number or 0 for row in due), again))
         beside = self._acknowledgement_beside_replies(tx, record) if due else ()
-        for row in due:
-            row.attempts += 1
-            row.due = self.now + policy.retransmission.delay(row.attempts, self.context.ids.chance())
-            number, last = row.number or 0, row is due[-1]
-            request_ack = flow_control.requests_acknowledgement(policy, number, row.attempts, last=last)
-            pair = self._pair_acknowledgement(tx, record) if envelopes.is_bare_last(row) else beside
-            parts = parts_to_send(self.context.store, row.attachments)
-            envelope = envelopes.message(record, row, request_ack=request_ack, acknowledgements=pair, parts=parts)
-            again = row.attempts > 1
-            self._post(record, envelope, Purpose.MESSAGE, row.number, repeated=again, held=row.expects_response)
-            emit_transmitted(tx, self.context.observers, record, row, self.now)
+        for together in in_batches(record, due):
+            self._transmit_together(tx, record, together, beside, last=together[-1] is due[-1])
         tx.rms.transmitted(due)
         times = [row.due for row in rows]
         return min(times if ends_at is None or ends_at <= self.now else [*times, ends_at], default=None)
+
+    def _transmit_together(
+        self,
+        tx: Transaction,
+        record: RmsRecord,
+        rows: Sequence[OutboundMessage],
+        acknowledgements: envelopes.Acknowledgements,
+        *,
+        last: bool,
+    ) -> None:
+        """Post one message, or several as a batch.
+
+        :param acknowledgements: those beside it.
+        :param last: no more messages are due now.
+        """
+        row, again = rows[0], rows[0].attempts > 0
+        request_ack = count_transmission(tx, self.context, record, rows, self.now, last=last)
+        if len(rows) > 1:
+            new = self.context.ids.new()
+            envelope = envelopes.batch(record, rows, new, request_ack=request_ack, acknowledgements=acknowledgements)
+        else:
+            pair = self._pair_acknowledgement(tx, record) if envelopes.is_bare_last(row) else acknowledgements
+            parts = parts_to_send(self.context.store, row.attachments)
+            envelope = envelopes.message(record, row, request_ack=request_ack, acknowledgements=pair, parts=parts)
+        end, held = rows[-1].number if len(rows) > 1 else None, row.expects_response
+        self._post(record, envelope, Purpose.MESSAGE, row.number, last=end, repeated=again, held=held)
 
     def _choose(self, due: list[OutboundMessage]) -> list[OutboundMessage]:
         """Those of the due rows that leave now."""
@@ -219,10 +227,11 @@ class KeyWork:
     ) -> list[OutboundMessage]:
         """Restart the interval of rows that wait for a thread or are being posted: they are not lost. Returns the
         others."""
+        machine, policy = record.machine, record.channel.policy
         wait, rest = [], []
         for row in due:
             if row.attempts and self._is_in_flight(record.id, row.number or 0, row.acknowledged):
-                row.due = self.now + record.channel.policy.retransmission.delay(row.attempts, self.context.ids.chance())
+                row.due = self.now + flow_control.pause_after(machine, policy, row.attempts, self.context.ids.chance())
                 wait.append(row)
             else:
                 rest.append(row)
@@ -287,7 +296,9 @@ class KeyWork:
             # The destination treats a successor as the end of the previous pair: acknowledge that pair's messages now.
             before = [each for each in earlier if record.follows and each.machine.identifier == record.follows]
             last_word = self._pair_acknowledgement(tx, before[0]) if before else ()
-            created = envelopes.create_sequence(record, self.context.application.policy(None), last_word)
+            responses = self.context.application.policy(None)
+            taken = taken_batches(self.context.settings.limits, responses) if record.offered is not None else None
+            created = envelopes.create_sequence(record, responses, last_word, taken)
             self._post(record, created, Purpose.CREATE, repeated=repeated)
             return
         pair = self._pair_acknowledgement(tx, record)
@@ -362,6 +373,7 @@ class KeyWork:
         purpose: Purpose,
         number: int | None = None,
         *,
+        last: int | None = None,
         repeated: bool = False,
         held: bool = False,
     ) -> None:
@@ -374,6 +386,7 @@ class KeyWork:
                 key=record.channel.key,
                 record_id=record.id,
                 number=number,
+                last=last,
                 pair=record.offered if follows_end else None,
                 repeated=repeated,
                 held=held and record.channel.reply_to.anonymous,

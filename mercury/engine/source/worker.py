@@ -7,6 +7,7 @@ wire, and a crash in between has the same effect as a message lost on the wire.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mercury.engine.context import EngineContext
@@ -14,7 +15,7 @@ from mercury.engine.cool_down import CoolDown
 from mercury.engine.exchange import Step
 from mercury.engine.source.transmission import STALLED_PAUSE, IsInFlight, KeyWork, PairEnds
 from mercury.errors import Conflict, StorageError
-from mercury.storage.api import Topic
+from mercury.storage.api import Topic, Transaction
 from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.records import SequenceKey
 
@@ -41,6 +42,7 @@ class SourceWorker:
         step = Step()
         most = min(self._context.settings.sequence_batch, TURN)
         keys = self._context.store.due_rms(now, most, replace(self._work_filter, after=self._last))
+        step.more = len(keys) >= most
         for key in keys:
             if self._cool_down.waits(str(key), now):
                 continue
@@ -59,6 +61,32 @@ class SourceWorker:
                 log.exception("a sequence cannot be worked on", extra={"key": str(key)})
                 self._cool_down.add(str(key), now)
         return step
+
+    def refill(self, tx: Transaction, keys: Sequence[SequenceKey], now: float) -> Step:
+        """Do the work that arrivals made due, in their transaction. Returns the posts to make after its commit.
+
+        Acknowledgements that make room, and the messages that fill it, are one transaction of a key. A key that is not
+        claimed by this process, or whose claim has to be renewed, is left to `run_once`.
+
+        :param keys: locked keys; their saved sequences are due.
+        :raises PairEnds: a sequence ends with one that is not locked. The caller handles the arrivals without `refill`.
+        :raises Conflict: at the commit, if another process has taken a claim.
+        """
+        step = Step()
+        for key in keys:
+            claim = self._context.claims.current(f"rms {key.digest}", now)
+            if claim is None or self._cool_down.waits(str(key), now):
+                continue
+            tx.guard(claim)
+            work = KeyWork(self._context, key, now, self.is_in_flight)
+            work.do(tx)
+            step.add(work.step)
+        return step
+
+    def not_refilled(self, keys: Sequence[SequenceKey]) -> None:
+        """A transaction with `refill` of these keys failed: their claims may be lost."""
+        for key in keys:
+            self._context.claims.forget(f"rms {key.digest}")
 
     def next_due(self) -> float | None:
         """When the next work is due without a new event."""

@@ -17,6 +17,7 @@ DESTINATION = DestinationPolicy(
     acknowledgement_interval=0.2,
     redelivery=RetransmissionPolicy(base=0.5, cap=4.0, jitter=0.0),
     tombstone=3600.0,
+    batches=False,  # most tests name messages on the wire; tests/scenario/test_batches.py has the batches
 )
 
 

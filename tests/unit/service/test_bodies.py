@@ -111,6 +111,49 @@ def test_files_count_for_the_limit_of_all_bodies() -> None:
         each.close()
 
 
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """An entry for each file that is opened."""
+    found: list[int] = []
+
+    class Counted(Spool):
+        def __init__(self) -> None:
+            found.append(len(found))
+            super().__init__()
+
+    monkeypatch.setattr("mercury.service.bodies.Spool", Counted)
+    return found
+
+
+def test_announced_body_has_no_file_before_more_bytes_have_come_than_memory_may_have(opened: list[int]) -> None:
+    announced = {"content-length": "900000"}
+    for came in ([], [b"x"], [PIECES[0], PIECES[1][:200_000]]):
+        with pytest.raises(RequestRefused, match="broke off"):
+            asyncio.run(bodies().read(announced, receiving(*came, ends=False), "192.0.2.1", in_file=True))
+        assert opened == []
+    with pytest.raises(RequestRefused, match="broke off"):
+        asyncio.run(bodies().read(announced, receiving(*PIECES[:2], ends=False), "192.0.2.1", in_file=True))
+    assert opened == [0]
+
+
+@pytest.mark.parametrize("announced", ["900000", ""])
+def test_request_is_refused_as_busy_if_no_file_can_be_opened_and_that_is_logged_once(
+    announced: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def too_many() -> Spool:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("mercury.service.bodies.Spool", too_many)
+    reading = bodies()
+    for _ in range(3):
+        with pytest.raises(RequestRefused, match="cannot be received now") as refused:
+            asyncio.run(reading.read({"content-length": announced}, receiving(*PIECES[:3]), "192.0.2.1", in_file=True))
+        assert (refused.value.status, refused.value.fault.busy) == (503, True)
+    (line,) = caplog.messages
+    assert "a large request cannot be received" in line
+    assert "Too many open files" in line
+
+
 def test_file_is_removed_when_the_peer_leaves_and_when_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Spool] = []
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mercury import HttpRequest
+from mercury.service.asgi import headers_of
 from mercury.service.bodies import RequestRefused
-from mercury.service.endpoint import _headers
 from mercury.service.identity import identify
 from mercury.service.peer import name_in, with_issuer
 
@@ -21,7 +21,7 @@ def shown(name: str | None) -> dict[str, object]:
 def test_trailer_does_not_replace_what_a_proxy_has_said() -> None:
     """Plain uvicorn with httptools adds the trailers behind the header."""
     fields = [(b"x-client-dn", b"CN=mallory"), (b"host", b"x"), (b"X-Client-DN", b"CN=admin")]
-    assert _headers({"headers": fields}) == {"x-client-dn": "CN=mallory, CN=admin", "host": "x"}
+    assert headers_of(fields) == {"x-client-dn": "CN=mallory, CN=admin", "host": "x"}
 
 
 @pytest.mark.parametrize(

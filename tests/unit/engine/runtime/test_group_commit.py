@@ -1,67 +1,130 @@
-"""The number of arrivals that share a transaction."""
+"""The number of arrivals that share a transaction, and how often the committer is woken."""
 
 from __future__ import annotations
 
-import queue
+import threading
+from types import TracebackType
 
-from mercury.engine.runtime.group_commit import GROUP_COMMIT_LIMIT, GROUP_COMMIT_WINDOW, GroupCommit
+from mercury.engine.runtime.group_commit import GROUP_COMMIT_LIMIT, GROUP_COMMIT_WINDOW, ArrivalQueue
 
 MOST = 256
 
 
 class Arrivals:
-    """A queue into which something comes at certain seconds, with the clock that its readers see."""
+    """A queue into which something comes at certain seconds, while its taking thread waits."""
 
-    def __init__(self, *times: float) -> None:
+    def __init__(self, *times: float, most: int = MOST, most_waiting: int = 1000) -> None:
         self.now = 0.0
+        self.wakes = 0
         self._times = list(times)
+        self.queue = ArrivalQueue[float](most_waiting, most, lambda: self.now, lambda _: Condition(self))
 
-    def clock(self) -> float:
-        return self.now
-
-    def get(self, block: bool = True, timeout: float | None = None) -> float:
-        until = self.now + (timeout or 0.0)
-        if not self._times or (self._times[0] > until and (timeout is not None or not block)):
+    def advance(self, until: float | None, woken: Condition) -> None:
+        """Let arrivals come until the taking thread is woken, or until this time."""
+        woken.notified = False
+        while self._times and not woken.notified and (until is None or self._times[0] <= until):
+            self.now = max(self.now, self._times[0])
+            self.queue.put([self._times.pop(0)])
+        if woken.notified:
+            self.wakes += 1
+        elif until is None:
+            self.queue.close()
+        else:
             self.now = until
-            raise queue.Empty
-        self.now = max(self.now, self._times[0])
-        return self._times.pop(0)
+
+    def taken(self, transactions: int) -> list[int]:
+        """How many arrivals each transaction takes."""
+        return [len(self.queue.take()) for _ in range(transactions)]
 
 
-def taken(arrivals: Arrivals, transactions: int, most: int = MOST) -> list[int]:
-    """How many each transaction takes."""
-    together = GroupCommit(arrivals, most, arrivals.clock)
-    return [len(together.take()[0]) for _ in range(transactions)]
+class Condition:
+    """Lets the arrivals come while it is waited for."""
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self._arrivals = arrivals
+        self.notified = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        pass
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._arrivals.advance(None if timeout is None else self._arrivals.now + timeout, self)
+        return self.notified
+
+    def notify(self) -> None:
+        self.notified = True
+
+
+def burst(begin: float, count: int) -> list[float]:
+    return [begin + 0.001 * number for number in range(count)]
 
 
 def test_single_arrival_is_not_delayed() -> None:
     arrivals = Arrivals(1.0, 2.0, 3.0)
-    assert taken(arrivals, 3) == [1, 1, 1]
+    assert arrivals.taken(3) == [1, 1, 1]
     assert arrivals.now == 3.0
 
 
+def filled(arrivals: Arrivals, count: int) -> Arrivals:
+    """Arrivals that came before the first transaction began."""
+    assert arrivals.queue.put([0.0] * count) == count
+    return arrivals
+
+
 def test_arrivals_that_came_together_are_awaited_together() -> None:
-    burst = [1.0 + 0.001 * number for number in range(20)]
-    assert taken(Arrivals(*[0.0] * 20, *burst), 2) == [20, 20]
+    assert filled(Arrivals(*burst(1.0, 20)), 20).taken(2) == [20, 20]
+
+
+def test_committer_is_woken_for_the_first_and_when_all_have_come() -> None:
+    arrivals = filled(Arrivals(*[1.0 + 0.00001 * number for number in range(64)]), 64)
+    assert arrivals.taken(2) == [64, 64]
+    assert arrivals.wakes == 2
 
 
 def test_arrival_after_a_pause_is_not_awaited() -> None:
-    arrivals = Arrivals(*[0.0] * 20, 1.0, 1.001, 1.001 + 2 * GROUP_COMMIT_WINDOW)
-    assert taken(arrivals, 2) == [20, 2]
-    assert arrivals.now == 1.001 + GROUP_COMMIT_WINDOW
+    arrivals = filled(Arrivals(1.0, 1.001, 1.001 + 3 * GROUP_COMMIT_WINDOW), 20)
+    assert arrivals.taken(2) == [20, 2]
+    assert arrivals.now <= 1.0 + 2 * GROUP_COMMIT_WINDOW
 
 
 def test_nobody_waits_for_long_however_many_come() -> None:
-    drops = [1.0 + 0.003 * number for number in range(100)]
-    arrivals = Arrivals(*[0.0] * 200, *drops)
-    assert taken(arrivals, 2)[1] < 10
+    arrivals = filled(Arrivals(*[1.0 + 0.003 * number for number in range(100)]), 200)
+    assert arrivals.taken(2)[1] < 10
     assert arrivals.now <= 1.0 + GROUP_COMMIT_LIMIT + 0.001
 
 
 def test_one_that_comes_first_does_not_make_the_rest_come_alone() -> None:
-    burst = [2.0 + 0.001 * number for number in range(8)]
-    assert taken(Arrivals(*[0.0] * 8, 1.0, *burst), 3)[2] >= 4
+    assert filled(Arrivals(1.0, *burst(2.0, 8)), 8).taken(3)[2] >= 4
 
 
 def test_a_transaction_takes_no_more_than_it_may() -> None:
-    assert taken(Arrivals(*[0.0] * 20), 3, most=8) == [8, 8, 4]
+    assert filled(Arrivals(most=8), 20).taken(3) == [8, 8, 4]
+
+
+def test_more_than_may_wait_are_refused() -> None:
+    arrivals = filled(Arrivals(most_waiting=2), 2)
+    assert arrivals.queue.full
+    assert arrivals.queue.put([0.0]) == 0
+    assert arrivals.taken(1) == [2]
+    assert arrivals.queue.put([0.0] * 3) == 2
+
+
+def test_closed_queue_gives_what_waits_and_then_nothing() -> None:
+    arrivals = filled(Arrivals(), 3)
+    arrivals.queue.close()
+    assert arrivals.taken(3) == [3, 0, 0]
+
+
+def test_thread_that_waits_for_room_goes_on_when_some_are_taken() -> None:
+    queue = ArrivalQueue[int](1, MOST)
+    queue.put([1])
+    thread = threading.Thread(target=queue.put, args=([2], 60.0))
+    thread.start()
+    taken = queue.take()
+    while len(taken) < 2:
+        taken += queue.take()
+    thread.join(60.0)
+    assert taken == [1, 2]

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
-from typing import Any
 
 import pytest
 
 from mercury.engine.addresses import endpoint_of, server_of
 from mercury.engine.endpoint_errors import EndpointErrors
 from mercury.engine.runtime import kept_connections
+from mercury.engine.runtime.http_connection import HttpConnection
+from mercury.engine.runtime.http_exchange import Origin
 from mercury.engine.runtime.kept_connections import KeptConnections
 from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.engine.runtime.transport import HttpTransport
@@ -85,10 +86,8 @@ def server() -> Iterator[Server]:
 
 
 @contextmanager
-def posting(kept: KeptConnections[Any] | None = None) -> Iterator[HttpTransport]:
-    transport = HttpTransport(timeout=PATIENCE)
-    if kept is not None:
-        transport.kept = kept
+def posting(kept: KeptConnections[HttpConnection] | None = None) -> Iterator[HttpTransport]:
+    transport = HttpTransport(timeout=PATIENCE, kept=KeptConnections() if kept is None else kept)
     with contextlib.closing(transport):
         yield transport
 
@@ -174,21 +173,55 @@ def test_connections_in_use_count_and_are_not_closed(server: Server) -> None:
         assert len(transport.kept) == 2
 
 
-def test_connection_that_is_unused_for_long_is_closed(server: Server) -> None:
+class Idle:
+    """A connection that is open until it is closed."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.sock, self._other = socket.socketpair()
+
+    @property
+    def is_open(self) -> bool:
+        return self.sock.fileno() >= 0
+
+    def receive(self, data: bytes) -> None:
+        self._other.sendall(data)
+
+    def close(self) -> None:
+        self.sock.close()
+        self._other.close()
+
+
+def test_connection_that_is_unused_for_long_is_closed() -> None:
     clock = FakeClock()
-    kept: KeptConnections[Any] = KeptConnections(kept_for=30.0, look_interval=PATIENCE, clock=clock)
-    with posting(kept) as transport:
-        transport.post(f"http://127.0.0.1:{server.port}/", MESSAGE)
-        clock.advance(29.0)
-        kept.close_idle()
-        assert len(kept) == 1
-        clock.advance(1.0)
-        kept.close_idle()
-        assert len(kept) == 0
+    kept: KeptConnections[Idle] = KeptConnections(kept_for=30.0, clock=clock)
+    first, second = (Idle(Origin("http", "a.example", 80, number)) for number in range(2))
+    assert kept.close_idle() is None
+    for connection in (first, second):
+        kept.add(connection)
+        kept.keep(connection)
+        clock.advance(10.0)
+    assert kept.close_idle() == 10.0
+    clock.advance(10.0)
+    assert kept.close_idle() == 10.0
+    assert (first.is_open, second.is_open) == (False, True)
+    clock.advance(10.0)
+    assert kept.take(second.origin) is None, "it is over, even if nobody has looked"
+    assert (len(kept), second.is_open) == (0, False)
+
+
+def test_connection_with_unsolicited_bytes_is_not_taken() -> None:
+    kept: KeptConnections[Idle] = KeptConnections()
+    connection = Idle(Origin("http", "a.example", 80, 0))
+    kept.add(connection)
+    kept.keep(connection)
+    connection.receive(b"H")
+    assert kept.take(connection.origin) is None
+    assert not connection.is_open
 
 
 def test_idle_connections_are_closed_without_another_post(server: Server) -> None:
-    kept: KeptConnections[Any] = KeptConnections(kept_for=0.05, look_interval=0.01)
+    kept: KeptConnections[HttpConnection] = KeptConnections(kept_for=0.05)
     with posting(kept) as transport:
         for _ in range(2):  # whatever closed the first one is there for the second one
             transport.post(f"http://127.0.0.1:{server.port}/", MESSAGE)
@@ -197,7 +230,7 @@ def test_idle_connections_are_closed_without_another_post(server: Server) -> Non
 
 
 def test_connection_that_the_server_has_closed_is_not_kept(server: Server) -> None:
-    with posting(KeptConnections(look_interval=0.01)) as transport:
+    with posting() as transport:
         transport.post(f"http://127.0.0.1:{server.port}/", MESSAGE)
         server.hang_up()
         wait_until(lambda: len(transport.kept) == 0)
@@ -232,7 +265,7 @@ def test_process_with_few_descriptors_keeps_fewer_connections(
     monkeypatch: pytest.MonkeyPatch, soft: int, most: int
 ) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (soft, soft))
-    kept: KeptConnections[Any] = KeptConnections()
+    kept: KeptConnections[HttpConnection] = KeptConnections()
     assert kept.most == most
 
 

@@ -1,23 +1,27 @@
-"""The threads that post are shared among servers."""
+"""The exchanges of posts are shared among servers."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL
+from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.owner_shares import WAITING_SERVERS
 from mercury.engine.runtime.sender_pool import (
     ACKNOWLEDGED_TIMEOUT,
     ALL_ANSWERS,
     ANSWERS,
     OPEN_TIMEOUT,
+    Begun,
+    Ended,
     SenderPool,
 )
 from mercury.settings import HttpSettings
@@ -78,9 +82,29 @@ class Clock:
         return self.now
 
 
+def pool(
+    count: int,
+    exchange: Callable[[Outgoing], bool | None],
+    failing: Callable[[str], bool],
+    clock: Callable[[], float] = time.monotonic,
+) -> SenderPool:
+    """A pool whose exchanges each take a thread."""
+    helpers = HelperThreads("exchange")
+
+    def run(begun: Begun) -> None:
+        made.ended([Ended(begun, bool(exchange(begun.outgoing)))])
+
+    def begin(exchanges: Sequence[Begun]) -> None:
+        for begun in exchanges:
+            helpers.run(partial(run, begun))
+
+    made = SenderPool(count, begin, failing, clock)
+    return made
+
+
 @contextmanager
 def senders(network: Network, count: int, clock: Callable[[], float] = time.monotonic) -> Iterator[SenderPool]:
-    threads = SenderPool(count, network.exchange, lambda url: url in network.failing, clock)
+    threads = pool(count, network.exchange, lambda url: url in network.failing, clock)
     threads.start()
     try:
         yield threads
@@ -88,18 +112,17 @@ def senders(network: Network, count: int, clock: Callable[[], float] = time.mono
         threads.stop()
         for _ in range(1000):
             network.held[SLOW].release()
-        for thread in threads.threads:
-            thread.join(PATIENCE)
+        assert not threads.wait(PATIENCE)
 
 
 def test_slow_server_leaves_threads_for_the_others() -> None:
     network = Network()
     with senders(network, 32) as threads:
         for number in range(200):
-            threads.put(outgoing(SLOW, number))
+            threads.put([outgoing(SLOW, number)])
         eventually(lambda: network.count(SLOW) == 24, "the slow one has its share")
         for number in range(100):
-            threads.put(outgoing(OTHER, number))
+            threads.put([outgoing(OTHER, number)])
         eventually(lambda: network.count(OTHER) == 100, "the other one gets everything")
         assert network.count(SLOW) == 24
         for _ in range(200):
@@ -112,9 +135,9 @@ def test_failing_server_gets_few_threads_and_its_share_again_when_it_works() -> 
     network.failing.add(SLOW)
     with senders(network, 32) as threads:
         for number in range(200):
-            threads.put(outgoing(SLOW, number))
+            threads.put([outgoing(SLOW, number)])
         eventually(lambda: network.count(SLOW) == 2, "it is tried")
-        threads.put(outgoing(OTHER, 1))
+        threads.put([outgoing(OTHER, 1)])
         eventually(lambda: network.count(OTHER) == 1, "the other one is posted to")
         assert network.count(SLOW) == 2
         network.failing.clear()
@@ -129,10 +152,10 @@ def test_many_slow_servers_leave_threads_as_soon_as_they_are_known_to_fail() -> 
     with senders(network, 16) as threads:
         for url in slow:
             for number in range(50):
-                threads.put(outgoing(url, number))
+                threads.put([outgoing(url, number)])
         eventually(lambda: len(network.begun) == 16, "together they have all threads")
         for number in range(20):
-            threads.put(outgoing(OTHER, number))
+            threads.put([outgoing(OTHER, number)])
         network.failing |= set(slow)
         timed_out = network.held[SLOW]
         network.held |= dict.fromkeys([SLOW, *slow], threading.Semaphore(0))
@@ -146,22 +169,22 @@ def test_only_one_thread_serves_all() -> None:
     network.held[SLOW].release(3)
     with senders(network, 1) as threads:
         for number in range(3):
-            threads.put(outgoing(SLOW, number))
-            threads.put(outgoing(OTHER, number))
+            threads.put([outgoing(SLOW, number)])
+            threads.put([outgoing(OTHER, number)])
         eventually(lambda: len(network.begun) == 6, "one after the other")
 
 
 def test_post_that_waits_is_not_queued_twice() -> None:
     network = Network()
     with senders(network, 1) as threads:
-        threads.put(outgoing(SLOW, 0))
+        threads.put([outgoing(SLOW, 0)])
         eventually(lambda: network.count(SLOW) == 1, "it is being posted")
         for _ in range(10):
-            threads.put(outgoing(SLOW, 1))
+            threads.put([outgoing(SLOW, 1)])
         for _ in range(10):
             network.held[SLOW].release()
         eventually(lambda: network.count(SLOW) == 2, "the second one is posted")
-        threads.put(outgoing(OTHER, 0))
+        threads.put([outgoing(OTHER, 0)])
         eventually(lambda: network.count(OTHER) == 1, "the other one is posted")
         assert network.count(SLOW) == 2
 
@@ -169,17 +192,17 @@ def test_post_that_waits_is_not_queued_twice() -> None:
 def test_a_message_is_not_posted_again_while_its_exchange_is_held_open() -> None:
     network, clock = Network(), Clock()
     with senders(network, 8, clock) as threads:
-        threads.put(outgoing(SLOW, 1))
+        threads.put([outgoing(SLOW, 1)])
         eventually(lambda: network.count(SLOW) == 1, "it is posted")
-        threads.put(outgoing(SLOW, 1))  # it is due again
-        threads.put(outgoing(SLOW, 2))
+        threads.put([outgoing(SLOW, 1)])  # it is due again
+        threads.put([outgoing(SLOW, 2)])
         eventually(lambda: network.count(SLOW) == 2, "another is posted")
         clock.now += OPEN_TIMEOUT
-        threads.put(outgoing(SLOW, 1))
+        threads.put([outgoing(SLOW, 1)])
         eventually(lambda: network.count(SLOW) == 3, "held for long, it may be lost after all")
         network.held[SLOW].release(3)
         eventually(lambda: not threads._open, "all exchanges end")
-        threads.put(outgoing(SLOW, 1))
+        threads.put([outgoing(SLOW, 1)])
         eventually(lambda: network.count(SLOW) == 4, "an exchange that has ended says nothing about the next")
 
 
@@ -187,26 +210,40 @@ def test_an_acknowledgement_is_posted_while_an_older_one_is_under_way() -> None:
     network = Network()
     with senders(network, 8) as threads:
         for count in (1, 2):
-            threads.put(replace(outgoing(SLOW, 0), purpose=Purpose.ACKNOWLEDGEMENT))
+            threads.put([replace(outgoing(SLOW, 0), purpose=Purpose.ACKNOWLEDGEMENT)])
             eventually(lambda: network.count(SLOW) == count, "it is posted")  # noqa: B023
 
 
 def test_a_message_is_under_way_while_it_waits_and_while_it_is_posted_but_not_for_ever() -> None:
     network, clock = Network(), Clock()
     with senders(network, 1, clock) as threads:
-        threads.put(outgoing(SLOW, 0))
+        threads.put([outgoing(SLOW, 0)])
         eventually(lambda: network.count(SLOW) == 1, "it is being posted")
-        threads.put(outgoing(SLOW, 1))
+        threads.put([outgoing(SLOW, 1)])
         assert [threads.is_in_flight(SLOW, number) for number in range(3)] == [True, True, False]
         clock.now += OPEN_TIMEOUT
         assert [threads.is_in_flight(SLOW, number) for number in range(3)] == [False, True, False]
+
+
+def test_every_message_of_a_batch_is_under_way_while_the_batch_waits_and_while_it_is_posted() -> None:
+    network, clock = Network(), Clock()
+    with senders(network, 1, clock) as threads:
+        threads.put([replace(outgoing(SLOW, 1), last=3)])
+        eventually(lambda: network.count(SLOW) == 1, "it is being posted")
+        threads.put([replace(outgoing(SLOW, 5), last=6)])
+        assert [number for number in range(8) if threads.is_in_flight(SLOW, number)] == [1, 2, 3, 5, 6]
+        assert not threads.is_in_flight(OTHER, 2), "the batch is of another sequence"
+        clock.now += OPEN_TIMEOUT
+        assert [number for number in range(8) if threads.is_in_flight(SLOW, number)] == [5, 6]
+        network.held[SLOW].release(2)
+        eventually(lambda: not threads.is_in_flight(SLOW, 6), "it is over")
 
 
 def test_acknowledged_request_is_under_way_until_longer_than_exchanges_last() -> None:
     # LIVE-14
     network, clock = Network(), Clock()
     with senders(network, 1, clock) as threads:
-        threads.put(outgoing(SLOW, 0))
+        threads.put([outgoing(SLOW, 0)])
         eventually(lambda: network.count(SLOW) == 1, "it is being posted")
         clock.now += HttpSettings().timeout
         assert not threads.is_in_flight(SLOW, 0)
@@ -220,11 +257,11 @@ def test_a_message_with_attachments_is_under_way_until_its_exchange_ends_however
     post = outgoing(SLOW, 1)
     post = replace(post, envelope=replace(post.envelope, parts=(LargePart("1", 1, lambda: iter([b"1"])),)))
     with senders(network, 4, clock) as threads:
-        threads.put(post)
+        threads.put([post])
         eventually(lambda: network.count(SLOW) == 1, "it is posted")
         clock.now += 100 * OPEN_TIMEOUT
         assert threads.is_in_flight(SLOW, 1)
-        threads.put(post)
+        threads.put([post])
         network.held[SLOW].release()
         eventually(lambda: not threads.is_in_flight(SLOW, 1), "the end of the exchange")
         assert network.count(SLOW) == 1
@@ -237,14 +274,14 @@ def test_a_message_is_under_way_until_what_its_exchange_has_brought_is_stored() 
         ended.set()
         return True
 
-    threads = SenderPool(1, exchange, lambda _: False)
+    threads = pool(1, exchange, lambda _: False)
     threads.start()
-    threads.put(outgoing(OTHER, 1))
+    threads.put([outgoing(OTHER, 1)])
     assert ended.wait(PATIENCE)
     threads.stop()
-    threads.threads[0].join(PATIENCE)
+    assert not threads.wait(PATIENCE)
     assert threads.is_in_flight(OTHER, 1)
-    threads.stored(outgoing(OTHER, 1))
+    threads.stored([outgoing(OTHER, 1)])
     assert not threads.is_in_flight(OTHER, 1)
 
 
@@ -252,10 +289,10 @@ def test_exchanges_that_are_held_open_for_a_response_are_four_times_as_many_and_
     network = Network()
     with senders(network, 8) as threads:
         for number in range(100):
-            threads.put(replace(outgoing(SLOW, number), held=True))
+            threads.put([replace(outgoing(SLOW, number), held=True)])
         eventually(lambda: network.count(SLOW) == 24, "four times six are at the server")
         for number in range(50):
-            threads.put(outgoing(OTHER, number))
+            threads.put([outgoing(OTHER, number)])
         eventually(lambda: network.count(OTHER) == 50, "the other one gets everything")
         assert network.count(SLOW) == 24
         for _ in range(100):
@@ -268,8 +305,8 @@ def test_capacity_left_by_held_exchanges_serves_a_whole_one() -> None:
     network.held |= {f"http://{number}.example/a": network.held[SLOW] for number in range(8)}
     with senders(network, 1) as threads:
         for url in network.held:
-            threads.put(replace(outgoing(url, 1), held=True))
-        threads.put(outgoing(OTHER, 1))
+            threads.put([replace(outgoing(url, 1), held=True)])
+        threads.put([outgoing(OTHER, 1)])
         for _ in range(8):
             network.held[SLOW].release()
         eventually(lambda: network.count(OTHER) == 1, "it has its turn")
@@ -280,9 +317,9 @@ def test_a_failing_server_gets_no_more_requests_that_would_be_held() -> None:
     network.failing = {SLOW}
     with senders(network, 32) as threads:
         for number in range(100):
-            threads.put(replace(outgoing(SLOW, number), held=True))
+            threads.put([replace(outgoing(SLOW, number), held=True)])
         eventually(lambda: network.count(SLOW) == 2, "a sixteenth, as of all others")
-        threads.put(outgoing(OTHER, 1))
+        threads.put([outgoing(OTHER, 1)])
         eventually(lambda: network.count(OTHER) == 1, "the other one is served")
         assert network.count(SLOW) == 2
 
@@ -293,12 +330,12 @@ def test_answers_leave_most_exchanges_of_their_server_to_everything_else() -> No
     network.held |= {message: threading.Semaphore(0)}
     with senders(network, 8) as threads:
         for number in range(50):
-            threads.put(answer(SLOW, number))
+            threads.put([answer(SLOW, number)])
         eventually(lambda: network.count(SLOW) == 2, "a quarter of all")
         for number in range(10):
-            threads.put(outgoing(message, number))
+            threads.put([outgoing(message, number)])
         eventually(lambda: network.count(message) == 4, "the rest of the server's share is for what is no answer")
-        threads.put(outgoing(acknowledgement, 0))
+        threads.put([outgoing(acknowledgement, 0)])
         network.held[message].release(7)
         eventually(lambda: network.count(acknowledgement) == 1, "it is posted before the answers")
         assert network.count(SLOW) == 2
@@ -318,19 +355,19 @@ def test_answers_above_the_limit_of_their_server_are_not_posted_which_is_logged_
     network, clock = Network(), Clock()
     with senders(network, 8, clock) as threads:
         for number in range(4 * ANSWERS):
-            threads.put(answer(f"{SLOW}?{number}" if number > 10 else SLOW, number))
-        threads.put(answer("HTTP://SLOW.example:080/another/path", 0))
+            threads.put([answer(f"{SLOW}?{number}" if number > 10 else SLOW, number)])
+        threads.put([answer("HTTP://SLOW.example:080/another/path", 0)])
         assert dropped(caplog) == 1
         clock.now += LOG_INTERVAL
-        threads.put(answer(SLOW, -1))
+        threads.put([answer(SLOW, -1)])
         assert dropped(caplog) == 2
         for number in range(3):
-            threads.put(answer(OTHER, number))
+            threads.put([answer(OTHER, number)])
         eventually(lambda: network.count(OTHER) == 3, "another server gets its answers")
         for _ in range(4 * ANSWERS):
             network.held[SLOW].release()
         eventually(lambda: len(network.begun) == 3 + 2 + ANSWERS, "two were being posted and the others waited")
-        threads.put(answer(OTHER, 4))
+        threads.put([answer(OTHER, 4)])
         eventually(lambda: network.count(OTHER) == 4, "nothing else was left")
         assert len(network.begun) == 4 + 2 + ANSWERS
 
@@ -342,12 +379,12 @@ def test_answers_that_wait_for_all_servers_are_bounded() -> None:
     with senders(network, 1) as threads:
         for number in range(ANSWERS):
             for url in servers:
-                threads.put(answer(url, number))
-        threads.put(outgoing(OTHER, 0))
+                threads.put([answer(url, number)])
+        threads.put([outgoing(OTHER, 0)])
         for _ in range(2 * ALL_ANSWERS):
             network.held[SLOW].release()
         eventually(lambda: len(network.begun) == 1 + 1 + ALL_ANSWERS, "one was being posted")
-        threads.put(outgoing(OTHER, 1))
+        threads.put([outgoing(OTHER, 1)])
         eventually(lambda: network.count(OTHER) == 2, "nothing else was left")
         assert len(network.begun) == 1 + 2 + ALL_ANSWERS
 
@@ -358,8 +395,8 @@ def test_answers_to_many_paths_of_a_failing_server_get_its_few_threads() -> None
     network.held |= {f"{SLOW}/{number}": network.held[SLOW] for number in range(20)}
     with senders(network, 32) as threads:
         for number in range(20):
-            threads.put(answer(f"{SLOW}/{number}", number))
-        threads.put(outgoing(OTHER, 1))
+            threads.put([answer(f"{SLOW}/{number}", number)])
+        threads.put([outgoing(OTHER, 1)])
         eventually(lambda: network.count(OTHER) == 1, "the other one is posted to")
         assert len(network.begun) == 3
 
@@ -369,10 +406,10 @@ def test_failing_endpoint_delays_no_other_one_of_its_server() -> None:
     network.failing.add(SLOW)
     with senders(network, 32) as threads:
         for number in range(200):
-            threads.put(outgoing(SLOW, number))
+            threads.put([outgoing(SLOW, number)])
         eventually(lambda: network.count(SLOW) == 2, "it is tried")
         for number in range(50):
-            threads.put(outgoing(BESIDE, number))
+            threads.put([outgoing(BESIDE, number)])
         eventually(lambda: network.count(BESIDE) == 50, "the other endpoint gets everything")
         assert network.count(SLOW) == 2
 
@@ -381,10 +418,10 @@ def test_endpoint_that_begins_to_fail_while_much_waits_for_it_lets_others_of_its
     network = Network()
     with senders(network, 8) as threads:
         for number in range(50):
-            threads.put(outgoing(SLOW, number))
+            threads.put([outgoing(SLOW, number)])
         eventually(lambda: network.count(SLOW) == 6, "it has the server's share")
         for number in range(10):
-            threads.put(outgoing(BESIDE, number))
+            threads.put([outgoing(BESIDE, number)])
         network.failing.add(SLOW)
         network.held[SLOW].release(6)
         eventually(lambda: network.count(BESIDE) == 10, "the other endpoint gets everything")
@@ -403,9 +440,9 @@ def test_failing_endpoints_of_one_server_have_an_eighth_of_all_exchanges_togethe
     network.held |= dict.fromkeys(urls, network.held[SLOW])
     with senders(network, 32) as threads:
         for url in urls:
-            threads.put(outgoing(url, 1))
+            threads.put([outgoing(url, 1)])
         eventually(lambda: len(network.begun) == 4, "they are tried")
-        threads.put(outgoing(OTHER, 1))
+        threads.put([outgoing(OTHER, 1)])
         eventually(lambda: network.count(OTHER) == 1, "another server is posted to")
         assert len(network.begun) == 4 + 1
 
@@ -421,10 +458,10 @@ def test_owner_that_names_many_slow_servers_leaves_exchanges_for_other_owners_an
     network = Network()
     with senders(network, 32) as threads:
         for url in hanging(network, 60):
-            threads.put(replace(outgoing(url, 1), owner="peer"))
+            threads.put([replace(outgoing(url, 1), owner="peer")])
         eventually(lambda: len(network.begun) == 12, "it has three quarters of a half")
-        threads.put(replace(outgoing(OTHER, 1), owner="another"))
-        threads.put(outgoing(BESIDE, 1))
+        threads.put([replace(outgoing(OTHER, 1), owner="another")])
+        threads.put([outgoing(BESIDE, 1)])
         eventually(lambda: {OTHER, BESIDE} <= set(network.begun), "the others are posted")
         assert len(network.begun) == 14
         network.held[SLOW].release(60)
@@ -438,12 +475,12 @@ def test_posts_of_one_owner_wait_for_some_servers_only_and_those_for_more_are_dr
     with senders(network, 1) as threads:
         for number in range(2):
             for url in urls:
-                threads.put(replace(outgoing(url, number), owner="peer"))
-        threads.put(replace(outgoing(OTHER, 1), owner="another"))
+                threads.put([replace(outgoing(url, number), owner="peer")])
+        threads.put([replace(outgoing(OTHER, 1), owner="another")])
         network.held[SLOW].release(4 * WAITING_SERVERS)
         eventually(lambda: network.count(OTHER) == 1, "another owner's post waits and is posted")
         eventually(lambda: len(network.begun) == 2 + 2 * WAITING_SERVERS, "those that waited are posted")
-        threads.put(replace(outgoing(urls[-1], 0), owner="peer"))
+        threads.put([replace(outgoing(urls[-1], 0), owner="peer")])
         eventually(lambda: network.count(urls[-1]) == 1, "a post that was dropped is posted when it is due again")
 
 
@@ -453,10 +490,10 @@ def test_failing_endpoints_of_many_servers_have_half_of_all_exchanges_together()
     network.failing |= set(urls)
     with senders(network, 32) as threads:
         for url in urls:
-            threads.put(outgoing(url, 1))
+            threads.put([outgoing(url, 1)])
         eventually(lambda: len(network.begun) == 16, "they are tried")
         for number in range(5):
-            threads.put(outgoing(OTHER, number))
+            threads.put([outgoing(OTHER, number)])
         eventually(lambda: network.count(OTHER) == 5, "a server that works is posted to")
         assert len(network.begun) == 16 + 5
         network.held[SLOW].release(60)
@@ -469,10 +506,10 @@ def test_failing_endpoints_of_one_owner_leave_exchanges_for_those_of_another_and
     network.failing |= {*urls, OTHER, BESIDE}
     with senders(network, 32) as threads:
         for url in urls:
-            threads.put(replace(outgoing(url, 1), owner="peer"))
+            threads.put([replace(outgoing(url, 1), owner="peer")])
         eventually(lambda: len(network.begun) == 12, "they are tried")
-        threads.put(replace(outgoing(OTHER, 1), owner="another"))
-        threads.put(outgoing(BESIDE, 1))
+        threads.put([replace(outgoing(OTHER, 1), owner="another")])
+        threads.put([outgoing(BESIDE, 1)])
         eventually(lambda: {OTHER, BESIDE} <= set(network.begun), "the others are tried too")
         assert len(network.begun) == 14
 
@@ -482,10 +519,10 @@ def test_slow_servers_of_three_owners_leave_exchanges_for_a_fourth_and_for_this_
     network = Network()
     with senders(network, 32) as threads:
         for number, url in enumerate(hanging(network, 60)):
-            threads.put(replace(outgoing(url, 1), owner=f"peer {number % 3}"))
+            threads.put([replace(outgoing(url, 1), owner=f"peer {number % 3}")])
         eventually(lambda: len(network.begun) >= 14, "they have nearly half of the exchanges")
-        threads.put(replace(outgoing(OTHER, 1), owner="another"))
-        threads.put(outgoing(BESIDE, 1))
+        threads.put([replace(outgoing(OTHER, 1), owner="another")])
+        threads.put([outgoing(BESIDE, 1)])
         eventually(lambda: {OTHER, BESIDE} <= set(network.begun), "the others are posted")
         assert len(network.begun) <= 16 + 2
 
@@ -494,9 +531,9 @@ def test_slow_servers_of_many_owners_leave_a_quarter_of_the_exchanges_for_this_s
     network = Network()
     with senders(network, 32) as threads:
         for number, url in enumerate(hanging(network, 60)):
-            threads.put(replace(outgoing(url, 1), owner=f"peer {number}"))
+            threads.put([replace(outgoing(url, 1), owner=f"peer {number}")])
         eventually(lambda: len(network.begun) == 24, "one exchange each, as long as there are some")
-        threads.put(outgoing(OTHER, 1))
+        threads.put([outgoing(OTHER, 1)])
         eventually(lambda: network.count(OTHER) == 1, "this side's post is made")
         assert len(network.begun) == 24 + 1
 
@@ -506,8 +543,8 @@ def test_owners_take_turns_over_all_servers_that_posts_wait_for() -> None:
     urls = hanging(network, owners * each)
     with senders(network, 8) as threads:
         for number, url in enumerate(urls):
-            threads.put(replace(outgoing(url, 1), owner=f"peer {number % owners}"))
-        threads.put(replace(outgoing(OTHER, 1), owner="another"))
+            threads.put([replace(outgoing(url, 1), owner=f"peer {number % owners}")])
+        threads.put([replace(outgoing(OTHER, 1), owner="another")])
         eventually(lambda: len(network.begun) == 6, "the exchanges for peers are in use")
         network.held[SLOW].release(owners + 1)
         eventually(lambda: network.count(OTHER) == 1, "it waits for one post of each of them")
@@ -523,9 +560,9 @@ def test_owners_take_turns_however_many_endpoints_one_of_them_names() -> None:
     network.held |= dict.fromkeys([*urls, BESIDE], network.held[SLOW])
     with senders(network, 1) as threads:
         for number, url in enumerate(urls):
-            threads.put(acknowledgement(url, number, "stranger"))
+            threads.put([acknowledgement(url, number, "stranger")])
         for number in range(5):
-            threads.put(acknowledgement(BESIDE, number, "friend"))
+            threads.put([acknowledgement(BESIDE, number, "friend")])
         network.held[SLOW].release(12)
         eventually(lambda: network.count(BESIDE) == 5, "every other exchange is for the friend")
         assert len(network.begun) <= 13
@@ -538,10 +575,10 @@ def test_messages_of_one_endpoint_stay_in_order_when_it_fails_and_recovers() -> 
         order.append(post.number or 0)
         network.exchange(post)
 
-    threads = SenderPool(1, exchange, lambda url: url in network.failing)
+    threads = pool(1, exchange, lambda url: url in network.failing)
     threads.start()
     for number in range(1, 11):
-        threads.put(outgoing(SLOW, number))
+        threads.put([outgoing(SLOW, number)])
         if number == 3:
             network.failing.add(SLOW)
         if number == 7:
@@ -549,7 +586,7 @@ def test_messages_of_one_endpoint_stay_in_order_when_it_fails_and_recovers() -> 
     network.held[SLOW].release(10)
     eventually(lambda: len(order) == 10, "all are posted")
     threads.stop()
-    threads.threads[0].join(PATIENCE)
+    assert not threads.wait(PATIENCE)
     assert order == list(range(1, 11))
 
 
@@ -558,10 +595,10 @@ def test_answers_get_their_part_while_posts_wait() -> None:
     network.held |= {BESIDE: network.held[SLOW]}
     with senders(network, 8) as threads:
         for number in range(100):
-            threads.put(outgoing(SLOW, number))
+            threads.put([outgoing(SLOW, number)])
         eventually(lambda: network.count(SLOW) == 6, "posts have the server's share")
         for number in range(5):
-            threads.put(answer(BESIDE, number))
+            threads.put([answer(BESIDE, number)])
         network.held[SLOW].release(12)
         eventually(lambda: network.count(BESIDE) == 5, "answers have every other turn")
         assert network.count(SLOW) < 20
@@ -573,18 +610,18 @@ def test_of_too_many_answers_who_has_most_loses_its_oldest(caplog: pytest.LogCap
     network.held |= dict.fromkeys([stranger, friend], network.held[SLOW])
     with senders(network, 8) as threads:
         for number in range(3 * ANSWERS):
-            threads.put(answer(stranger, number, "stranger"))
+            threads.put([answer(stranger, number, "stranger")])
         eventually(lambda: network.count(stranger) == 2, "a quarter of all")
         for number in range(10):
-            threads.put(answer(friend, number, "friend"))
-            threads.put(answer(stranger, 3 * ANSWERS + number, "stranger"))
+            threads.put([answer(friend, number, "friend")])
+            threads.put([answer(stranger, 3 * ANSWERS + number, "stranger")])
         assert dropped(caplog) == 1
         network.held[SLOW].release(20)
         eventually(lambda: network.count(friend) == 10, "all of the friend's are posted, in turns")
         for _ in range(200):
             network.held[SLOW].release()
         eventually(lambda: len(network.begun) == 2 + ANSWERS, "as many as may wait")
-        threads.put(answer(stranger, 0, "stranger"))
+        threads.put([answer(stranger, 0, "stranger")])
         eventually(lambda: len(network.begun) == 3 + ANSWERS, "what was lost may come again")
 
 
@@ -595,53 +632,26 @@ def test_answers_to_another_server_are_posted_though_one_owner_has_all_that_may_
     with senders(network, 1) as threads:
         for number in range(ANSWERS):
             for url in servers:
-                threads.put(answer(url, number, "stranger"))
-        threads.put(answer(BESIDE, 0, "friend"))
+                threads.put([answer(url, number, "stranger")])
+        threads.put([answer(BESIDE, 0, "friend")])
         for _ in range(2 * ALL_ANSWERS):
             network.held[SLOW].release()
         eventually(lambda: network.count(BESIDE) == 1, "the friend's is posted")
         eventually(lambda: len(network.begun) == 1 + ALL_ANSWERS, "the stranger has lost one for it")
-        threads.put(outgoing(OTHER, 1))
+        threads.put([outgoing(OTHER, 1)])
         eventually(lambda: network.count(OTHER) == 1, "nothing else was left")
         assert len(network.begun) == 2 + ALL_ANSWERS
-
-
-def test_unexpected_errors_of_posts_to_one_server_are_logged_once_in_an_interval(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    clock, begun = Clock(), []
-
-    def broken(post: Outgoing) -> None:
-        begun.append(post.url)
-        raise KeyError("unforeseen")
-
-    threads = SenderPool(2, broken, lambda _url: False, clock)
-    threads.start()
-    try:
-        for wave in range(2):
-            for number in range(10):
-                threads.put(outgoing(SLOW, number))
-            threads.put(outgoing(OTHER, 1))
-            eventually(lambda: len(begun) == 11 * (wave + 1), "all are posted")  # noqa: B023
-            eventually(lambda: not any(threads.is_in_flight(SLOW, number) for number in range(10)), "they ended")
-            eventually(lambda: not threads.is_in_flight(OTHER, 1), "it ended")
-            logged = [record.getMessage() for record in caplog.records if record.exc_info]
-            assert sum(SLOW in line for line in logged) == 1 + wave
-            assert sum(OTHER in line for line in logged) == 1 + wave
-            clock.now += LOG_INTERVAL
-    finally:
-        threads.stop()
 
 
 def test_when_many_owners_have_one_answer_each_no_other_one_takes_its_place() -> None:
     network = Network()
     with senders(network, 1) as threads:
-        threads.put(outgoing(SLOW, 1))
+        threads.put([outgoing(SLOW, 1)])
         for number in range(ANSWERS + 20):
-            threads.put(answer(SLOW, number, f"owner {number}"))
+            threads.put([answer(SLOW, number, f"owner {number}")])
         for _ in range(2 * ANSWERS):
             network.held[SLOW].release()
         eventually(lambda: len(network.begun) == 1 + ANSWERS, "those that came first are posted")
-        threads.put(outgoing(OTHER, 1))
+        threads.put([outgoing(OTHER, 1)])
         eventually(lambda: network.count(OTHER) == 1, "nothing else was left")
         assert len(network.begun) == 2 + ANSWERS

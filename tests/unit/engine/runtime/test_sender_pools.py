@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from mercury.engine.exchange import Outgoing, Purpose
+from mercury.engine.runtime.helper_threads import HelperThreads
+from mercury.engine.runtime.sender_pool import Begun, Ended
 from mercury.engine.runtime.sender_pools import SenderPools
 from mercury.statemachine.protocol import Protocol
 from mercury.wire.envelope import EMPTY, Envelope
@@ -20,6 +25,21 @@ def outgoing(url: str, number: int) -> Outgoing:
     versions = Protocol()
     envelope = Envelope(soap=versions.soap, addressing=versions.addressing, rm=versions.rm, action="urn:a", body=EMPTY)
     return Outgoing(url=url, envelope=envelope, purpose=Purpose.MESSAGE, record_id=url, number=number)
+
+
+def pools(count: int, exchange: Callable[[Outgoing], bool | None]) -> SenderPools:
+    """Pools whose exchanges each take a thread."""
+    helpers = HelperThreads("exchange")
+
+    def run(begun: Begun) -> None:
+        made.ended([Ended(begun, bool(exchange(begun.outgoing)))])
+
+    def begin(exchanges: Sequence[Begun]) -> None:
+        for begun in exchanges:
+            helpers.run(partial(run, begun))
+
+    made = SenderPools(count, begin, lambda _: False)
+    return made
 
 
 FIRST = [outgoing(SLOW, number) for number in range(200)]
@@ -43,19 +63,18 @@ def test_it_does_not_wait_for_messages_that_a_server_holds_open(other: Outgoing,
         if post != other:
             assert open_until.wait(PATIENCE)
 
-    senders = SenderPools(8, exchange, lambda _: False)
+    senders = pools(8, exchange)
     senders.start()
     try:
         for post in FIRST:
-            senders.put(replace(post, held=held))
+            senders.put([replace(post, held=held)])
         eventually(lambda: len(begun) == (24 if held else 6), "all that one server gets")
-        senders.put(other)
+        senders.put([other])
         eventually(lambda: other in begun, "it is posted")
     finally:
         senders.stop()
         open_until.set()
-        for thread in senders.threads:
-            thread.join(PATIENCE)
+        assert not senders.wait(time.monotonic() + PATIENCE)
 
 
 def test_message_is_in_flight_in_whichever_pool_it_is() -> None:
@@ -66,16 +85,14 @@ def test_message_is_in_flight_in_whichever_pool_it_is() -> None:
         assert end.wait(PATIENCE)
         return True
 
-    senders = SenderPools(1, exchange, lambda _: False)
+    senders = pools(1, exchange)
     senders.start()
-    senders.put(outgoing(SLOW, 1))
-    senders.put(replace(outgoing(SLOW, 2), repeated=True))
+    senders.put([outgoing(SLOW, 1)])
+    senders.put([replace(outgoing(SLOW, 2), repeated=True)])
     eventually(lambda: len(begun) == 2, "both are posted")
     assert [senders.is_in_flight(SLOW, number) for number in (1, 2, 3)] == [True, True, False]
     senders.stop()
     end.set()
-    for thread in senders.threads:
-        thread.join(PATIENCE)
-    for post in begun:
-        senders.stored(post)
+    assert not senders.wait(time.monotonic() + PATIENCE)
+    senders.stored(begun)
     assert not any(senders.is_in_flight(SLOW, number) for number in (1, 2))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import socket
 import ssl
 import threading
@@ -15,7 +14,14 @@ from typing import Any
 
 import pytest
 
-from mercury.engine.runtime.http_reply import MAX_HEADERS, MAX_INTERIM, Reply
+from mercury.engine.runtime.http_reply import (
+    LONGEST_HEAD,
+    MAX_HEADERS,
+    MAX_INTERIM,
+    MOST_HEADS,
+    KnownHeads,
+    Reply,
+)
 from mercury.engine.runtime.transport import HttpTransport
 from mercury.errors import ConfigurationError, StorageError, TransportError
 from mercury.wire.envelope import HttpMessage, Rest
@@ -207,27 +213,14 @@ def test_name_of_no_host_is_an_error() -> None:
         transport.post("http://nobody.invalid/", MESSAGE)
 
 
-class Trickle:
-    """The socket of a server that sends a chunk of four bytes at a time."""
-
-    def __init__(self, chunks: int) -> None:
-        self._left = chunks
-        self._header = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-    def settimeout(self, value: float, /) -> None:
-        pass
-
-    def recv(self, size: int, /) -> bytes:
-        self._left -= 1
-        header, self._header = self._header, b""
-        return header + (b"4\r\nabcd\r\n" if self._left >= 0 else b"0\r\n\r\n")
-
-
 def test_reply_in_tiny_pieces_takes_little_more_than_its_bytes() -> None:
-    reply = Reply(1_000_000, math.inf, Trickle(50_000))
+    reply = Reply(1_000_000)
     tracemalloc.start()
     try:
-        reply.begin()
+        reply.feed(CHUNKED)
+        for _ in range(50_000):
+            reply.feed(b"4\r\nabcd\r\n")
+        reply.feed(b"0\r\n\r\n")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -412,11 +405,91 @@ def test_a_timeout_of_nothing_makes_no_sense() -> None:
         HttpTransport(timeout=0)
 
 
+# --- headers that were parsed before --------------------------------------------------------------------------------
+
+
+def reply_with(body: bytes, header: bytes = b"", length: int | None = None) -> bytes:
+    size = len(body) if length is None else length
+    return b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\n%bContent-Length: %d\r\n\r\n%b" % (header, size, body)
+
+
+def parsed(data: bytes) -> Reply:
+    reply = Reply(1000)
+    reply.feed(data)
+    return reply
+
+
+def test_reply_with_a_known_header_is_not_parsed_again() -> None:
+    heads = KnownHeads()
+    first = reply_with(b"<1/>")
+    assert heads.read(first) is None
+    heads.learn(first, parsed(first))
+    assert heads.read(reply_with(b"<2/>")) == HttpMessage(b"<2/>", "text/xml", None, 200)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        reply_with(b"<2/>") + b"H",
+        reply_with(b"<2/>")[:-1],
+        reply_with(b"<2/>")[:30],
+        reply_with(b"<22/>"),
+        reply_with(b"<2/>", b"Connection: close\r\n"),
+        b"",
+    ],
+    ids=["unsolicited bytes", "cut", "cut header", "other length", "other header", "nothing"],
+)
+def test_other_reply_than_one_with_a_known_header_is_parsed(data: bytes) -> None:
+    heads = KnownHeads()
+    heads.learn(first := reply_with(b"<1/>"), parsed(first))
+    assert heads.read(data) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        CHUNKED + b"0\r\n\r\n",
+        reply_with(b"<1/>", b"Connection: close\r\n"),
+        reply_with(b"<1/>", b"A: " + b"x" * LONGEST_HEAD + b"\r\n"),
+        b"HTTP/1.1 100 Continue\r\n\r\n" + reply_with(b"<1/>"),
+        reply_with(b"<1/>") + b"H",
+    ],
+    ids=["chunked", "closes", "long", "interim", "unsolicited bytes"],
+)
+def test_header_of_such_a_reply_is_not_remembered(data: bytes) -> None:
+    heads = KnownHeads()
+    heads.learn(data, parsed(data))
+    assert heads.read(data) is None
+
+
+def test_remembered_headers_are_bounded() -> None:
+    heads = KnownHeads()
+    for number in range(3 * MOST_HEADS):
+        data = reply_with(b"<1/>", b"Date: %d\r\n" % number)
+        heads.learn(data, parsed(data))
+        assert heads.read(data) is not None
+        assert len(heads._heads) <= MOST_HEADS
+
+
+def test_replies_with_one_header_are_told_apart() -> None:
+    bodies = [b"<%d/>" % number for number in range(5)]
+    with serving(*map(reply_with, bodies)) as (server, transport):
+        assert [transport.post(server.url, MESSAGE).body for _ in bodies] == bodies
+    assert server.connections == 1
+
+
+def test_unsolicited_bytes_after_a_reply_with_a_known_header_are_no_reply_to_the_next_request() -> None:
+    with serving(OK, OK + OK.replace(b"<b/>", b"<!/>"), OK) as (server, transport):
+        assert [transport.post(server.url, MESSAGE).body for _ in range(3)] == [b"<b/>"] * 3
+    assert server.connections == 2
+
+
 # --- bodies that are not in memory -----------------------------------------------------------------------------------
 
 
-def test_body_in_pieces_is_sent_with_its_length_and_again_from_its_beginning() -> None:
-    message = HttpMessage(b"<start/>", "text/xml", None, rest=Rest(8, lambda: iter([b"rest", b"<a/>"])))
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_body_in_pieces_is_sent_with_its_length_and_again_from_its_beginning(in_memory: bool) -> None:
+    message = HttpMessage(b"<start/>", "text/xml", None, rest=Rest(8, lambda: iter([b"rest", b"<a/>"]), in_memory))
     with serving(OK, OK, closes=True) as (server, transport):
         for _ in range(2):  # the second time the kept connection is closed, and another one is made
             assert transport.post(server.url, message).body == b"<b/>"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from mercury.engine.runtime.threads import Runtime
 from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.wire.envelope import EMPTY, Envelope, HttpMessage
+from tests.acceptance.processes import eventually
 
 PATIENCE = 30.0
 #: An HTTP message that is no envelope: the engine answers it with a fault.
@@ -132,9 +132,8 @@ def test_endpoint_whose_reply_cannot_be_read_counts_as_failing(place: str) -> No
     mercury = Mercury("memory:", runtime=made, transport=replies)
     with mercury:
         assert mercury.running_runtime is not None
-        with suppress(KeyError):
-            mercury.running_runtime.exchange(message())
-        assert "KeyError" in (mercury.last_error(URL) or "")
+        mercury.running_runtime.post([message()])
+        eventually(lambda: "KeyError" in (mercury.last_error(URL) or ""), "it is named")
         assert mercury.running_runtime.endpoint_errors.slows(URL)
 
 
@@ -142,5 +141,6 @@ def test_long_content_type_of_a_reply_is_cut_in_the_error_of_the_endpoint() -> N
     mercury = Mercury("memory:", transport=Replies(HttpMessage(b"<a/>", "x" * 60_000)))
     with mercury:
         assert mercury.running_runtime is not None
-        mercury.running_runtime.exchange(message())
-        assert f"but with {'x' * 80}: that is not a SOAP endpoint" in (mercury.last_error(URL) or "")
+        mercury.running_runtime.post([message()])
+        error = eventually(lambda: mercury.last_error(URL), "it is named")
+        assert f"but with {'x' * 80}: that is not a SOAP endpoint" in (error or "")

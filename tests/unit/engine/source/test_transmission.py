@@ -16,8 +16,8 @@ class Sending:
         self.pair = Pair(MemoryStore(), MemoryStore())
         self.client = self.pair.client
         self.pair.send(["first"])
-        self.client.engine.receive(self.pair.carry(self.turn(NOW), NOW), NOW)
-        heard = self.pair.carry(self.turn(NOW), NOW)
+        first = self.client.receive(self.pair.carry(self.turn(NOW), NOW), NOW)
+        heard = self.pair.carry(first, NOW)
         self.client.engine.receive(heard, NOW)
         self.pair.send(["one", "two", "three"])
         self.posts = self.turn(NOW)

@@ -1,0 +1,247 @@
+"""From posts to replies: encodes posts, exchanges them with their endpoints, and passes the replies on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Protocol
+
+from mercury.engine.endpoint_errors import REPEATED, TRIED_AGAIN, EndpointErrors
+from mercury.engine.exchange import Arrival, Outgoing, Purpose
+from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
+from mercury.engine.runtime.helper_threads import HelperThreads
+from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
+from mercury.engine.runtime.sender_pool import Begun, Ended
+from mercury.engine.runtime.sender_pools import SenderPools
+from mercury.engine.runtime.transport import ConcurrentTransport, Transport
+from mercury.errors import TransportError
+from mercury.wire.envelope import HttpMessage, Undecodable
+from mercury.wire.media import read_content_type
+from mercury.wire.scan import MessageRefused
+
+log = logging.getLogger("mercury.runtime")
+
+#: A longer reply is decoded in a helper thread, so that it delays no other.
+LARGE_REPLY = 32 * 1024
+#: Characters of a peer's Content-Type in the error of an endpoint.
+_TYPE_LENGTH = 80
+
+
+class PostingEngine(Protocol):
+    """What posting needs of the engine. The methods may be called in any thread."""
+
+    @property
+    def endpoint_errors(self) -> EndpointErrors: ...
+
+    def is_secured_endpoint(self, url: str) -> bool: ...
+
+    def encoded(self, outgoing: Outgoing) -> HttpMessage: ...
+
+    def answered(self, outgoing: Outgoing, reply: HttpMessage, now: float) -> Arrival | None: ...
+
+    def reply_needs_store(self, outgoing: Outgoing) -> bool: ...
+
+    def failed(self, outgoing: Outgoing, error: str, now: float) -> None: ...
+
+
+class Posting:
+    """Makes the exchanges of posts. Thread-safe.
+
+    Posts, ends of exchanges and replies are handed over in lists. What blocks has helper threads: WS-Security, long
+    replies, replies that are noted in the store, and a transport that makes one exchange at a time.
+
+    :param senders: the most parallel exchanges: `SenderPools`.
+    :param clock: seconds since the epoch.
+    :param deliver: passes replies to the committer and returns how many of them it took, the first ones. It waits for
+        room if its second argument is true; then it takes fewer only if the runtime is stopping.
+    """
+
+    def __init__(
+        self,
+        engine: PostingEngine,
+        transport: Transport | ConcurrentTransport,
+        senders: int,
+        clock: Callable[[], float],
+        deliver: Callable[[Sequence[Arrival], bool], int],
+    ) -> None:
+        self._engine = engine
+        self._errors = engine.endpoint_errors
+        self._clock = clock
+        self._deliver = deliver
+        self._helpers = HelperThreads("mercury-sender")
+        self._transport: ConcurrentTransport = (
+            transport if isinstance(transport, ConcurrentTransport) else BlockingTransport(transport, self._helpers)
+        )
+        self._mutex = threading.Lock()
+        #: The times of the last log lines about unexpected errors: a server may cause any number.
+        self._log_limiter = LogLimiter(1, LOG_INTERVAL)
+        self.pools = SenderPools(senders, self._begin, self._errors.slows)
+
+    # --- posts -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, exchanges: Sequence[Begun]) -> None:
+        """Begin exchanges; never raises."""
+        posts = []
+        for begun in exchanges:
+            url = begun.outgoing.url
+            if self._engine.is_secured_endpoint(url):
+                self._helpers.run(partial(self._begin_secured, begun))
+                continue
+            try:
+                posts.append(Post(url, self._engine.encoded(begun.outgoing), begun))
+            except Exception as error:
+                # In another thread: its end lets another post begin.
+                self._helpers.run(partial(self._finish, [Posted(begun, error)]))
+        if posts:
+            self._transport.begin(posts, self._ended)
+
+    def _begin_secured(self, begun: Begun) -> None:
+        """Sign and encrypt a message, which takes milliseconds, and begin its exchange."""
+        try:
+            message = self._engine.encoded(begun.outgoing)
+        except Exception as error:
+            self._finish([Posted(begun, error)])
+        else:
+            self._transport.begin([Post(begun.outgoing.url, message, begun)], self._ended)
+
+    # --- replies ---------------------------------------------------------------------------------------------------
+
+    def _ended(self, ends: Sequence[Posted]) -> None:
+        """Handle the ends of exchanges, in the transport's thread: what blocks is left to helpers."""
+        brief = []
+        for posted in ends:
+            if self._blocks(posted):
+                self._helpers.run(partial(self._finish, [posted]))
+            else:
+                brief.append(posted)
+        if brief:
+            self._finish(brief)
+
+    def _blocks(self, posted: Posted) -> bool:
+        begun, result = posted.about, posted.result
+        assert isinstance(begun, Begun)
+        if self._engine.reply_needs_store(begun.outgoing):
+            return True
+        if isinstance(result, Exception):
+            return False
+        return len(result.body) > LARGE_REPLY or self._engine.is_secured_endpoint(begun.outgoing.url)
+
+    def _finish(self, ends: Sequence[Posted]) -> None:
+        """Pass the replies of exchanges to the committer, and let other posts begin."""
+        over, arrivals, replied = [], [], []
+        for posted in ends:
+            begun = posted.about
+            assert isinstance(begun, Begun)
+            arrival = self._arrival(begun.outgoing, posted.result)
+            if arrival is None:
+                over.append(Ended(begun, queued_reply=False))
+            else:
+                arrivals.append(arrival)
+                replied.append(begun)
+        taken = self._deliver(arrivals, False) if arrivals else 0
+        over += [Ended(begun, queued_reply=True) for begun in replied[:taken]]
+        if taken < len(arrivals):
+            # These exchanges stay open, which slows the posts down to the committer's speed.
+            self._helpers.run(partial(self._deliver_late, arrivals[taken:], replied[taken:]))
+        if over:
+            self.pools.ended(over)
+
+    def _deliver_late(self, arrivals: Sequence[Arrival], replied: Sequence[Begun]) -> None:
+        taken = self._deliver(arrivals, True)
+        self.pools.ended([Ended(begun, queued_reply=number < taken) for number, begun in enumerate(replied)])
+
+    def _arrival(self, outgoing: Outgoing, result: HttpMessage | Exception) -> Arrival | None:
+        """The envelope in a reply; ``None`` = there is none. Never raises."""
+        try:
+            if isinstance(result, TransportError):
+                self._failed(outgoing, str(result).removeprefix(f"{outgoing.url}: "), answered=False)
+                self._engine.failed(outgoing, str(result), self._clock())
+                return None
+            if isinstance(result, Exception):
+                raise result
+            return self._answered(outgoing, result)
+        except Exception as error:
+            # As an endpoint that fails, it gets few of the exchanges until one works.
+            self._failed(outgoing, f"the exchange ended with an unexpected {type(error).__name__}", answered=True)
+            with self._mutex:
+                allowed = self._log_limiter.allow(outgoing.server, self._clock())
+            if allowed:
+                log.exception(
+                    "posting to %s failed; it is posted again when due. It is logged for a server once in %.0f s",
+                    outgoing.url,
+                    LOG_INTERVAL,
+                )
+            return None
+
+    def _answered(self, outgoing: Outgoing, reply: HttpMessage) -> Arrival | None:
+        problem = _unusable_reply(reply)
+        if problem is not None:
+            reply = HttpMessage(b"", "", None, reply.status)  # an error page of a web server is ignored (HTTP-02)
+        now = self._clock()
+        arrival = self._engine.answered(outgoing, reply, now)
+        if arrival is not None and isinstance(arrival.envelope, Undecodable):
+            problem = f"its reply is refused: {arrival.envelope}"
+        if problem is None:
+            self._errors.worked(outgoing.error_name, now)
+        else:
+            self._failed(outgoing, problem, answered=True)
+        return arrival
+
+    def _failed(self, outgoing: Outgoing, reason: str, *, answered: bool) -> None:
+        name, once = outgoing.error_name, outgoing.purpose is Purpose.ANSWER
+        again = REPEATED if once else TRIED_AGAIN
+        # A refusal at one path does not slow answers to other peers' paths, which have the same error name.
+        slows = not (once and answered)
+        self._errors.failed(name, f"{name}: {reason}", self._clock(), again=again, slows=slows)
+
+
+class BlockingTransport:
+    """A `Transport` as a `ConcurrentTransport`: each exchange takes a thread while it is open."""
+
+    def __init__(self, transport: Transport, helpers: HelperThreads) -> None:
+        self._transport = transport
+        self._helpers = helpers
+
+    def begin(self, posts: Sequence[Post], on_end: OnPosted) -> None:
+        for post in posts:
+            self._helpers.run(partial(self._post, post, on_end))
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def _post(self, post: Post, on_end: OnPosted) -> None:
+        result: HttpMessage | Exception
+        try:
+            rest = post.message.rest
+            message = post.message.whole() if rest is not None and rest.in_memory else post.message
+            result = self._transport.post(post.url, message)
+        except Exception as error:
+            result = error
+        on_end([Posted(post.about, result)])
+
+
+def _unusable_reply(reply: HttpMessage) -> str | None:
+    """Why a reply cannot be an answer of a SOAP endpoint; ``None`` = it can, or needs no body."""
+    problem = f"HTTP status {reply.status}" if reply.status >= 300 else None
+    if reply.status == 404:
+        problem = "HTTP status 404: nothing is served at this path"
+    if not reply.body:
+        return problem
+    kind = reply.content_type[:_TYPE_LENGTH]
+    if not (_is_usual(reply.content_type) if kind == reply.content_type else _is_soap(reply.content_type)):
+        return problem or f"HTTP status {reply.status}, but with {kind}: that is not a SOAP endpoint"
+    return None
+
+
+def _is_soap(content_type: str) -> bool:
+    try:
+        read_content_type(content_type)
+    except MessageRefused:
+        return False
+    return True
+
+
+#: The same, remembered for short ones: those of the replies of an endpoint are nearly always the same.
+_is_usual = lru_cache(maxsize=64)(_is_soap)

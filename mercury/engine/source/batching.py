@@ -1,0 +1,87 @@
+"""Which of the due messages of a sequence leave together, as a batch (`MessageBatch`).
+
+Messages never wait for others: a batch has what is due in the same transaction. A message that needs something that a
+batch does not have leaves alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mercury.engine.context import EngineContext
+from mercury.engine.emission import emit_transmitted
+from mercury.engine.envelopes import reply_to_of
+from mercury.statemachine import flow_control
+from mercury.storage.api import Transaction
+from mercury.storage.records import OutboundMessage, RmsRecord
+
+#: A batch that is sent again is this many times smaller after each transmission, down to single messages: then one
+#: message that the destination does not take holds up no others.
+SMALLER = 8
+
+
+def in_batches(record: RmsRecord, due: Sequence[OutboundMessage]) -> Iterator[list[OutboundMessage]]:
+    """The due messages of a sequence, in order, divided into batches; each has at least one message.
+
+    The messages of a batch have consecutive numbers and as many transmissions so far.
+
+    :param due: ordered by number.
+    """
+    together: list[OutboundMessage] = []
+    size = 0
+    for row in due:
+        added = size + len(row.payload)
+        if together and added <= record.batch_size and _continues(record, together, row):
+            together.append(row)
+            size = added
+            continue
+        if together:
+            yield together
+        together, size = [row], len(row.payload)
+    if together:
+        yield together
+
+
+def count_transmission(
+    tx: Transaction,
+    context: EngineContext,
+    record: RmsRecord,
+    rows: Sequence[OutboundMessage],
+    now: float,
+    *,
+    last: bool,
+) -> bool:
+    """Count a transmission of messages that leave together. Returns whether AckRequested goes with them.
+
+    :param last: no more messages of the sequence are due now.
+    """
+    machine, policy, request_ack = record.machine, record.channel.policy, False
+    for row in rows:
+        row.attempts += 1
+        row.due = now + flow_control.pause_after(machine, policy, row.attempts, context.ids.chance())
+        ends = last and row is rows[-1]
+        number = row.number or 0
+        request_ack |= flow_control.requests_acknowledgement(machine, policy, number, row.attempts, last=ends)
+        emit_transmitted(tx, context.observers, record, row, now)
+    return request_ack
+
+
+def _continues(record: RmsRecord, together: Sequence[OutboundMessage], row: OutboundMessage) -> bool:
+    """Whether a message may be the next one of a batch."""
+    first, before = together[0], together[-1]
+    return (
+        len(together) < record.batch_messages // SMALLER ** min(row.attempts, SMALLER)
+        and row.number == (before.number or 0) + 1
+        and row.attempts == first.attempts
+        and _may_be_batched(record, row)
+        and (len(together) > 1 or _may_be_batched(record, first))
+        and reply_to_of(record, row) == reply_to_of(record, first)
+    )
+
+
+def _may_be_batched(record: RmsRecord, row: OutboundMessage) -> bool:
+    """Whether a batch has all that a message needs. A response on its connection needs an exchange of its own."""
+    channel = record.channel
+    needs_more = row.headers or row.to_parameters or row.attachments is not None or row.last or row.damaged
+    answered_there = row.expects_response and channel.reply_to.anonymous
+    return not (needs_more or answered_there or channel.plain or channel.policy.mtom)

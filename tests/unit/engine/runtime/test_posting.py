@@ -1,0 +1,218 @@
+"""Posts are encoded, exchanged and answered in lists; what blocks delays no other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from mercury.engine.endpoint_errors import EndpointErrors
+from mercury.engine.exchange import Arrival, Outgoing, Purpose
+from mercury.engine.log_limiter import LOG_INTERVAL
+from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
+from mercury.engine.runtime.posting import LARGE_REPLY, Posting
+from mercury.engine.runtime.transport import Transport
+from mercury.errors import TransportError
+from mercury.statemachine.protocol import Protocol
+from mercury.testing.clock import FakeClock
+from mercury.wire.envelope import EMPTY, Envelope, HttpMessage
+from tests.acceptance.processes import eventually
+
+URL, OTHER = "http://peer.example/a", "http://other.example/a"
+#: Seconds.
+PATIENCE = 30.0
+#: The number of a message that cannot be encoded.
+UNENCODABLE = 99
+REPLY = HttpMessage(b"<a/>", "text/xml")
+
+
+def outgoing(number: int, url: str = URL) -> Outgoing:
+    versions = Protocol()
+    envelope = Envelope(soap=versions.soap, addressing=versions.addressing, rm=versions.rm, action="urn:a", body=EMPTY)
+    return Outgoing(url=url, envelope=envelope, purpose=Purpose.MESSAGE, record_id=url, number=number)
+
+
+class Engine:
+    """Encodes nothing, and takes each reply as an arrival."""
+
+    def __init__(self) -> None:
+        self.endpoint_errors = EndpointErrors()
+        self.secured = False
+        self.stored: frozenset[Purpose] = frozenset()
+        #: The names of the threads that encoded, and those that handled replies.
+        self.encoding: list[str] = []
+        self.answering: list[str] = []
+        self.failures: list[str] = []
+
+    def is_secured_endpoint(self, url: str) -> bool:
+        del url
+        return self.secured
+
+    def reply_needs_store(self, outgoing: Outgoing) -> bool:
+        return outgoing.purpose in self.stored
+
+    def encoded(self, outgoing: Outgoing) -> HttpMessage:
+        self.encoding.append(threading.current_thread().name)
+        if outgoing.number == UNENCODABLE:
+            raise KeyError("unforeseen")
+        return HttpMessage(f"{outgoing.number}".encode(), "text/xml")
+
+    def answered(self, outgoing: Outgoing, reply: HttpMessage, now: float) -> Arrival | None:
+        del now
+        self.answering.append(threading.current_thread().name)
+        return Arrival(http=reply, request=outgoing) if reply.body else None
+
+    def failed(self, outgoing: Outgoing, error: str, now: float) -> None:
+        del outgoing, now
+        self.failures.append(error)
+
+
+class Network:
+    """A transport whose exchanges end when the test says so, in the test's thread."""
+
+    def __init__(self) -> None:
+        self.lists: list[Sequence[Post]] = []
+        self._on_end: OnPosted | None = None
+
+    def begin(self, posts: Sequence[Post], on_end: OnPosted) -> None:
+        self.lists.append(posts)
+        self._on_end = on_end
+
+    def end(self, result: HttpMessage | Exception = REPLY, *, last: int = 1) -> None:
+        """End the exchanges of the last lists, together."""
+        assert self._on_end is not None
+        self._on_end([Posted(post.about, result) for posts in self.lists[-last:] for post in posts])
+
+    def close(self) -> None: ...
+
+
+class Committer:
+    """Takes replies as long as it has room."""
+
+    def __init__(self) -> None:
+        self.room = 1000
+        self.lists: list[Sequence[Arrival]] = []
+        self.has_room = threading.Event()
+
+    def deliver(self, arrivals: Sequence[Arrival], wait: bool) -> int:
+        if wait:
+            assert self.has_room.wait(PATIENCE)
+        taken = len(arrivals) if wait else min(self.room, len(arrivals))
+        self.lists.append(arrivals[:taken])
+        return taken
+
+
+class Office:
+    def __init__(self, transport: Transport | None = None) -> None:
+        self.engine, self.network, self.committer, self.clock = Engine(), Network(), Committer(), FakeClock()
+        self.posting = Posting(self.engine, transport or self.network, 8, self.clock, self.committer.deliver)
+        self.posting.pools.start()
+
+    def post(self, *posts: Outgoing) -> None:
+        self.posting.pools.put(posts)
+
+
+def test_list_of_posts_is_handed_over_once_and_so_are_its_replies() -> None:
+    office = Office()
+    office.post(*(outgoing(number) for number in range(1, 21)))
+    assert [len(posts) for posts in office.network.lists] == [6]
+    office.network.end()
+    assert [len(posts) for posts in office.network.lists] == [6, 6], "what waited has their room, in one list"
+    assert [len(arrivals) for arrivals in office.committer.lists] == [6]
+    assert {*office.engine.encoding, *office.engine.answering} == {threading.current_thread().name}
+    for _ in range(3):
+        office.network.end()
+    posted = [arrival.request for arrivals in office.committer.lists for arrival in arrivals]
+    assert [each.number for each in posted if each is not None] == list(range(1, 21))
+    assert not office.posting.pools.wait(0)
+
+
+def test_reply_that_the_committer_has_no_room_for_keeps_the_room_of_its_exchange() -> None:
+    office = Office()
+    office.committer.room = 4
+    office.post(*(outgoing(number) for number in range(1, 21)))
+    office.network.end()
+    assert [len(posts) for posts in office.network.lists] == [6, 4]
+    office.committer.has_room.set()
+    eventually(lambda: [len(posts) for posts in office.network.lists] == [6, 4, 2], "the others are passed on")
+
+
+@pytest.mark.parametrize("case", ["noted in the store", "long", "secured"])
+def test_reply_that_blocks_is_handled_in_a_helper_thread(case: str) -> None:
+    office = Office()
+    office.engine.secured = case == "secured"
+    office.engine.stored = frozenset({Purpose.CREATE} if case == "noted in the store" else ())
+    purpose = Purpose.CREATE if case == "noted in the store" else Purpose.MESSAGE
+    office.post(replace(outgoing(1), purpose=purpose))
+    eventually(lambda: office.network.lists, "it is posted")
+    office.network.end(HttpMessage(b"x" * (LARGE_REPLY + (case == "long")), "text/xml"))
+    assert not office.posting.pools.wait(time.monotonic() + PATIENCE)
+    assert {name.rstrip("0123456789") for name in office.engine.answering} == {"mercury-sender-"}
+    encoded_by = {name.rstrip("0123456789") for name in office.engine.encoding}
+    assert encoded_by == {"mercury-sender-" if case == "secured" else threading.current_thread().name}
+
+
+def test_endpoint_without_a_reply_is_named_and_its_message_is_not_in_flight() -> None:
+    office = Office()
+    office.post(outgoing(1))
+    office.network.end(TransportError(f"{URL}: refused"))
+    assert office.engine.failures == [f"{URL}: refused"]
+    assert office.engine.endpoint_errors.get(URL) == f"{URL}: refused"
+    assert not office.posting.pools.is_in_flight(URL, 1)
+
+
+@pytest.mark.parametrize("secured", [False, True])
+def test_message_that_cannot_be_encoded_stops_no_other(secured: bool) -> None:
+    office = Office()
+    office.engine.secured = secured
+    office.post(*(outgoing(number) for number in range(UNENCODABLE - 2, UNENCODABLE + 3)))
+    eventually(lambda: sum(map(len, office.network.lists)) == 4, "the others are posted")
+    eventually(lambda: not office.posting.pools.is_in_flight(URL, UNENCODABLE), "it has ended")
+    assert "KeyError" in (office.engine.endpoint_errors.get(URL) or "")
+
+
+def test_unexpected_errors_of_posts_to_one_server_are_logged_once_in_an_interval(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    office = Office()
+    for wave in range(2):
+        for url in (URL, OTHER):
+            for number in range(3):
+                office.post(outgoing(number, url))
+                office.network.end(KeyError("unforeseen"))
+        logged = [record.getMessage() for record in caplog.records if record.exc_info]
+        assert sum(URL in line for line in logged) == 1 + wave
+        assert sum(OTHER in line for line in logged) == 1 + wave
+        office.clock.advance(LOG_INTERVAL)
+    assert not office.posting.pools.wait(0)
+
+
+class OneAtATime:
+    """A transport with a thread for each exchange."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.posted: list[str] = []
+
+    def post(self, url: str, message: HttpMessage) -> HttpMessage:
+        self.posted.append(url)
+        if url == OTHER:
+            raise TransportError(f"{OTHER}: refused")
+        assert self.go_on.wait(PATIENCE)
+        return message
+
+    def close(self) -> None: ...
+
+
+def test_transport_that_makes_one_exchange_at_a_time_has_a_thread_for_each() -> None:
+    transport = OneAtATime()
+    office = Office(transport)
+    office.post(*(outgoing(number) for number in range(3)), outgoing(1, OTHER))
+    eventually(lambda: len(transport.posted) == 4, "all are posted at once")
+    eventually(lambda: office.engine.failures == [f"{OTHER}: refused"], "one has failed")
+    transport.go_on.set()
+    assert not office.posting.pools.wait(time.monotonic() + PATIENCE)
+    assert sorted(arrival.http.body for (arrival,) in office.committer.lists) == [b"0", b"1", b"2"]
