@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -55,6 +56,13 @@ class FirstPass:
     #: column.
     overtaken: int | None = None
 
+    def add(self, side: int, answer: Sums | int) -> None:
+        """Add the answer of a `Job`."""
+        if isinstance(answer, int):
+            self.overtaken = answer
+        else:
+            (self.server if side else self.client).add(answer)
+
     def differing(self) -> list[int]:
         """The key ranges that are not equal, ascending."""
         numbers = self.client.ranges.keys() | self.server.ranges.keys()
@@ -71,17 +79,52 @@ def jobs(plan: Plan) -> list[Job]:
 
 
 def run(plan: Plan, job: Job) -> Sums | int:
-    """Run one task. Called by Spark.
+    """Run one task on a connection of its own. Called by Spark.
 
     :raises StorageError: the database fails.
     """
+    place = plan.sides[job.side].place
+    with connected(place.url, place.snapshot) as connection:
+        return _run(connection, plan, job)
+
+
+def _run(connection: sa.Connection, plan: Plan, job: Job) -> Sums | int:
     side = plan.sides[job.side]
-    with connected(side.place.url, side.place.snapshot) as connection, translating(side.place.table):
+    with translating(side.place.table):
         if job.slice is None:
             return order.overtaken(connection, plan)
         if plan.pushed_down:
             return _by_database(connection, plan, side, job.slice)
         return _by_task(connection, plan, side, job.slice)
+
+
+class Connections:
+    """Connections to both sides, each used by one thread at a time and kept for its next task.
+
+    Used as a context manager, which closes them all.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._free: tuple[list[sa.Connection], ...] = ([], [])
+        self._all = contextlib.ExitStack()
+
+    def __enter__(self) -> Connections:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._all.close()
+
+    def run(self, job: Job) -> Sums | int:
+        """Run one task.
+
+        :raises StorageError: the database fails.
+        """
+        free, place = self._free[job.side], self._plan.sides[job.side].place
+        connection = free.pop() if free else self._all.enter_context(connected(place.url, place.snapshot))
+        answer = _run(connection, self._plan, job)
+        free.append(connection)
+        return answer
 
 
 def _by_database(connection: sa.Connection, plan: Plan, side: Side, part: Slice) -> Sums:

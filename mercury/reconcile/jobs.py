@@ -8,13 +8,15 @@ columns is a DataFrame.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from typing import TYPE_CHECKING
 
 from mercury.reconcile import checksums, rows
 from mercury.reconcile.order import Displacements, Run
 from mercury.reconcile.plan import Plan
+from mercury.reconcile.progress import Progress, watched
 from mercury.reconcile.verdicts import Judged, Row, Verdict, judged
 
 if TYPE_CHECKING:
@@ -27,18 +29,38 @@ TASKS = 4
 FEW = 2000
 
 
-def first_pass(spark: SparkSession, plan: Plan) -> checksums.FirstPass:
-    """Count and checksum of every key range."""
-    jobs = checksums.jobs(plan)
-    run = partial(checksums.run, plan)
+def first_pass(spark: SparkSession, plan: Plan, progress: Progress) -> checksums.FirstPass:
+    """Count and checksum of every key range.
+
+    Threads of the driver wait for databases that compute the checksums themselves: Spark would start processes for it.
+    """
+    jobs, what = checksums.jobs(plan), "checksums of key ranges"
     found = checksums.FirstPass()
-    answers = spark.sparkContext.parallelize(jobs, len(jobs)).map(lambda job: (job.side, run(job))).collect()
-    for side, answer in answers:
-        if isinstance(answer, int):
-            found.overtaken = answer
-        else:
-            (found.server if side else found.client).add(answer)
+    if plan.pushed_down:
+        threads = min(len(jobs), spark.sparkContext.defaultParallelism)
+        for answer in _by_threads(plan, jobs, threads, what, progress):
+            found.add(*answer)
+        return found
+    run = partial(checksums.run, plan)
+    with watched(spark, what, progress):
+        tasks = spark.sparkContext.parallelize(jobs, len(jobs))
+        for answer in tasks.map(lambda job: (job.side, run(job))).collect():
+            found.add(*answer)
     return found
+
+
+def _by_threads(
+    plan: Plan, jobs: Sequence[checksums.Job], threads: int, what: str, progress: Progress
+) -> Iterator[tuple[int, checksums.Sums | int]]:
+    progress(what, 0, len(jobs))
+    with checksums.Connections(plan) as connections, ThreadPoolExecutor(threads) as pool:
+        running = {pool.submit(connections.run, job): job.side for job in jobs}
+        try:
+            for done, each in enumerate(as_completed(running), 1):
+                yield running[each], each.result()
+                progress(what, done, len(jobs))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def displaced_ranges(spark: SparkSession, plan: Plan, displaced: Displacements) -> set[int]:

@@ -146,7 +146,8 @@ def overtaken(connection: sa.Connection, plan: Plan) -> int:
     """
     rows = _arrivals(plan).subquery()
     groups = [rows.c[name] for name in _group_names(plan)]
-    previous = sa.func.lag(rows.c.ord).over(partition_by=groups or None, order_by=(rows.c.arrival, rows.c.ord))
+    arrival = [rows.c.arrival] if plan.server.order_unique else [rows.c.arrival, rows.c.ord]  # one column: by its index
+    previous = sa.func.lag(rows.c.ord).over(partition_by=groups or None, order_by=arrival)
     steps = sa.select(rows.c.ord, previous.label("previous")).subquery()
     count: int = connection.execute(
         sa.select(sa.func.count()).select_from(steps).where(steps.c.ord < steps.c.previous)

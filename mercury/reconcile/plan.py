@@ -99,6 +99,8 @@ class Side:
     natives: tuple[tuple[str, Native], ...]
     slices: tuple[Slice, ...]
     order: Field | None = None
+    #: Whether no two rows have the same value in the order column.
+    order_unique: bool = False
     within: tuple[Field, ...] = ()
     time: Field | None = None
     handed_over: str | None = None

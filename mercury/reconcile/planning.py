@@ -133,6 +133,7 @@ def _side(source: Source, table: Table, natives: dict[str, Native], fields: Sequ
         natives=tuple(natives.items()),
         slices=(),
         order=order,
+        order_unique=order is not None and source.is_unique(order.name),
         time=time,
     )
 
@@ -144,18 +145,23 @@ def _time_obstacle(side: Side) -> str:
     return f"{side.time.name} is {side.native(side.time.name).text}, not a time"
 
 
-#: The number of rows, (least, greatest) integer key, (first, last) second; the pairs may be empty.
+#: The approximate number of rows, (least, greatest) integer key, (first, last) second; the pairs may be empty.
 Survey = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 def _survey(side: Side, source: Source) -> Survey:
-    expressions: list[sa.ColumnElement[Any]] = [sa.func.count()]
+    expressions: list[sa.ColumnElement[Any]] = []
     for name in (side.key[0].name, side.time.name if side.time is not None else None):
         column = sa.column(name) if name is not None else sa.null()
         expressions += [sa.func.min(column), sa.func.max(column)] if name is not None else [sa.null(), sa.null()]
     if not is_integer_key(side):
-        expressions[1:3] = [sa.null(), sa.null()]
-    count, low, high, first, last = source.one(*expressions)
+        expressions[:2] = [sa.null(), sa.null()]
+    count = source.estimated_rows()
+    if count is None:
+        count, low, high, first, last = source.one(sa.func.count(), *expressions)
+    else:
+        # Without the count, PostgreSQL finds the extremes in indexes.
+        low, high, first, last = source.one(*expressions)
     texts = (canonical(low, side.key[0]), canonical(high, side.key[0]))
     keys = tuple(int(text) for text in texts if text is not None and text.lstrip("-").isdigit())
     seconds = []

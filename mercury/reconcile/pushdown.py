@@ -1,13 +1,17 @@
 """Checksums that PostgreSQL computes.
 
-Each column is cast to one type for its kind, and the record of these is hashed. That hash is hashed again, because the
-hash of a record is linear in the hashes of its columns: sums of linear hashes are equal when two rows have swapped a
-value. Two servers compute the same hashes if they answer the same to `PROBE`. If they do not, or if a cast could fail
-for a value of the table, the tasks compute the checksums.
+Each column is cast to one type for its kind and hashed, with the hash of the column before it as the seed. That takes
+half the time of PostgreSQL's hash of a record, which is used only for the kinds that have no function to call. The
+hash of a record is hashed again, because it is linear in the hashes of its columns: sums of linear hashes are equal
+when two rows have swapped a value. Two servers compute the same hashes if they answer the same to `PROBE`. If they do
+not, or if a cast could fail for a value of the table, the tasks compute the checksums.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,10 +25,42 @@ from mercury.reconcile.source import Native, Source
 MIN_VERSION = 140000
 SEED = 7
 
+#: The most columns in one chain of hashes: each makes the expression one level deeper.
+CHAIN = 32
+
 PROBE = (
-    "select hashint8extended(hash_record_extended(row(1::bigint, 1.50::numeric, 'aé漢'::text, true, null::text, "
-    "timestamptz '2026-01-02 03:04:05.678+00', date '2026-01-02', 0.1::float8, "
-    "'00000000-0000-0000-0000-000000000001'::uuid, '\\x00ff'::bytea, '{\"a\": [1, 2]}'::jsonb), 0), 7)"
+    "select hashint8extended(1, hash_record_extended(row(true, date '2026-01-02', 0.1::float8, '\\x00ff'::bytea, "
+    "null::text), jsonb_hash_extended('{\"a\": [1, 2]}'::jsonb, uuid_hash_extended("
+    "'00000000-0000-0000-0000-000000000001'::uuid, timestamp_hash_extended(timestamp '2026-01-02 03:04:05.678', "
+    "hash_numeric_extended(1.50::numeric, hashtextextended('aé漢' collate \"C\", hashint8extended(1::bigint, 7))))))))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Quick:
+    """A kind whose hash function can be called."""
+
+    #: The name of PostgreSQL's function of a value and a seed.
+    function: str
+    #: The value that is hashed instead of a null.
+    of_null: str
+    prepared: Callable[[sa.ColumnElement[Any]], sa.ColumnElement[Any]] = lambda found: found
+
+
+_QUICK: Mapping[Kind, _Quick] = MappingProxyType(
+    {
+        Kind.INTEGER: _Quick("hashint8extended", "0"),
+        Kind.DECIMAL: _Quick("hash_numeric_extended", "0"),
+        # Under another collation, texts that are equal there may have one hash although they differ.
+        Kind.TEXT: _Quick("hashtextextended", "''", lambda found: sa.collate(found, "C")),
+        Kind.TIMESTAMP: _Quick(
+            "timestamp_hash_extended",
+            "'epoch'",
+            lambda found: sa.func.timezone(sa.literal_column("'UTC'"), found),
+        ),
+        Kind.UUID: _Quick("uuid_hash_extended", "'00000000-0000-0000-0000-000000000000'"),
+        Kind.JSON: _Quick("jsonb_hash_extended", "'null'"),
+    }
 )
 
 #: For each kind, the native kinds whose cast to it never fails.
@@ -97,8 +133,33 @@ def value(field: Field, native: Native) -> sa.ColumnElement[Any]:
 
 def row_hash(side: Side, fields: tuple[Field, ...]) -> sa.ColumnElement[int]:
     """A signed 64-bit hash of these columns of a row."""
-    values = [value(field, side.native(field.name)) for field in fields]
-    return sa.func.hashint8extended(sa.func.hash_record_extended(sa.func.row(*values), 0), SEED)
+    chains = [
+        _chain([(field, value(field, side.native(field.name))) for field in fields[start : start + CHAIN]])
+        for start in range(0, len(fields), CHAIN)
+    ]
+    return chains[0] if len(chains) == 1 else _of_record(chains, SEED)
+
+
+def _chain(values: list[tuple[Field, sa.ColumnElement[Any]]]) -> sa.ColumnElement[int]:
+    """A hash of some columns: the hash of one is the seed of the next.
+
+    A null is hashed as its kind's substitute, and the start of the chain has a bit for each null.
+    """
+    quick = [(_QUICK[field.kind], found) for field, found in values if field.kind in _QUICK]
+    slow = [found for field, found in values if field.kind not in _QUICK]
+    nulls: sa.ColumnElement[int] = sa.literal_column("0::bigint")
+    for bit, (_, found) in enumerate(quick):
+        nulls = nulls + sa.case((found.is_(None), sa.literal_column(str(1 << bit))), else_=sa.literal_column("0"))
+    total: sa.ColumnElement[int] = sa.func.hashint8extended(nulls, SEED)
+    for hashing, found in quick:
+        whole = sa.func.coalesce(hashing.prepared(found), sa.literal_column(hashing.of_null))
+        total = getattr(sa.func, hashing.function)(whole, total)
+    return _of_record(slow, total) if slow else total
+
+
+def _of_record(values: list[sa.ColumnElement[Any]], seed: sa.ColumnElement[int] | int) -> sa.ColumnElement[int]:
+    record = sa.func.hash_record_extended(sa.func.row(*values), seed)
+    return sa.func.hashint8extended(sa.literal_column("1::bigint"), record)
 
 
 def range_of(side: Side, ranges: Ranges) -> sa.ColumnElement[int]:

@@ -140,8 +140,7 @@ def _compare(
     server: Source,
     result: Result,
 ) -> None:
-    with watched(spark, "checksums of key ranges", progress):
-        first = jobs.first_pass(spark, plan)
+    first = jobs.first_pass(spark, plan, progress)
     result.client.rows, result.server.rows = first.client.rows, first.server.rows
     result.ranges = len(first.client.ranges.keys() | first.server.ranges.keys())
     if plan.client.time is not None or plan.server.time is not None:

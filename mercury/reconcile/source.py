@@ -24,6 +24,9 @@ from mercury.reconcile.kinds import Kind
 #: Rows that one fetch takes from the database.
 CHUNK = 1000
 
+#: A table with fewer blocks than this is counted.
+LARGE = 1000
+
 #: SQLAlchemy's name for PostgreSQL.
 POSTGRES = "postgresql"
 #: The prepared transactions of one database.
@@ -32,6 +35,10 @@ PREPARED = sa.text("select gid from pg_prepared_xacts where database = current_d
 BLOCKS = sa.text(
     "select pg_relation_size(oid) / current_setting('block_size')::int from pg_class "
     "where oid = to_regclass(:name) and relkind in ('r', 'm') and not relhassubclass"
+)
+#: The rows of a block of a table, when PostgreSQL last looked at them.
+DENSITY = sa.text(
+    "select reltuples / nullif(relpages, 0) from pg_class where oid = to_regclass(:name) and reltuples > 0"
 )
 
 #: SQLAlchemy's types and their kinds; subclasses come before their base classes.
@@ -235,11 +242,42 @@ class Source:
         """
         if not self.is_postgres:
             return 0
+        with translating(self.place.table):
+            return int(self.connection.execute(BLOCKS, {"name": self._quoted()}).scalar() or 0)
+
+    def _quoted(self) -> str:
         schema, _, name = self.place.table.rpartition(".")
         preparer = self.connection.dialect.identifier_preparer
-        quoted = ".".join(preparer.quote(part) for part in (schema, name) if part)
+        return ".".join(preparer.quote(part) for part in (schema, name) if part)
+
+    def estimated_rows(self) -> int | None:
+        """PostgreSQL's estimate of the number of rows of a large table; ``None`` = they must be counted: the table is
+        small, or PostgreSQL has not seen its rows yet.
+
+        :raises StorageError: the database fails.
+        """
+        if self.place.where is not None or (blocks := self.blocks()) < LARGE:
+            return None
         with translating(self.place.table):
-            return int(self.connection.execute(BLOCKS, {"name": quoted}).scalar() or 0)
+            density = self.connection.execute(DENSITY, {"name": self._quoted()}).scalar()
+        return int(density * blocks) if density else None
+
+    def is_unique(self, column: str) -> bool:
+        """Whether the database refuses two rows with the same value in this column.
+
+        :raises StorageError: the database fails.
+        """
+        schema, _, name = self.place.table.rpartition(".")
+        inspector = sa.inspect(self.connection)
+        with translating(self.place.table):
+            keys: list[list[str | None]] = []
+            keys.append([*inspector.get_pk_constraint(name, schema=schema or None)["constrained_columns"]])
+            keys += [
+                list(each["column_names"])
+                for each in inspector.get_indexes(name, schema=schema or None)
+                if each["unique"] and "postgresql_where" not in each.get("dialect_options", {})
+            ]
+        return [column] in keys
 
     def natives(self, columns: Sequence[str]) -> dict[str, Native]:
         """The database's descriptions of these columns.
