@@ -65,10 +65,12 @@ simulate: $(STAMP) ## Simulate 1000 seeds
 	$(BIN)/mercury simulate --seeds 1000
 
 .PHONY: bench
-bench: $(STAMP) ## Measure the performance
-	$(BIN)/python -m benchmarks.messages
-	$(BIN)/python -m benchmarks.queued_transaction
-	$(BIN)/python -m benchmarks.reconcile --large --faults 100
+bench: $(STAMP) ## Measure Mercury beside other ways, and fill benchmarks/RESULTS.md (hours)
+	$(BIN)/python -m benchmarks
+
+.PHONY: profile
+profile: $(STAMP) ## Show where the CPU time of a message goes, by function and thread, with its statements and copies
+	$(BIN)/python -m benchmarks.profile
 
 .PHONY: clean
 clean: ## Remove all generated files

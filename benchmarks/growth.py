@@ -1,0 +1,140 @@
+"""How the cost of a message grows with outstanding and acknowledged messages, sequences, and the size of bodies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from benchmarks.child import Child, ChildEnded
+from benchmarks.machine import resident
+from benchmarks.rounds import PER_TRANSACTION, Bench, GivenUp, Record, Usage, progress, started, wait_for
+from benchmarks.ways import Running, Way, mercury_way
+
+#: Messages whose cost is measured.
+MEASURED = 2000
+#: Messages of each sequence.
+EACH = 3
+#: Seconds between two measurements of the memory of a drain.
+WATCH = 1.0
+
+
+def outstanding(bench: Bench, size: int) -> Iterable[Record]:
+    """CPU of a message before which so many wait, and of one after so many that were acknowledged.
+
+    Also the memory while they drain, and the time from the start of the processes to the first arrival.
+    """
+    progress(f"growth: {size} messages outstanding")
+    run = bench.new_run()
+    way = mercury_way(bench.postgres, bench.folder, run)
+    application = Child(way.application)
+    try:
+        application.ask(f"1 {size} 1000 0")
+        bench.checkpoint()
+        begun = time.perf_counter()
+        with started(way, application) as running:
+            there = wait_for(way, running, 1, bench.patience)
+            start = time.perf_counter() - begun
+            usage = Usage(bench, running, None, commits=False)
+            came = wait_for(way, running, min(size, there + MEASURED), bench.patience)
+            if came > there:
+                found = usage.end(came - there)
+                yield {"part": "outstanding", "messages": size, "start_seconds": start, **found}
+            yield from _memory(bench, way, running, size)
+            first = size + 1
+            count = min(MEASURED, bench.rows)
+            usage = Usage(bench, running, None, commits=False)
+            for low in range(first, first + count, PER_TRANSACTION):
+                application.ask(f"{low} {min(low + PER_TRANSACTION, first + count) - 1} {PER_TRANSACTION} 0")
+            wait_for(way, running, size + count, bench.patience)
+            yield {"part": "acknowledged", "messages": size, **usage.end(count)}
+    finally:
+        application.stop()
+        bench.drop(run)
+
+
+def _memory(bench: Bench, way: Way, running: Running, size: int) -> Iterable[Record]:
+    """The memory of both sides until all rows have arrived."""
+    changed, seen = time.monotonic(), -1
+    while (there := way.arrived(running)) < size:
+        if there > seen:
+            changed, seen = time.monotonic(), there
+        if time.monotonic() - changed > bench.patience:
+            raise GivenUp(f"no row came within {bench.patience:g} s: {there} of {size}")
+        memory = {side: sum(resident(child.pid) for child in children) for side, children in running.sides.items()}
+        yield {
+            "part": "memory",
+            "messages": size,
+            "left": size - there,
+            **{f"{side}_mb": used / 2**20 for side, used in memory.items()},
+        }
+        time.sleep(WATCH)
+
+
+def sequences(bench: Bench, count: int) -> Iterable[Record]:
+    """CPU of a message and keys a second: so many sequences with three messages each, and one with as many in all."""
+    for keys in dict.fromkeys((count, 1)):
+        progress(f"growth: {count * EACH} messages in {keys} sequences")
+        run = bench.new_run()
+        way = mercury_way(bench.postgres, bench.folder, run, keys=keys)
+        application = Child(way.application)
+        try:
+            application.ask(f"1 {count * EACH} {PER_TRANSACTION} 0")
+            bench.checkpoint()
+            with started(way, application) as running:
+                usage = Usage(bench, running, None, commits=False)
+                wait_for(way, running, count * EACH, bench.patience)
+                found = usage.end(count * EACH)
+            speed = float(str(found["rows_per_second"])) / EACH
+            about = {"part": "sequences", "sequences": keys, "messages": count * EACH}
+            yield {**about, **found, "keys_per_second": speed * keys / count}
+        finally:
+            application.stop()
+            bench.drop(run)
+
+
+def bodies(bench: Bench, size: int) -> Iterable[Record]:
+    """CPU of a message, messages and MB a second, by the size of the body in characters.
+
+    Bodies above the largest that is accepted by default are sent with a limit that admits them.
+    """
+    count = max(4, min(bench.rows, 40_000_000 // size))
+    progress(f"growth: {count} bodies of {size} characters")
+    run = bench.new_run()
+    way = mercury_way(bench.postgres, bench.folder, run, body=size)
+    if size > 7_900_000:
+        way.environment["MERCURY_ENGINE_LIMITS_MAX_BYTES"] = str(2 * size)
+    application = Child(way.application, way.environment)
+    try:
+        application.ask(f"1 {count} 10 0")
+        bench.checkpoint()
+        with started(way, application) as running:
+            there = wait_for(way, running, 1, bench.patience)
+            usage = Usage(bench, running, None, commits=False)
+            came = wait_for(way, running, count, bench.patience)
+            if came == there:
+                return  # all arrived at once: nothing was measured
+            found = usage.end(came - there)
+        speed = float(str(found["rows_per_second"])) * size / 1e6
+        yield {"part": "bodies", "bytes": size, **found, "mb_per_second": speed}
+    finally:
+        application.stop()
+        bench.drop(run)
+
+
+#: What grows, and the sizes of a quick run and of a whole one.
+GROWTH: tuple[tuple[Callable[[Bench, int], Iterable[Record]], tuple[int, ...], tuple[int, ...]], ...] = (
+    (outstanding, (100, 1000), (1, 100, 1000, 10_000, 100_000, 1_000_000)),
+    (sequences, (10, 30), (10, 100, 1000, 10_000)),
+    (bodies, (100, 10_000, 1_000_000), (100, 1000, 10_000, 100_000, 1_000_000, 10_000_000)),
+)
+
+
+def all_growth(bench: Bench, *, quick: bool) -> Iterable[Record]:
+    """The records of all sizes; one that does not end in time is skipped with the reason."""
+    for measure, small, whole in GROWTH:
+        for size in small if quick else whole:
+            try:
+                yield from measure(bench, size)
+            except (GivenUp, ChildEnded) as error:
+                progress(f"growth: {measure.__name__} {size}: skipped: {error}")
+                yield {"part": "skipped", "way": f"{measure.__name__} {size}", "reason": str(error)}

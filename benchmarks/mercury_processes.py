@@ -1,0 +1,178 @@
+"""Mercury's processes in the benchmarks, all with default settings.
+
+``python -m benchmarks.mercury_processes ROLE SPEC`` runs a role with a `Spec` in JSON, and obeys lines on stdin:
+
+- ``first last rows-in-a-transaction pause`` (the application): commit rows, answer with the seconds of each;
+- ``start`` (the application of a store in memory, which is the carrier too): start to send;
+- ``count``: how many calls the handler has had in this process;
+- ``begin``, ``end``: limit a `Measurement`.
+
+The end of stdin stops the process. What is marked is what a user writes; its lines are counted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from benchmarks.function_profile import FunctionProfile
+from benchmarks.measurement import Measurement
+from benchmarks.mercury_spec import Spec
+
+# --- user code begin
+# isort: split
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from mercury import Mercury, Service, Transaction
+
+
+@dataclass
+class Row:
+    id: int
+    text: str
+
+
+rows = Service("rows")
+
+
+@rows.operation("Put")
+def put(row: Row, tx: Transaction) -> None:
+    tx.connection(*resource).execute(INSERT, {"id": row.id, "text": row.text})
+
+
+INSERT = text("insert into received(id, text) values (:id, :text)")
+# --- user code end
+ORDER = text("insert into orders values (:id, :text)")
+CONFIRM = text("insert into confirmed(id) values (:id)")
+#: The callback for responses.
+CONFIRMED = "confirmed"
+#: The database of the application's tables in `Spec.resources`; empty = the store's own.
+resource: tuple[str, ...] = ()
+memory = Service("rows")
+calls = 0
+
+
+@dataclass
+class Done:
+    """The response to a row."""
+
+    id: int
+
+
+@rows.operation("Ask")
+def ask(row: Row, tx: Transaction) -> Done:
+    put(row, tx)
+    return Done(row.id)
+
+
+@memory.operation("Put")
+def count(_row: Row) -> None:
+    global calls
+    calls += 1
+
+
+@memory.operation("Ask")
+def count_and_answer(row: Row) -> Done:
+    count(row)
+    return Done(row.id)
+
+
+def confirm(done: Done, tx: Transaction) -> None:
+    tx.connection(*resource).execute(CONFIRM, {"id": done.id})
+
+
+def confirm_in_memory(_done: Done) -> None:
+    global calls
+    calls += 1
+
+
+class Application:
+    """Commits rows, and sends each in the same transaction, under the keys in turn."""
+
+    def __init__(self, mercury: Mercury, spec: Spec) -> None:
+        self._mercury = mercury
+        self._spec = spec
+        policy = spec.policy(mercury.settings.source)
+        urls = [f"http://127.0.0.1:{port}/services/rows" for port in spec.ports]
+        keys = [f"key {number}" for number in range(spec.keys)] if spec.keys > 1 else ["default"]
+        self._senders = [
+            mercury.to(urls[number % len(urls)], key=key, policy=policy)  # user code
+            for number, key in enumerate(keys)
+        ]
+        self._text = "x" * spec.body
+
+    def commit(self, numbers: range) -> None:
+        with self._mercury.transaction() as tx:
+            for number in numbers:
+                if self._spec.store != "memory:":
+                    tx.connection(*resource).execute(ORDER, {"id": number, "text": self._text})
+                row, sender = Row(number, self._text), self._senders[number % len(self._senders)]
+                if self._spec.asks:
+                    sender.request_with_callback(row, CONFIRMED, operation="Ask", tx=tx)
+                else:
+                    sender.send(row, operation="Put", tx=tx)  # user code
+
+    def run(self, line: str) -> list[float]:
+        """Obey a line; the seconds of each transaction."""
+        first, last, together, pause = line.split()
+        took = []
+        for low in range(int(first), int(last) + 1, int(together)):
+            begun = time.perf_counter()
+            self.commit(range(low, min(low + int(together), int(last) + 1)))
+            took.append(time.perf_counter() - begun)
+            if float(pause):
+                time.sleep(float(pause))
+        return took
+
+
+def mercury_for(role: str, spec: Spec) -> Mercury:
+    """The `Mercury` of a role, not started; the server's listens."""
+    global resource
+    resource = ("app",) if spec.database else ()
+    resources = {"app": spec.database} if spec.database else None
+    if role == "server":
+        mercury = Mercury(spec.store, resources=resources, decision_log=spec.decision_log)  # user code
+        mercury.listen(memory if spec.store == "memory:" else rows, port=spec.ports[0])  # user code
+        return mercury
+    mercury = Mercury(spec.store, resources=resources, decision_log=spec.decision_log)  # user code
+    mercury.callback(CONFIRMED)(confirm_in_memory if spec.store == "memory:" else confirm)
+    return mercury
+
+
+def main() -> None:
+    role, spec = sys.argv[1], Spec(**json.loads(sys.argv[2]))
+    profile = FunctionProfile() if spec.functions else None
+    if profile is not None:
+        profile.install()
+    mercury = mercury_for(role, spec)
+    if role == "carrier":
+        mercury.start()  # user code
+    application = Application(mercury, spec) if role == "application" else None
+    measured: Measurement | None = None
+    print("ready", flush=True)
+    for line in sys.stdin:
+        match line.strip():
+            case "start":
+                mercury.start()
+                answer: Any = "started"
+            case "count":
+                answer = calls
+            case "begin":
+                measured = Measurement(profile)
+                answer = "begun"
+            case "end":
+                assert measured is not None
+                answer = measured.end()
+            case _:
+                assert application is not None
+                answer = application.run(line)
+        print(json.dumps(answer), flush=True)
+    mercury.stop()
+
+
+if __name__ == "__main__":
+    main()

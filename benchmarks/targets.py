@@ -1,0 +1,186 @@
+"""The targets: what is compared, at least how much, and how much is aimed at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from benchmarks import ways
+from benchmarks.mercury_spec import batches_exist
+
+Record = dict[str, Any]
+
+
+class Results:
+    """Looks figures up in records; a figure that was not measured is ``None``."""
+
+    def __init__(self, records: list[Record]) -> None:
+        self.records = records
+
+    def all_of(self, figure: str, **about: object) -> list[float]:
+        return [
+            float(record[figure])
+            for record in self.records
+            if figure in record and all(record.get(name) == value for name, value in about.items())
+        ]
+
+    def one(self, figure: str, **about: object) -> float | None:
+        """The median."""
+        found = self.all_of(figure, **about)
+        return median(found) if found else None
+
+    def way(self, way: str, phase: str, figure: str = "rows_per_second") -> float | None:
+        return self.one(figure, part="ways", way=way, phase=phase)
+
+
+def ratio(one: float | None, other: float | None, factor: float = 1.0) -> float | None:
+    return None if one is None or not other else factor * one / other
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    name: str
+    at_least: float
+    aim: float
+    figure: Callable[[Results], float | None]
+    unit: str = "x"
+    #: The figure is an upper bound.
+    below: bool = False
+
+    def verdict(self, results: Results) -> tuple[float | None, str]:
+        figure = self.figure(results)
+        if figure is None:
+            return None, "not measured"
+        for limit, verdict in ((self.aim, "aim met"), (self.at_least, "met")):
+            if (figure <= limit) if self.below else (figure >= limit):
+                return figure, verdict
+        return figure, "**not met**"
+
+
+def single() -> str:
+    """The way with one message in each HTTP exchange: the default while there are no batches."""
+    return ways.SINGLE if batches_exist() else ways.SAME
+
+
+def _drain(way: str) -> Callable[[Results], float | None]:
+    return lambda results: ratio(results.way(single(), "drain"), results.way(way, "drain"))
+
+
+def _latency(quantile: str) -> Callable[[Results], float | None]:
+    return lambda results: ratio(
+        results.way(ways.SAME, "latency", quantile), results.way(ways.BARE_POST, "latency", "p50")
+    )
+
+
+def _commit(results: Results) -> float | None:
+    return ratio(
+        results.one("cpu_us", part="commit", what="one insert and a send"),
+        results.one("cpu_us", part="commit", what="two inserts"),
+    )
+
+
+def _sequences(results: Results) -> float | None:
+    """Of the measured number of sequences that is nearest to 1,000."""
+    counts = {record["sequences"] for record in results.records if record.get("part") == "sequences"} - {1}
+    if not counts:
+        return None
+    count = min(counts, key=lambda each: abs(each - 1000))
+    return ratio(
+        results.one("cpu_per_1000", part="sequences", sequences=count),
+        results.one("cpu_per_1000", part="sequences", sequences=1, messages=3 * count),
+    )
+
+
+def _large(results: Results) -> float | None:
+    found = results.all_of("peak_mb", part="large")
+    return max(found) if found else None
+
+
+TARGETS = (
+    Target("drain, one message a row, against outbox + RabbitMQ plain", 3.0, 4.5, _drain(ways.RABBIT)),
+    Target("the same against RabbitMQ tuned", 0.7, 1.0, _drain(ways.RABBIT_TUNED)),
+    Target("the same against outbox + HTTP, one row a request", 5.0, 8.0, _drain(ways.HTTP)),
+    Target(
+        "drain with batches, against outbox + HTTP with 50 rows a request",
+        0.5,
+        0.8,
+        lambda results: ratio(results.way(ways.SAME, "drain"), results.way(ways.HTTP_50, "drain")),
+    ),
+    Target(
+        "stream, against RabbitMQ plain",
+        1.5,
+        2.0,
+        lambda results: ratio(results.way(ways.SAME, "stream"), results.way(ways.RABBIT, "stream")),
+    ),
+    Target(
+        "CPU seconds per 1,000 rows, drain, against RabbitMQ tuned",
+        1.5,
+        1.0,
+        lambda results: ratio(
+            results.way(ways.SAME, "drain", "cpu_per_1000"), results.way(ways.RABBIT_TUNED, "drain", "cpu_per_1000")
+        ),
+        below=True,
+    ),
+    Target("p50 at low load, as a multiple of one bare POST + two commits", 2.0, 1.5, _latency("p50"), below=True),
+    Target("p99 at low load, likewise", 5.0, 3.0, _latency("p99"), below=True),
+    Target("max at low load, likewise", 20.0, 10.0, _latency("max"), below=True),
+    Target(
+        "CPU of an application's commit with one send, against its own commit with an insert more by SQLAlchemy",
+        2.0,
+        1.3,
+        _commit,
+        below=True,
+    ),
+    Target("1,000 sequences of 3 messages, CPU a message against one sequence", 2.0, 1.3, _sequences, below=True),
+    Target("memory for 8 messages of 7.9 MB in flight, each side", 160, 100, _large, unit=" MB", below=True),
+    Target(
+        "XA on both sides, against PREPARE + COMMIT PREPARED on one connection",
+        0.4,
+        0.6,
+        lambda results: ratio(results.way(ways.TWO_PHASE, "drain"), results.one("rows_per_second", part="prepared")),
+    ),
+    Target(
+        "in-out drain, messages (requests + responses) against in-only",
+        0.6,
+        0.8,
+        lambda results: ratio(results.way(ways.IN_OUT, "drain"), results.way(ways.SAME, "drain"), 2.0),
+    ),
+    Target(
+        "memory store, messages/s against bare POSTs of the same envelope to the same endpoint",
+        0.4,
+        0.6,
+        lambda results: ratio(results.way(ways.MEMORY, "drain"), results.one("rows_per_second", part="posts")),
+    ),
+    Target(
+        "two processes a side on two cores, against one",
+        1.2,
+        1.5,
+        lambda results: ratio(results.way(ways.TWO_PROCESSES, "drain"), results.way(ways.KEYS, "drain")),
+    ),
+    Target(
+        "simulation, CPU seconds a seed of 100 messages",
+        0.12,
+        0.06,
+        lambda results: results.one("cpu_per_seed", part="simulation"),
+        unit=" s",
+        below=True,
+    ),
+    Target(
+        "`mercury reconcile` 1M rows, session up",
+        2.0,
+        1.3,
+        lambda results: results.one("seconds", part="reconcile", rows=1_000_000),
+        unit=" s",
+        below=True,
+    ),
+    Target(
+        "lines a user writes",
+        15,
+        10,
+        lambda results: results.one("lines", part="ways", way=ways.SAME),
+        unit="",
+        below=True,
+    ),
+)
