@@ -40,10 +40,11 @@ def test_committer_decodes_neither_messages_nor_replies_nor_what_is_refused(monk
         server.stop()
     assert {name.rstrip("0123456789") for name, _ in threads if name.startswith("mercury")} <= {
         "mercury-http",
+        "mercury-exchanges",
         "mercury-sender-",
     }
-    # Long messages are decoded outside the event loop too.
-    assert all(name != "mercury-http" for name, size in threads if size > 100_000)
+    # Long messages are decoded outside the loops too.
+    assert all(name not in ("mercury-http", "mercury-exchanges") for name, size in threads if size > 100_000)
     assert any(size > 100_000 for _, size in threads)
 
 

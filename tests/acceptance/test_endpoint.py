@@ -339,7 +339,7 @@ def test_more_than_can_wait_is_refused_as_busy_and_the_rest_is_answered(soap: st
         second.start()
         runtime = mercury.running_runtime
         assert runtime is not None
-        eventually(lambda: runtime._arrivals.full(), "the second waits")
+        eventually(lambda: runtime._arrivals.full, "the second waits")
         busy = exchange(netloc, create_sequence(soap, "urn:m:3"), soap=soap)
         store.free.set()
         for thread in (first, second):

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 import pytest
 
-from mercury import ApplicationFault, Mercury, RetransmissionPolicy, Service, SourcePolicy, Transaction
+from mercury import (
+    ApplicationFault,
+    DestinationPolicy,
+    Mercury,
+    RetransmissionPolicy,
+    Service,
+    Settings,
+    SourcePolicy,
+    Transaction,
+)
+from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.transport import HttpTransport
 from mercury.errors import TransportError
 from mercury.storage.memory import MemoryStore
@@ -91,14 +101,21 @@ class WatchedTransport:
         self._http = HttpTransport(timeout=10.0)
         self._lost: set[str] = set()
 
-    def post(self, url: str, message: HttpMessage) -> HttpMessage:
-        kind = kind_of(message)
-        self._watch.posts(kind)
-        reply = self._http.post(url, message)
-        if kind not in self._lost:
-            self._lost.add(kind)
-            raise TransportError(f"{url}: the reply to {kind} was lost")
-        return reply
+    def begin(self, posts: Sequence[Post], on_end: OnPosted) -> None:
+        for post in posts:
+            self._watch.posts(kind_of(post.message))
+        kinds = {id(post.about): kind_of(post.message) for post in posts}
+
+        def ended(ends: Sequence[Posted]) -> None:
+            on_end([self._first_is_lost(kinds[id(end.about)], end) for end in ends])
+
+        self._http.begin(posts, ended)
+
+    def _first_is_lost(self, kind: str, end: Posted) -> Posted:
+        if kind in self._lost:
+            return end
+        self._lost.add(kind)
+        return replace(end, result=TransportError(f"the reply to {kind} was lost"))
 
     def close(self) -> None:
         self._http.close()
@@ -139,7 +156,12 @@ class Talk:
         self.client = self._mercury()
 
     def _mercury(self) -> Mercury:
-        return Mercury(WatchedStore(self.watch), allow=("http://127.0.0.1:*",), transport=WatchedTransport(self.watch))
+        return Mercury(
+            WatchedStore(self.watch),
+            settings=Settings(destination=DestinationPolicy(batches=False)),  # so that each kind of message is posted
+            allow=("http://127.0.0.1:*",),
+            transport=WatchedTransport(self.watch),
+        )
 
     @contextmanager
     def running(self) -> Iterator[str]:

@@ -49,7 +49,7 @@ ALLOWED = MappingProxyType(
         # One description for both sides: it knows the client's side and the server's.
         "mercury.contract": (
             *("mercury.errors", "mercury.storage", "mercury.wire", "mercury.engine", "mercury.client"),
-            "mercury.service.definition",
+            *("mercury.service.definition", "mercury.service.signature"),
         ),
         # The half of the facade that sends.
         "mercury.outgoing": (
@@ -102,13 +102,23 @@ ONLY_IN = MappingProxyType(
         "starlette": (("mercury/service/*",), ("mercury/facade.py", "mercury/cli/serve.py")),
         "uvicorn": (("mercury/service/*",), ("mercury/facade.py",)),
         # The network: where no transaction is open.
-        "http": (("mercury/engine/runtime/transport.py", "mercury/engine/runtime/http_reply.py", "mercury/cli/*"), ()),
+        "http": (
+            (
+                "mercury/engine/runtime/transport.py",
+                "mercury/engine/runtime/exchange_loop.py",
+                "mercury/engine/runtime/http_connection.py",
+                "mercury/engine/runtime/http_reply.py",
+                "mercury/cli/*",
+            ),
+            (),
+        ),
         "socket": (
             (
                 "mercury/service/*",
                 "mercury/cli/*",
                 "mercury/postgres/*",
-                "mercury/engine/runtime/transport.py",
+                "mercury/engine/runtime/exchange_loop.py",
+                "mercury/engine/runtime/http_connection.py",
                 "mercury/engine/runtime/kept_connections.py",
                 "mercury/engine/runtime/resolver.py",
             ),
@@ -119,7 +129,15 @@ ONLY_IN = MappingProxyType(
 
 #: Parts that post: only who holds no transaction meanwhile may know them.
 POSTING = MappingProxyType(
-    {"mercury.engine.runtime.transport": ("mercury.engine.runtime.threads", "mercury.facade", "mercury.cli")}
+    {
+        "mercury.engine.runtime.transport": (
+            "mercury.engine.runtime.posting",
+            "mercury.engine.runtime.threads",
+            "mercury.facade",
+            "mercury.cli",
+        ),
+        "mercury.engine.runtime.exchange_loop": ("mercury.engine.runtime.transport",),
+    }
 )
 
 #: Imported by tests and by nothing that runs.

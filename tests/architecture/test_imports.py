@@ -104,7 +104,7 @@ def test_testing_package_needs_no_pytest() -> None:
         ("mercury/storage/sql/a.py", "import socket\n", "1: socket is imported in mercury/service/*, mercury/cli/*"),
         (
             *("mercury/client/a.py", "from mercury.engine.runtime.transport import HttpTransport\n"),
-            "1: mercury.engine.runtime.transport is imported by mercury.engine.runtime.threads, mercury.facade",
+            "1: mercury.engine.runtime.transport is imported by mercury.engine.runtime.posting, mercury.engine.runtime",
         ),
         ("mercury/postgres/a.py", "from mercury.storage.api import X\n", "1: mercury.postgres may not import"),
         ("mercury/testing/a.py", "import mercury.cli.main\n", "1: mercury.testing may not import mercury.cli"),

@@ -40,7 +40,9 @@ OF_THE_PARTS = frozenset(
     }
 )
 #: Parameters of `Mercury` for who brings a part of their own (docs/testing.md).
-PARTS = MappingProxyType({"Mercury.__init__": {"StorageManager", "Transport", "Ids", "Runtime", "MakeRuntime"}})
+PARTS = MappingProxyType(
+    {"Mercury.__init__": {"StorageManager", "Transport", "ConcurrentTransport", "Ids", "Runtime", "MakeRuntime"}}
+)
 
 
 def bound(module: str) -> dict[str, Origin | ast.expr]:

@@ -183,15 +183,14 @@ POINTS = (
     # --- transmit --------------------------------------------------------------------------------------------------
     Point(
         name="transmit.mark",
-        function=Function("mercury.engine.envelopes", "message"),
-        within=Function(SOURCE, "SourceWorker._work"),
+        function=Function("mercury.engine.source.transmission", "KeyWork._transmit_together"),
         client=EVERY,
         server=POSTED_RESPONSES,
         visits=4,
     ),
     Point(
         name="transmit.post",
-        function=Function("mercury.engine.runtime.transport", "HttpTransport.post"),
+        function=Function("mercury.engine.runtime.exchange_loop", "ExchangeLoop._begin"),
         client=EVERY,
         server=POSTED,
         visits=8,

@@ -104,7 +104,8 @@ def _is_there(root: Path, path: str, *names: str) -> bool:
             brought = root / (node.module.replace(".", "/") + ".py")
             nodes += ast.parse(brought.read_text(encoding="utf-8")).body
     for name in names:
-        inner = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name]
+        kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        inner = [node for node in nodes if isinstance(node, kinds) and node.name == name]
         if not inner:
             return False
         nodes = inner[0].body

@@ -164,4 +164,37 @@ FLOW = (
         ),
         test=f"{ENDS}::test_end_that_the_source_has_begun_meanwhile_is_not_begun_again",
     ),
+    Mutant(
+        "a window is refilled without the claim",
+        (Change("mercury.engine.source.worker:SourceWorker.refill", "tx.guard(claim)", "pass"),),
+        test="tests/storage/test_refill.py::test_a_claim_that_another_process_has_taken_costs_no_acknowledgement",
+    ),
+    Mutant(
+        "a message that was sent again measures the round trip",
+        (
+            Change(
+                "mercury.statemachine.round_trip:RoundTrip.sent_again",
+                "since=None, ",
+                "",
+            ),
+        ),
+        test="tests/unit/statemachine/test_round_trip.py::"
+        "test_a_message_that_was_sent_again_measures_nothing_and_the_pause_doubles_until_one_is_measured",
+    ),
+    Mutant(
+        "an idle process asks at every turn",
+        (
+            Change(
+                "mercury.engine.runtime.work_scout:WorkScout.run_once",
+                "if not self._next_query - self._poll <= now < self._next_query:",
+                "if True:",
+            ),
+        ),
+        test="tests/unit/engine/runtime/test_work_scout.py::test_work_that_becomes_due_between_two_queries_is_not_late",
+    ),
+    Mutant(
+        "work on a key costs the acknowledgement",
+        (Change("mercury.engine.destination.reception:Reception._commit", "if refilled:", "if False:"),),
+        test="tests/storage/test_refill.py::test_work_that_fails_is_left_to_the_worker_and_the_acknowledgement_is_kept",
+    ),
 )

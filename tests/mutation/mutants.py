@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tests.mutation.access_mutants import ACCESS
+from tests.mutation.batch_mutants import BATCHES
+from tests.mutation.direct_mutants import DIRECT
 from tests.mutation.flow_mutants import FLOW
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.security_mutants import SECURITY
@@ -21,6 +23,61 @@ IGNORE_FAILURES = '__import__("contextlib").suppress(Exception), self._parts.sto
 
 #: What the simulation catches.
 SIMULATED = (
+    Mutant(
+        "list under AtMostOnce",
+        (
+            Change(
+                "mercury.engine.delivery.calls:_together",
+                " or run.at_most_once",
+                "",
+            ),
+        ),
+        test="tests/storage/test_handlers_in_sets.py::test_under_at_most_once_no_message_is_handled_twice_although_one_fails",
+    ),
+    Mutant(
+        "list whose first message has failed before",
+        (
+            Change(
+                "mercury.engine.delivery.calls:call_all",
+                "alone = 1 if run.record.attempts else 0",
+                "alone = 0",
+            ),
+        ),
+        test="tests/storage/test_handlers_in_sets.py::test_one_of_a_hundred_that_fails_is_tried_again_alone_and_the_others_stay",
+    ),
+    Mutant(
+        "savepoint of a list",
+        (
+            Change(
+                "mercury.engine.delivery.handler_call:call_together",
+                "with tx.savepoint(), context",
+                "with context",
+            ),
+        ),
+        test="tests/storage/test_handlers_in_sets.py::test_one_of_a_hundred_that_fails_is_tried_again_alone_and_the_others_stay",
+    ),
+    Mutant(
+        "number of responses of a list",
+        (
+            Change(
+                "mercury.service.definition:_call_together",
+                "or len(results) != len(payloads)",
+                "",
+            ),
+        ),
+        test="tests/storage/test_handlers_in_sets.py::test_wrong_number_of_responses_is_an_error_of_the_handler",
+    ),
+    Mutant(
+        "operation of each message of a list",
+        (
+            Change(
+                "mercury.engine.delivery.calls:_together",
+                " and _operation(context, run, run.messages[end]) is operation",
+                "",
+            ),
+        ),
+        test="tests/storage/test_handlers_in_sets.py::test_other_operations_of_the_service_end_a_list",
+    ),
     Mutant(
         "duplicate filter",
         (
@@ -235,10 +292,10 @@ TESTED = (
         "network inside a transaction",
         (
             Change(
-                "mercury.engine.runtime.threads:Runtime._exchange",
-                "reply = self._transport.post(outgoing.url, self._engine.encoded(outgoing))",
-                "with self._engine._context.store.transaction():\n"
-                "            reply = self._transport.post(outgoing.url, self._engine.encoded(outgoing))",
+                "mercury.engine.runtime.posting:Posting._begin",
+                "            self._transport.begin(posts, self._ended)",
+                "            with self._engine._context.store.transaction():\n"
+                "                self._transport.begin(posts, self._ended)",
             ),
         ),
         test=f"{NETWORK}::test_nothing_is_posted_by_a_thread_that_is_in_a_transaction[anonymous]",
@@ -251,8 +308,7 @@ TESTED = (
                 "        step = worker.run_once(self._clock())\n        self.post(step.posts)\n",
                 "        with self._engine._context.store.transaction():\n"
                 "            step = worker.run_once(self._clock())\n"
-                "            for outgoing in step.posts:\n"
-                "                self.exchange(outgoing)\n",
+                "            self.post(step.posts)\n",
             ),
         ),
         test=f"{NETWORK}::test_nothing_is_posted_by_a_thread_that_is_in_a_transaction[listening]",
@@ -435,9 +491,11 @@ TESTED = (
     ),
     *ACCESS,
     *FLOW,
+    *DIRECT,
     *SECURITY,
     *STORAGE,
     *WSDL,
+    *BATCHES,
 )
 
 MUTANTS = (*SIMULATED, *OBSERVED, *TESTED)

@@ -200,7 +200,7 @@ SECURITY = (
     guard(
         "threads for decoding",
         "service.endpoint:Endpoint._submit",
-        "await turns.call(network_of(_peer(scope)), lambda: runtime.decode(http, self.service))",
+        "await turns.call(network_of(peer_of(scope)), lambda: runtime.decode(http, self.service))",
         "await asyncio.to_thread(runtime.decode, http, self.service)",
         f"{DECODING}::test_messages_of_one_network_leave_threads_to_the_others",
     ),
@@ -276,15 +276,15 @@ SECURITY = (
     ),
     guard(
         "log lines about unexpected errors of posts",
-        "engine.runtime.sender_pool:SenderPool._run",
+        "engine.runtime.posting:Posting._arrival",
         "if allowed:",
         "if True:",
-        "tests/unit/engine/runtime/test_sender_pool.py"
+        "tests/unit/engine/runtime/test_posting.py"
         "::test_unexpected_errors_of_posts_to_one_server_are_logged_once_in_an_interval",
     ),
     guard(
         "the length of a Content-Type in the error of an endpoint",
-        "engine.runtime.threads:_unusable_reply",
+        "engine.runtime.posting:_unusable_reply",
         "[:_TYPE_LENGTH]",
         "",
         "tests/unit/engine/runtime/test_unexpected_errors.py"

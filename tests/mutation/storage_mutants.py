@@ -6,6 +6,66 @@ from tests.mutation.mutant import Change, Mutant
 
 STORAGE = (
     Mutant(
+        "window in bytes",
+        (Change("mercury.storage.sql.window:_fits", "or_(first.c.upto <= MOST_BYTES,", "or_(first.c.upto >= 0,"),),
+        test="tests/storage/test_large_messages.py::test_window_counts_bytes_and_moves_on_with_acknowledgements",
+    ),
+    Mutant(
+        "window in bytes of the store in memory",
+        (Change("mercury.storage.sizes:within", "> most_bytes and taken", "> most_bytes and False"),),
+        test="tests/storage/test_large_messages.py::test_window_counts_bytes_and_moves_on_with_acknowledgements",
+    ),
+    Mutant(
+        "bytes of messages that are read to be numbered",
+        (
+            Change(
+                "mercury.engine.source.numbering",
+                "from mercury.engine.source.in_window import WINDOW_BYTES",
+                "WINDOW_BYTES = 2**62",
+            ),
+        ),
+        test="tests/storage/test_large_messages.py::test_memory_for_messages_in_flight_does_not_grow_with_their_number",
+    ),
+    Mutant(
+        "bytes of messages that one run reads",
+        (Change("mercury.engine.delivery.invocation:InvocationWorker._load", "+ limit, RUN_BYTES)", "+ limit)"),),
+        test="tests/storage/test_large_messages.py::test_a_run_reads_so_many_bytes_and_the_next_run_the_others",
+    ),
+    Mutant(
+        "error of a savepoint",
+        (
+            Change(
+                "mercury.storage.sql.postgres_dialect:Postgres.execute_all",
+                "if result.status != ExecStatus.COMMAND_OK:",
+                "if False:",
+            ),
+        ),
+        test="tests/storage/test_savepoints.py::test_lost_connection_at_a_savepoint_is_a_transient_error",
+    ),
+    Mutant(
+        "savepoint of the application around a kept one",
+        (Change("mercury.storage.sql.savepoints:Savepoints.begin", " and outer is self._kept_in", ""),),
+        test="tests/storage/test_savepoints.py::"
+        "test_kept_one_does_not_end_a_savepoint_that_the_application_has_begun_since",
+    ),
+    Mutant(
+        "SQLAlchemy learns of a lost connection",
+        (Change("mercury.storage.sql.prepared:note_lost", "if known and ", "if False and "),),
+        test="tests/storage/test_prepared.py::"
+        "test_application_can_roll_back_its_session_after_mercury_has_found_its_connection_lost",
+    ),
+    Mutant(
+        "savepoint before the driver has begun the transaction",
+        (
+            Change(
+                "mercury.storage.sql.postgres_dialect:Postgres.execute_all",
+                "if not isinstance(driver, psycopg.Connection) or not _in_transaction(driver):",
+                "if not isinstance(driver, psycopg.Connection):",
+            ),
+        ),
+        test="tests/storage/test_savepoints.py::test_savepoint_before_the_first_statement_is_in_the_transaction",
+    ),
+    Mutant(
         "PREPARE that was not done",
         (
             Change(
@@ -85,13 +145,35 @@ STORAGE = (
         test="tests/storage/test_lost_answer.py::test_committed_transaction_is_not_reported_as_failed",
     ),
     Mutant(
+        "commit in front of a failed notification",
+        (
+            Change(
+                "mercury.storage.sql.transaction:SqlTransaction._complete",
+                "if marker is None or not (self._announced or isinstance(error, TransientStorageError)):",
+                "if marker is None or not isinstance(error, TransientStorageError):",
+            ),
+        ),
+        test="tests/storage/test_lost_answer.py::test_a_notification_that_fails_does_not_fail_the_commit_before_it",
+    ),
+    Mutant(
+        "notifications at the end of the process",
+        (
+            Change(
+                "mercury.storage.sql.notify:Notifier._together",
+                "self._topics.put(None)\n                return topics",
+                "return frozenset()",
+            ),
+        ),
+        test="tests/storage/test_clock_and_notification.py::test_a_store_that_is_closed_right_after_a_commit_has_notified",
+    ),
+    Mutant(
         "order after a broken commit",
         (Change("mercury.storage.sql.rms_rows:SqlRmsRows.append", "        self._tx.store.settle()\n", ""),),
         test="tests/xa/test_order.py::test_nothing_is_sent_before_what_this_process_has_left_prepared",
     ),
     Mutant(
         "conditional delivery mark",
-        (Change("mercury.storage.sql.invoker:SqlInvoker.save_delivered", "if marked.rowcount != 1:", "if False:"),),
+        (Change("mercury.storage.sql.invoker:SqlInvoker.save_delivered", "if marked != 1:", "if False:"),),
         test="tests/conformance/test_invoker.py::test_save_delivered_with_an_old_version_is_rolled_back",
     ),
     Mutant(
@@ -150,5 +232,103 @@ STORAGE = (
             ),
         ),
         test="tests/conformance/test_attachments.py::test_attachments_follow_a_message_to_its_dead_letter_and_back",
+    ),
+    Mutant(
+        "attachments end with their message",
+        (
+            Change(
+                "mercury.storage.sql.transaction:SqlTransaction.prepare_commit",
+                "        self.attachments.remove_unnamed()\n",
+                "",
+            ),
+        ),
+        test="tests/conformance/test_attachments.py::test_attachments_of_a_delivered_message_are_removed_with_it",
+    ),
+    Mutant(
+        "attachments end with their message, in memory",
+        (
+            Change(
+                "mercury.storage.memory.store:MemoryTransaction._commit",
+                "                self._remove_attachments()\n",
+                "                pass\n",
+            ),
+        ),
+        test="tests/conformance/test_attachments.py::test_attachments_of_a_delivered_message_are_removed_with_it",
+    ),
+    Mutant(
+        "attachments of a message that this commit passes on, in memory",
+        (
+            Change(
+                "mercury.storage.memory.store:MemoryTransaction._remove_attachments",
+                "names_of(removed) - names_of(added)",
+                "names_of(removed)",
+            ),
+        ),
+        test="tests/conformance/test_attachments.py::test_attachments_follow_a_message_to_its_dead_letter_and_back",
+    ),
+    Mutant(
+        "attachments can be read until the commit",
+        (
+            Change(
+                "mercury.storage.sql.statements:Statements.note_unnamed",
+                "            self.unnamed |= found\n",
+                "            self.unnamed |= found\n            self.attachments.remove_unnamed()\n",
+            ),
+        ),
+        test="tests/conformance/test_attachments.py"
+        "::test_handler_reads_attachments_until_the_end_of_the_transaction_that_delivers",
+    ),
+    Mutant(
+        "attachments of acknowledged messages, in one statement",
+        (
+            Change(
+                "mercury.storage.sql.acknowledged_rows:AcknowledgedRows._remove",
+                '            self._tx.note_unnamed(found["unnamed"] or ())\n',
+                "",
+            ),
+        ),
+        test="tests/conformance/test_attachments.py"
+        "::test_attachments_of_a_message_that_is_acknowledged_and_released_at_once_are_removed",
+    ),
+    Mutant(
+        "attachments of acknowledged messages, in several statements",
+        (
+            Change(
+                "mercury.storage.sql.acknowledged_rows:AcknowledgedRows._remove",
+                "self._tx.delete_naming(rows, values)",
+                "self._tx.write(rows, values)",
+            ),
+        ),
+        test="tests/conformance/test_attachments.py::test_attachments_of_an_acknowledged_message_are_removed_with_it",
+    ),
+    Mutant(
+        "search for attachments that are written while the worker rests",
+        (
+            Change(
+                "mercury.engine.runtime.threads:RETENTION_POLL_INTERVAL",
+                "RETENTION_POLL_INTERVAL = ATTACHMENTS_PAUSE",
+                "RETENTION_POLL_INTERVAL = 3600.0",
+            ),
+        ),
+        test="tests/storage/test_retention.py"
+        "::test_attachments_that_are_written_while_the_worker_rests_are_searched_soon",
+    ),
+    Mutant(
+        "search for attachments without a pause",
+        (
+            Change(
+                "mercury.engine.runtime.retention:RetentionWorker.run_once",
+                "0.0 if removed >= ATTACHMENTS_BATCH else",
+                "",
+            ),
+        ),
+        test="tests/storage/test_retention.py"
+        "::test_attachments_are_searched_soon_while_there_are_any_and_else_with_everything_else",
+    ),
+    Mutant(
+        "search for attachments that the application's commit leaves",
+        (Change("mercury.storage.sql.statements:Statements.note_unnamed", "self.store.attachments_used()", "pass"),),
+        test="tests/storage/test_joining.py"
+        "::test_attachments_of_a_row_that_the_application_commits_away_are_left_to_the_search",
     ),
 )

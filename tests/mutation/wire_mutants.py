@@ -20,10 +20,212 @@ def mtom(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
     return Mutant(f"mtom: {name}", (Change(f"mercury.wire.{symbol}", before, after),), test=f"{MTOM}::{test}")
 
 
+def shape(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A condition for reading a message by its shape that is removed."""
+    change = Change(f"mercury.wire.shapes:{symbol}", before, after)
+    return Mutant(f"shape: {name}", (change,), test=f"tests/unit/wire/test_shapes.py::{test}")
+
+
+def posting(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A rule of posting that is removed."""
+    change = Change(f"mercury.engine.runtime.{symbol}", before, after)
+    return Mutant(f"posting: {name}", (change,), test=f"tests/unit/engine/runtime/{test}")
+
+
+def prepared(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A condition for writing a message from prepared parts that is removed."""
+    change = Change(f"mercury.wire.prepared:{symbol}", before, after)
+    return Mutant(f"prepared: {name}", (change,), test=f"tests/unit/wire/test_prepared.py::{test}")
+
+
 #: Attributes are not counted before they are parsed, only while.
 NOT_CROWDED = Change("mercury.wire.scan:Scanner.run", "if excess is not None:", "if False:")
 
+CONTENT_TEST, VALUE_TEST = "test_content_is_read_as_in_full", "test_other_value_is_read_as_in_full"
+ACKNOWLEDGEMENT_TEST = "test_other_acknowledgement_is_read_as_in_full"
+
 WIRE = (
+    prepared(
+        "prefixes of the body",
+        "PreparedEnvelopes.encode",
+        "if each in xml:",
+        "if False:",
+        "test_every_kind_of_message_is_the_same_as_when_it_is_written_from_nothing",
+    ),
+    prepared(
+        "version of WS-RM",
+        "PreparedEnvelopes._kind",
+        "            or kind.rm is not envelope.rm\n",
+        "",
+        "test_versions_of_one_endpoint_do_not_mix",
+    ),
+    posting(
+        "replies that are noted in the store",
+        "posting:Posting._blocks",
+        "if self._engine.reply_needs_store(begun.outgoing):",
+        "if False:",
+        "test_posting.py::test_reply_that_blocks_is_handled_in_a_helper_thread[noted in the store]",
+    ),
+    posting(
+        "room of an exchange until its reply is taken",
+        "posting:Posting._finish",
+        "for begun in replied[:taken]",
+        "for begun in replied",
+        "test_posting.py::test_reply_that_the_committer_has_no_room_for_keeps_the_room_of_its_exchange",
+    ),
+    posting(
+        "a kept connection that was closed",
+        "exchange_loop:ExchangeLoop._broke",
+        "if is_kept and isinstance(",
+        "if False and isinstance(",
+        "test_transport.py::test_a_kept_connection_that_was_closed_meanwhile_is_replaced",
+    ),
+    posting(
+        "exchanges after one that cannot begin",
+        "exchange_loop:ExchangeLoop._begin_all",
+        "except Exception as error:",
+        "except ZeroDivisionError as error:",
+        "test_exchanges_that_cannot_begin.py::test_unexpected_error_at_the_begin_of_an_exchange_ends_it_and_no_other",
+    ),
+    posting(
+        "early reply",
+        "http_connection:HttpConnection._flush",
+        "except (ConnectionError, ssl.SSLEOFError) as cut:",
+        "except ZeroDivisionError as cut:",
+        "test_transport.py::test_refusal_of_a_body_that_is_still_on_its_way_is_read",
+    ),
+    posting(
+        "length of a reply with a known header",
+        "http_reply:KnownHeads.read",
+        "if known is None or len(data) != end + known[2]:",
+        "if known is None:",
+        "test_transport.py::test_other_reply_than_one_with_a_known_header_is_parsed[unsolicited bytes]",
+    ),
+    posting(
+        "replies that close their connection have no known header",
+        "http_reply:KnownHeads.learn",
+        " or reply.will_close",
+        "",
+        "test_transport.py::test_header_of_such_a_reply_is_not_remembered[closes]",
+    ),
+    posting(
+        "bytes on an idle connection",
+        "kept_connections:KeptConnections.take",
+        " and not has_input(connection.sock)",
+        "",
+        "test_kept_connections.py::test_connection_with_unsolicited_bytes_is_not_taken",
+    ),
+    shape("beginning", "Shape.read", "if not data.startswith(before):", "if False:", VALUE_TEST),
+    shape("between values", "Shape.read", "or not data.startswith(after, end)", "", VALUE_TEST),
+    shape("plain value", "Shape.read", "if gap.pattern.fullmatch(value) is None:", "if False:", VALUE_TEST),
+    shape(
+        "end of a Body without content",
+        "Shape.read",
+        "EMPTY if at == len(data) else None",
+        "EMPTY",
+        "test_shape_whose_body_is_one_tag_has_no_content",
+    ),
+    shape("declaration and DOCTYPE", "Shape._content", 'b"<!" in xml or b"<?" in xml or ', "", CONTENT_TEST),
+    shape(
+        "byte order mark",
+        "Shape._content",
+        'xml[:1] != b"<" or ',
+        "",
+        "test_content_in_an_encoding_that_expat_detects_is_refused",
+    ),
+    shape(
+        "UTF-16 without a byte order mark",
+        "Shape._content",
+        'xml[1:2] == b"\\0" or ',
+        "",
+        "test_content_in_an_encoding_that_expat_detects_is_refused",
+    ),
+    shape("character reference", "Shape._content", 'or b"&#" in xml', "", CONTENT_TEST),
+    shape(
+        "prefix of the envelope", "Shape._content", "if needle in xml and uses(xml, prefix):", "if False:", CONTENT_TEST
+    ),
+    shape("protocol in the Body", "Shape._content", "or namespace in _PROTOCOLS", "", CONTENT_TEST),
+    shape(
+        "elements",
+        "Shape._root",
+        "elements > min(limits.max_depth, limits.max_elements)",
+        "False",
+        "test_elements_and_attributes_of_the_header_count",
+    ),
+    shape(
+        "attributes",
+        "Shape._root",
+        "attributes > min(limits.max_attributes, limits.max_total_attributes)",
+        "False",
+        "test_elements_and_attributes_of_the_header_count",
+    ),
+    shape("names", "Shape._root", "len(xml) + _XML_NAMESPACE > limits.max_name_length", "False", CONTENT_TEST),
+    shape(
+        "namespace without declaration",
+        "Shape._root",
+        " + _XML_NAMESPACE",
+        "",
+        "test_namespace_that_needs_no_declaration_counts_for_the_length_of_a_name",
+    ),
+    shape("ranges", "Shape._filled", "if any(low > high for low, high in ranges):", "if False:", ACKNOWLEDGEMENT_TEST),
+    shape(
+        "default namespace of the envelope",
+        "shape_of",
+        'or declared.get("")',
+        "",
+        "test_content_in_the_default_namespace_of_the_envelope_gets_its_declaration",
+    ),
+    shape(
+        "elements of the header",
+        "shape_of",
+        "max_elements=limits.max_elements - elements",
+        "max_elements=limits.max_elements",
+        "test_elements_and_attributes_of_the_header_count",
+    ),
+    shape(
+        "attributes of the header",
+        "shape_of",
+        "max_total_attributes=limits.max_total_attributes - attributes",
+        "max_total_attributes=limits.max_total_attributes",
+        "test_elements_and_attributes_of_the_header_count",
+    ),
+    shape(
+        "depth of the Body", "shape_of", "max_depth=limits.max_depth - 2", "max_depth=limits.max_depth", CONTENT_TEST
+    ),
+    shape(
+        "bytes",
+        "Shapes.read",
+        "if len(data) <= self._limits.max_bytes:",
+        "if True:",
+        "test_message_above_the_limit_on_its_bytes_is_refused",
+    ),
+    shape(
+        "number of kinds",
+        "Shapes.add",
+        "if kind not in self._known and len(self._known) >= MAX_KINDS:",
+        "if False:",
+        "test_number_of_shapes_is_bounded",
+    ),
+    shape("number of shapes", "Shapes.add", "*known[: MAX_SHAPES - 1]", "*known", "test_number_of_shapes_is_bounded"),
+    shape(
+        "size of a header",
+        "shape_of",
+        "tag.end() > MAX_HEADER or ",
+        "",
+        "test_header_above_the_limit_has_no_shape",
+    ),
+    shape(
+        "shapes of which none is met again",
+        "Shapes.wanted",
+        "self._unknown <= PATIENCE or self._unknown % SAMPLE == 0",
+        "True",
+        "test_few_shapes_are_kept_while_no_message_has_a_known_one",
+    ),
+    Mutant(
+        "shape: another encoding",
+        (Change("mercury.wire.decode:_Reading.shape", " or not is_plain_utf8(data, self.charset)", ""),),
+        test="tests/unit/wire/test_shapes.py::test_message_in_another_encoding_has_no_shape",
+    ),
     mtom(
         "size with the parts",
         "xop:_with_parts",
@@ -68,9 +270,16 @@ WIRE = (
         "test_a_doctype_is_refused_and_nothing_of_it_is_used",
     ),
     limit(
+        "UTF-16",
+        "mercury.wire.scan:Scanner.run",
+        'if b"\\0" in self.data[:2] or self.data[:2] in _UTF16:',
+        "if False:",
+        "test_wrongly_encoded_document_is_refused",
+    ),
+    limit(
         "depth",
         "mercury.wire.scan:Scanner._check",
-        "if self._depth > limits.max_depth:",
+        "if self._depth > self._max_depth:",
         "if False:",
         f"{TOO_MUCH}[deep]",
     ),
@@ -193,6 +402,64 @@ WIRE = (
         test="tests/unit/service/test_bodies.py::test_body_above_its_limit_is_refused",
     ),
     Mutant(
+        "file of a body that has only been announced",
+        (
+            Change(
+                "mercury.service.bodies:_Received.add",
+                "if self._spool is None and len(self._bytes) > self._most:",
+                "if self._spool is None:",
+            ),
+        ),
+        test="tests/unit/service/test_bodies.py"
+        "::test_announced_body_has_no_file_before_more_bytes_have_come_than_memory_may_have",
+    ),
+    Mutant(
+        "log of requests that no file can be opened for",
+        (
+            Change(
+                "mercury.service.bodies:Bodies._log_no_file",
+                'if self._no_file.allow("", asyncio.get_running_loop().time()):',
+                "if True:",
+            ),
+        ),
+        test="tests/unit/service/test_bodies.py"
+        "::test_request_is_refused_as_busy_if_no_file_can_be_opened_and_that_is_logged_once",
+    ),
+    Mutant(
+        "limit: file descriptors of requests in files",
+        (Change("mercury.service.connections:Connections.__init__", "(2 if in_files else 1)", "1"),),
+        test="tests/unit/service/test_descriptors.py"
+        "::test_connection_counts_as_two_descriptors_if_a_service_takes_attachments",
+    ),
+    Mutant(
+        "limit: file descriptors of the services of an application",
+        (Change("mercury.service.serving:server_for", "in_files=takes_attachments(app)", "in_files=False"),),
+        test="tests/unit/service/test_descriptors.py::test_server_counts_the_files_of_the_services_of_its_application",
+    ),
+    Mutant(
+        "limit: file descriptors of an application in another server",
+        (
+            Change(
+                "mercury.service.http11:Http11Protocol.__init__",
+                "connections_of(server_state, lambda: takes_attachments(config.loaded_app))",
+                "connections_of(server_state)",
+            ),
+        ),
+        test="tests/unit/service/test_descriptors.py::test_server_that_mercury_does_not_start_counts_the_files_too",
+    ),
+    Mutant(
+        "limit: empty messages that are not the last one",
+        (
+            Change(
+                "mercury.engine.destination.messages:_refusal",
+                "if header.last and _is_bare_last(exchange, body):",
+                "if _is_bare_last(exchange, body):",
+            ),
+        ),
+        test="tests/scenario/test_backlog_bytes.py"
+        "::test_empty_messages_that_only_look_like_the_last_one_are_not_stored_without_limit",
+    ),
+    Mutant(
         "limit: attachments of an operation that takes none",
         (
             Change(
@@ -213,9 +480,9 @@ WIRE = (
         "exchange of a message with attachments",
         (
             Change(
-                "mercury.engine.runtime.sender_pool:SenderPool._run",
-                "math.inf if outgoing.envelope.parts else self._clock()",
-                "self._clock()",
+                "mercury.engine.runtime.sender_pool:SenderPool._handed_over",
+                "math.inf if each.outgoing.envelope.parts else now",
+                "now",
             ),
         ),
         test="tests/unit/engine/runtime/test_sender_pool.py"
