@@ -31,12 +31,13 @@ from samples.lossy_network.report import Run
 
 MERCURY = str(Path(sysconfig.get_path("scripts")) / "mercury")
 
-#: Settings for such a network: short timeouts, short retry times, and a large window.
+#: Settings for such a network: short timeouts, short retry times, and many exchanges at once.
 TUNING = {
     "MERCURY_HTTP_TIMEOUT": "1",
     "MERCURY_HTTP_BACK_CHANNEL_WAIT": "0.2",
     "MERCURY_RUNTIME_SENDERS": "64",
     "MERCURY_SOURCE_WINDOW": "64",
+    "MERCURY_DESTINATION_BATCHES": "false",  # an exchange for each message, so that the network has many to lose
     "MERCURY_SOURCE_RETRANSMISSION_BASE": "0.3",
     "MERCURY_SOURCE_RETRANSMISSION_CAP": "1",
     "MERCURY_LOG_LEVEL": "ERROR",  # failed exchanges are normal here, and are retried

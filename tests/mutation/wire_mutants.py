@@ -88,6 +88,13 @@ WIRE = (
         "test_exchanges_that_cannot_begin.py::test_unexpected_error_at_the_begin_of_an_exchange_ends_it_and_no_other",
     ),
     posting(
+        "a call while the thread is being started",
+        "exchange_loop:ExchangeLoop.run",
+        "if self._waits:",
+        "elif self._waits:",
+        "test_exchanges_that_cannot_begin.py::test_call_made_while_the_thread_is_being_started_wakes_it",
+    ),
+    posting(
         "early reply",
         "http_connection:HttpConnection._flush",
         "except (ConnectionError, ssl.SSLEOFError) as cut:",

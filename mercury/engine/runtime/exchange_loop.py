@@ -78,7 +78,7 @@ class ExchangeLoop:
         self._calls.append(call)
         if self.thread is None:
             self._start()
-        elif self._waits:
+        if self._waits:  # also a thread that another call has just started
             self._wake()
 
     def close(self) -> None:
@@ -125,6 +125,7 @@ class ExchangeLoop:
             self._end_all()
             with self._mutex:
                 self._close_wakes()
+                self._waits = False
                 self.thread = None
             if self._calls:
                 self._start()

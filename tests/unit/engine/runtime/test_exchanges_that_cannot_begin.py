@@ -7,11 +7,13 @@ import threading
 
 import pytest
 
+from mercury.engine.runtime.exchange_loop import ExchangeLoop
 from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.http_exchange import Post, Posted
 from mercury.engine.runtime.transport import HttpTransport
 from mercury.errors import TransportError
 from mercury.wire.envelope import HttpMessage
+from tests.acceptance.processes import eventually
 from tests.unit.engine.runtime.test_transport import MESSAGE, OK, PATIENCE, serving
 
 
@@ -54,3 +56,30 @@ def test_thread_that_cannot_be_started_is_started_for_the_next_exchange(monkeypa
             with pytest.raises(RuntimeError, match="can't start"):
                 transport.post("http://127.0.0.1:1/", MESSAGE)
         assert transport.post(server.url, MESSAGE).body == b"<b/>"
+
+
+def test_call_made_while_the_thread_is_being_started_wakes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A helper thread may be done with the first exchange before `Thread.start` has returned."""
+    loop = HttpTransport().loop
+    helper_asked, called = threading.Event(), threading.Event()
+    start, start_loop = threading.Thread.start, loop._start
+
+    def slow_start(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "mercury-exchanges":
+            assert helper_asked.wait(PATIENCE)
+
+    def asked_to_start() -> None:
+        helper_asked.set()
+        start_loop()
+
+    def help_when_it_waits() -> None:
+        eventually(lambda: loop._waits, "the loop waits")
+        monkeypatch.setattr(ExchangeLoop, "_start", lambda _: asked_to_start())
+        loop.run(called.set)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", slow_start)
+        loop.run(threading.Thread(target=help_when_it_waits, daemon=True).start)
+        assert called.wait(PATIENCE / 4)
+    loop.close()
