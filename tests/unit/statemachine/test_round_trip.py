@@ -121,7 +121,7 @@ def test_a_fast_link_has_one_post_for_each_message() -> None:
 @pytest.mark.parametrize("seconds", [1.5, 3.0, 6.0])
 def test_a_slow_link_has_one_post_for_each_message_once_its_round_trip_is_known(seconds: float) -> None:
     short, long = posts_on_a_link(seconds, 160), posts_on_a_link(seconds, 480)
-    assert 320 <= long - short <= 320 + 16
+    assert abs(long - short - 320) <= 16  # the pauses vary by chance
     assert short <= 160 + 4 * 16
 
 
