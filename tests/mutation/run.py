@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from tests.mutation.mutant import Mutant
@@ -23,16 +24,22 @@ COPIED = ("mercury", "tests", "samples", "docs", "pyproject.toml", "constraints.
 
 
 def copy_tree(target: Path) -> None:
-    """A copy of what the checks need."""
+    """A copy of what the checks need, with the bytecode of the modules: a mutant then compiles only what it changes."""
     skipped = shutil.ignore_patterns("__pycache__", "*.pyc", ".hypothesis")
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
             shutil.copytree(source, target / name, ignore=skipped)
         elif source.exists():
-            shutil.copy(source, target / name)
+            shutil.copy2(source, target / name)
     for name in ("storage", "statemachine", "service"):
         (target / name).symlink_to(Path("mercury") / name)
+    files = sorted({mutant.test.partition("::")[0] for mutant in MUTANTS if mutant.test})
+    compiling = [sys.executable, "-m", "compileall", "-q", "mercury", "tests", "samples"]
+    # The bytecode of tests has pytest's assertions.
+    collecting = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *files]
+    for once in (compiling, collecting):
+        subprocess.run(once, cwd=target, env=environment(target, writes=True), capture_output=True, check=True)
 
 
 def take_out(mutant: Mutant, tree: Path) -> None:
@@ -42,6 +49,7 @@ def take_out(mutant: Mutant, tree: Path) -> None:
     """
     for change in mutant.changes:
         path, text = replaced(change.symbol, change.before, change.after, tree)
+        path.unlink()  # it may be a link to the file of another tree
         path.write_text(text)
 
 
@@ -56,16 +64,23 @@ def _numbers(seeds: range) -> tuple[str, str, str]:
     return str(seeds.start), str(seeds.stop), str(seeds.step)
 
 
-def environment(tree: Path) -> dict[str, str]:
-    """In which a copy of the tree is what is imported."""
-    return {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+def environment(tree: Path, *, writes: bool = False) -> dict[str, str]:
+    """In which a copy of the tree is what is imported.
+
+    :param writes: bytecode is written.
+    """
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**own, "PYTHONPATH": str(tree), **({} if writes else {"PYTHONDONTWRITEBYTECODE": "1"})}
 
 
-def caught(mutant: Mutant) -> tuple[bool, str]:
-    """Whether the check fails without the guard, and how: a check that cannot even start has not caught anything."""
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        tree = Path(folder)
-        copy_tree(tree)
+def caught(mutant: Mutant, whole: Path) -> tuple[bool, str]:
+    """Whether the check fails without the guard, and how: a check that cannot even start has not caught anything.
+
+    :param whole: a copy of the tree with all guards. It is not changed.
+    """
+    with tempfile.TemporaryDirectory(prefix="mutant-", dir=whole.parent) as folder:
+        tree = Path(folder) / "tree"
+        shutil.copytree(whole, tree, symlinks=True, copy_function=os.link)
         take_out(mutant, tree)
         done = subprocess.run(
             command(mutant), cwd=tree, env=environment(tree), capture_output=True, text=True, timeout=600, check=False
@@ -81,9 +96,9 @@ def verdict_of(output: str) -> str:
     return (failed or lines or [""])[-1]
 
 
-def timed(mutant: Mutant) -> tuple[Mutant, bool, str, float]:
+def timed(whole: Path, mutant: Mutant) -> tuple[Mutant, bool, str, float]:
     started = time.monotonic()
-    return mutant, *caught(mutant), time.monotonic() - started
+    return mutant, *caught(mutant, whole), time.monotonic() - started
 
 
 def main(names: list[str]) -> int:
@@ -93,8 +108,14 @@ def main(names: list[str]) -> int:
         return 2
     chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
     survivors = 0
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for mutant, was_caught, how, seconds in pool.map(timed, chosen):
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
+        ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
+    ):
+        whole = Path(folder) / "whole"
+        whole.mkdir()
+        copy_tree(whole)
+        for mutant, was_caught, how, seconds in pool.map(partial(timed, whole), chosen):
             survivors += not was_caught
             verdict = "caught" if was_caught else "SURVIVED"
             sys.stdout.write(f"{verdict:8} {mutant.name:34} {seconds:5.1f} s  {how[:120]}\n")

@@ -18,7 +18,16 @@ from tests.mutation.symbols import MovedGuardError
 
 
 @pytest.fixture(scope="module")
-def verdicts(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[tuple[bool, str]]]]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree with all guards."""
+    folder = tmp_path_factory.mktemp("mutants") / "whole"
+    folder.mkdir()
+    copy_tree(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def verdicts(request: pytest.FixtureRequest, whole: Path) -> Iterator[dict[str, Future[tuple[bool, str]]]]:
     """What became of the mutants that are asked for: each is a process of its own, so they run side by side."""
     chosen = {
         item.callspec.params["mutant"].name
@@ -26,7 +35,7 @@ def verdicts(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[tuple[
         if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "mutant" in item.callspec.params
     }
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        yield {mutant.name: pool.submit(caught, mutant) for mutant in MUTANTS if mutant.name in chosen}
+        yield {mutant.name: pool.submit(caught, mutant, whole) for mutant in MUTANTS if mutant.name in chosen}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -35,26 +44,25 @@ def test_without_its_guard_mercury_fails_a_check(mutant: Mutant, verdicts: dict[
     assert was_caught, f"nothing failed without it: {how}"
 
 
-def test_a_tree_with_all_its_guards_passes_the_hunt() -> None:
+def test_a_tree_with_all_its_guards_passes_the_hunt(whole: Path) -> None:
     """Otherwise "caught" would mean nothing."""
-    was_caught, how = caught(Mutant("none", (), seeds=range(12)))
+    was_caught, how = caught(Mutant("none", (), seeds=range(12)), whole)
     assert not was_caught, how
     assert "nothing found" in how
 
 
-def test_a_check_that_cannot_run_has_not_caught_anything() -> None:
-    was_caught, how = caught(Mutant("none", (), test="tests/unit/test_errors.py::test_that_is_not_there"))
+def test_a_check_that_cannot_run_has_not_caught_anything(whole: Path) -> None:
+    was_caught, how = caught(Mutant("none", (), test="tests/unit/test_errors.py::test_that_is_not_there"), whole)
     assert not was_caught, how
 
 
-def test_every_test_that_is_named_passes_with_all_guards(tmp_path: Path) -> None:
+def test_every_test_that_is_named_passes_with_all_guards(whole: Path) -> None:
     """Otherwise "caught" would mean nothing here too."""
-    copy_tree(tmp_path)
     named = [mutant.test for mutant in TESTED]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *named],
-        cwd=tmp_path,
-        env=environment(tmp_path),
+        cwd=whole,
+        env=environment(whole),
         capture_output=True,
         text=True,
         check=False,
