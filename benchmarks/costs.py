@@ -21,8 +21,8 @@ from benchmarks.machine import cpu_seconds
 from benchmarks.mercury_processes import Row
 from benchmarks.recorder import Recorder
 from benchmarks.rounds import Bench, GivenUp, Record, Usage, progress, quantile, started, wait_for
-from benchmarks.statement_log import logged_statements
-from benchmarks.ways import make_tables, mercury_way, plain
+from benchmarks.statement_log import NothingLogged, logged_statements
+from benchmarks.ways import arrivals, connect, make_tables, mercury_way, plain
 from mercury import Mercury
 
 TEXT = "x" * 300
@@ -30,6 +30,22 @@ TEXT = "x" * 300
 IDLE = 5.0
 #: The body of a large message: with its envelope it is just below the largest that is accepted by default.
 LARGE, LARGE_MESSAGES = 7_900_000, 8
+#: The messages of a seed of the simulation.
+SEED = 100
+#: The command line of Mercury, with this interpreter.
+MERCURY = [sys.executable, "-c", "from mercury.cli.main import run; run()"]
+
+
+def expect(what: str, found: object, expected: object) -> None:
+    """:raises GivenUp: the work that was measured is not what should have been done."""
+    if found != expected:
+        raise GivenUp(f"{what}: {found} instead of {expected}")
+
+
+def _rows_of(url: str, table: str) -> int:
+    with connect(url) as connection:
+        ((count,),) = connection.execute(f"select count(*) from {table}".encode()).fetchall()
+    return int(count)
 
 
 def commit(bench: Bench) -> Iterable[Record]:
@@ -63,18 +79,22 @@ def commit(bench: Bench) -> Iterable[Record]:
     }
     used: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     block = max(10, bench.rows // 20)
-    for turn in range(6):  # the first warms up
+    turns = 6
+    for turn in range(turns):  # the first warms up
         for name, once in ways.items():
             database, begun = cpu_seconds([bench.postmaster]), time.process_time()
             for _ in range(block):
                 once()
             own_cpu = time.process_time() - begun
             if turn:
-                used[name].append((own_cpu / block, (cpu_seconds([bench.postmaster]) - database) / block))
+                used[name].append((own_cpu, cpu_seconds([bench.postmaster]) - database))
     mercury.stop()
     engine.dispose()
+    for table, blocks in (("orders", len(ways)), ("received", 1), ("mercury_rms_message", 1)):
+        expect(f"rows of {table}", _rows_of(url, table), turns * blocks * block)
     for name, found in used.items():
-        application, postgres = (1e6 * quantile([each[index] for each in found], 0.5) for index in (0, 1))
+        application = 1e6 * quantile([own_cpu for own_cpu, _ in found], 0.5) / block
+        postgres = 1e6 * sum(theirs for _, theirs in found) / (len(found) * block)  # the clock of a process is coarse
         yield {"part": "commit", "what": name, "cpu_us": application, "postgres_us": postgres, "commits": 5 * block}
 
 
@@ -88,6 +108,7 @@ def prepared(bench: Bench) -> Iterable[Record]:
         process.ask("50")
         for turn in range(3):
             seconds = float(process.ask(str(bench.rows)))
+            expect("rows of received", _rows_of(url, "received"), 50 + (turn + 1) * bench.rows)
             yield {"part": "prepared", "round": turn, "rows_per_second": bench.rows / seconds, "rows": bench.rows}
     finally:
         process.stop()
@@ -106,9 +127,11 @@ def bare_posts(bench: Bench) -> Iterable[Record]:
             mercury = Mercury("memory:")
             mercury.start()
             mercury.to(f"http://127.0.0.1:{recorder.port}/services/rows").send(Row(1, TEXT), operation="Put")
-            while not server.ask("count"):
+            until = time.monotonic() + bench.patience
+            while not server.ask("count") and time.monotonic() < until:
                 time.sleep(0.01)
             mercury.stop()
+            expect("calls of the handler", server.ask("count"), 1)
         path, headers, body = recorder.request(b"<id>1</id>")
         connection = http.client.HTTPConnection("127.0.0.1", port)
         for turn in range(3):
@@ -116,10 +139,13 @@ def bare_posts(bench: Bench) -> Iterable[Record]:
             there = cpu_seconds([server.pid])
             for _ in range(bench.rows):
                 connection.request("POST", path, body, headers)
-                answer = connection.getresponse().read()
-                assert b"SequenceAcknowledgement" in answer, answer
+                response = connection.getresponse()
+                answer = response.read()
+                if response.status != 200 or b"SequenceAcknowledgement" not in answer:
+                    raise GivenUp(f"the endpoint answered {response.status} {answer[:500]!r}")
             seconds = time.perf_counter() - begun
             cpu = time.process_time() - own + cpu_seconds([server.pid]) - there
+            expect("calls of the handler", server.ask("count"), 1)
             yield {
                 "part": "posts",
                 "round": turn,
@@ -146,6 +172,7 @@ def idle(bench: Bench) -> Iterable[Record]:
             with logged_statements(bench.postgres, way.server) as found:
                 time.sleep(IDLE)
             used = cpu_seconds(child.pid for children in running.sides.values() for child in children) - cpu
+            wait_for(way, running, 1, bench.patience)  # the processes still run
             for side in ("client", "server"):
                 count = found[side].total()
                 yield {"part": "idle", "side": side, "statements_per_second": count / IDLE, "seconds": IDLE}
@@ -157,6 +184,8 @@ def idle(bench: Bench) -> Iterable[Record]:
                 wait_for(way, running, 2, bench.patience)
                 time.sleep(1.0)
                 seconds = time.perf_counter() - begun
+            if not all(each.total() for each in found.values()):
+                raise GivenUp("a side carried a message without a statement in the log")
             statements = sum(each.total() for each in found.values())
             detail = {side: dict(each) for side, each in found.items()}
             yield {
@@ -185,6 +214,9 @@ def large(bench: Bench) -> Iterable[Record]:
             application.ask(f"2 {LARGE_MESSAGES + 1} {LARGE_MESSAGES} 0")
             wait_for(way, running, LARGE_MESSAGES + 1, bench.patience)
             found = usage.end(LARGE_MESSAGES)
+        for ids, lengths in arrivals(way):
+            expect("rows of large messages", ids, list(range(1, LARGE_MESSAGES + 2)))
+            expect("their characters", set(lengths), {300, LARGE})
         assert isinstance(before, dict)
         assert isinstance(found["peak_mb"], dict)
         for side, peak in found["peak_mb"].items():
@@ -204,23 +236,36 @@ def large(bench: Bench) -> Iterable[Record]:
 
 
 def simulation(bench: Bench) -> Iterable[Record]:
-    """CPU seconds of `mercury simulate` for a seed of 100 messages."""
+    """CPU seconds of `mercury simulate` for a seed of 100 messages, with the start of the command."""
     seeds = max(2, bench.rows // 100)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "mercury.cli.main", "simulate", "--seeds", str(seeds), "--processes", "1"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    options = ["--seeds", str(seeds), "--messages", str(SEED), "--processes", "1", "--output", "json"]
+    done = subprocess.run([*MERCURY, "simulate", *options], cwd=ROOT, capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        progress(done.stdout[-500:] + done.stderr[-500:])
+    check_simulation(done.stdout, done.stderr, seeds)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    yield {"part": "simulation", "seeds": seeds, "cpu_per_seed": cpu / seeds, "violations": done.returncode != 0}
+    yield {"part": "simulation", "seeds": seeds, "cpu_per_seed": cpu / seeds}
+
+
+def check_simulation(output: str, errors: str, seeds: int) -> None:
+    """:raises GivenUp: the output does not say that these seeds ran with all their messages, and without violations."""
+    try:
+        value = json.loads(output)
+    except ValueError:
+        raise GivenUp(f"no result of the simulation: {(output + errors)[-500:]!r}") from None
+    expect("seeds and violations", (value["seeds"], value["violations"]), (seeds, 0))
+    if min(value["messages"], value["requests"]) < SEED * seeds:
+        raise GivenUp(f"only {value['messages']} messages and {value['requests']} requests in {seeds} seeds")
 
 
 def reconciled(rows: int) -> Iterable[Record]:
     """Seconds of `mercury reconcile` for equal tables, with Spark's session up, and of a SQL join of the same."""
     command = [sys.executable, "-m", "benchmarks.reconcile", "--rows", str(rows)]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     figures = dict(re.findall(r"equal rows +(plain SQL join|mercury reconcile) +([0-9.]+) s", done.stdout))
+    if done.returncode or len(figures) != 2:
+        yield {"part": "skipped", "way": "reconcile", "reason": f"ended with {done.returncode}: {done.stdout[-500:]}"}
+        return
     yield {
         "part": "reconcile",
         "rows": rows,
@@ -237,5 +282,5 @@ def all_costs(bench: Bench) -> Iterable[Record]:
             progress(f"costs: {cost.__name__}")
             try:
                 yield from cost(bench)
-            except (rival_packages.NotInstalled, GivenUp, ChildEnded) as error:
+            except (rival_packages.NotInstalled, GivenUp, ChildEnded, NothingLogged, LookupError) as error:
                 yield {"part": "skipped", "way": cost.__name__, "reason": str(error)}

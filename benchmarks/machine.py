@@ -85,9 +85,12 @@ def _descendants(roots: Iterable[int]) -> Iterator[_Stat]:
     children: dict[int, list[int]] = {}
     for stat in stats.values():
         children.setdefault(stat.parent, []).append(stat.pid)
-    todo = list(dict.fromkeys(roots))
+    todo, seen = list(roots), set[int]()
     while todo:
         pid = todo.pop()
+        if pid in seen:
+            continue  # a root that descends from another one
+        seen.add(pid)
         todo += children.get(pid, [])
         if pid in stats:
             yield stats[pid]

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import brokers
 from benchmarks.child import Child
 from benchmarks.machine import busy_seconds, cpu_seconds, forget_peak, peak_memory
-from benchmarks.ways import Kind, Running, Way, connect
+from benchmarks.ways import Kind, Running, Way, arrivals, connect
 from mercury.postgres.embedded import EmbeddedPostgres
 
 #: Seconds between two looks for arrived rows.
@@ -126,7 +126,7 @@ def wait_for(way: Way, running: Running, rows: int, patience: float) -> int:
     :raises ChildEnded: a process has ended.
     """
     until = time.monotonic() + patience
-    while (there := way.arrived(running)) < rows:
+    while (there := way.arrived(running, rows)) < rows:
         if time.monotonic() > until:
             raise GivenUp(f"{there} of {rows} rows came within {patience:g} s")
         for child in (running.application, *running.sides["client"], *running.sides["server"]):
@@ -142,6 +142,7 @@ class Usage:
     """Measures from its making to `end`."""
 
     def __init__(self, bench: Bench, running: Running, broker: int | None, *, commits: bool) -> None:
+        self._children = [running.application, *running.sides["client"], *running.sides["server"]]
         self._groups = {side: [child.pid for child in children] for side, children in running.sides.items()}
         self._groups["PostgreSQL"] = [bench.postmaster]
         if broker is not None:
@@ -162,16 +163,27 @@ class Usage:
         return {name: cpu_seconds(pids) for name, pids in self._groups.items()}
 
     def end(self, rows: int) -> Record:
-        """Rows a second, CPU seconds for 1,000 rows, the most memory in MB, and the CPUs of foreign processes."""
+        """Rows a second, CPU seconds for 1,000 rows, the most memory in MB, and the CPUs of foreign processes.
+
+        :raises ChildEnded: a process has ended, so what it used is not known.
+        :raises GivenUp: no row was measured, or the memory of a side cannot be read.
+        """
         seconds = time.perf_counter() - self._begun
+        if rows < 1:
+            raise GivenUp("all rows had arrived before the measurement began")
+        for child in self._children:
+            child.check()
         foreign = (busy_seconds() - self._busy) - (cpu_seconds(self._own) - self._used)
         cpu = {name: 1000 * (used - self._cpu[name]) / rows for name, used in self._now().items()}
+        memory = {side: peak_memory(pids) / 2**20 for side, pids in self._sides.items()}
+        if not all(memory.values()):
+            raise GivenUp(f"the memory of a side cannot be read: {memory}")
         return {
             "rows": rows,
             "rows_per_second": rows / seconds,
             "cpu": {name: round(seconds, 4) for name, seconds in cpu.items()},
             "cpu_per_1000": sum(cpu.values()),
-            "peak_mb": {side: peak_memory(pids) / 2**20 for side, pids in self._sides.items()},
+            "peak_mb": memory,
             "foreign_cpus": max(0.0, foreign / seconds),
         }
 
@@ -201,6 +213,11 @@ class Round:
         finally:
             application.stop()
 
+    def _wait_for(self, running: Running, rows: int) -> None:
+        there = wait_for(self._way, running, rows, self._bench.patience)
+        if there != rows:
+            raise GivenUp(f"{there} rows came instead of {rows}")
+
     def _arrived_before(self) -> int:
         """Rows that arrived in earlier phases: those in memory count anew in each process."""
         return 0 if self._way.together else self._next - 1
@@ -212,11 +229,11 @@ class Round:
         with self._application() as application, started(self._way, application) as running:
             first, _ = self._take(1)
             application.ask(f"{first} {first} 1 0")
-            wait_for(self._way, running, before + 1, self._bench.patience)  # all processes are running
+            self._wait_for(running, before + 1)  # all processes are running
             usage = Usage(self._bench, running, self._broker, commits=True)
             low, high = self._take(self._bench.rows)
             application.ask(f"{low} {high} 1 0")
-            wait_for(self._way, running, before + 1 + self._bench.rows, self._bench.patience)
+            self._wait_for(running, before + 1 + self._bench.rows)
             return usage.end(self._bench.rows)
 
     def drain(self) -> Record:
@@ -231,7 +248,7 @@ class Round:
                 first, _ = self._take(1)
                 before += 1
                 application.ask(f"{first} {first} 1 0")
-                wait_for(self._way, running, before, self._bench.patience)
+                self._wait_for(running, before)
                 time.sleep(self._bench.settle)  # until what follows the arrival is stored
             for child in carriers:
                 child.pause()
@@ -243,7 +260,7 @@ class Round:
                 child.resume()
             if self._way.together:
                 application.ask("start")
-            wait_for(self._way, running, before + rows, self._bench.patience)
+            self._wait_for(running, before + rows)
             return usage.end(rows)
 
     def latency(self) -> Record:
@@ -252,33 +269,43 @@ class Round:
         with self._application() as application, started(self._way, application) as running:
             first, _ = self._take(1)
             application.ask(f"{first} {first} 1 0")
-            wait_for(self._way, running, before + 1, self._bench.patience)
+            self._wait_for(running, before + 1)
             usage = Usage(self._bench, running, self._broker, commits=True)
             low, high = self._take(self._bench.lone)
             took = application.ask(f"{low} {high} 1 {self._bench.pause}")
-            wait_for(self._way, running, before + 1 + self._bench.lone, self._bench.patience)
+            self._wait_for(running, before + 1 + self._bench.lone)
             found = usage.end(self._bench.lone)
         waits = commit_to_commit(self._way, low) if self._way.moves_backlog else [float(each) for each in took]
         milliseconds = [1000 * seconds for seconds in waits]
         return {**found, **{name: quantile(milliseconds, share) for name, share in QUANTILES.items()}}
 
     def check(self) -> None:
-        """:raises GivenUp: the rows have not arrived exactly once, or not in order."""
-        tables = [(self._way.server, "received"), (self._way.client, self._way.confirmed)]
-        for url, table in tables:
-            if url and table:
-                with connect(url) as connection:
-                    query = f"select id from {table} order by arrival".encode()
-                    got = [row[0] for row in connection.execute(query).fetchall()]
-                if (got if self._way.ordered else sorted(got)) != list(range(1, self._next)):
-                    raise GivenUp(f"the rows of {table} did not come once and in order")
+        """:raises GivenUp: the rows have not arrived exactly once, or not in order, or are not whole."""
+        check_rows(self._way, self._next - 1)
+
+
+def check_rows(way: Way, last: int, length: int = 300) -> None:
+    """Check the rows of the ways that have tables.
+
+    :param last: the number of the last row; the first has 1.
+    :param length: the characters of each row.
+    :raises GivenUp: the rows have not arrived exactly once, or not in order, or are not whole.
+    """
+    for ids, lengths in arrivals(way):
+        if (ids if way.ordered else sorted(ids)) != list(range(1, last + 1)):
+            raise GivenUp(f"the rows 1 to {last} did not come once and in order: {len(ids)} came")
+        if wrong := {found for found in lengths if found != length}:
+            raise GivenUp(f"rows of {length} characters came with {sorted(wrong)[:5]}")
 
 
 QUANTILES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 
 
 def commit_to_commit(way: Way, first: int) -> list[float]:
-    """Seconds from the client's commit of a row to the server's, by PostgreSQL's clock."""
+    """Seconds from the client's commit of a row to the server's, by PostgreSQL's clock.
+
+    :raises GivenUp: a row has not arrived.
+    """
     times = []
     for url, table in ((way.client, "orders"), (way.server, "received")):
         query = f"select id, extract(epoch from pg_xact_commit_timestamp(xmin)) from {table} where id >= %s"
@@ -287,6 +314,8 @@ def commit_to_commit(way: Way, first: int) -> list[float]:
                 {int(row[0]): float(row[1]) for row in connection.execute(query.encode(), (first,)).fetchall()}
             )
     committed, received = times
+    if not committed or committed.keys() != received.keys():
+        raise GivenUp(f"{len(received)} of {len(committed)} rows have a time of arrival")
     return [received[number] - committed[number] for number in committed]
 
 

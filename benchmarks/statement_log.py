@@ -19,11 +19,16 @@ _ALONE = ("SAVEPOINT", "RELEASE", "ROLLBACK", "BEGIN", "COMMIT", "PREPARE")
 _NO_TABLES = frozenset({"set", "unnest", "of", "steps"})
 
 
+class NothingLogged(Exception):
+    """The statements were not written to the log."""
+
+
 @contextmanager
 def logged_statements(postgres: EmbeddedPostgres, database: str) -> Iterator[dict[str, Counter[str]]]:
     """Count the statements in databases whose names end in ``_client`` or ``_server``; complete after the block.
 
-    :param database: the URL of any database of the server.
+    :param database: the URL of a database of the server with such a name.
+    :raises NothingLogged: not even the statement that ends the log is in it, so a count of none means nothing.
     """
     found: dict[str, Counter[str]] = {"client": Counter(), "server": Counter()}
     _switch(database, "all")
@@ -33,7 +38,10 @@ def logged_statements(postgres: EmbeddedPostgres, database: str) -> Iterator[dic
     with postgres.log.open("rb") as log:
         log.seek(begin)
         text = log.read().decode(errors="replace")
-    for side, statement in _STATEMENT.findall(text):
+    logged = _STATEMENT.findall(text)
+    if not any("alter system" in statement for _, statement in logged):
+        raise NothingLogged("PostgreSQL has logged no statement")
+    for side, statement in logged:
         if not any(part in statement for part in OWN):
             found[side][short(statement)] += 1
 

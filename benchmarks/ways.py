@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,13 +39,15 @@ class Way:
     #: The commands of its processes by side, "client" and "server", and whether they obey lines (Mercury's do).
     processes: dict[str, list[list[str]]]
     application: list[str]
-    #: How many rows have arrived, with the processes that run.
-    arrived: Callable[[Running], int]
+    #: How many rows have arrived, with the processes that run; exact if it is as many as asked for, or more.
+    arrived: Callable[[Running, int], int]
     environment: dict[str, str] = field(default_factory=dict)
     obeys: bool = True
     #: The databases; "" = the way has no PostgreSQL database, so that there are no times of commits.
     client: str = ""
     server: str = ""
+    #: The server's SQLite file; "" = it has none.
+    file: str = ""
     #: The table of arrived rows in the client's database; "" = the server's table counts.
     confirmed: str = ""
     #: The application is the carrier too.
@@ -99,18 +101,39 @@ def plain(url: str) -> str:
     return sa.make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
-def _in_postgres(url: str, table: str, _running: Running) -> int:
+def _in_postgres(url: str, table: str, _running: Running, asked: int) -> int:
     with connect(url, autocommit=True) as connection:
-        row = connection.execute(f"select coalesce(max(arrival), 0) from {table}".encode()).fetchone()
-    return int(row[0]) if row is not None else 0
+        for figure in ("coalesce(max(arrival), 0)", "count(*)"):  # a rolled back insert has used a number too
+            ((there,),) = connection.execute(f"select {figure} from {table}".encode()).fetchall()
+            if there < asked:
+                break
+    return int(there)
 
 
-def _in_sqlite(path: str, _running: Running) -> int:
+def _in_sqlite(path: str, _running: Running, _asked: int) -> int:
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as connection:
         return int(connection.execute("select coalesce(max(arrival), 0) from received").fetchone()[0])
 
 
-def _in_memory(asks: bool, running: Running) -> int:
+def arrivals(way: Way) -> Iterator[tuple[list[int], list[int]]]:
+    """The ids and the lengths of the rows that have arrived, in order, by table; in memory there are none."""
+    query = "select id, length(text) from received order by arrival"
+    if way.server:
+        with connect(way.server) as connection:
+            yield _columns(connection.execute(query.encode()).fetchall())
+    if way.confirmed:
+        with connect(way.client) as connection:
+            yield _columns(connection.execute(f"select id from {way.confirmed} order by arrival".encode()).fetchall())
+    if way.file:
+        with closing(sqlite3.connect(f"file:{way.file}?mode=ro", uri=True, timeout=10)) as connection_to_file:
+            yield _columns(connection_to_file.execute(query).fetchall())
+
+
+def _columns(rows: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    return [row[0] for row in rows], [row[1] for row in rows if len(row) > 1]
+
+
+def _in_memory(asks: bool, running: Running, _asked: int) -> int:
     return int((running.application if asks else running.sides["server"][0]).ask("count"))
 
 
@@ -145,7 +168,8 @@ def mercury_way(
             Mercury(spec.store).stop()  # makes Mercury's tables
             with closing(sqlite3.connect(path)) as connection:
                 connection.execute(table)
-        way.arrived = partial(_in_sqlite, files["server"])
+        way.file = files["server"]
+        way.arrived = partial(_in_sqlite, way.file)
     else:
         way.client, way.server = (postgres.create_database(f"{run}_{side}") for side in ("client", "server"))
         make_tables(way.client, way.server)
