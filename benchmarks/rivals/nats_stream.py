@@ -16,8 +16,12 @@ from benchmarks.rivals.outbox_table import DELETE, POLL, TAKE, WAITING
 
 async def open_stream():
     stream = (await nats.connect(NATS)).jetstream()
-    await stream.add_stream(name=QUEUE, subjects=[QUEUE])
-    return stream
+    while True:
+        try:
+            await stream.add_stream(name=QUEUE, subjects=[QUEUE])
+            return stream
+        except nats.js.errors.BadRequestError:  # the other process is making it
+            await asyncio.sleep(POLL)
 
 
 async def relay():
