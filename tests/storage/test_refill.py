@@ -76,6 +76,26 @@ def test_a_sequence_that_is_created_sends_its_first_messages_in_the_transaction_
     assert statements.commits["created"] == 1
 
 
+@pytest.mark.parametrize("window", [256, 300, 512])
+def test_a_drain_goes_on_without_a_poll(store: SqlStore, window: int) -> None:
+    """One transaction numbers 256 messages at most: the worker is woken while others wait and the window has room."""
+    pair = Pair(store, MemoryStore())
+    texts = [str(each) for each in range(4 * window)]
+    pair.send(texts, window=window, batch=64)
+    woken: list[Topic] = [Topic.RMS]
+    store.listen(woken.extend)
+    posts: list[Outgoing] = []
+    while posts or Topic.RMS in woken:
+        if Topic.RMS in woken:
+            woken.clear()
+            posts += pair.client.turn(NOW)[1]
+        replies = pair.carry(posts[:1], NOW)  # each acknowledgement has a transaction of its own
+        posts = posts[1:] + pair.client.receive(replies, NOW)
+    while pair.server.turn(NOW)[0]:
+        pass
+    assert pair.server.handled == [f"<order>{each}</order>" for each in texts]
+
+
 def test_a_claim_that_another_process_has_taken_costs_no_acknowledgement(store: SqlStore) -> None:
     pair, replies = begun(store, 8)
     (key,) = store.due_rms(NOW + 60, 10)

@@ -24,6 +24,8 @@ from mercury.statemachine.succession import NOTHING_TAKEN, successor_pause, took
 from mercury.storage.api import Transaction
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage, RmsRecord, Role, SequenceKey
 
+#: Rows with so many bytes may be all that fits into a transaction.
+MANY_BYTES = WINDOW_BYTES // 8
 #: The reason of a dead letter of a response that no client can fetch.
 TOO_LATE = "the client ended its sequence before the response was there"
 
@@ -37,6 +39,8 @@ class Numbering:
     def __init__(
         self, context: EngineContext, tx: Transaction, key: SequenceKey, records: list[RmsRecord], now: float
     ) -> None:
+        #: Whether more rows may get numbers at once: this transaction has only a part of them.
+        self.leaves_rows = False
         #: Responses that can leave on a back-channel now, each with its sequence.
         self.responses: list[tuple[RmsRecord, OutboundMessage]] = []
         self._context = context
@@ -78,6 +82,7 @@ class Numbering:
                     current.holds_successor = True  # its successor starts when no message of this one can arrive late
                     self._write()
                     done += self._abandon(rows[place:])
+                    self.leaves_rows = False
                     break
                 if row.channel.back_channel and not row.channel.plain:
                     late.append(row)
@@ -85,6 +90,7 @@ class Numbering:
                 current = self._create(row.channel, row.owner or "")
             if self._room == 0 or (row.expects_response and current.machine.crowded(row.channel.policy)):
                 current.window_full = True
+                self.leaves_rows = False
                 break
             self._assign(row, current)
         dead_letter(self._tx, self._context, late, TOO_LATE, Certainty.NOT_DELIVERED, self._now)
@@ -114,16 +120,24 @@ class Numbering:
         batch = self._context.settings.number_batch
         current = self._records[-1] if self._records else None
         if current is None or not current.machine.takes_messages or current.channel.back_channel:
-            return self._tx.rms.unnumbered(self._key, batch, WINDOW_BYTES)
+            return self._part(batch)
         current.window_full = False
         policy, machine = current.channel.policy, current.machine
         room = room_for_numbers(machine, policy)
-        rows = self._tx.rms.unnumbered(self._key, min(batch, room + 1), WINDOW_BYTES)
+        if batch < room:
+            return self._part(batch)
+        rows = self._part(room + 1)  # the row above the room shows that the window is full
         if len(rows) <= room:
             return rows
         if self._tx.rms.abandoned(self._key):  # an abandonment is not limited by the window
-            return self._tx.rms.unnumbered(self._key, batch, WINDOW_BYTES)
+            return self._part(batch)
         self._room = opened(machine, policy, room)
+        return rows
+
+    def _part(self, most: int) -> list[OutboundMessage]:
+        """The first waiting rows, and whether others may follow them."""
+        rows = self._tx.rms.unnumbered(self._key, most, WINDOW_BYTES)
+        self.leaves_rows = len(rows) == most or sum(len(row.payload) for row in rows) >= MANY_BYTES
         return rows
 
     def _write(self) -> None:

@@ -101,6 +101,8 @@ class KeyWork:
             if len(self.step.posts) == posted and self._is_stalled(tx, record):
                 record.due = self.now + STALLED_PAUSE
                 self.step.stalled.append(self.key)
+            if numbering.leaves_rows and record is records[-1]:
+                record.due = self.now  # this transaction may be that of an acknowledgement, which nothing follows
             save_rms(tx, record)
 
     def _is_stalled(self, tx: Transaction, record: RmsRecord) -> bool:
