@@ -7,7 +7,8 @@
 - ``count``: how many calls the handler has had in this process;
 - ``begin``, ``end``: limit a `Measurement`.
 
-The end of stdin stops the process. What is marked is what a user writes; its lines are counted.
+The end of stdin stops the process. What is marked is what a user writes; its lines are counted. Of the two handlers for
+PostgreSQL, which are marked with a name, a way has one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import sys
 import time
 from typing import Any
 
+from sqlalchemy import text
+
 from benchmarks.function_profile import FunctionProfile
 from benchmarks.measurement import Measurement
 from benchmarks.mercury_spec import Spec
@@ -24,8 +27,6 @@ from benchmarks.mercury_spec import Spec
 # --- user code begin
 # isort: split
 from dataclasses import dataclass
-
-from sqlalchemy import text
 
 from mercury import Mercury, Service, Transaction
 
@@ -39,13 +40,26 @@ class Row:
 rows = Service("rows")
 
 
+# --- user code end
+# --- user code begin: one
 @rows.operation("Put")
 def put(row: Row, tx: Transaction) -> None:
-    tx.connection(*resource).execute(INSERT, {"id": row.id, "text": row.text})
+    tx.connection(*resource).exec_driver_sql("insert into received(id, text) values (%(id)s, %(text)s)", vars(row))
 
 
-INSERT = text("insert into received(id, text) values (:id, :text)")
 # --- user code end
+lists = Service("rows")
+
+
+# --- user code begin: lists
+@lists.operation("Put", batch=100)
+def put_all(rows: list[Row], tx: Transaction) -> None:
+    insert = "insert into received(id, text) select * from unnest(%s::bigint[], %s::text[])"
+    tx.connection(*resource).exec_driver_sql(insert, ([row.id for row in rows], [row.text for row in rows]))
+
+
+# --- user code end
+INSERT = text("insert into received(id, text) values (:id, :text)")
 ORDER = text("insert into orders values (:id, :text)")
 CONFIRM = text("insert into confirmed(id) values (:id)")
 #: The callback for responses.
@@ -53,6 +67,7 @@ CONFIRMED = "confirmed"
 #: The database of the application's tables in `Spec.resources`; empty = the store's own.
 resource: tuple[str, ...] = ()
 memory = Service("rows")
+sqlite = Service("rows")
 calls = 0
 
 
@@ -67,6 +82,11 @@ class Done:
 def ask(row: Row, tx: Transaction) -> Done:
     put(row, tx)
     return Done(row.id)
+
+
+@sqlite.operation("Put")
+def put_in_file(row: Row, tx: Transaction) -> None:
+    tx.connection().execute(INSERT, vars(row))
 
 
 @memory.operation("Put")
@@ -129,18 +149,32 @@ class Application:
         return took
 
 
+def service_for(spec: Spec) -> Service:
+    """The service whose handler fits the store."""
+    if spec.store == "memory:":
+        return memory
+    if spec.store.startswith("sqlite"):
+        return sqlite
+    return lists if spec.lists else rows
+
+
 def mercury_for(role: str, spec: Spec) -> Mercury:
     """The `Mercury` of a role, not started; the server's listens."""
-    global resource
-    resource = ("app",) if spec.database else ()
-    resources = {"app": spec.database} if spec.database else None
+    resources = name_resource(spec)
     if role == "server":
         mercury = Mercury(spec.store, resources=resources, decision_log=spec.decision_log)  # user code
-        mercury.listen(memory if spec.store == "memory:" else rows, port=spec.ports[0])  # user code
+        mercury.listen(service_for(spec), port=spec.ports[0])  # user code
         return mercury
-    mercury = Mercury(spec.store, resources=resources, decision_log=spec.decision_log)  # user code
+    mercury = Mercury(spec.store, resources=resources, decision_log=spec.decision_log)
     mercury.callback(CONFIRMED)(confirm_in_memory if spec.store == "memory:" else confirm)
     return mercury
+
+
+def name_resource(spec: Spec) -> dict[str, str] | None:
+    """The resources of `Mercury`; the handlers use the same."""
+    global resource
+    resource = ("app",) if spec.database else ()
+    return {"app": spec.database} if spec.database else None
 
 
 def main() -> None:
@@ -148,10 +182,20 @@ def main() -> None:
     profile = FunctionProfile() if spec.functions else None
     if profile is not None:
         profile.install()
+    if role == "carrier" and not spec.asks:
+        resources = name_resource(spec)
+        with Mercury(spec.store, resources=resources, decision_log=spec.decision_log) as mercury:  # user code
+            obey(mercury, profile, None)
+        return
     mercury = mercury_for(role, spec)
     if role == "carrier":
-        mercury.start()  # user code
-    application = Application(mercury, spec) if role == "application" else None
+        mercury.start()
+    obey(mercury, profile, Application(mercury, spec) if role == "application" else None)
+    mercury.stop()
+
+
+def obey(mercury: Mercury, profile: FunctionProfile | None, application: Application | None) -> None:
+    """Obey lines until the end of stdin."""
     measured: Measurement | None = None
     print("ready", flush=True)
     for line in sys.stdin:
@@ -171,7 +215,6 @@ def main() -> None:
                 assert application is not None
                 answer = application.run(line)
         print(json.dumps(answer), flush=True)
-    mercury.stop()
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
 
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import RmVersion
@@ -24,6 +23,8 @@ class Spec:
     rm: str = RmVersion.RM11.value
     #: One message in each HTTP exchange.
     single: bool = False
+    #: The handler takes lists of rows.
+    lists: bool = False
     #: Characters of a row.
     body: int = 300
     #: Profile all threads.
@@ -34,14 +35,4 @@ class Spec:
 
     def policy(self, default: SourcePolicy) -> SourcePolicy:
         policy = replace(default, protocol=replace(default.protocol, rm=RmVersion(self.rm)))
-        single: dict[str, Any] = {BATCH: 1} if self.single and batches_exist() else {}
-        return replace(policy, **single)
-
-
-#: The setting for the most messages of one HTTP exchange.
-BATCH = "batch"
-
-
-def batches_exist() -> bool:
-    """Whether this version can send several messages in one HTTP exchange."""
-    return BATCH in {each.name for each in fields(SourcePolicy)}
+        return replace(policy, batch=1) if self.single else policy

@@ -19,7 +19,7 @@ from psycopg.rows import TupleRow
 from benchmarks import rival_packages
 from benchmarks.brokers import free_port
 from benchmarks.child import ROOT, Child
-from benchmarks.mercury_spec import Spec, batches_exist
+from benchmarks.mercury_spec import Spec
 from mercury import Mercury
 from mercury.postgres.embedded import EmbeddedPostgres
 
@@ -76,18 +76,22 @@ class Kind:
     #: The files with its user code.
     files: tuple[str, ...] = ()
     broker: str | None = None
-    mercury: bool = False
+    #: The marked part of the files that belongs to this way only.
+    part: str = ""
 
     @property
     def lines(self) -> int | None:
         """Lines that a user writes; ``None`` = none are marked."""
-        return sum(count_lines((ROOT / name).read_text()) for name in self.files) or None
+        return sum(count_lines((ROOT / name).read_text(), self.part) for name in self.files) or None
 
 
-def count_lines(source: str) -> int:
-    """The lines of user code in a file: between the marks, and those that end in one; blank and comments not."""
-    regions = re.findall(r"# --- user code begin\n(.*?)# --- user code end", source, re.DOTALL)
-    lines = [line.strip() for region in regions for line in region.splitlines()]
+def count_lines(source: str, part: str = "") -> int:
+    """The lines of user code in a file: between the marks, and those that end in one; blank and comments not.
+
+    :param part: the name in the marks of a part that counts too; parts with other names do not.
+    """
+    regions = re.findall(r"# --- user code begin(?:: (\w+))?\n(.*?)# --- user code end", source, re.DOTALL)
+    lines = [line.strip() for name, region in regions if name in ("", part) for line in region.splitlines()]
     inside = sum(bool(line) and not line.startswith("#") for line in lines)
     return inside + sum(line.endswith("  # user code") for line in source.splitlines())
 
@@ -262,7 +266,7 @@ def _make_rival_tables(client: str, server: str, module: str) -> None:
 
 def _mercury(name: str, store: str = "same", *, processes: int = 1, **options: Any) -> Kind:
     make = partial(mercury_way, store=store, processes=processes, **options)
-    return Kind(name, make, (MERCURY,), mercury=True)
+    return Kind(name, make, (MERCURY,), part="lists" if options.get("lists") else "one")
 
 
 def _rival(name: str, module: str, *, batch: int = 1, broker: str | None = None, relays: bool = True) -> Kind:
@@ -272,6 +276,8 @@ def _rival(name: str, module: str, *, batch: int = 1, broker: str | None = None,
 
 SAME = "Mercury, same database"
 SINGLE = "Mercury, same database, single messages"
+LISTS = "Mercury, same database, list handler"
+SINGLE_LISTS = "Mercury, same database, single messages, list handler"
 IN_OUT = "Mercury, same database, in-out"
 TWO_PHASE = "Mercury, XA two-phase"
 MEMORY = "Mercury, memory"
@@ -284,11 +290,14 @@ BARE_POST = "bare POST + two commits"
 
 def kinds() -> list[Kind]:
     """All ways, in the order of the table."""
-    single = [_mercury(SINGLE, single=True), _mercury("Mercury, memory, single messages", "memory", single=True)]
     return [
         _mercury(SAME),
-        *(single if batches_exist() else []),
+        _mercury(LISTS, lists=True),
+        _mercury(SINGLE, single=True),
+        _mercury(SINGLE_LISTS, single=True, lists=True),
+        _mercury("Mercury, memory, single messages", "memory", single=True),
         _mercury("Mercury, same database, RM 1.0", rm="1.0"),
+        _mercury("Mercury, same database, RM 1.0, single messages", rm="1.0", single=True),
         _mercury(IN_OUT, asks=True),
         _mercury("Mercury, XA last-resource", "xa-last"),
         _mercury(TWO_PHASE, "xa-two-phase"),
