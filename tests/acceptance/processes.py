@@ -20,11 +20,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
 
+from tests.patience import patience
+
 ROOT = Path(__file__).resolve().parents[2]
 MERCURY = str(Path(sysconfig.get_path("scripts")) / "mercury")
 
 #: The timeout of waiting, in seconds, long enough for a busy machine.
-PATIENCE = 300.0
+PATIENCE = patience(300.0)
 
 T = TypeVar("T")
 

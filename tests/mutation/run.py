@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,11 @@ from pathlib import Path
 from tests.mutation.mutant import Mutant
 from tests.mutation.mutants import MUTANTS
 from tests.mutation.symbols import replaced
+from tests.patience import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Seconds for which the test of a mutant waits for what does not happen.
+WAIT = "20"
 COPIED = ("mercury", "tests", "samples", "docs", "pyproject.toml", "constraints.txt", "README.md", "Makefile")
 
 
@@ -83,10 +87,23 @@ def caught(mutant: Mutant, whole: Path) -> tuple[bool, str]:
         shutil.copytree(whole, tree, symlinks=True, copy_function=os.link)
         take_out(mutant, tree)
         done = subprocess.run(
-            command(mutant), cwd=tree, env=environment(tree), capture_output=True, text=True, timeout=600, check=False
+            command(mutant),
+            cwd=tree,
+            env={**environment(tree), VARIABLE: WAIT},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
         )
         # Both end with 1 when something is found; with 2 and more when they could not even look.
         return done.returncode == 1, verdict_of(done.stdout) or done.stderr[-200:]
+
+
+def passing(tests: Iterable[str], whole: Path) -> tuple[bool, str]:
+    """Whether tests pass in a copy of the tree, and what they say."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, cwd=whole, env=environment(whole), capture_output=True, text=True, check=False)
+    return done.returncode == 0, done.stdout
 
 
 def verdict_of(output: str) -> str:

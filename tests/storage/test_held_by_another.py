@@ -14,6 +14,7 @@ from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
 from mercury.testing.contract.builders import inbound
 from tests.acceptance.processes import eventually
+from tests.patience import patience
 
 from .pair import Pair
 
@@ -21,7 +22,7 @@ NOW = 1_800_000_000.0
 #: Seconds: far longer than a test takes.
 NEVER = 3600.0
 #: Seconds: a busy machine takes some.
-PATIENCE = 120.0
+PATIENCE = patience(120.0)
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from mercury.service.turns import Turns
+from tests.patience import patience
 
-PATIENCE = 30.0
+PATIENCE = patience(30.0)
 
 
 class Gate:

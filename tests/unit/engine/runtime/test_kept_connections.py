@@ -24,11 +24,12 @@ from mercury.errors import TransportError
 from mercury.service import connections as service_connections
 from mercury.testing.clock import FakeClock
 from mercury.wire.envelope import HttpMessage
+from tests.patience import patience
 
 MESSAGE = HttpMessage(b"<a/>", "text/xml; charset=utf-8", '"urn:do"')
 OK = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 #: Seconds.
-PATIENCE = 60.0
+PATIENCE = patience(60.0)
 
 
 class Server:

@@ -20,10 +20,11 @@ from mercury.statemachine.protocol import Protocol
 from mercury.testing.clock import FakeClock
 from mercury.wire.envelope import EMPTY, Envelope, HttpMessage
 from tests.acceptance.processes import eventually
+from tests.patience import patience
 
 URL, OTHER = "http://peer.example/a", "http://other.example/a"
 #: Seconds.
-PATIENCE = 30.0
+PATIENCE = patience(30.0)
 #: The number of a message that cannot be encoded.
 UNENCODABLE = 99
 REPLY = HttpMessage(b"<a/>", "text/xml")

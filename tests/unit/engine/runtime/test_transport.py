@@ -25,11 +25,12 @@ from mercury.engine.runtime.http_reply import (
 from mercury.engine.runtime.transport import HttpTransport
 from mercury.errors import ConfigurationError, StorageError, TransportError
 from mercury.wire.envelope import HttpMessage, Rest
+from tests.patience import patience
 
 MESSAGE = HttpMessage(b"<a/>", "text/xml; charset=utf-8", '"urn:do"')
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: 4\r\n\r\n<b/>"
 #: Seconds.
-PATIENCE = 60.0
+PATIENCE = patience(60.0)
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 TOO_MUCH_HEADER = f"the header of the reply has more than {MAX_HEADERS} bytes"
 

@@ -17,8 +17,9 @@ from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.wire.envelope import EMPTY, Envelope, HttpMessage
 from tests.acceptance.processes import eventually
+from tests.patience import patience
 
-PATIENCE = 30.0
+PATIENCE = patience(30.0)
 #: An HTTP message that is no envelope: the engine answers it with a fault.
 ARRIVAL = Arrival(http=HttpMessage(b"<a/>", "text/xml"))
 URL = "http://peer.example/desk"

@@ -13,8 +13,9 @@ import pytest
 from mercury.engine.exchange import Step
 from mercury.engine.runtime.worker_pool import WorkerPool
 from mercury.errors import TransientStorageError
+from tests.patience import patience
 
-PATIENCE = 10.0
+PATIENCE = patience(10.0)
 NAMES = [f"worker-{number}" for number in range(3)]
 
 
