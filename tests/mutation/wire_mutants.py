@@ -74,6 +74,13 @@ WIRE = (
         "test_posting.py::test_reply_that_the_committer_has_no_room_for_keeps_the_room_of_its_exchange",
     ),
     posting(
+        "posts that come while it stops",
+        "sender_pool:SenderPool._begun",
+        " - len(self._ready)",
+        "",
+        "test_sender_pool.py::test_posts_that_come_while_it_stops_are_not_waited_for",
+    ),
+    posting(
         "a kept connection that was closed",
         "exchange_loop:ExchangeLoop._broke",
         "if is_kept and isinstance(",

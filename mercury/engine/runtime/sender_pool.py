@@ -190,7 +190,7 @@ class SenderPool:
             ready = self._handed_over()
             for name in {end.begun.outgoing.server for end in ends}:
                 self._tidy(name, self._servers[name])
-            if not self._taken:
+            if not self._begun:
                 self._all_ended.notify_all()
         if ready:
             self._begin(ready)
@@ -229,8 +229,13 @@ class SenderPool:
     def wait(self, timeout: float) -> int:
         """Wait until all exchanges have ended, or for so many seconds. Returns how many are open."""
         with self._mutex:
-            self._all_ended.wait_for(lambda: not self._taken, timeout)
-            return self._taken
+            self._all_ended.wait_for(lambda: not self._begun, timeout)
+            return self._begun
+
+    @property
+    def _begun(self) -> int:
+        """The number of open exchanges; what is put after `stop` never begins."""
+        return self._taken - len(self._ready)
 
     def _queue(self, outgoing: Outgoing) -> None:
         self._queued.add(outgoing.slot)

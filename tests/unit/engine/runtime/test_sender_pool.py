@@ -655,3 +655,16 @@ def test_when_many_owners_have_one_answer_each_no_other_one_takes_its_place() ->
         threads.put([outgoing(OTHER, 1)])
         eventually(lambda: network.count(OTHER) == 1, "nothing else was left")
         assert len(network.begun) == 2 + ANSWERS
+
+
+def test_posts_that_come_while_it_stops_are_not_waited_for() -> None:
+    """A worker may finish its last turn after the stop; the exchanges of its posts never begin."""
+    network = Network()
+    with senders(network, 4) as threads:
+        threads.put([outgoing(SLOW, 1)])
+        threads.stop()
+        threads.put([outgoing(SLOW, 2), outgoing(OTHER, 1)])
+        assert threads.wait(0.0) == 1
+        network.held[SLOW].release()
+        assert not threads.wait(PATIENCE / 4)
+    assert network.begun == [SLOW]
