@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
 
 from mercury.engine.addresses import AddressPolicy
-from mercury.engine.exchange import Answer, Arrival, HeldExchange, Outgoing, Step
+from mercury.engine.exchange import Answer, Arrival, HeldExchange, Outgoing
 from mercury.engine.runtime.core import Engine
-from mercury.engine.runtime.held_exchanges import HeldExchanges, HeldWorker
+from mercury.engine.runtime.held_exchanges import HeldWorker
 from mercury.engine.settings import EngineSettings
 from mercury.errors import TransientStorageError
 from mercury.simulation.application import ONE_WAY, SERVICE, TWO_WAY, Ledger, SimulatedApplication, body
@@ -19,6 +17,7 @@ from mercury.simulation.checks import Checks
 from mercury.simulation.faults import FaultyStore, SimulatedCrash
 from mercury.simulation.flows import Flow
 from mercury.simulation.network import Network, OnReply
+from mercury.simulation.process_run import ProcessRun, Worker
 from mercury.simulation.scenario import Scenario
 from mercury.simulation.stores import Interruptions, NodeStore, SharedMemoryNodeStore
 from mercury.simulation.variation import Variation
@@ -39,34 +38,6 @@ LEASE = 5.0
 STOPPED_IN_A_HANDLER = 0.02
 #: Seconds between two polls, in the variation that sets clocks.
 CLOCK_POLL_INTERVAL = 1.0
-
-
-class Worker(Protocol):
-    """One of the engine's workers."""
-
-    def run_once(self, now: float) -> Step: ...
-
-    def next_due(self) -> float | None: ...
-
-
-@dataclass(slots=True)
-class _Run:
-    """The volatile state of a process, which a crash loses."""
-
-    engine: Engine
-    store: FaultyStore
-    application: SimulatedApplication
-    workers: dict[Topic, Worker]
-    arrivals: list[tuple[Arrival, OnReply | None]] = field(default_factory=list)
-    held_exchanges: HeldExchanges = field(default_factory=HeldExchanges)
-    #: The topics whose workers a commit has woken.
-    woken: set[Topic] = field(default_factory=set)
-    #: When each worker's next work was due, after its last run.
-    due: dict[Topic, float] = field(default_factory=dict)
-    #: The simulation time of the next poll.
-    poll_at: float = 0.0
-    work_at: float | None = None
-    receiving: bool = False
 
 
 class Node:
@@ -97,7 +68,7 @@ class Node:
         self._checks = checks
         self._chance = Random(world.random.getrandbits(64))  # noqa: S311  replayable on purpose
         self._healed = False
-        self._run: _Run | None = None
+        self._run: ProcessRun | None = None
         #: The error of the node's clock, in seconds.
         self._clock_error = 0.0
         #: The simulation time until which the process is stopped: it does nothing, and keeps its state.
@@ -189,7 +160,7 @@ class Node:
             Topic.RMD: engine.destination,
             Topic.INVOKER: engine.invocation,
         }
-        run = _Run(engine, store, application, workers, woken=set(Topic))
+        run = ProcessRun(engine, store, application, workers, woken=set(Topic))
         store.listen(lambda topics: self._committed(run, topics))
         engine.invocation.answer = run.held_exchanges.release
         self._run = run
@@ -285,7 +256,7 @@ class Node:
             waits = self._world.random.random() < self._scenario.batching
             self._world.after(self._world.random.uniform(0, 0.2) if waits else 0.0, lambda: self._receive(run))
 
-    def _receive(self, run: _Run) -> None:
+    def _receive(self, run: ProcessRun) -> None:
         """Handle all waiting arrivals in one transaction, as the engine's group commit does."""
         if run is not self._run or self._is_stopped(lambda: self._receive(run)):
             return
@@ -304,7 +275,7 @@ class Node:
             run.due.pop(Topic.RMS, None)  # what this transaction has sent may have set another time
             self._plan_work(0.0)
 
-    def _reply(self, run: _Run, answer: Answer, reply: OnReply) -> None:
+    def _reply(self, run: ProcessRun, answer: Answer, reply: OnReply) -> None:
         if answer.waiting is None:
             reply(answer.http)
             return
@@ -312,12 +283,12 @@ class Node:
         held.response.add_done_callback(lambda found: self._respond(run, found.result() or answer.http, reply))
         self._world.after(self._scenario.back_channel_wait, lambda: self._give_up(run, held, answer.http, reply))
 
-    def _respond(self, run: _Run, response: HttpMessage, reply: OnReply) -> None:
+    def _respond(self, run: ProcessRun, response: HttpMessage, reply: OnReply) -> None:
         if run is self._run:
             self._checks.replied(self, response)
             reply(response)
 
-    def _give_up(self, run: _Run, held: HeldExchange, http: HttpMessage, reply: OnReply) -> None:
+    def _give_up(self, run: ProcessRun, held: HeldExchange, http: HttpMessage, reply: OnReply) -> None:
         """Answer a held exchange without its response, which did not come in time."""
         if run is self._run and not held.response.done():
             run.held_exchanges.let_go(held)
@@ -325,7 +296,7 @@ class Node:
 
     # --- the workers -----------------------------------------------------------------------------------------------
 
-    def _committed(self, run: _Run, topics: frozenset[Topic]) -> None:
+    def _committed(self, run: ProcessRun, topics: frozenset[Topic]) -> None:
         if run is self._run:
             run.woken |= topics
             self._plan_work(self._world.random.uniform(0, 0.002))
@@ -337,7 +308,7 @@ class Node:
         run.work_at = at
         self._world.at(at, lambda: self._work(run, at))
 
-    def _work(self, run: _Run, at: float) -> None:
+    def _work(self, run: ProcessRun, at: float) -> None:
         """Run every worker that was woken or has something due, in a random order."""
         if run is not self._run or run.work_at != at or self._is_stopped(lambda: self._work(run, at)):
             return
@@ -347,7 +318,7 @@ class Node:
         except SimulatedCrash:
             self.crash()
 
-    def _turn(self, run: _Run) -> None:
+    def _turn(self, run: ProcessRun) -> None:
         now = self._now
         woken, run.woken = run.woken, set()
         # A commit wakes the workers for everything that it makes due.
@@ -359,6 +330,8 @@ class Node:
             if self._poll is not None:
                 run.engine.clock.run_once(now)
             for topic in topics:
+                if topic is not Topic.INVOKER and self.store.poll is None and self._due_at(run, topic) > now:
+                    continue  # the commit has made nothing due: the worker would find nothing
                 step = run.workers[topic].run_once(now)
                 self._checks.worked(self, step)
                 self._post(run, step.posts)
@@ -377,14 +350,16 @@ class Node:
         if earliest < math.inf and self._run is run:
             self._plan_work(max(0.01, earliest - now))
 
-    def _due_at(self, run: _Run, topic: Topic) -> float:
-        # If claims outlive a process, a worker sees rows that another process has claimed only at its next poll.
-        due = run.store.next_due(topic) if self.store.poll is None else run.workers[topic].next_due()
+    def _due_at(self, run: ProcessRun, topic: Topic) -> float:
+        if self.store.poll is None:
+            return run.due_at(topic, asks_again=self._poll is not None)
+        # Claims outlive a process, so a worker sees rows that another process has claimed only at its next poll.
+        due = run.workers[topic].next_due()
         return math.inf if due is None else due
 
     # --- posting ---------------------------------------------------------------------------------------------------
 
-    def _post(self, run: _Run, posts: list[Outgoing]) -> None:
+    def _post(self, run: ProcessRun, posts: list[Outgoing]) -> None:
         for outgoing in posts:
             self._checks.posted(self, outgoing)
             self._world.log(f"{self.host} posts {outgoing.purpose.value} {outgoing.number or ''} to {outgoing.url}")
@@ -396,7 +371,7 @@ class Node:
                 lambda error, outgoing=outgoing: self._failed(run, outgoing, error),  # type: ignore[misc]
             )
 
-    def _answered(self, run: _Run, outgoing: Outgoing, http: HttpMessage) -> None:
+    def _answered(self, run: ProcessRun, outgoing: Outgoing, http: HttpMessage) -> None:
         if run is not self._run or self._is_stopped(lambda: self._answered(run, outgoing, http)):
             return
         self._world.log(f"{self.host} is answered {http.status}, {len(http.body)} bytes")
@@ -408,7 +383,7 @@ class Node:
         if arrival is not None:
             self._enqueue(arrival, None)
 
-    def _failed(self, run: _Run, outgoing: Outgoing, error: str) -> None:
+    def _failed(self, run: ProcessRun, outgoing: Outgoing, error: str) -> None:
         if run is not self._run or self._is_stopped(lambda: self._failed(run, outgoing, error)):
             return
         try:

@@ -49,8 +49,10 @@ class Window:
         :param most: `SourcePolicy.window`.
         :param least: how many at least, if the destination has room for them.
         """
-        size = None if self.size is None else max(self.size, least)
-        return min(each for each in (most, self.grown, size, self.room) if each is not None)
+        limit = min(most, self.grown)
+        if self.size is not None:
+            limit = min(limit, max(self.size, least))
+        return limit if self.room is None else min(limit, self.room)
 
     def with_room(self, room: int | None) -> Window:
         """An acknowledgement states how many more messages the destination can hold; ``None`` = it does not state

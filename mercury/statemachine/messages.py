@@ -71,7 +71,7 @@ MAKE_CONNECTION_ANONYMOUS = "http://docs.oasis-open.org/ws-rx/wsmc/200702/anonym
 
 def is_polled(address: str) -> bool:
     """Whether an address is the anonymous URI of one client, which fetches its messages by MakeConnection."""
-    return len(address) > len(MAKE_CONNECTION_ANONYMOUS) and address.startswith(MAKE_CONNECTION_ANONYMOUS)
+    return address.startswith(MAKE_CONNECTION_ANONYMOUS) and address != MAKE_CONNECTION_ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True)

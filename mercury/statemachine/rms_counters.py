@@ -90,18 +90,19 @@ class RmsCounters:
     @property
     def outstanding(self) -> bool:
         """MIB: a number is neither acknowledged nor moved."""
-        if self.acknowledged.covers(1, self.last_number):
-            return False
         return not self._done().covers(1, self.last_number)
 
     @property
     def in_flight(self) -> int:
         """How many numbers may be on the wire and are neither acknowledged nor moved."""
-        return sum(high - low + 1 for low, high in self._done().gaps(1, self.highest_sent))
+        done = self._done()
+        if done.highest <= self.highest_sent:
+            return self.highest_sent - done.count
+        return sum(high - low + 1 for low, high in done.gaps(1, self.highest_sent))
 
     def lowest_outstanding(self) -> int:
         """The lowest number that is neither acknowledged nor moved; one above the last when there is none."""
-        return min((self._done() if self.moved else self.acknowledged).first_missing(), self.last_number + 1)
+        return min(self._done().first_missing(), self.last_number + 1)
 
     def crowded(self, policy: SourcePolicy) -> bool:
         """Whether no more requests may be sent before one is answered."""
@@ -222,6 +223,9 @@ class RmsCounters:
         return self.last_heard + policy.idle_timeout
 
     def _done(self) -> RangeSet:
+        """The numbers that are acknowledged or moved; callers do not change it."""
+        if not self.moved:
+            return self.acknowledged
         done = self.acknowledged.copy()
         done.update(self.moved)
         return done

@@ -10,7 +10,6 @@ Figures 3-17 to 3-19 of the dissertation: a StorageManager gives a Transaction a
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Protocol, TypeAlias
 
 from mercury.errors import StorageError
 from mercury.statemachine.faults import Ranges
+from mercury.statemachine.hashed_enum import HashedEnum
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage import application
 from mercury.storage.attachments import AttachmentManager
@@ -58,7 +58,7 @@ class Capabilities:
     two_phase: bool = False
 
 
-class Topic(enum.Enum):
+class Topic(HashedEnum):
     """The kind of work that a commit has caused."""
 
     RMS = "rms"

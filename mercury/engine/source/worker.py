@@ -41,7 +41,9 @@ class SourceWorker:
         """Do the due work. Returns the posts to make; their transactions are committed."""
         step = Step()
         most = min(self._context.settings.sequence_batch, TURN)
-        keys = self._context.store.due_rms(now, most, replace(self._work_filter, after=self._last))
+        if self._work_filter.after != self._last:
+            self._work_filter = replace(self._work_filter, after=self._last)
+        keys = self._context.store.due_rms(now, most, self._work_filter)
         step.more = len(keys) >= most
         for key in keys:
             if self._cool_down.waits(str(key), now):

@@ -3,59 +3,47 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from mercury.errors import TransientStorageError
 from mercury.storage.api import LockOrderError
 from mercury.storage.order import NAMES
 
 
-class _Shared:
-    """A lock, and the number of transactions that hold it or wait for it."""
-
-    __slots__ = ("lock", "users")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.users = 0
-
-
 class LockTable:
-    """One lock for each sequence object that is held or waited for. Unused locks are dropped: peers name many
-    objects."""
+    """The sequence objects that transactions have locked. Unlocked ones leave nothing: peers name many objects."""
 
     def __init__(self, timeout: float) -> None:
         #: Limit on a wait for a lock, in seconds.
         self.timeout = timeout
         self._mutex = threading.Lock()
-        self._locks: dict[tuple[int, str], _Shared] = {}
+        self._freed = threading.Condition(self._mutex)
+        self._locked: set[tuple[int, str]] = set()
+        #: The number of transactions that wait for a lock.
+        self._waiting = 0
 
     def acquire(self, kind: int, name: str, *, wait: bool = True) -> bool:
         """Lock an object. ``False`` = the object was not unlocked within `timeout`."""
+        wanted = (kind, name)
         with self._mutex:
-            shared = self._locks.get((kind, name))
-            if shared is None:
-                shared = self._locks[kind, name] = _Shared()
-            shared.users += 1
-        acquired = False
+            if wanted in self._locked and not (wait and self._wait(wanted)):
+                return False
+            self._locked.add(wanted)
+        return True
+
+    def _wait(self, wanted: tuple[int, str]) -> bool:
+        self._waiting += 1
         try:
-            acquired = shared.lock.acquire(timeout=self.timeout) if wait else shared.lock.acquire(blocking=False)
+            return self._freed.wait_for(lambda: wanted not in self._locked, self.timeout)
         finally:
-            if not acquired:
-                self._leave(kind, name)
-        return acquired
+            self._waiting -= 1
 
-    def release(self, kind: int, name: str) -> None:
-        """Unlock an object that is held."""
-        self._leave(kind, name).lock.release()
-
-    def _leave(self, kind: int, name: str) -> _Shared:
+    def release(self, objects: Collection[tuple[int, str]]) -> None:
+        """Unlock objects that are held."""
         with self._mutex:
-            shared = self._locks[kind, name]
-            shared.users -= 1
-            if not shared.users:
-                del self._locks[kind, name]
-        return shared
+            self._locked.difference_update(objects)
+            if self._waiting:
+                self._freed.notify_all()
 
 
 class HeldLocks:
@@ -101,6 +89,6 @@ class HeldLocks:
             raise LockOrderError(f"{name} is changed without its lock")
 
     def release(self) -> None:
-        for kind, name in self._held:
-            self._table.release(kind, name)
-        self._held.clear()
+        if self._held:
+            self._table.release(self._held)
+            self._held.clear()

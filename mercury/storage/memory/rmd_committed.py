@@ -28,6 +28,11 @@ class CommittedRmd:
     def install(self, identifier: str, record: RmdRecord | None) -> None:
         old = self.records.pop(identifier, None)
         self.times.pop(identifier, None)
+        if old is not None and record is not None and _counts_alike(old, record):
+            self.records[identifier] = record
+            if record.due is not None:
+                self.times[identifier] = record.due
+            return
         if old is not None:
             self._count(old, -1)
             self._index(old, present=False)
@@ -87,6 +92,19 @@ class CommittedRmd:
         hosted = (identifier for _, identifier in due if hosts(self.records[identifier].service))
         return list(islice(hosted, limit))
 
-    def next_due(self, hosts: Callable[[str | None], bool]) -> float | None:
+    def next_due(self, hosts: Callable[[str | None], bool] | None) -> float | None:
+        if hosts is None:
+            return min(self.times.values(), default=None)
         times = (at for identifier, at in self.times.items() if hosts(self.records[identifier].service))
         return min(times, default=None)
+
+
+def _counts_alike(old: RmdRecord, new: RmdRecord) -> bool:
+    """Whether no count and no index but that of times changes, as with most changes: the sequence stays open, and is
+    not fetched."""
+    return (
+        not (old.machine.tombstone or new.machine.tombstone)
+        and (old.identity, old.peer, old.create_key) == (new.identity, new.peer, new.create_key)
+        and old.fetched_by is None
+        and new.fetched_by is None
+    )

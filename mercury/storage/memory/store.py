@@ -233,13 +233,9 @@ class MemoryStore:
     def next_due(self, topic: Topic, work_filter: WorkFilter | None = None) -> float | None:
         free = partial(self._free, work_filter, None) if work_filter is not None else None
         with self.committed.mutex:
-            match topic:
-                case Topic.RMD:
-                    return self.committed.rmd.next_due((work_filter or _EVERYTHING).hosts)
-                case Topic.INVOKER:
-                    return self.committed.invoker.next_due(free)
-                case Topic.RMS:
-                    return self.committed.rms.next_due(free)
+            if topic is Topic.RMD:
+                return self.committed.rmd.next_due(None if work_filter is None else work_filter.hosts)
+            return (self.committed.rms if topic is Topic.RMS else self.committed.invoker).next_due(free)
 
     def work_due(self, now: float, work_filter: WorkFilter | None = None) -> dict[Topic, float]:
         free = partial(self._free, work_filter, now) if work_filter is not None else None

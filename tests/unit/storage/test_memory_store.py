@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from mercury.errors import Conflict, StorageError, TransientStorageError
@@ -25,6 +27,7 @@ from mercury.storage.records import (
     RmsRecord,
     SequenceKey,
 )
+from tests.acceptance.processes import eventually
 
 NOW = 1_000_000.0
 CHANNEL = Channel(key=SequenceKey("http://peer.example/", "key"))
@@ -188,7 +191,21 @@ def test_a_lock_without_holder_and_waiter_is_removed() -> None:
     first.release()
     second.acquire(RMD, ["b"])
     second.release()
-    assert table._locks == {}
+    assert table._locked == set()
+
+
+def test_a_waiting_transaction_gets_the_lock_when_it_is_released() -> None:
+    table = LockTable(timeout=60.0)
+    first, second = HeldLocks(table), HeldLocks(table)
+    first.acquire(RMD, ["a"])
+    waiter = threading.Thread(target=second.acquire, args=(RMD, ["a"]), daemon=True)
+    waiter.start()
+    eventually(lambda: table._waiting == 1, "the second transaction waits")
+    first.release()
+    waiter.join(20.0)
+    assert second.holds(RMD, "a")
+    second.release()
+    assert (table._locked, table._waiting) == (set(), 0)
 
 
 def test_created_rows_are_locked_unless_another_transaction_has_them() -> None:
@@ -201,7 +218,7 @@ def test_created_rows_are_locked_unless_another_transaction_has_them() -> None:
     assert not second.holds(RMS, "a")
     first.release()
     second.release()
-    assert table._locks == {}
+    assert table._locked == set()
 
 
 def test_created_rows_do_not_count_in_the_lock_order() -> None:

@@ -1,0 +1,59 @@
+"""What a simulated process has only in its memory, so that a crash loses it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mercury.engine.exchange import Arrival, Step
+from mercury.engine.runtime.core import Engine
+from mercury.engine.runtime.held_exchanges import HeldExchanges
+from mercury.simulation.application import SimulatedApplication
+from mercury.simulation.faults import FaultyStore
+from mercury.simulation.network import OnReply
+from mercury.storage.api import Topic
+
+
+class Worker(Protocol):
+    """One of the engine's workers."""
+
+    def run_once(self, now: float) -> Step: ...
+
+    def next_due(self) -> float | None: ...
+
+
+@dataclass(slots=True)
+class ProcessRun:
+    """The volatile state of a process, which a crash loses."""
+
+    engine: Engine
+    store: FaultyStore
+    application: SimulatedApplication
+    workers: dict[Topic, Worker]
+    arrivals: list[tuple[Arrival, OnReply | None]] = field(default_factory=list)
+    held_exchanges: HeldExchanges = field(default_factory=HeldExchanges)
+    #: The topics whose workers a commit has woken.
+    woken: set[Topic] = field(default_factory=set)
+    #: When each worker's next work was due, after its last run.
+    due: dict[Topic, float] = field(default_factory=dict)
+    #: What the store has answered since its last transaction, of which `known_since` is the number.
+    known: dict[Topic, float] = field(default_factory=dict)
+    known_since: int = -1
+    #: The simulation time of the next poll.
+    poll_at: float = 0.0
+    work_at: float | None = None
+    receiving: bool = False
+
+    def due_at(self, topic: Topic, *, asks_again: bool) -> float:
+        """When work of this kind is due next, for any owner of claims; infinity = never.
+
+        :param asks_again: ask the store even if no transaction has ended since its last answer.
+        """
+        if asks_again or self.known_since != self.store.ended:
+            self.known, self.known_since = {}, self.store.ended
+        due = self.known.get(topic)
+        if due is None:
+            found = self.store.next_due(topic)
+            due = self.known[topic] = math.inf if found is None else found
+        return due
