@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 
 from mercury.storage.api import Capabilities, CommitListener, StorageManager, Topic, Transaction
@@ -73,6 +74,9 @@ class WrappedStore:
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         return self.inner.claim(resource, owner, now, lease)
+
+    def claim_all(self, resources: Collection[str], owner: str, now: float, lease: float) -> list[Claim]:
+        return self.inner.claim_all(resources, owner, now, lease)
 
     def release(self, claim: Claim) -> None:
         self.inner.release(claim)

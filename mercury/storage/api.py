@@ -31,14 +31,7 @@ from mercury.storage.maintenance import (
     RetentionStore,
     RowAges,
 )
-from mercury.storage.records import (
-    InboundMessage,
-    InvokerRecord,
-    OutboundMessage,
-    RmdRecord,
-    RmsRecord,
-    SequenceKey,
-)
+from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
 from mercury.storage.sizes import ANY_BYTES
 
 
@@ -95,6 +88,9 @@ class RMDSequenceManager(EndedSequences, OpenSequences, Protocol):
 
     def read(self, identifier: str) -> RmdRecord | None:
         """The record as committed, or as this transaction has saved it. Takes no lock."""
+
+    def read_many(self, identifiers: Collection[str]) -> dict[str, RmdRecord]:
+        """As `read` for each of these; those that do not exist are missing."""
 
     def find_created(self, *create_keys: str) -> dict[str, str]:
         """The identifiers of the sequences that these CreateSequence messages (`records.create_key`) have made before
@@ -220,11 +216,9 @@ class RMSSequenceManager(RowAges, Protocol):
         (`RmsRecord.fetched_by`).
         """
 
-    def insert(self, record: RmsRecord) -> None:
-        """Insert a new sequence; its key is locked, or new in this transaction.
-
-        :raises Conflict: another sequence has its identifier.
-        """
+    def insert(self, *records: RmsRecord) -> None:
+        """Insert new sequences; the key of each is locked, or new in this transaction. If another sequence has the
+        identifier of one, this or a later call, or the commit, raises `Conflict`."""
 
     def save(self, record: RmsRecord) -> None:
         """Store a changed record. Its key must be locked."""
@@ -408,6 +402,9 @@ class StorageManager(RetentionStore, Protocol):
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         """Take the claim on a sequence for ``lease`` seconds, or prolong it; ``None`` = another owner has it."""
+
+    def claim_all(self, resources: Collection[str], owner: str, now: float, lease: float) -> list[Claim]:
+        """As `claim` for each of these. Returns those that are taken, in any order."""
 
     def release(self, claim: Claim) -> None:
         """Release a claim. Does nothing if the claim is lost already."""

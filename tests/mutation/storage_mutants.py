@@ -6,6 +6,30 @@ from tests.mutation.mutant import Change, Mutant
 
 STORAGE = (
     Mutant(
+        "bytes of a transaction of several keys",
+        (Change("mercury.engine.source.worker:SourceWorker._commit_together", " or size >= MOST_BYTES", ""),),
+        test="tests/storage/test_many_keys.py::test_a_transaction_ends_after_so_many_bytes",
+    ),
+    Mutant(
+        "posts of a transaction of several keys",
+        (
+            Change(
+                "mercury.engine.source.worker:SourceWorker._commit_together", "len(step.posts) >= MOST_POSTS or ", ""
+            ),
+        ),
+        test="tests/storage/test_many_keys.py::"
+        "test_a_transaction_ends_after_so_many_posts_and_the_next_turn_has_the_other_keys",
+    ),
+    Mutant(
+        "keys of a transaction that has failed",
+        (
+            Change(
+                "mercury.engine.source.worker:SourceWorker._together", "            return None", "            raise"
+            ),
+        ),
+        test="tests/storage/test_many_keys.py::test_a_key_that_fails_stops_no_other",
+    ),
+    Mutant(
         "window in bytes",
         (Change("mercury.storage.sql.window:_fits", "or_(first.c.upto <= MOST_BYTES,", "or_(first.c.upto >= 0,"),),
         test="tests/storage/test_large_messages.py::test_window_counts_bytes_and_moves_on_with_acknowledgements",

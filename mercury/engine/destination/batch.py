@@ -14,6 +14,7 @@ from mercury.engine.batches import related_names
 from mercury.engine.channels import fetched_channel
 from mercury.engine.context import EngineContext
 from mercury.engine.destination.backlog import Backlog
+from mercury.engine.destination.given_identifiers import GivenIdentifiers
 from mercury.engine.destination.inbound_exchange import InboundExchange
 from mercury.engine.destination.ownership import owns_destination, owns_source
 from mercury.engine.destination.quota import IN_USE, UNUSED, idle_sequences
@@ -75,6 +76,7 @@ class Batch:
         self._unread: frozenset[str] = frozenset()
         #: The sequences that repeated CreateSequence messages of the batch have made, by create key.
         self._created: dict[str, str] = {}
+        self._given = GivenIdentifiers(tx)
         self._creates = 0  #: The number of CreateSequence messages in the batch.
         #: The number of open sequences in the store, by owner.
         self._open: dict[str | None, int] = {}
@@ -94,11 +96,16 @@ class Batch:
         self.tombstone_quota.take(self.rmds)
         keys = SourceKeys(self.tx, self.rmds, self.now).of(exchanges)
         self._lock_keys(keys | dict.fromkeys(self.tombstone_quota.keys()))
+        self._given = GivenIdentifiers(self.tx, envelopes, self.rmds)
         relates = {name for exchange in exchanges for name in related_names(exchange.envelope)}
         self._related = self.tx.rms.rows(relates)  # read after the locks: the rows do not change any more
         addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
         buffered = [name for name in self.rmds if name in addressed]
         self._buffers |= dict.fromkeys(buffered) | self.tx.invoker.read_many(buffered)
+
+    def created_with(self, identifier: str) -> RmdRecord | None:
+        """The destination sequence that has an identifier which an arrival of the batch offers."""
+        return self.rmds.get(identifier) or self._given.destination(identifier)
 
     def lock_for(self, outgoing: Outgoing) -> None:
         """Lock the rows that may change when a post was accepted."""
@@ -199,7 +206,7 @@ class Batch:
 
     def rms_identifier_taken(self, identifier: str) -> bool:
         """Whether a source sequence has this identifier already."""
-        return self.rms_by_identifier(identifier) is not None or self.tx.rms.key_of(identifier) is not None
+        return self._given.taken(identifier) or self.rms_by_identifier(identifier) is not None
 
     def rms_by_id(self, record_id: str) -> RmsRecord | None:
         return next((record for record in self.records() if record.id == record_id), None)
@@ -328,8 +335,7 @@ class Batch:
                 save_rmd(self.tx, self.context, self.rmds[identifier])
         if self._rows:
             self.tx.invoker.add(self._rows)
-        for rms in self._new_rms:
-            self.tx.rms.insert(rms)
+        self.tx.rms.insert(*self._new_rms)
         new_rms = {record.id for record in self._new_rms}
         for rms in self._changed_rms.values():
             if rms.id not in new_rms:

@@ -216,7 +216,7 @@ def _is_taken(batch: Batch, offered: str) -> bool:
     """
     if batch.rms_identifier_taken(offered):
         return True
-    created = batch.rmds.get(offered) or batch.tx.rmd.read(offered)
+    created = batch.created_with(offered)
     return created is not None and created.service is not None
 
 

@@ -52,8 +52,8 @@ class Numbering:
         #: The free numbers of the window; ``None`` = no window.
         self._room: int | None = None
 
-    def run(self) -> None:
-        """Assign numbers to the waiting rows, in order of insertion."""
+    def run(self) -> int:
+        """Assign numbers to the waiting rows, in order of insertion. Returns the bytes of their bodies."""
         rows = self._waiting()
         done: list[OutboundMessage] = []
         late: list[OutboundMessage] = []
@@ -96,6 +96,7 @@ class Numbering:
         dead_letter(self._tx, self._context, late, TOO_LATE, Certainty.NOT_DELIVERED, self._now)
         self._tx.rms.discard([*done, *late])
         self._write()
+        return sum(len(row.payload) for row in rows)
 
     def _unfetchable(self, channel: Channel) -> bool:
         """Whether the sequence by which the client would fetch a reply has ended."""

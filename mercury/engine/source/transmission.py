@@ -62,6 +62,7 @@ class KeyWork:
         self.step = Step(progress=1)
         #: The owner that this turn counts for (`RmsRecord.owner`).
         self.owner = ""
+        self.bytes = 0  #: Of the bodies that were read.
         self._pairs = pairs
         self._requests: dict[str, RmdRecord | None] = {}
 
@@ -70,7 +71,7 @@ class KeyWork:
 
         :raises PairEnds: repeat the work with ``pairs``.
         """
-        pairs = self._lock_pairs(tx) if self._pairs else {}
+        pairs = tx.rmd.lock(self.ending_pairs(tx)) if self._pairs else {}
         tx.rms.lock([self.key])
         records = tx.rms.records(self.key)
         paired = {record.id for record in records if self._ends_pair(record)}
@@ -79,7 +80,7 @@ class KeyWork:
                 count_as_fetched(tx, self.context, record, self.now)
                 self._handle(tx, record, events.Tick())
         numbering = Numbering(self.context, tx, self.key, records, self.now)
-        numbering.run()
+        self.bytes += numbering.run()
         self.owner = records[-1].owner if records else ""
         for record, row in numbering.responses:
             request = self._request(tx, record.channel)
@@ -119,10 +120,10 @@ class KeyWork:
         planned = record.due in (record.ended_at + remembered, record.ended_at + self._at_most_briefly(remembered))
         return planned and record.due is not None and record.due > self.now
 
-    def _lock_pairs(self, tx: Transaction) -> dict[str, RmdRecord]:
-        """Lock the offered sequences that end with this key's sequences, as their peer cannot end them (RM-TRM-05)."""
+    def ending_pairs(self, tx: Transaction) -> list[str]:
+        """The offered sequences that end with this key's sequences, as their peer cannot end them (RM-TRM-05)."""
         known = tx.rms.peek(self.key)
-        return tx.rmd.lock(record.offered for record in known if record.offered and self._ends_pair(record))
+        return [record.offered for record in known if record.offered and self._ends_pair(record)]
 
     @staticmethod
     def _ends_pair(record: RmsRecord) -> bool:
@@ -184,6 +185,7 @@ class KeyWork:
                 self._handle(tx, record, events.GaveUp())
                 return None
         due = self._choose(due)
+        self.bytes += sum(len(row.payload) for row in due)
         if due:
             again = tuple(row.number or 0 for row in due if row.attempts)
             self._handle(tx, record, events.Transmitted(max(row.number or 0 for row in due), again))

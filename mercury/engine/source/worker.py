@@ -7,12 +7,14 @@ wire, and a crash in between has the same effect as a message lost on the wire.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.exchange import Step
+from mercury.engine.source.in_window import WINDOW_BYTES
 from mercury.engine.source.transmission import STALLED_PAUSE, IsInFlight, KeyWork, PairEnds
 from mercury.errors import Conflict, StorageError
 from mercury.storage.api import Topic, Transaction
@@ -21,12 +23,16 @@ from mercury.storage.records import SequenceKey
 
 log = logging.getLogger("mercury.engine.source")
 
-#: The most sequences of one query, so that the turns of the owners follow each other closely.
-TURN = 8
+#: The most sequences of one transaction, so that the turns of the owners follow each other closely.
+TURN = 64
+#: After so many posts, or bytes of their bodies, a transaction ends. The sequences that are left stay due.
+MOST_POSTS, MOST_BYTES = 256, WINDOW_BYTES
+#: If a transaction of several sequences fails, so many of them get one each.
+ALONE = 8
 
 
 class SourceWorker:
-    """Works on source sequences, one key at a time under its claim."""
+    """Works on source sequences, many keys in one transaction, each under its claim."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -45,12 +51,17 @@ class SourceWorker:
             self._work_filter = replace(self._work_filter, after=self._last)
         keys = self._context.store.due_rms(now, most, self._work_filter)
         step.more = len(keys) >= most
-        for key in keys:
-            if self._cool_down.waits(str(key), now):
-                continue
-            claim = self._context.claims.take(f"rms {key.digest}", now)
-            if claim is None:
-                continue
+        ready = [key for key in keys if not self._cool_down.waits(str(key), now)]
+        taken = self._context.claims.take_all([f"rms {key.digest}" for key in ready], now)
+        claims = {key: claim for key in ready if (claim := taken.get(f"rms {key.digest}")) is not None}
+        if len(claims) > 1:
+            done = self._together(claims, now)
+            if done is not None:
+                step.add(done)
+                step.more = step.more or done.progress < len(claims)
+                return step
+            step.more = step.more or len(claims) > ALONE
+        for key, claim in islice(claims.items(), ALONE):
             try:
                 step.add(self._work(key, claim, now))
                 self._cool_down.worked(str(key))
@@ -94,6 +105,36 @@ class SourceWorker:
         """When the next work is due without a new event."""
         return self._context.store.next_due(Topic.RMS, self._work_filter)
 
+    def _together(self, claims: Mapping[SequenceKey, Claim], now: float) -> Step | None:
+        """Work on several keys in one transaction. ``None`` = it has failed, and each key gets one of its own."""
+        try:
+            try:
+                return self._commit_together(claims, now)
+            except PairEnds:
+                return self._commit_together(claims, now, pairs=True)
+        except Exception as error:
+            log.info("the work on %d keys together has failed, and is done on each alone: %r", len(claims), error)
+            return None
+
+    def _commit_together(self, claims: Mapping[SequenceKey, Claim], now: float, *, pairs: bool = False) -> Step:
+        works = [KeyWork(self._context, key, now, self.is_in_flight, pairs=pairs) for key in claims]
+        step, size, last = Step(), 0, self._last
+        with self._context.store.transaction() as tx:
+            if pairs:
+                tx.rmd.lock({name for work in works for name in work.ending_pairs(tx)})
+            tx.rms.lock(claims)
+            for work in works:
+                if len(step.posts) >= MOST_POSTS or size >= MOST_BYTES:
+                    break
+                tx.guard(claims[work.key])
+                work.do(tx)
+                step.add(work.step)
+                size += work.bytes
+                last = work.owner
+        self._last = last
+        self._tell_stalled(step)
+        return step
+
     def _work(self, key: SequenceKey, claim: Claim, now: float) -> Step:
         try:
             return self._commit(KeyWork(self._context, key, now, self.is_in_flight), claim)
@@ -105,10 +146,14 @@ class SourceWorker:
             tx.guard(claim)
             work.do(tx)
         self._last = work.owner
-        for key in work.step.stalled:
+        self._tell_stalled(work.step)
+        return work.step
+
+    @staticmethod
+    def _tell_stalled(step: Step) -> None:
+        for key in step.stalled:
             text = "a sequence is due, but the work on it has no effect (a defect): it is tried again in %g s"
             log.error(text, STALLED_PAUSE, extra={"key": str(key)})
-        return work.step
 
 
 def _never(_record_id: str, _number: int, _acknowledged: bool) -> bool:

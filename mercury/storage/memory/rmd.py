@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from mercury.errors import Conflict
 from mercury.storage import order
@@ -37,6 +37,10 @@ class MemoryRmd:
         with self._mutex:
             record = self._committed.records.get(identifier)
             return record.copy() if record else None
+
+    def read_many(self, identifiers: Collection[str]) -> dict[str, RmdRecord]:
+        found = ((identifier, self.read(identifier)) for identifier in identifiers)
+        return {identifier: record for identifier, record in found if record is not None}
 
     def find_created(self, *create_keys: str) -> dict[str, str]:
         with self._mutex:

@@ -71,9 +71,10 @@ class MemoryRms:
         with self._mutex:
             return sorted(self._committed.fetched.get(fetch_name(address, identity), {}).values())[:limit]
 
-    def insert(self, record: RmsRecord) -> None:
-        self._locks.adopt(order.RMS, str(record.channel.key))
-        self._own_records(record.channel.key).append(record.copy())
+    def insert(self, *records: RmsRecord) -> None:
+        for record in records:
+            self._locks.adopt(order.RMS, str(record.channel.key))
+            self._own_records(record.channel.key).append(record.copy())
 
     def save(self, record: RmsRecord) -> None:
         records = self._own_records(record.channel.key)

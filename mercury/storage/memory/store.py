@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -272,6 +272,10 @@ class MemoryStore:
             claim = Claim(resource, owner, self._epoch)
             self._claims[resource] = _HeldClaim(claim, now + lease)
             return claim
+
+    def claim_all(self, resources: Collection[str], owner: str, now: float, lease: float) -> list[Claim]:
+        claims = (self.claim(resource, owner, now, lease) for resource in resources)
+        return [claim for claim in claims if claim is not None]
 
     def release(self, claim: Claim) -> None:
         with self.committed.mutex:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from sqlalchemy import URL, BigInteger, ColumnElement, Connection, Engine, Integer, Table, make_url
+from sqlalchemy import URL, BigInteger, ColumnElement, Connection, Engine, FromClause, Integer, Table, make_url
 from sqlalchemy.types import TypeEngine
 
 from mercury.errors import CapabilityError
@@ -136,6 +136,10 @@ class Dialect(ABC):
     @abstractmethod
     def upsert(self, table: Table) -> Any:
         """An insert that has ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
+
+    @abstractmethod
+    def each(self, name: str) -> FromClause:
+        """The texts in the list ``name`` (a parameter, as in `among`) as rows with the column ``value``, in order."""
 
     @abstractmethod
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:

@@ -11,6 +11,7 @@ import psycopg
 from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from sqlalchemy import (
+    ARRAY,
     URL,
     BigInteger,
     Boolean,
@@ -18,10 +19,12 @@ from sqlalchemy import (
     Connection,
     Double,
     Engine,
+    FromClause,
     Integer,
     LargeBinary,
     Table,
     Text,
+    bindparam,
     cast,
     create_engine,
     func,
@@ -193,6 +196,10 @@ class Postgres(Dialect):
         if marker is not None:
             parameters["id"] = marker[1]
         change(connection, statement, parameters)
+
+    def each(self, name: str) -> FromClause:
+        values = func.unnest(cast(bindparam(name, type_=ListOf()), ARRAY(Text)))
+        return values.table_valued("value").render_derived(name="each")
 
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         if not rows:

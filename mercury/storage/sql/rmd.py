@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from sqlalchemy import Integer, and_, bindparam, case, delete, exists, func, or_, select
 
@@ -21,7 +21,7 @@ TABLE = RMD_SEQUENCE
 TO_LOCK = Prepared(
     select(TABLE).where(among(TABLE.c.identifier, "identifiers")).order_by(TABLE.c.identifier).with_for_update()
 )
-ONE = Prepared(select(TABLE).where(TABLE.c.identifier == bindparam("identifier")))
+UNLOCKED = Prepared(select(TABLE).where(among(TABLE.c.identifier, "identifiers")))
 CREATED = Prepared(select(TABLE.c.create_key, TABLE.c.identifier).where(among(TABLE.c.create_key, "create_keys")))
 DELETE = Prepared(delete(TABLE).where(TABLE.c.identifier == bindparam("identifier")))
 FETCHABLE = Prepared(
@@ -101,11 +101,14 @@ class SqlRmd:
         return {identifier: record.copy() for identifier, record in found if record is not None}
 
     def read(self, identifier: str) -> RmdRecord | None:
-        if identifier in self._known:
-            own = self._known[identifier]
-            return own.copy() if own else None
-        rows = self._tx.read(ONE, {"identifier": identifier})
-        return rmd_record(rows[0]) if rows else None
+        return self.read_many([identifier]).get(identifier)
+
+    def read_many(self, identifiers: Collection[str]) -> dict[str, RmdRecord]:
+        found = {name: own.copy() for name in identifiers if (own := self._known.get(name)) is not None}
+        for part in chunks([name for name in identifiers if name not in self._known]):
+            for row in self._tx.read(UNLOCKED, {"identifiers": part}):
+                found[row["identifier"]] = rmd_record(row)
+        return found
 
     def find_created(self, *create_keys: str) -> dict[str, str]:
         known = {record.create_key: record.identifier for record in self._known.values() if record}

@@ -46,6 +46,10 @@ class SqlRms(SqlRmsRows):
         super().__init__(transaction)
         self._records: dict[str, list[RmsRecord]] = {}
         self._changed: dict[str, RmsRecord] = {}
+        #: New records that are not written yet: most are saved again before the end of their transaction.
+        self._inserted: dict[str, RmsRecord] = {}
+        #: Keys that have a row in the table of keys, as far as this transaction knows.
+        self._named: set[str] = set()
         #: Locked keys whose records are not read yet: many callers that lock a key do not need them.
         self._to_load: dict[str, None] = {}
 
@@ -61,6 +65,7 @@ class SqlRms(SqlRmsRows):
                 self._tx.insert(RMS_KEY, rows, ignore=True)
                 self._tx.read_locked(KEYS, {"names": new})
         self._tx.locked(RMS, wanted)
+        self._named.update(wanted)
         self._to_load.update(dict.fromkeys(wanted))
         self.forget_rows()
 
@@ -86,21 +91,26 @@ class SqlRms(SqlRmsRows):
             return [record.copy() for record in self._records[name]]
         return [rms_record(row) for row in self._tx.read(OF_KEYS, {"names": [name]})]
 
-    def insert(self, record: RmsRecord) -> None:
-        name = record.channel.key.digest
-        self._tx.adopt(RMS, name)
-        key = record.channel.key
-        self._tx.insert(RMS_KEY, [{"key_id": name, "endpoint": key.endpoint, "name": key.name}], ignore=True)
-        self._load([name])
-        self._tx.insert(TABLE, [rms_values(record)])
-        self._records[name].append(record.copy())
-        self._wake(record)
+    def insert(self, *records: RmsRecord) -> None:
+        # A key that is locked has its row.
+        keys = {record.channel.key.digest: record.channel.key for record in records}
+        new = {name: key for name, key in keys.items() if name not in self._named}
+        rows = [{"key_id": name, "endpoint": key.endpoint, "name": key.name} for name, key in new.items()]
+        self._tx.insert(RMS_KEY, rows, ignore=True)
+        for name in new:
+            self._tx.adopt(RMS, name)
+        self._named.update(new)
+        self._load(keys)
+        for record in records:
+            own = record.copy()
+            self._records[record.channel.key.digest].append(own)
+            self._inserted[record.id] = own
 
     def save(self, record: RmsRecord) -> None:
         records = self._own_records(record.channel.key)
         own = record.copy()
         records[_index(records, record)] = own
-        self._changed[record.id] = own
+        (self._inserted if record.id in self._inserted else self._changed)[record.id] = own
 
     def _wake(self, record: RmsRecord) -> None:
         if self._tx.store.soon(record.due):
@@ -110,12 +120,20 @@ class SqlRms(SqlRmsRows):
         records = self._own_records(record.channel.key)
         del records[_index(records, record)]
         self._changed.pop(record.id, None)
+        if self._inserted.pop(record.id, None) is not None:
+            return
         self._tx.write(DELETE, {"name": record.id})
 
     def all(self) -> list[RmsRecord]:
+        self._flush_inserted()
         return [rms_record(row) for row in self._tx.read(select(TABLE).order_by(TABLE.c.position))]
 
+    def backlog(self, key: SequenceKey) -> int:
+        self._flush_inserted()
+        return super().backlog(key)
+
     def fetchable(self, address: str, identity: str | None, limit: int) -> list[tuple[float, SequenceKey]]:
+        self._flush_inserted()
         rows = self._tx.read(FETCHABLE, {"name": fetch_name(address, identity), "limit": limit})
         return [(row["fetch_due"], read_channel(row["channel"]).key) for row in rows]
 
@@ -135,6 +153,7 @@ class SqlRms(SqlRmsRows):
 
     def _keys_by(self, kind: str, query: Prepared, values: Collection[str]) -> dict[str, SequenceKey]:
         """The keys are cached in the store, because the key of an identifier never changes."""
+        self._flush_inserted()
         remembered = self._tx.store.remembered_keys
         names = {value: f"{kind} {value}" for value in values}
         found = {value: key for value, name in names.items() if (key := remembered.get(name)) is not None}
@@ -146,7 +165,8 @@ class SqlRms(SqlRmsRows):
     # --- the end of the transaction --------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write the saved records."""
+        """Write the new and the saved records."""
+        self._flush_inserted()
         self.flush_pending()
         changed = list(self._changed.values())
         self._changed.clear()
@@ -154,9 +174,18 @@ class SqlRms(SqlRmsRows):
             self._wake(record)
         self._tx.update(TABLE, "id", [_changing(record) for record in changed])
 
+    def _flush_inserted(self) -> None:
+        new = list(self._inserted.values())
+        self._inserted.clear()
+        for record in new:
+            self._wake(record)
+        self._tx.insert(TABLE, [rms_values(record) for record in new])
+
     def forget_changes(self) -> None:
         """Drop cached records: a savepoint was rolled back."""
         self._changed.clear()
+        self._inserted.clear()
+        self._named.clear()
         self._records.clear()
         self.forget_pending()
         self.forget_rows()

@@ -66,6 +66,8 @@ class SqlRmsRows:
         self._numbered: dict[int, OutboundMessage] = {}
         #: Positions of those among them whose number is not written yet.
         self._new: set[int] = set()
+        #: The keys of the rows that got a number.
+        self._numbered_keys: set[str] = set()
         self._arrived = AcknowledgedRows(transaction)
 
     # --- handed over -----------------------------------------------------------------------------------------------
@@ -95,7 +97,10 @@ class SqlRmsRows:
 
     def unnumbered(self, key: SequenceKey, limit: int, most_bytes: int = ANY_BYTES) -> list[OutboundMessage]:
         self._require(key)
-        return self._rows(UNNUMBERED, {"key_id": key.digest, "limit": limit, "most_bytes": most_bytes})
+        if self._arrived or key.digest in self._numbered_keys:
+            self.flush_pending()  # changes of other keys' rows can wait
+        values = {"key_id": key.digest, "limit": limit, "most_bytes": most_bytes}
+        return [outbound_message(row) for row in self._tx.read(UNNUMBERED, values)]
 
     def abandoned(self, key: SequenceKey) -> bool:
         self._require(key)
@@ -105,6 +110,7 @@ class SqlRmsRows:
         self._require(record.channel.key)
         self._keep(rows)
         self._new.update(row.position for row in rows)
+        self._numbered_keys.add(record.channel.key.digest)
         if record.channel.back_channel:
             self._tx.topics_elsewhere.add(Topic.RMS)  # another process may hold the exchanges of the requests
 
@@ -267,6 +273,7 @@ class SqlRmsRows:
     def _forget_numbered(self) -> None:
         self._numbered.clear()
         self._new.clear()
+        self._numbered_keys.clear()
 
     def forget_rows(self) -> None:
         """Drop cached rows: other transactions may have changed them."""

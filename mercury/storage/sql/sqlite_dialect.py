@@ -14,9 +14,12 @@ from sqlalchemy import (
     URL,
     Connection,
     Engine,
+    FromClause,
     Table,
+    bindparam,
     create_engine,
     event,
+    func,
 )
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext.compiler import compiles
@@ -98,6 +101,9 @@ class Sqlite(Dialect):
         if rows:
             columns = tuple(rows[0])
             change_many(connection, _insert(table, columns, ignore=ignore), _ordered(rows, columns))
+
+    def each(self, name: str) -> FromClause:
+        return func.json_each(bindparam(name, type_=ListOf())).table_valued("value", name="each")
 
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         if rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -207,6 +207,13 @@ class SqlStore:
         with self.reading() as connection:
             at = None if self._database_clock else now
             return claims.take(self.dialect, connection, resource, owner, at, lease)
+
+    def claim_all(self, resources: Collection[str], owner: str, now: float, lease: float) -> list[Claim]:
+        if not resources:
+            return []
+        with self.reading() as connection:
+            at = None if self._database_clock else now
+            return claims.take_all(self.dialect, connection, resources, owner, at, lease)
 
     def release(self, claim: Claim) -> None:
         with self.reading() as connection:

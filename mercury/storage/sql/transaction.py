@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, select
 from sqlalchemy.orm import Session
 
 from mercury.errors import CapabilityError, Conflict, DataError, StorageError, TransientStorageError
@@ -16,10 +16,10 @@ from mercury.storage.claims import Claim
 from mercury.storage.sql.attachments import SqlAttachments
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints
-from mercury.storage.sql.dialect import Marker
+from mercury.storage.sql.dialect import Marker, chunks
 from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.invoker import SqlInvoker
-from mercury.storage.sql.prepared import Prepared
+from mercury.storage.sql.prepared import Prepared, among
 from mercury.storage.sql.releasing import release
 from mercury.storage.sql.replay import SqlReplay
 from mercury.storage.sql.rmd import SqlRmd
@@ -29,14 +29,11 @@ from mercury.storage.sql.schema import CLAIM
 from mercury.storage.sql.sessions import Sessions
 from mercury.storage.sql.statements import Statements, StoreParts
 
-#: Checks a claim and locks its row (shared): no other owner can take it over before the commit.
+#: Reads claims and locks their rows (shared): no other owner can take them over before the commit.
 HELD = Prepared(
-    select(CLAIM.c.epoch)
-    .where(
-        CLAIM.c.resource == bindparam("resource"),
-        CLAIM.c.owner == bindparam("owner"),
-        CLAIM.c.epoch == bindparam("epoch"),
-    )
+    select(CLAIM.c.resource, CLAIM.c.owner, CLAIM.c.epoch)
+    .where(among(CLAIM.c.resource, "resources"))
+    .order_by(CLAIM.c.resource)
     .with_for_update(read=True)
 )
 
@@ -251,14 +248,16 @@ class SqlTransaction(Statements):
         if not self.rms.flush_appended(marker) and marker is not None:
             self.store.commit_markers.insert(self.writing(), marker)
         self.attachments.remove_unnamed()
-        if self._writing:
-            for claim in self._claims:
-                self._check(claim)
+        if self._writing and self._claims:
+            self._check_claims()
 
-    def _check(self, claim: Claim) -> None:
-        values = {"resource": claim.resource, "owner": claim.owner, "epoch": claim.epoch}
-        if not self.read_locked(HELD, values):
-            raise Conflict(f"the claim on {claim.resource} is lost")
+    def _check_claims(self) -> None:
+        held: set[Claim] = set()
+        for part in chunks([claim.resource for claim in self._claims]):
+            held.update(Claim(**row) for row in self.read_locked(HELD, {"resources": part}))
+        for claim in self._claims:
+            if claim not in held:
+                raise Conflict(f"the claim on {claim.resource} is lost")
 
     def commit_store(self) -> None:
         """Commit this transaction's part in the store's database."""

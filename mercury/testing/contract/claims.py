@@ -55,6 +55,27 @@ def test_claims_on_different_sequences_are_independent(store: StorageManager) ->
     commit_under(store, second)
 
 
+def test_claims_are_taken_together_except_those_of_others(store: StorageManager) -> None:
+    mine, theirs = claim(store, "me", resource="rms 1"), claim(store, "another", resource="rms 2")
+    taken = store.claim_all(["rms 3", "rms 2", "rms 1"], "me", NOW + 1, LEASE)
+    assert sorted(each.resource for each in taken) == ["rms 1", "rms 3"]
+    assert mine in taken, "it is prolonged"
+    assert store.claim("rms 1", "another", NOW + LEASE + 0.5, LEASE) is None
+    (over,) = store.claim_all(["rms 2"], "me", NOW + LEASE + 1, LEASE)
+    assert over.epoch > theirs.epoch
+    assert store.claim_all([], "me", NOW, LEASE) == []
+
+
+def test_a_transaction_under_two_claims_is_rolled_back_if_either_is_lost(store: StorageManager) -> None:
+    first, second = store.claim_all(["rms 1", "rms 2"], "me", NOW, LEASE)
+    claim(store, "another", NOW + LEASE + 1, resource=second.resource)
+    with pytest.raises(Conflict), store.transaction() as tx:
+        tx.guard(first)
+        tx.guard(second)
+        tx.rms.append(row("a"))
+    assert backlog(store) == 0
+
+
 def test_the_epoch_grows_with_every_take_over(store: StorageManager) -> None:
     epochs = []
     for turn in range(5):

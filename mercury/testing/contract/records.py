@@ -117,6 +117,7 @@ def test_a_destination_sequence_comes_back_as_it_was(store: StorageManager) -> N
         tx.rmd.save(full_rmd())
     with store.transaction() as tx:
         assert tx.rmd.read(full_rmd().identifier) == full_rmd()
+        assert tx.rmd.read_many([full_rmd().identifier, "urn:nobody"]) == {full_rmd().identifier: full_rmd()}
 
 
 def test_optional_elements_that_are_absent_stay_absent(store: StorageManager) -> None:

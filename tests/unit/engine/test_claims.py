@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from mercury.engine.claims import ClaimKeeper
@@ -23,6 +25,10 @@ class CountingStore(MemoryStore):
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         self.asked.append(resource)
         return super().claim(resource, owner, now, lease)
+
+    def claim_all(self, resources: Collection[str], owner: str, now: float, lease: float) -> list[Claim]:
+        self.asked.append(" + ".join(resources))
+        return [claim for name in resources if (claim := MemoryStore.claim(self, name, owner, now, lease)) is not None]
 
 
 @pytest.fixture
@@ -186,3 +192,16 @@ def test_a_claim_that_was_lost_while_it_was_held_is_not_won_back_unseen(
             keeper.prolong(NOW + seconds)
         with pytest.raises(Conflict):
             commit_under(store, claim)
+
+
+def test_many_claims_are_one_question_about_those_that_it_does_not_have(
+    keeper: ClaimKeeper, store: CountingStore
+) -> None:
+    held = taken(keeper, NOW)
+    assert other(store, NOW, "rms 3") is not None
+    found = keeper.take_all(["rms 1", "rms 2", "rms 3"], NOW + 1)
+    assert sorted(found) == ["rms 1", "rms 2"]
+    assert found["rms 1"] == held
+    assert store.asked == ["rms 1", "rms 3", "rms 2 + rms 3"]
+    assert keeper.current("rms 2", NOW + 1) == found["rms 2"]
+    assert keeper.current("rms 3", NOW + 1) is None

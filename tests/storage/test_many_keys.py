@@ -1,0 +1,116 @@
+"""Sequences of many keys share transactions: what one of them costs or suffers does not concern the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from mercury.engine.exchange import Purpose
+from mercury.engine.source import worker
+from mercury.engine.source.transmission import KeyWork
+from mercury.storage.api import Transaction
+from mercury.storage.memory import MemoryStore
+from mercury.storage.opening import open_sql_store
+from mercury.storage.sql.store import SqlStore
+
+from .pair import Pair
+from .test_statements import Statements
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def store(sql_url: str) -> Iterator[SqlStore]:
+    opened = open_sql_store(sql_url)
+    yield opened
+    opened.close()
+
+
+def with_keys(pair: Pair, count: int, texts: int = 1) -> None:
+    for key in range(count):
+        pair.send([str(text) for text in range(texts)], key=f"till {count} {key}")
+
+
+def creating(store: SqlStore, count: int) -> tuple[Counter[str], dict[str, int]]:
+    """The cost of the first turn on so many keys, and how many statements of each kind it has."""
+    pair, statements = Pair(store, MemoryStore()), Statements(store)
+    with_keys(pair, count)
+    with statements.during("create"):
+        _, posts = pair.client.turn(NOW)
+    assert [post.purpose for post in posts] == [Purpose.CREATE] * count
+    assert statements.commits["create"] == 1
+    kinds = ("insert into mercury_rms_key", "insert into mercury_rms_sequence", "update mercury_rms", "mercury_claim ")
+    return statements.counts, {kind: statements.said(kind) for kind in kinds}
+
+
+def test_twenty_sequences_are_numbered_and_claimed_in_the_transaction_of_two(store: SqlStore) -> None:
+    (two, _), (twenty, kinds) = creating(store, 2), creating(store, 20)
+    # Beside what all share, each key costs a query for its rows.
+    assert twenty["create"] - two["create"] == 18
+    assert kinds["insert into mercury_rms_key"] == kinds["insert into mercury_rms_sequence"] == 1
+    assert kinds["update mercury_rms"] <= 1, "the numbers of the rows; the sequences are inserted as they are at last"
+
+
+def accepting(store: SqlStore, count: int) -> int:
+    """The statements by which so many sequences with offers are accepted."""
+    pair, statements = Pair(MemoryStore(), store), Statements(store)
+    with_keys(pair, count)
+    _, posts = pair.client.turn(NOW)
+    assert [post.purpose for post in posts] == [Purpose.CREATE] * count
+    with statements.during("accept"):
+        pair.carry(posts, NOW)
+    return statements.counts["accept"]
+
+
+def test_twenty_sequences_with_offers_are_accepted_by_the_statements_of_two(store: SqlStore) -> None:
+    assert accepting(store, 2) == accepting(store, 20)
+
+
+def test_a_key_that_fails_stops_no_other(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = KeyWork.do
+
+    def failing(self: KeyWork, tx: Transaction) -> None:
+        if self.key.name == "till 12 5":
+            raise ValueError("a row that nobody can read")
+        work(self, tx)
+
+    monkeypatch.setattr(KeyWork, "do", failing)
+    pair = Pair(store, MemoryStore())
+    with_keys(pair, 12)
+    created = [post for _ in range(3) for post in pair.client.turn(NOW)[1]]
+    assert len({post.key for post in created if post.key is not None and post.key.name != "till 12 5"}) == 11
+
+
+def test_a_key_that_another_process_has_taken_meanwhile_stops_no_other(store: SqlStore) -> None:
+    pair = Pair(store, MemoryStore())
+    with_keys(pair, 3)
+    _, created = pair.client.turn(NOW)
+    with_keys(pair, 3, texts=2)
+    (taken, *_) = [post.key for post in created if post.key is not None]
+    mine = pair.client.engine._context.claims.current(f"rms {taken.digest}", NOW)
+    assert mine is not None
+    store.release(mine)
+    assert store.claim(mine.resource, "another", NOW, 30.0) is not None
+    _, repeated = pair.client.turn(NOW + 5)
+    assert {post.key for post in repeated} == {post.key for post in created} - {taken}
+
+
+def test_a_transaction_ends_after_so_many_posts_and_the_next_turn_has_the_other_keys(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "MOST_POSTS", 3)
+    pair = Pair(store, MemoryStore())
+    with_keys(pair, 5)
+    step = pair.client.engine.source.run_once(NOW)
+    assert (len(step.posts), step.more) == (3, True)
+    assert len(pair.client.engine.source.run_once(NOW).posts) == 2
+
+
+def test_a_transaction_ends_after_so_many_bytes(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "MOST_BYTES", 1500)
+    pair = Pair(store, MemoryStore())
+    for key in range(5):
+        pair.send(["x" * 1000], key=f"till {key}")
+    assert len(pair.client.engine.source.run_once(NOW).posts) == 2
