@@ -148,13 +148,7 @@ STORAGE = (
     ),
     Mutant(
         "epoch of a claim",
-        (
-            Change(
-                "mercury.storage.sql.transaction:SqlTransaction._check",
-                "        if not self.read_locked(HELD, values):\n            raise Conflict(",
-                "        if False:\n            raise Conflict(",
-            ),
-        ),
+        (Change("mercury.storage.sql.transaction:SqlTransaction._check_claims", "if claim not in held:", "if False:"),),
         test="tests/conformance/test_claims.py::test_transaction_under_a_lost_claim_is_rolled_back",
     ),
     Mutant(
