@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from mercury.errors import StorageError
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.hashed_enum import HashedEnum
 from mercury.statemachine.ranges import RangeSet
@@ -33,6 +32,7 @@ from mercury.storage.maintenance import (
 )
 from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
 from mercury.storage.sizes import ANY_BYTES
+from mercury.storage.works import Works
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +310,7 @@ class RMSSequenceManager(RowAges, Protocol):
         """All records, as committed."""
 
 
-class Transaction(application.Transaction, Protocol):
+class Transaction(application.Transaction, Works, Protocol):
     """One unit of work, as the engine uses it. Not to be used by two threads."""
 
     @property
@@ -330,11 +330,6 @@ class Transaction(application.Transaction, Protocol):
 
     @property
     def replay(self) -> ReplayCache: ...
-
-    def translate(self, error: Exception) -> StorageError | None:
-        """The storage error for an error that the application's statements raised; work that raised a
-        `TransientStorageError` may be repeated. ``None`` = this is not a database error.
-        """
 
     def guard(self, claim: Claim) -> None:
         """Commit only while ``claim`` holds; otherwise the commit raises `Conflict` and rolls back."""

@@ -46,6 +46,54 @@ SIMULATED = (
         test="tests/storage/test_handlers_in_sets.py::test_one_of_a_hundred_that_fails_is_tried_again_alone_and_the_others_stay",
     ),
     Mutant(
+        "shared savepoints under AtMostOnce",
+        (Change("mercury.engine.delivery.calls:call_all", "not run.at_most_once and savepoints", "savepoints"),),
+        test="tests/storage/test_shared_savepoints.py::test_under_at_most_once_no_message_is_handled_twice_although_one_fails",
+    ),
+    Mutant(
+        "shared savepoint",
+        (
+            Change(
+                "mercury.engine.delivery.shared:call_shared",
+                "with tx.savepoint(), context",
+                "with context",
+            ),
+        ),
+        test="tests/storage/test_shared_savepoints.py::test_only_the_message_that_fails_is_undone_and_tried_again",
+    ),
+    Mutant(
+        "shared savepoint of handlers that use no database",
+        (Change("mercury.engine.delivery.calls:call_all", "if shares and tx.in_database and", "if shares and"),),
+        test="tests/storage/test_shared_savepoints.py::test_handler_that_uses_no_database_is_called_once_for_each_attempt",
+    ),
+    Mutant(
+        "runs with separate savepoints after a failure",
+        (
+            Change(
+                "mercury.engine.delivery.calls:call_all", "                savepoints.failed(run.record.service)\n", ""
+            ),
+        ),
+        test="tests/storage/test_shared_savepoints.py::test_runs_after_a_failure_repeat_no_call_for_another",
+    ),
+    Mutant(
+        "limit of a shared savepoint in time",
+        (Change("mercury.engine.delivery.shared:call_shared", "if late or enough()", "if enough()"),),
+        test="tests/storage/test_shared_savepoints.py::test_slow_handler_is_not_called_again_for_another_message",
+    ),
+    Mutant(
+        "only call of a shared savepoint",
+        (
+            Change("mercury.engine.delivery.calls:_undone", "if not failed.before:", "if False:"),
+            Change("mercury.engine.delivery.calls:call_all", "                index += not failed.before\n", ""),
+        ),
+        test="tests/storage/test_shared_savepoints.py::test_the_first_call_in_a_savepoint_is_not_made_again_because_it_fails",
+    ),
+    Mutant(
+        "end of a call in a shared savepoint",
+        (Change("mercury.engine.delivery.shared:call_shared", "                tx.end_work()\n", ""),),
+        test="tests/storage/test_shared_savepoints.py::test_session_of_a_handler_ends_with_its_call",
+    ),
+    Mutant(
         "savepoint of a list",
         (
             Change(

@@ -78,7 +78,7 @@ def test_a_handler_that_fails_leaves_nothing_and_is_tried_again(any_places: Plac
             for number in range(3):
                 client.to(url).send(Place(number), tx=tx)
         eventually(lambda: any_places.placed() == [0, 1, 2], "three orders")
-    assert [attempt for number, attempt in attempts if number == 1] == [1, 2, 3]
+    assert [attempt for number, attempt in attempts if number == 1][-3:] == [1, 2, 3]
     assert any_places.prepared() == []
 
 

@@ -1,30 +1,35 @@
-"""Calling the application for the messages of a run: several together where their operation takes lists, else each
-alone."""
+"""Calling the application for the messages of a run: several together where their operation takes lists, else one after
+the other."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from mercury.engine.application import Operation
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import DAMAGED
 from mercury.engine.delivery.handler_call import CallFailed, HandlerCall, call_together
 from mercury.engine.delivery.run import DeliveryRun, parked_reason
+from mercury.engine.delivery.shared import RESPONSE_BYTES, SharedFailed, SharedSavepoints, call_shared
 from mercury.statemachine.policy import OnFailure
 from mercury.storage.api import Transaction
 from mercury.storage.records import Channel, InboundMessage, OutboundMessage
 
 log = logging.getLogger("mercury.engine.invocation")
-#: Bytes of responses after which a run ends.
-RESPONSE_BYTES = 8 * 1024 * 1024
 
 
-def call_all(context: EngineContext, run: DeliveryRun, tx: Transaction, now: float) -> None:
+def call_all(
+    context: EngineContext, run: DeliveryRun, tx: Transaction, now: float, savepoints: SharedSavepoints
+) -> None:
     """Call the application for each message of the run, up to the first that has to be tried again."""
     enough, requests = context.claims.run(), run.read_requests(tx, run.messages)
     # Messages before this index are called alone, because a call for several has failed, or the first one has before.
     alone = 1 if run.record.attempts else 0
+    # Under AtMostOnce no call may be repeated because of another.
+    last = len(run.messages) - 1
+    shares = alone < last and not run.at_most_once and savepoints.begin(run.record.service)
     index = 0
     while index < len(run.messages):
         if index and not run.at_most_once and (enough() or run.response_bytes >= RESPONSE_BYTES):
@@ -35,6 +40,19 @@ def call_all(context: EngineContext, run: DeliveryRun, tx: Transaction, now: flo
             if _call_together(context, run, tx, together, now):
                 index = alone
             continue
+        if shares and tx.in_database and alone <= index < last:
+            try:
+                done = call_shared(context, run, tx, index, now, requests, enough)
+            except SharedFailed as failed:
+                savepoints.failed(run.record.service)
+                shares = False
+                if not _undone(context, run, tx, failed, now):
+                    return
+                index += not failed.before
+                continue
+            index += done
+            if done:
+                continue
         if not _call_one(context, run, tx, index, now, requests):
             return
         index += 1
@@ -67,14 +85,42 @@ def _call_one(
     """Call the application for one message. ``False`` = it has to be tried again, and the run ends before it."""
     message = run.messages[index]
     attempt = run.record.attempts + 1 if index == 0 else 1
-    if _is_never_called(run, message):
+    if run.is_never_called(message):
         reason = parked_reason(run.record) if message.number == run.record.parked else DAMAGED
         drop(context, tx, run, message, reason, now, requests)
         run.consumed.append(message.number)
         return True
     call = HandlerCall(context, run.record, run.request, message, attempt, run.waiting_request(message, requests))
+    return _settle(context, run, tx, call, now, partial(call.make, tx, now))
+
+
+def _undone(context: EngineContext, run: DeliveryRun, tx: Transaction, failed: SharedFailed, now: float) -> bool:
+    """After a failure in a shared savepoint: a call that was the only one in it has failed like one in its own.
+
+    :returns: ``False`` = it has to be tried again, and the run ends before it.
+    """
+    call = failed.call
+    if not failed.before:
+        return _settle(context, run, tx, call, now, partial(call.failed, tx, failed.error, now))
+    text = "%s has failed, and is called again after the %d before it, each in its own savepoint: %s"
+    log.info(text, call.described(), failed.before, failed.error, extra={"sequence": run.record.sequence})
+    return True
+
+
+def _settle(
+    context: EngineContext,
+    run: DeliveryRun,
+    tx: Transaction,
+    call: HandlerCall,
+    now: float,
+    made: Callable[[], Channel | None],
+) -> bool:
+    """Make a call, or settle one that was made. ``False`` = it has to be tried again, and the run ends before it.
+
+    :param made: returns the channel of the response, or raises `CallFailed`.
+    """
     try:
-        channel = call.make(tx, now)
+        channel = made()
     except CallFailed as failure:
         skips = run.policy.on_failure is OnFailure.SKIP and failure.attempt >= run.policy.max_attempts
         if not skips and not run.at_most_once:
@@ -82,7 +128,7 @@ def _call_one(
             return False
         run.emit_failure(tx, context.observers, failure, now)
         channel = call.drop(tx, f"given up: {failure}", now)
-    _consumed(run, call, channel)
+    run.consume(call, channel)
     return True
 
 
@@ -103,13 +149,9 @@ def _together(context: EngineContext, run: DeliveryRun, index: int) -> Sequence[
 
 def _operation(context: EngineContext, run: DeliveryRun, message: InboundMessage) -> Operation | None:
     """The operation whose handler is called for a message; ``None`` = no handler is called."""
-    if run.record.service is None or not message.action or _is_never_called(run, message):
+    if run.record.service is None or not message.action or run.is_never_called(message):
         return None
     return context.application.operation(run.record.service, message.action, message.element)
-
-
-def _is_never_called(run: DeliveryRun, message: InboundMessage) -> bool:
-    return message.damaged or message.number == run.record.parked
 
 
 def _call_together(
@@ -126,11 +168,5 @@ def _call_together(
         log.info(text, operation.name, len(calls), failure, extra={"sequence": run.record.sequence})
         return False
     for call, response in zip(calls, responses, strict=True):
-        _consumed(run, call, call.consume(tx, operation, response, now))
+        run.consume(call, call.consume(tx, operation, response, now))
     return True
-
-
-def _consumed(run: DeliveryRun, call: HandlerCall, channel: Channel | None) -> None:
-    run.remember(channel)
-    run.consumed.append(call.message.number)
-    run.add(call)

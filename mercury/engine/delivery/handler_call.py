@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from mercury.engine.application import FUTURE, MessageContext, Operation
+from mercury.engine.application import FUTURE, Callback, MessageContext, Operation
 from mercury.engine.attachments import stored_attachments
 from mercury.engine.channels import TOO_MANY_ADDRESSES, exceeds_addresses, reply_channel, response_channel
 from mercury.engine.context import EngineContext
@@ -75,6 +75,9 @@ class HandlerCall:
         self.consumed_by: str | None = None
         #: Whether the handler has raised an `ApplicationFault`.
         self.refused = False
+        #: What `make_shared` calls, and the response of it.
+        self._shared: Operation | Callback | None = None
+        self._response: Payload | None = None
 
     def make(self, tx: Transaction, now: float) -> Channel | None:
         """Call the application in ``tx``, in a savepoint. Returns the channel of the response.
@@ -96,6 +99,57 @@ class HandlerCall:
         except ApplicationFault as fault:
             return self._refused(tx, operation, fault, now)
         return self.consume(tx, operation, response, now)
+
+    def can_share(self) -> bool:
+        """Whether `make_shared` can make the call: the application has a function for one such message."""
+        message, row = self.message, self._waiting
+        if not message.action:
+            return False
+        if self._record.service is not None:
+            operation = self._operation()
+            self._shared = operation if operation is not None and operation.batch == 1 else None
+        elif row is not None and row.callback:
+            self._shared = self._context.application.callback(row.callback)
+        return self._shared is not None
+
+    def make_shared(self, tx: Transaction) -> int:
+        """Call the application in ``tx``, in a savepoint of the caller. Returns the bytes of the response.
+
+        Everything that the application raises leaves this method: the caller undoes the work in ``tx``, and calls
+        `failed`, or `make` of another `HandlerCall`. Otherwise `consume_shared` follows, after the savepoint.
+        """
+        if isinstance(self._shared, Operation):
+            self._response = self._shared.call(self.message_context(tx), _payload(tx, self.message))
+            return len(self._response.xml) if self._response is not None else 0
+        assert self._shared is not None
+        self._shared(self.message_context(tx), _result(tx, self.message))
+        return 0
+
+    def failed(self, tx: Transaction, error: Exception, now: float) -> Channel | None:
+        """Settle a `make_shared` that raised ``error`` and whose work is undone, as `make` does. Returns the channel
+        of the response.
+
+        :raises CallFailed: the application failed.
+        """
+        if isinstance(self._shared, Operation):
+            if isinstance(error, ApplicationFault):
+                return self._refused(tx, self._shared, error, now)
+            raise CallFailed(self.message, self._attempt, error, self._shared.name) from error
+        row = self._waiting
+        assert row is not None
+        if not isinstance(error, _Unreadable):
+            raise CallFailed(self.message, self._attempt, error, row.callback or "") from error
+        self._dead_letter(tx, f"it cannot be read: {error}", now)
+        self.request = row
+        return None
+
+    def consume_shared(self, tx: Transaction, now: float) -> Channel | None:
+        """Note that the message is consumed, and store its response. Returns the response's channel."""
+        if isinstance(self._shared, Operation):
+            return self.consume(tx, self._shared, self._response, now)
+        assert self._waiting is not None
+        self.consumed_by, self.request = self._waiting.callback or "", self._waiting
+        return None
 
     def consume(self, tx: Transaction, operation: Operation, response: Payload | None, now: float) -> Channel | None:
         """Note that the handler has consumed the message, and store its response. Returns the response's channel."""
@@ -173,17 +227,20 @@ class HandlerCall:
     def _handle(self, tx: Transaction, operation: Operation) -> Payload | None:
         """Run the handler in its own savepoint, so that an application fault rolls back only the handler's work."""
         try:
-            with tx.savepoint(), self._context.running_calls.call(self._named(f"the handler of {operation.name}")):
+            with tx.savepoint(), self._context.running_calls.call(self.described):
                 return operation.call(self.message_context(tx), _payload(tx, self.message))
         except ApplicationFault:
             raise
         except Exception as error:
-            _raise_transient(tx, error)
+            raise_transient(tx, error)
             raise CallFailed(self.message, self._attempt, error, operation.name) from error
 
-    def _named(self, what: str) -> str:
-        """The description of a call in the log."""
-        message = self.message
+    def described(self) -> str:
+        """The description of the call in the log."""
+        message, operation = self.message, self._operation()
+        what = f"the handler of {operation.name}" if operation is not None else ""
+        if self._record.service is None and self._waiting is not None:
+            what = f"the callback {self._waiting.callback}"
         return f"{what} with message {message.message_id}, number {message.number} of {message.sequence}"
 
     def _refused(self, tx: Transaction, operation: Operation, fault: ApplicationFault, now: float) -> Channel | None:
@@ -271,13 +328,13 @@ class HandlerCall:
         else:
             try:
                 result = _result(tx, message)
-                with tx.savepoint(), self._context.running_calls.call(self._named(f"the callback {row.callback}")):
+                with tx.savepoint(), self._context.running_calls.call(self.described):
                     callback(self.message_context(tx), result)
                 self.consumed_by = row.callback or ""
             except _Unreadable as error:
                 self._dead_letter(tx, f"it cannot be read: {error}", now)
             except Exception as error:
-                _raise_transient(tx, error)
+                raise_transient(tx, error)
                 raise CallFailed(message, self._attempt, error, row.callback or "") from error
         self.request = row
 
@@ -309,17 +366,20 @@ def call_together(
     """
     first, last, handler = calls[0].message, calls[-1].message, operation.call_together
     assert handler is not None
-    named = f"the handler of {operation.name} with messages {first.number} to {last.number} of {first.sequence}"
+
+    def described() -> str:
+        return f"the handler of {operation.name} with messages {first.number} to {last.number} of {first.sequence}"
+
     try:
-        with tx.savepoint(), context.running_calls.call(named):
+        with tx.savepoint(), context.running_calls.call(described):
             payloads = [_payload(tx, call.message) for call in calls]
             return handler([call.message_context(tx) for call in calls], payloads)
     except Exception as error:
-        _raise_transient(tx, error)
+        raise_transient(tx, error)
         raise CallFailed(first, 1, error, operation.name) from error
 
 
-def _raise_transient(tx: Transaction, error: Exception) -> None:
+def raise_transient(tx: Transaction, error: Exception) -> None:
     """A lost connection, a deadlock or a lock time-out is not a failed attempt: the run is repeated.
 
     :raises TransientStorageError: ``error`` is such a failure.

@@ -28,6 +28,7 @@ from mercury.engine.delivery.run import (
     lose_missing,
     relevant,
 )
+from mercury.engine.delivery.shared import SharedSavepoints
 from mercury.engine.delivery.turns import Turns
 from mercury.engine.exchange import Response, Step
 from mercury.errors import Conflict, DataError, StorageError, TransientStorageError
@@ -58,6 +59,7 @@ class InvocationWorker:
         self._turns = Turns(context)
         self._mutex = threading.Lock()
         self._cool_down = CoolDown()
+        self._savepoints = SharedSavepoints()
         self._repair_at = 0.0
         #: Called when there is work for another thread.
         self.more: Callable[[], None] = _wake_none
@@ -296,7 +298,7 @@ class InvocationWorker:
         return run if run.messages or run.markers or run.dropped else None
 
     def _call_all(self, run: DeliveryRun, tx: Transaction, now: float) -> None:
-        call_all(self._context, run, tx, now)
+        call_all(self._context, run, tx, now, self._savepoints)
 
     def _finish(self, tx: Transaction, run: DeliveryRun, now: float) -> None:
         self._settle(tx, run, now)

@@ -105,6 +105,19 @@ class DeliveryRun:
             self.responses.append(call.response)
             self.response_bytes += len(call.response.payload)
 
+    def consume(self, call: HandlerCall, channel: Channel | None) -> None:
+        """Add a call whose message is consumed.
+
+        :param channel: the channel of its response.
+        """
+        self.remember(channel)
+        self.consumed.append(call.message.number)
+        self.add(call)
+
+    def is_never_called(self, message: InboundMessage) -> bool:
+        """Whether the application is not called for a message: it is damaged, or an operator has parked it."""
+        return message.damaged or message.number == self.record.parked
+
     def note_failure(self, now: float, chance: Callable[[], float]) -> None:
         """Set in the record when the failed message is due again; without a failure, clear it."""
         record = self.record

@@ -129,6 +129,13 @@ class MemoryTransaction:
     def session(self, resource: str | None = None) -> Session:
         raise _no_database(resource)
 
+    @property
+    def in_database(self) -> bool:
+        return False
+
+    def end_work(self) -> None:
+        """Nothing: applications have no connection to this store."""
+
     def translate(self, error: Exception) -> StorageError | None:
         return error if isinstance(error, StorageError) else None
 

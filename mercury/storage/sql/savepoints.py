@@ -43,9 +43,13 @@ class Savepoints:
 
     def keep(self, savepoint: Savepoint) -> None:
         """Keep the work since the savepoint."""
+        self.end_work(savepoint)
+        self._depth, self._kept, self._kept_in = savepoint.depth - 1, savepoint.depth, savepoint.outer
+
+    def end_work(self, savepoint: Savepoint) -> None:
+        """Keep the application's savepoints that are open inside a savepoint, which stays open."""
         for nested in self._left_by_the_application(savepoint):
             nested.commit()
-        self._depth, self._kept, self._kept_in = savepoint.depth - 1, savepoint.depth, savepoint.outer
 
     def undo(self, savepoint: Savepoint) -> None:
         """Undo the work since the savepoint, unless the transaction has ended.
@@ -85,6 +89,9 @@ class Savepoint:
 
     def keep(self) -> None:
         self._savepoints.keep(self)
+
+    def end_work(self) -> None:
+        self._savepoints.end_work(self)
 
     def undo(self) -> None:
         self._savepoints.undo(self)

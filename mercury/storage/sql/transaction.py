@@ -54,6 +54,8 @@ class SqlTransaction(Statements):
         self._after_commit: list[Callable[[], None]] = []
         self._sessions = Sessions()
         self._savepoints: Savepoints | None = None
+        #: The innermost open savepoint.
+        self._part: Part | None = None
         #: The application has used this connection: its statements may violate a deferred constraint.
         self._deferred: DeferredConstraints | None = None
         self.outcome = Outcome()
@@ -111,13 +113,15 @@ class SqlTransaction(Statements):
         self._sessions.flush()
         lengths = len(self.rms.appended), len(self._after_commit)
         locks = set(self._locked), self._highest
-        part = self._begin_part()
+        outer, part = self._part, self._begin_part()
+        self._part = part
         try:
             with self._sessions.level():
                 yield
             self.flush_records()
             self.check_deferred()
         except BaseException:
+            self._part = outer
             self.rmd.forget_changes()
             self.rms.forget_changes()
             self.rms.truncate(lengths[0])
@@ -125,7 +129,23 @@ class SqlTransaction(Statements):
             self._locked, self._highest = locks  # the rollback has released the locks taken since
             part.undo()
             raise
+        self._part = outer
         part.keep()
+
+    @property
+    def in_database(self) -> bool:
+        return self._deferred is not None
+
+    def end_work(self) -> None:
+        self._sessions.keep()
+        if self._part is not None:
+            self._part.end_work()
+
+    def keep_nested(self) -> None:
+        """Keep all savepoints that the application has left open in the store's database."""
+        connection = self._connection if self._deferred is not None else None
+        while connection is not None and (nested := connection.get_nested_transaction()) is not None:
+            nested.commit()
 
     def _begin_part(self) -> Part:
         return StorePart(self)
@@ -308,6 +328,9 @@ class Part(Protocol):
 
     def undo(self) -> None: ...
 
+    def end_work(self) -> None:
+        """Keep the savepoints that the application has left open in it."""
+
 
 class StorePart:
     """The work since a savepoint in the store's database."""
@@ -317,7 +340,9 @@ class StorePart:
         self._savepoint = tx.begin_savepoint()
 
     def keep(self) -> None:
-        if self._savepoint is not None:
+        if self._savepoint is None:
+            self._tx.keep_nested()
+        else:
             self._savepoint.keep()
 
     def undo(self) -> None:
@@ -325,3 +350,9 @@ class StorePart:
             self._tx.restart()
         else:
             self._savepoint.undo()
+
+    def end_work(self) -> None:
+        if self._savepoint is None:
+            self._tx.keep_nested()
+        else:
+            self._savepoint.end_work()

@@ -88,6 +88,10 @@ class XaTransaction(SqlTransaction):
 
     # --- savepoints ------------------------------------------------------------------------------------------------
 
+    @property
+    def in_database(self) -> bool:
+        return super().in_database or bool(self._branches)
+
     def _begin_part(self) -> XaPart:
         part = XaPart(self, self._parts)
         for branch in self._branches.values():
@@ -161,3 +165,8 @@ class XaPart:
                 failures.append(error)
         if failures:
             raise failures[0]
+
+    def end_work(self) -> None:
+        self._own.end_work()
+        for savepoint in self._others:
+            savepoint.end_work()

@@ -269,6 +269,21 @@ def test_a_savepoint_that_ends_well_changes_nothing(store: StorageManager) -> No
     assert all(seen(store))
 
 
+def test_work_may_end_several_times_in_a_savepoint_which_then_is_undone_as_a_whole(store: StorageManager) -> None:
+    with store.transaction() as tx:
+        with ending(tx.savepoint(), Mistake):
+            for name in ("one", "two"):
+                tx.rmd.insert(rmd_record(name))
+                tx.end_work()
+            raise Mistake
+        with tx.savepoint():
+            for name in ("three", "four"):
+                tx.rmd.insert(rmd_record(name))
+                tx.end_work()
+    with store.transaction() as tx:
+        assert {record.identifier for record in tx.rmd.all()} == {"three", "four"}
+
+
 def test_the_error_that_leaves_a_savepoint_propagates(store: StorageManager) -> None:
     raised = Mistake("the same")
     caught: list[Mistake] = []

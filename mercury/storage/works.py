@@ -1,0 +1,28 @@
+"""Works of the application: what it does for one message, in a transaction that has the works of several."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mercury.errors import StorageError
+
+
+class Works(Protocol):
+    """The part of a transaction for such works."""
+
+    @property
+    def in_database(self) -> bool:
+        """Whether the application has taken a connection to a database in this transaction: then each savepoint is a
+        statement there."""
+
+    def end_work(self) -> None:
+        """In a savepoint: end what the application has left open since it began, as its end does. Sessions are flushed,
+        and savepoints of the application are kept.
+
+        :raises Exception: the flush failed.
+        """
+
+    def translate(self, error: Exception) -> StorageError | None:
+        """The storage error for an error that the application's statements raised; work that raised a
+        `TransientStorageError` may be repeated. ``None`` = this is not a database error.
+        """
