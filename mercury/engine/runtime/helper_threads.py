@@ -29,9 +29,13 @@ class HelperThreads:
         self._started = 0
 
     def run(self, call: Callable[[], object]) -> None:
-        """Run a call in a thread, soon. An error of the call is logged."""
+        """Run a call in a thread, soon. An error of the call is logged.
+
+        If the process can have no more threads, a thread that has finished its call runs it, or the next one that
+        starts.
+        """
         with self._mutex:
-            starts = self._idle == 0
+            starts = self._idle <= 0
             if starts:
                 self._started += 1
                 name = f"{self._name}-{self._started}"
@@ -39,7 +43,12 @@ class HelperThreads:
                 self._idle -= 1
             self._calls.put(call)
         if starts:
-            threading.Thread(target=self._run, name=name, daemon=True).start()
+            try:
+                threading.Thread(target=self._run, name=name, daemon=True).start()
+            except RuntimeError as error:
+                with self._mutex:
+                    self._idle -= 1
+                log.error("a call waits for another thread to end: %s", error)
 
     def _run(self) -> None:
         while True:
