@@ -10,7 +10,7 @@ from mercury.engine.addresses import server_of
 from mercury.storage.callers import network_of
 from mercury.storage.names import request_name
 from mercury.storage.records import SequenceKey
-from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
+from mercury.wire.envelope import Envelope, HttpMessage, MessageBatch, Payload, Undecodable
 from mercury.wire.verified import Verified
 
 
@@ -104,6 +104,17 @@ class Arrival:
     def verified(self) -> Verified | None:
         """What WS-Security proved of the message; ``None`` = nothing."""
         return self.envelope.verified if isinstance(self.envelope, Envelope) else None
+
+    @property
+    def size(self) -> int:
+        """The bytes of the bodies that are stored for it; those of attachments do not count."""
+        body = self.envelope.body if isinstance(self.envelope, Envelope) else None
+        match body:
+            case Payload(xml=xml):
+                return len(xml)
+            case MessageBatch(messages=messages):
+                return sum([len(message.payload.xml) for message in messages])
+        return len(self.http.body)
 
     @property
     def fetched(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -171,7 +172,8 @@ class _Received:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._bytes = bytearray()
+        #: In contrast to a bytearray, it becomes `bytes` without a copy.
+        self._bytes = io.BytesIO()
         self._spool: Spool | None = None
 
     async def add(self, piece: bytes) -> None:
@@ -179,10 +181,10 @@ class _Received:
 
         :raises OSError: the file cannot be opened or written.
         """
-        self._bytes += piece
-        if self._spool is None and len(self._bytes) > self._most:
+        self._bytes.write(piece)
+        if self._spool is None and self._bytes.tell() > self._most:
             self._spool = Spool()
-        if self._spool is not None and len(self._bytes) >= WRITTEN_AT_ONCE:
+        if self._spool is not None and self._bytes.tell() >= WRITTEN_AT_ONCE:
             await self._write(self._spool)
 
     async def end(self) -> bytes | Spool:
@@ -191,12 +193,12 @@ class _Received:
         :raises OSError: the file cannot be written.
         """
         if self._spool is None:
-            return bytes(self._bytes)
+            return self._bytes.getvalue()
         await self._write(self._spool)
         return self._spool
 
     async def _write(self, spool: Spool) -> None:
-        received, self._bytes = bytes(self._bytes), bytearray()
+        received, self._bytes = self._bytes.getvalue(), io.BytesIO()
         await asyncio.to_thread(spool.write, received)
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -288,25 +289,27 @@ class Endpoint:
         secured = runtime is not None and runtime.is_secured(self.service)
         in_file = self.takes_attachments and not secured and is_package(headers.get("content-type", ""))
         body, share = await self._host.bodies.read(headers, receive, peer_of(scope), in_file=in_file)
+        spool = body if isinstance(body, Spool) else None
         try:
-            return await self._submit(runtime, scope, headers, body, identity)
+            if runtime is None:
+                raise self._not_running()
+            http = _http(headers, body)
+            if len(body) <= SMALL and not secured:
+                envelope = runtime.decode(http, self.service)
+            else:
+                turns, decode = self._host.bodies.turns, partial(runtime.decode, http, self.service)
+                envelope = await turns.call(network_of(peer_of(scope)), decode)
+                # The envelope has its own copy of what is stored: the message itself is not needed while it waits.
+                http = replace(http, body=b"")
+                del decode
+            del body
+            return await self._submit(runtime, self._arrival(scope, headers, http, envelope, identity))
         finally:
-            if isinstance(body, Spool):
-                body.close()
+            if spool is not None:
+                spool.close()
             self._host.bodies.release(share)
 
-    async def _submit(
-        self, runtime: Runtime | None, scope: Scope, headers: dict[str, str], body: bytes | Spool, identity: str | None
-    ) -> tuple[Runtime, Answer, Verified | None]:
-        if runtime is None:
-            raise self._not_running()
-        http = _http(headers, body)
-        if len(body) <= SMALL and not runtime.is_secured(self.service):
-            envelope = runtime.decode(http, self.service)
-        else:
-            turns = self._host.bodies.turns
-            envelope = await turns.call(network_of(peer_of(scope)), lambda: runtime.decode(http, self.service))
-        arrival = self._arrival(scope, headers, http, envelope, identity)
+    async def _submit(self, runtime: Runtime, arrival: Arrival) -> tuple[Runtime, Answer, Verified | None]:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def end(answer: Answer) -> None:

@@ -130,6 +130,20 @@ DIRECT = (
                 "test_committer_is_woken_for_the_first_and_when_all_have_come",
             ),
             (
+                "bytes of a transaction",
+                "_fitting",
+                "if left < 0:",
+                "if False:",
+                "test_a_transaction_takes_no_more_bytes_than_it_may",
+            ),
+            (
+                "arrival larger than a transaction",
+                "_fitting",
+                "return max(1, count)",
+                "return count",
+                "test_an_arrival_larger_than_a_transaction_is_alone_in_one",
+            ),
+            (
                 "number of waiting arrivals",
                 "put",
                 "added = min(len(arrivals), self._most_waiting - len(self._waiting))",

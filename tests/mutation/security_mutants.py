@@ -199,10 +199,17 @@ SECURITY = (
     ),
     guard(
         "threads for decoding",
-        "service.endpoint:Endpoint._submit",
-        "await turns.call(network_of(peer_of(scope)), lambda: runtime.decode(http, self.service))",
-        "await asyncio.to_thread(runtime.decode, http, self.service)",
+        "service.endpoint:Endpoint._receive",
+        "await turns.call(network_of(peer_of(scope)), decode)",
+        "await asyncio.to_thread(decode)",
         f"{DECODING}::test_messages_of_one_network_leave_threads_to_the_others",
+    ),
+    guard(
+        "body of a message that is decoded",
+        "service.endpoint:Endpoint._receive",
+        'http = replace(http, body=b"")',
+        "pass",
+        f"{DECODING}::test_the_body_of_a_decoded_message_is_freed_before_it_waits_for_the_committer",
     ),
     guard(
         "threads for signing",

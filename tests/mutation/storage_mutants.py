@@ -56,6 +56,57 @@ STORAGE = (
         test="tests/storage/test_large_messages.py::test_a_run_reads_so_many_bytes_and_the_next_run_the_others",
     ),
     Mutant(
+        "buffers of the driver that a large body was sent with",
+        (
+            Change(
+                "mercury.storage.sql.postgres_dialect:Postgres.insert",
+                "            note_bytes(connection, [row[name] for row in rows for name in names])\n",
+                "            pass\n",
+            ),
+        ),
+        test="tests/storage/test_large_messages.py::test_connection_that_has_carried_a_large_body_is_not_used_again",
+    ),
+    Mutant(
+        "buffers of the driver that a large body was received with",
+        (
+            Change(
+                "mercury.storage.sql.prepared:fetch",
+                "        note_bytes(connection, chain.from_iterable(rows))\n",
+                "        pass\n",
+            ),
+        ),
+        test="tests/storage/test_large_messages.py::test_connection_that_has_carried_a_large_body_is_not_used_again",
+    ),
+    Mutant(
+        "buffers of the driver that a large body was sent with by the application",
+        (
+            Change(
+                "mercury.storage.sql.postgres_dialect:Postgres.insert_both",
+                "            note_bytes(connection, [row[name] for row in inserted for name in _binary(table)])\n",
+                "            pass\n",
+            ),
+        ),
+        test="tests/storage/test_large_messages.py::"
+        "test_connection_that_an_application_has_sent_a_large_body_with_is_not_used_again",
+    ),
+    Mutant(
+        "bodies in binary",
+        (Change("mercury.storage.sql.postgres_dialect:Postgres", "has_texts = True", "has_texts = False"),),
+        test="tests/storage/test_large_messages.py::test_body_is_received_as_its_bytes_and_not_as_a_text_twice_as_long",
+    ),
+    Mutant(
+        "a single body as a value",
+        (
+            Change(
+                "mercury.storage.sql.postgres_dialect:Postgres.insert",
+                "one = len(rows) == 1 and bool(names)",
+                "one = False",
+            ),
+        ),
+        test="tests/storage/test_large_messages.py::"
+        "test_body_that_is_stored_alone_is_not_put_into_a_list_for_the_driver",
+    ),
+    Mutant(
         "error of a savepoint",
         (
             Change(

@@ -420,7 +420,7 @@ WIRE = (
         (
             Change(
                 "mercury.service.bodies:_Received.add",
-                "if self._spool is None and len(self._bytes) > self._most:",
+                "if self._spool is None and self._bytes.tell() > self._most:",
                 "if self._spool is None:",
             ),
         ),

@@ -5,17 +5,25 @@ from __future__ import annotations
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+from psycopg.pq import Format
+from sqlalchemy import event
 
 from mercury import Service, testing
 from mercury.engine.runtime.allocator import LARGE_BLOCK
 from mercury.storage.api import StorageManager
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
+from mercury.storage.sql.releasing import GROWN_BYTES
+from mercury.storage.sql.store import SqlStore
+from mercury.storage.sql.transaction import SqlTransaction
+from mercury.testing.contract.builders import inbound, row
 
 from .pair import Pair
 
@@ -95,6 +103,81 @@ def test_memory_for_messages_in_flight_does_not_grow_with_their_number(tmp_path:
             tracemalloc.stop()
     assert taken == [(number, size) for number in range(many)]
     assert peak < 6 * size
+
+
+# --- what the driver of PostgreSQL keeps ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def postgres(postgres_url: str) -> Iterator[SqlStore]:
+    store = open_sql_store(postgres_url)
+    yield store
+    store.close()
+
+
+def connection_of(store: SqlStore, work: Callable[[SqlTransaction], object]) -> int:
+    """The server's process for the connection of a transaction that does some work."""
+    with store.transaction() as tx:
+        assert isinstance(tx, SqlTransaction)
+        work(tx)
+        return int(tx.connection().exec_driver_sql("select pg_backend_pid()").scalar_one())
+
+
+def read(tx: SqlTransaction) -> None:
+    assert len(tx.invoker.part("urn:rmd:1", 1, 10).messages[1].payload) == GROWN_BYTES
+
+
+def test_connection_that_has_carried_a_large_body_is_not_used_again(postgres: SqlStore) -> None:
+    def insert(number: int, size: int) -> int:
+        row = inbound(number, payload=b"x" * size)
+        return connection_of(postgres, lambda tx: tx.invoker.add([row]))
+
+    first = connection_of(postgres, lambda _: None)
+    assert insert(2, GROWN_BYTES - 1) == first
+    assert insert(1, GROWN_BYTES) == first, "it is used to the end of its transaction"
+    second = connection_of(postgres, read)
+    assert second != first, "it has sent a large body"
+    third = connection_of(postgres, lambda _: None)
+    assert third != second, "it has received one"
+    assert connection_of(postgres, lambda _: None) == third
+
+
+def test_connection_that_an_application_has_sent_a_large_body_with_is_not_used_again(postgres: SqlStore) -> None:
+    first = connection_of(postgres, lambda tx: tx.rms.append(row("urn:large", payload=b"x" * GROWN_BYTES)))
+    assert connection_of(postgres, lambda _: None) != first
+
+
+def test_body_is_received_as_its_bytes_and_not_as_a_text_twice_as_long(postgres: SqlStore) -> None:
+    received: list[Format] = []
+
+    class Cursor(psycopg.Cursor[Any]):
+        def fetchall(self) -> list[Any]:
+            assert self.pgresult is not None
+            columns = [each.name for each in self.description or ()]
+            if "payload" in columns:
+                received.append(Format(self.pgresult.fformat(columns.index("payload"))))
+            return super().fetchall()
+
+    def use_it(connection: psycopg.Connection[Any], _record: object) -> None:
+        connection.cursor_factory = Cursor
+
+    event.listen(postgres.engine, "connect", use_it)
+    postgres.engine.dispose()
+    connection_of(postgres, lambda tx: tx.invoker.add([inbound(1, payload=b"x" * GROWN_BYTES)]))
+    connection_of(postgres, read)
+    assert received == [Format.BINARY]
+
+
+def test_body_that_is_stored_alone_is_not_put_into_a_list_for_the_driver(postgres: SqlStore) -> None:
+    row = inbound(1, payload=b"x" * LARGE)
+    with postgres.transaction() as tx:
+        tracemalloc.start()
+        try:
+            tx.invoker.add([row])
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 1.5 * LARGE, "the driver has a copy of its own"
 
 
 ALLOCATES = """

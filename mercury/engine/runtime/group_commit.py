@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -14,6 +15,9 @@ T = TypeVar("T")
 #: The group-commit window, in seconds: a transaction begins when no other arrival came for so long; and the longest
 #: time that it waits in all.
 GROUP_COMMIT_WINDOW, GROUP_COMMIT_LIMIT = 0.004, 0.025
+#: The most bytes of the bodies that one transaction stores, unless it has one arrival only. They are in one statement,
+#: which the driver has in memory as a whole.
+GROUP_COMMIT_BYTES = 8 * 1024 * 1024
 
 
 class Condition(Protocol):
@@ -38,6 +42,7 @@ class ArrivalQueue(Generic[T]):
     :param most: the most arrivals in one transaction.
     :param clock: returns the time of a monotonic clock, in seconds.
     :param condition: makes a condition with a lock.
+    :param size: the bytes that an arrival counts for `GROUP_COMMIT_BYTES`.
     """
 
     def __init__(
@@ -46,10 +51,12 @@ class ArrivalQueue(Generic[T]):
         most: int,
         clock: Callable[[], float] = time.monotonic,
         condition: Callable[[threading.Lock], Condition] = threading.Condition,
+        size: Callable[[T], int] = lambda _: 0,
     ) -> None:
         self._most_waiting = most_waiting
         self._most = most
         self._clock = clock
+        self._size = size
         mutex = threading.Lock()
         #: Both have the same lock, so that either may be held. `_arrived` wakes the taking thread.
         self._arrived, self._room = condition(mutex), condition(mutex)
@@ -103,11 +110,20 @@ class ArrivalQueue(Generic[T]):
                     break
                 known = len(self._waiting)
                 self._wait(expected, min(left, GROUP_COMMIT_WINDOW))
-            taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._most))]
+            taken = [self._waiting.popleft() for _ in range(self._fitting())]
             self._expected = max(len(taken), self._expected // 2)
             for _ in range(min(self._held_up, len(taken))):
                 self._room.notify()
         return taken
+
+    def _fitting(self) -> int:
+        """How many of the first arrivals share the next transaction."""
+        left = GROUP_COMMIT_BYTES
+        for count, arrival in enumerate(islice(self._waiting, self._most)):
+            left -= self._size(arrival)
+            if left < 0:
+                return max(1, count)
+        return min(len(self._waiting), self._most)
 
     def _wait(self, count: int, timeout: float | None) -> None:
         """Wait until so many arrivals wait, or the queue is closed, or for so many seconds."""

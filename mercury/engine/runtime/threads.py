@@ -94,7 +94,9 @@ class Runtime:
         self._transport = transport
         self._settings = settings
         self._clock = clock
-        self._arrivals = ArrivalQueue[tuple[Arrival, OnAnswer | None]](settings.queue, settings.batch)
+        self._arrivals = ArrivalQueue[tuple[Arrival, OnAnswer | None]](
+            settings.queue, settings.batch, size=lambda each: each[0].size
+        )
         rare = engine.longest_pause
         invokers = [f"mercury-invoker-{number}" for number in range(settings.invokers)]
         self._pools = {

@@ -41,6 +41,8 @@ class Dialect(ABC):
     changes_in_queries: bool
     #: The database has a type for truth values.
     has_flags: bool
+    #: The driver receives all values as texts, unless a cursor is for binary values.
+    has_texts: bool
     #: The prefixes of SQLAlchemy's URLs; the last one names the driver.
     drivers: tuple[str, ...]
 
@@ -52,7 +54,13 @@ class Dialect(ABC):
         known = self._compiled.get(prepared)
         if known is None:
             sql_dialect = make_url(f"{self.drivers[-1]}://").get_dialect()()
-            known = compile_for(sql_dialect, prepared.statement, self.writers, has_flags=self.has_flags)
+            known = compile_for(
+                sql_dialect,
+                prepared.statement,
+                self.writers,
+                has_flags=self.has_flags,
+                has_texts=self.has_texts,
+            )
             self._compiled[prepared] = known
         return known
 

@@ -38,6 +38,7 @@ from mercury.errors import CapabilityError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import AS_IT_IS, Dialect, Marker, Rows
 from mercury.storage.sql.prepared import Among, ListOf, Writer, change, fetch, note_lost
+from mercury.storage.sql.releasing import note_bytes
 
 #: Connect time-out in seconds, unless the URL sets one.
 CONNECT_TIMEOUT = 10
@@ -70,6 +71,7 @@ class Postgres(Dialect):
     has_clock = True
     changes_in_queries = True
     has_flags = True
+    has_texts = True
     drivers = ("postgresql", "postgresql+psycopg")
 
     @property
@@ -173,8 +175,16 @@ class Postgres(Dialect):
     def insert(self, connection: Connection, table: Table, rows: Rows, *, ignore: bool = False) -> None:
         if not rows:
             return
-        statement, columns = _insert(table, ignore=ignore)
-        change(connection, statement, {name: _array([row[name] for row in rows]) for name in columns})
+        names = _binary(table)
+        # The driver copies a single value once, and those of a list twice.
+        one = len(rows) == 1 and bool(names)
+        statement, columns = _insert(table, ignore=ignore, one=one)
+        if one:
+            change(connection, statement, {name: _alone(rows[0][name]) for name in columns})
+        else:
+            change(connection, statement, {name: _array([row[name] for row in rows]) for name in columns})
+        if names:
+            note_bytes(connection, [row[name] for row in rows for name in names])
 
     def insert_both(
         self,
@@ -196,6 +206,8 @@ class Postgres(Dialect):
         if marker is not None:
             parameters["id"] = marker[1]
         change(connection, statement, parameters)
+        for table, inserted in ((first, first_rows), (second, rows)):
+            note_bytes(connection, [row[name] for row in inserted for name in _binary(table)])
 
     def each(self, name: str) -> FromClause:
         values = func.unnest(cast(bindparam(name, type_=ListOf()), ARRAY(Text)))
@@ -237,6 +249,12 @@ def _update(table: Table, key: str, columns: tuple[str, ...]) -> str:
     names = ", ".join(f'"{name}"' for name in columns)
     arrays = ", ".join(_typed(table, name) for name in columns)
     return f'update {table.name} t set {sets} from unnest({arrays}) as v({names}) where t."{key}" = v."{key}"'  # noqa: S608
+
+
+@lru_cache(maxsize=128)
+def _binary(table: Table) -> tuple[str, ...]:
+    """The columns of bytes."""
+    return tuple(column.name for column in table.columns if isinstance(column.type, LargeBinary))
 
 
 @lru_cache(maxsize=128)

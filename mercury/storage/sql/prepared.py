@@ -11,15 +11,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
-from sqlalchemy import BindParameter, Boolean, ColumnElement, Connection, RowMapping, bindparam
+from sqlalchemy import BindParameter, Boolean, ColumnElement, Connection, LargeBinary, RowMapping, bindparam
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeEngine, UserDefinedType
+
+from mercury.storage.sql.releasing import note_bytes
 
 #: A row by the names of its columns.
 Row: TypeAlias = Mapping[str, Any] | RowMapping
@@ -78,6 +81,8 @@ class Compiled:
     columns: tuple[str, ...]
     #: The places of the columns with values that the database has no type for.
     flags: tuple[int, ...]
+    #: Its rows have bytes, and the driver is to receive them in binary.
+    binary: bool = False
 
     def parameters(self, given: Mapping[str, Any]) -> Mapping[str, Any] | tuple[Any, ...]:
         """The parameters of one execution, as the driver takes them."""
@@ -99,12 +104,19 @@ class Compiled:
 
 
 def compile_for(
-    dialect: SqlDialect, statement: Any, writers: Mapping[type[TypeEngine[Any]], Writer], *, has_flags: bool
+    dialect: SqlDialect,
+    statement: Any,
+    writers: Mapping[type[TypeEngine[Any]], Writer],
+    *,
+    has_flags: bool,
+    has_texts: bool = False,
 ) -> Compiled:
     """Compile a statement.
 
     :param writers: convert the parameters of these types.
     :param has_flags: the database has a type for truth values.
+    :param has_texts: the driver receives values as texts unless a cursor is for binary values. The text of bytes is
+        twice as long, and libpq has it twice, with a buffer of a size that stays with the connection.
     """
     compiled = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
     assert isinstance(compiled, SQLCompiler)
@@ -124,24 +136,29 @@ def compile_for(
         writes=tuple((name, write) for name, write in writes.items() if name not in given),
         columns=tuple(column.name for column in returned),
         flags=() if has_flags else tuple(n for n, column in enumerate(returned) if isinstance(column.type, Boolean)),
+        binary=has_texts and any(isinstance(column.type, LargeBinary) for column in returned),
     )
 
 
 # --- on the driver ---------------------------------------------------------------------------------------------------
 
 
-def fetch(connection: Connection, text: str, parameters: Any) -> list[Any]:
+def fetch(connection: Connection, text: str, parameters: Any, *, binary: bool = False) -> list[Any]:
     """Execute a statement and return its rows as tuples.
 
+    :param binary: the driver is to receive the values in binary; see `Compiled.binary`.
     :raises Exception: an error of the driver, or of SQLAlchemy; `errors.translated` translates both.
     """
     if _is_watched(connection):
         return list(connection.exec_driver_sql(text, parameters).all())
-    cursor = execute(connection, text, parameters)
+    cursor = execute(connection, text, parameters, binary=binary)
     try:
-        return list(cursor.fetchall())
+        rows = list(cursor.fetchall())
     finally:
         cursor.close()
+    if binary:
+        note_bytes(connection, chain.from_iterable(rows))
+    return rows
 
 
 def change(connection: Connection, text: str, parameters: Any) -> int:
@@ -163,7 +180,9 @@ def change_many(connection: Connection, text: str, parameters: list[tuple[Any, .
         execute(connection, text, parameters, many=True).close()
 
 
-def execute(connection: Connection, text: str, parameters: Any, *, many: bool = False) -> DBAPICursor:
+def execute(
+    connection: Connection, text: str, parameters: Any, *, many: bool = False, binary: bool = False
+) -> DBAPICursor:
     """Execute a statement on the driver, in the transaction of the connection; the caller closes the cursor.
 
     If the server is gone, SQLAlchemy must know that too: then a rollback of the application does not fail, and no other
@@ -171,7 +190,7 @@ def execute(connection: Connection, text: str, parameters: Any, *, many: bool = 
     """
     if not connection.in_transaction():
         connection.begin()  # the driver begins with the first statement, and SQLAlchemy ends only what it began
-    cursor = connection.connection.cursor()
+    cursor = connection.connection.cursor(binary=True) if binary else connection.connection.cursor()
     try:
         if many:
             cursor.executemany(text, parameters)

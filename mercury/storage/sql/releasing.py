@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
@@ -11,10 +12,23 @@ log = logging.getLogger("mercury.storage")
 
 #: The key in `Connection.info` of the transaction that a connection belongs to.
 OWNER = "mercury transaction"
+#: The key of a connection whose buffers have grown.
+GROWN = "mercury grown"
+#: Bytes of one statement or result from which a connection is not used again. libpq's buffers for what it sends and
+#: for what it receives grow to the longest that there was, and shrink only when the connection is closed: each
+#: connection of the pool would keep both. A new connection costs less than a message of this size.
+GROWN_BYTES = 4 * 1024 * 1024
+
+
+def note_bytes(connection: Connection, values: Iterable[object]) -> None:
+    """Note what is sent or received in one statement: if its bytes are many, `release` drops the connection."""
+    if sum([len(value) for value in values if type(value) is bytes]) >= GROWN_BYTES:
+        connection.info[GROWN] = True
 
 
 def release(connection: Connection) -> None:
-    """Return a connection to its pool, or drop it if its session has ended. Never raises an `Exception`.
+    """Return a connection to its pool, or drop it if its session has ended or its buffers have grown. Never raises an
+    `Exception`.
 
     The outcome is decided already. An error of the driver about a lost session would replace it, and the caller would
     repeat work that is committed.
@@ -22,6 +36,8 @@ def release(connection: Connection) -> None:
     try:
         if not connection.invalidated:
             connection.info.pop(OWNER, None)
+            if connection.info.pop(GROWN, False):
+                connection.invalidate()
         connection.close()
     except Exception as error:
         log.info("a connection is dropped, its session has ended: %s", error)

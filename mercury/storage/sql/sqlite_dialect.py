@@ -45,6 +45,7 @@ class Sqlite(Dialect):
     remote = False
     has_clock = False
     has_flags = False
+    has_texts = False
     changes_in_queries = False
     drivers = ("sqlite", "sqlite+pysqlite")
 

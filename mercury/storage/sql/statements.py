@@ -121,7 +121,8 @@ class Statements:
         with translated():
             if isinstance(query, Prepared):
                 compiled = self.dialect.compiled(query)
-                return compiled.rows(fetch(connection, compiled.text, compiled.parameters(parameters or {})))
+                given = compiled.parameters(parameters or {})
+                return compiled.rows(fetch(connection, compiled.text, given, binary=compiled.binary))
             return connection.execute(query, parameters).mappings().all()
 
     def read_locked(self, query: Select[Any] | Prepared, parameters: Parameters | None = None) -> Sequence[Row]:

@@ -42,6 +42,27 @@ def test_body_in_tiny_pieces_takes_little_more_than_its_bytes() -> None:
     assert peak < 1_500_000
 
 
+def test_large_body_is_in_memory_once() -> None:
+    left = 64
+
+    async def receive() -> MutableMapping[str, Any]:
+        nonlocal left
+        left -= 1
+        return {"type": "http.request", "body": bytes(bytearray(64 * 1024)), "more_body": left > 0}
+
+    async def peak() -> float:
+        """The most memory, in bodies."""
+        body, _ = await Bodies(8_000_000, HttpSettings()).read({}, receive, "192.0.2.1")
+        assert len(body) == 64 * 64 * 1024
+        return tracemalloc.get_traced_memory()[1] / len(body)
+
+    tracemalloc.start()
+    try:
+        assert asyncio.run(peak()) < 1.5
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("announced", ["101", "9" * 21, "9" * 5000])
 def test_any_length_above_the_limit_is_refused(announced: str) -> None:
     # Not every HTTP server limits the digits of the header; Python's `int` refuses more than 4,300.

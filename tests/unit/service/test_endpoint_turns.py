@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Callable, MutableMapping
 from typing import Any, cast
 
@@ -44,7 +45,7 @@ class Process:
         return Envelope(soap=versions.soap, addressing=versions.addressing, rm=versions.rm, action="urn:a", body=EMPTY)
 
     def submit(self, arrival: Arrival, on_answer: Callable[[Answer], None]) -> None:
-        on_answer(Answer(http=HttpMessage(arrival.http.body, "text/xml")))
+        on_answer(Answer(http=HttpMessage(arrival.peer.encode(), "text/xml")))
 
     def secured_reply(self, http: HttpMessage, service: str | None, request: object) -> HttpMessage:
         del service, request
@@ -53,12 +54,15 @@ class Process:
         return http
 
 
-async def posted(endpoint: Endpoint, network: str) -> int:
-    """Somebody posts to the endpoint; returns the status of the answer."""
+async def posted(endpoint: Endpoint, network: str, size: int = 0) -> int:
+    """Somebody posts to the endpoint; returns the status of the answer.
+
+    :param size: bytes of the message; 0 = the name of the network.
+    """
     sent: list[MutableMapping[str, Any]] = []
 
     async def receive() -> MutableMapping[str, Any]:
-        return {"type": "http.request", "body": network.encode(), "more_body": False}
+        return {"type": "http.request", "body": bytes(size) or network.encode(), "more_body": False}
 
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
@@ -82,6 +86,43 @@ async def flooded(process: Process) -> None:
 
 def test_messages_of_one_network_leave_threads_to_the_others() -> None:
     asyncio.run(flooded(Process(decoding=True)))
+
+
+class Holding(Process):
+    """Its committer is busy: the arrivals wait."""
+
+    def __init__(self) -> None:
+        super().__init__(decoding=False)
+        self.waiting: list[tuple[Arrival, Callable[[Answer], None]]] = []
+
+    def submit(self, arrival: Arrival, on_answer: Callable[[Answer], None]) -> None:
+        self.waiting.append((arrival, on_answer))
+
+
+async def bytes_while_it_waits(size: int) -> int:
+    """Python's memory while a request that is decoded already waits for the committer."""
+    process = Holding()
+    process.gate.let_go(2)
+    endpoint = Endpoint(cast("Host", process), "shop")
+    begun, _ = tracemalloc.get_traced_memory()
+    request = asyncio.create_task(posted(endpoint, OTHER, size))
+    while not process.waiting:
+        await asyncio.sleep(0)
+    found, _ = tracemalloc.get_traced_memory()
+    ((arrival, on_answer),) = process.waiting
+    assert arrival.http.body == b""
+    on_answer(Answer(http=HttpMessage(b"", "text/xml")))
+    assert await request == 200
+    return found - begun
+
+
+def test_the_body_of_a_decoded_message_is_freed_before_it_waits_for_the_committer() -> None:
+    size = 900_000
+    tracemalloc.start()
+    try:
+        assert asyncio.run(bytes_while_it_waits(size)) < size // 2, "what is stored has a copy in the envelope"
+    finally:
+        tracemalloc.stop()
 
 
 def test_answers_to_one_network_leave_threads_to_the_others() -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from mercury.engine.runtime.group_commit import GROUP_COMMIT_LIMIT, GROUP_COMMIT_WINDOW, ArrivalQueue
+from mercury.engine.runtime.group_commit import (
+    GROUP_COMMIT_BYTES,
+    GROUP_COMMIT_LIMIT,
+    GROUP_COMMIT_WINDOW,
+    ArrivalQueue,
+)
 
 MOST = 256
 
@@ -102,6 +107,21 @@ def test_one_that_comes_first_does_not_make_the_rest_come_alone() -> None:
 
 def test_a_transaction_takes_no_more_than_it_may() -> None:
     assert filled(Arrivals(most=8), 20).taken(3) == [8, 8, 4]
+
+
+def test_a_transaction_takes_no_more_bytes_than_it_may() -> None:
+    half = GROUP_COMMIT_BYTES // 2
+    queue = ArrivalQueue[int](100, MOST, size=lambda size: size)
+    queue.put([half, half, 1, half, 1, half])
+    queue.close()
+    assert [queue.take(), queue.take(), queue.take()] == [[half, half], [1, half, 1], [half]]
+
+
+def test_an_arrival_larger_than_a_transaction_is_alone_in_one() -> None:
+    queue = ArrivalQueue[int](100, MOST, size=lambda size: size)
+    queue.put([1, GROUP_COMMIT_BYTES + 1, 1])
+    queue.close()
+    assert [queue.take(), queue.take(), queue.take()] == [[1], [GROUP_COMMIT_BYTES + 1], [1]]
 
 
 def test_more_than_may_wait_are_refused() -> None:
